@@ -1,4 +1,5 @@
-//! The binary: hands the command line to crate `cli`, which dispatches by subcommand or by the name it was called with.
+//! The binary: everything is in crate `cli`, which dispatches by subcommand and by the name it was called with.
+
 fn main() -> std::process::ExitCode {
-    std::process::ExitCode::SUCCESS
+    lifeboat_cli::main()
 }

@@ -1,7 +1,147 @@
-//! Images.
-#[derive(clap::Args)]
-pub(crate) struct Args {}
+//! `cargo xtask image`: makes image archives without a container engine.
+//!
+//! Takes the workspace (for `lifeboat`) or the machine's Debian packages (for the test images) and gives archives
+//! that `ctr images import`, `podman load` and `docker load` read. `box load`, the demo and the e2e tests call
+//! [`lifeboat`], [`debian`] and [`databases`]. How it works and what is in each image: docs/images.md.
+#[path = "apt.rs"]
+pub(crate) mod apt; // moves to main.rs when the box uses it too
+mod debian;
+mod elf;
+mod host_files;
+mod layer;
+mod lifeboat;
+mod oci;
+mod recipes;
+mod sources;
 
-pub(crate) fn run(_args: Args) -> anyhow::Result<()> {
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use crate::run;
+
+/// The reference of the `lifeboat` image unless `--tag` says otherwise. `localhost/` makes it explicit: no
+/// runtime completes it to a public registry.
+pub(crate) const LIFEBOAT: &str = "localhost/lifeboat:dev";
+/// A small Debian with what the sample app and the tests need.
+pub(crate) const DEBIAN: &str = "localhost/lifeboat-test/debian:bookworm";
+/// MariaDB and PostgreSQL, for the tests that back up real databases.
+pub(crate) const DATABASES: &str = "localhost/lifeboat-test/databases:bookworm";
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Which image to make
+    #[arg(value_enum, default_value_t = Which::Lifeboat)]
+    which: Which,
+    /// Build `lifeboat` with link-time optimisation, as it is published
+    #[arg(long)]
+    release: bool,
+    /// Put the archives here instead of the target directory and the machine's cache
+    #[arg(short, long, value_name = "DIR")]
+    output: Option<PathBuf>,
+    /// The tag of the `lifeboat` image, or a whole reference such as `registry.example/lifeboat:1.0`
+    #[arg(long, default_value = "dev")]
+    tag: String,
+    /// Load the archives into the box
+    #[arg(long)]
+    load: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Which {
+    Lifeboat,
+    Debian,
+    Databases,
+    All,
+}
+
+/// How `lifeboat` is compiled; the names are cargo profiles of the workspace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(dead_code)] // `Release` is built by flag only
+pub(crate) enum Profile {
+    Fast,
+    Release,
+}
+
+impl Profile {
+    fn name(self) -> &'static str {
+        match self {
+            Profile::Fast => "fast",
+            Profile::Release => "release",
+        }
+    }
+}
+
+pub(crate) fn run(args: Args) -> Result<()> {
+    let Args { which, release, output, tag, load } = args;
+    let wants = |image| which == image || which == Which::All;
+    let mut archives = Vec::new();
+    if wants(Which::Lifeboat) {
+        let profile = if release { Profile::Release } else { Profile::Fast };
+        archives.push(lifeboat::build(profile, &lifeboat::reference(&tag)?)?);
+    }
+    if wants(Which::Debian) {
+        archives.push(debian()?);
+    }
+    if wants(Which::Databases) {
+        archives.push(databases()?);
+    }
+    for archive in archives {
+        let archive = match &output {
+            Some(directory) => copy_into(directory, &archive)?,
+            None => archive,
+        };
+        println!("{}", archive.display());
+        if load {
+            load_into_box(&archive)?;
+        }
+    }
     Ok(())
+}
+
+/// Builds `lifeboat` if needed and gives its archive, tagged [`LIFEBOAT`].
+#[allow(dead_code)] // the demo and the e2e tests
+pub(crate) fn lifeboat(profile: Profile) -> Result<PathBuf> {
+    lifeboat::build(profile, LIFEBOAT)
+}
+
+/// The archive of [`DEBIAN`], from the machine's cache or made now.
+pub(crate) fn debian() -> Result<PathBuf> {
+    debian::build(&recipes::DEBIAN)
+}
+
+/// The archive of [`DATABASES`], from the machine's cache or made now.
+pub(crate) fn databases() -> Result<PathBuf> {
+    debian::build(&recipes::DATABASES)
+}
+
+/// One line for a person about what happens now.
+fn progress(text: &str) {
+    eprintln!("image: {text}");
+}
+
+/// The name of this machine's processor in image manifests.
+fn architecture() -> Result<&'static str> {
+    match std::env::consts::ARCH {
+        "x86_64" => Ok("amd64"),
+        "aarch64" => Ok("arm64"),
+        other => anyhow::bail!("images are made for x86_64 and aarch64 only; this machine is {other}"),
+    }
+}
+
+fn copy_into(directory: &Path, archive: &Path) -> Result<PathBuf> {
+    fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
+    let name = archive.file_name().context("an archive path ends in a file name")?;
+    let target = directory.join(name);
+    fs::copy(archive, &target)
+        .with_context(|| format!("cannot copy {} to {}", archive.display(), target.display()))?;
+    Ok(target)
+}
+
+/// Through the command line of this same program, so that the box stays the only one who knows how.
+fn load_into_box(archive: &Path) -> Result<()> {
+    let xtask = std::env::current_exe().context("cannot find the running xtask")?;
+    run::run(Command::new(xtask).args(["box", "load"]).arg(archive))
 }

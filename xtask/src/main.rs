@@ -1,9 +1,15 @@
 //! `cargo xtask`: the one door for people and CI. Each subcommand has a module of its own.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // a terminal program
 
+mod bench;
 mod cluster_box;
+mod demo;
+mod generate;
 mod image;
+mod lint;
 mod run;
+mod target;
+mod test;
 
 use clap::{Parser, Subcommand};
 
@@ -16,15 +22,30 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Watch Lifeboat work on a real cluster: the box, or one that you name
+    Demo(demo::Args),
+    /// Run every test: lint, unit, API server, real pods
+    Test(test::Args),
     /// A real Kubernetes cluster on this machine, from packages alone
     Box(cluster_box::Args),
     /// Make the OCI archives of `lifeboat` and of the test images
     Image(image::Args),
+    /// Format, clippy, directions between crates, generated files
+    Lint(lint::Args),
+    /// Write the files that come from the code
+    Gen(generate::Args),
+    /// Measure against the peers
+    Bench(bench::Args),
 }
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
+        Command::Demo(args) => demo::run(&args),
+        Command::Test(args) => test::run(&args),
         Command::Box(args) => cluster_box::run(args),
         Command::Image(args) => image::run(args),
+        Command::Lint(args) => lint::run(&args),
+        Command::Gen(args) => generate::run(&args),
+        Command::Bench(args) => bench::run(&args),
     }
 }

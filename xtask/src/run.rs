@@ -36,3 +36,27 @@ pub(crate) fn describe(command: &Command) -> String {
 pub(crate) fn checkout() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap_or(Path::new(".")).to_path_buf()
 }
+
+/// The cargo that runs this program.
+pub(crate) fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(checkout());
+    command
+}
+
+/// Runs to the end with `text` as standard input; a non-zero exit is an error.
+pub(crate) fn with_input(command: &mut Command, text: &str) -> Result<()> {
+    use std::io::Write;
+    let mut child = command
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot start {}", describe(command)))?;
+    if let Some(mut input) = child.stdin.take() {
+        input.write_all(text.as_bytes()).with_context(|| format!("cannot write to {}", describe(command)))?;
+    }
+    let status = child.wait().with_context(|| format!("cannot wait for {}", describe(command)))?;
+    if !status.success() {
+        bail!("{} ended with {status}", describe(command));
+    }
+    Ok(())
+}

@@ -1,0 +1,11 @@
+//! Lifeboat's API objects: every kind of `velero.io`, `stash.appscode.com` and `appcatalog.appscode.com` as
+//! Rust types, and the CustomResourceDefinitions made from them.
+//!
+//! Takes nothing and talks to nobody: types, their JSON form and their schema. Used by every other crate;
+//! [`crds`] feeds `lifeboat crds`, `lifeboat install` and the Helm chart.
+
+pub mod appcatalog;
+pub mod common;
+pub mod crds;
+pub mod stash;
+pub mod velero;

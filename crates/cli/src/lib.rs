@@ -1,0 +1,51 @@
+//! The command line: arguments, then settings, then a command, then a printer. `main` is all that the binary calls.
+//! Standard output is for data, standard error for people.
+#![allow(clippy::print_stdout, clippy::print_stderr)] // this crate is the terminal
+
+mod args;
+mod commands;
+mod error;
+mod printer;
+mod settings;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches};
+
+use args::Cli;
+
+/// Runs the program with the process's own arguments.
+pub fn main() -> ExitCode {
+    // Every TLS connection of the process uses this one provider; a second call finds it installed already.
+    let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    let cli = match command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches)) {
+        Ok(cli) => cli,
+        Err(error) => error.exit(),
+    };
+    match run(cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            let code = error.exit_code();
+            eprintln!("{:?}", miette::Report::new(error));
+            code
+        }
+    }
+}
+
+/// The whole command tree, under the name the program was called by.
+pub fn command() -> clap::Command {
+    let as_plugin = std::env::args_os()
+        .next()
+        .is_some_and(|name| std::path::Path::new(&name).file_stem().is_some_and(|stem| stem == "kubectl-lifeboat"));
+    let command = Cli::command();
+    // `kubectl lifeboat` runs this program as `kubectl-lifeboat`; help must show what the user typed.
+    if as_plugin { command.bin_name("kubectl lifeboat") } else { command }
+}
+
+fn run(cli: Cli) -> Result<(), error::CliError> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|source| error::CliError::failed("cannot start", source))?;
+    runtime.block_on(commands::run(cli))
+}

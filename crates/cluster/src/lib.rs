@@ -1,0 +1,59 @@
+//! Everything that touches a Kubernetes API: connecting, applying, the leader election, events. It carries out what
+//! crate `plan` decided and decides nothing itself.
+
+pub mod apply;
+pub mod connect;
+pub mod crds;
+pub mod events;
+pub mod lease;
+pub mod objects;
+pub mod wait;
+pub mod workloads;
+
+pub use connect::{ConnectError, ConnectOptions, connect};
+
+/// The name under which this program owns fields and signs events.
+pub const MANAGER: &str = "lifeboat";
+
+/// An API call that failed, with the words of what was attempted.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot {attempt}")]
+pub struct ApiError {
+    pub attempt: String,
+    #[source]
+    pub source: kube::Error,
+}
+
+impl ApiError {
+    pub fn code(&self) -> Option<u16> {
+        match &self.source {
+            kube::Error::Api(status) => Some(status.code),
+            _ => None,
+        }
+    }
+
+    pub fn is_not_found(&self) -> bool {
+        self.code() == Some(404)
+    }
+
+    /// Somebody else changed or made the object first.
+    pub fn is_conflict(&self) -> bool {
+        self.code() == Some(409)
+    }
+
+    /// The API server refused the object itself (its schema, a policy).
+    pub fn is_invalid(&self) -> bool {
+        matches!(self.code(), Some(400 | 422))
+    }
+}
+
+/// Adds to an API error what was attempted.
+pub trait Attempt<T> {
+    fn attempt(self, words: impl Into<String>) -> Result<T, ApiError>;
+}
+
+impl<T> Attempt<T> for Result<T, kube::Error> {
+    fn attempt(self, words: impl Into<String>) -> Result<T, ApiError> {
+        self.map_err(|source| ApiError { attempt: words.into(), source })
+    }
+}

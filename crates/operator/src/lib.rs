@@ -1,0 +1,13 @@
+//! The server: controllers over the custom resources, the leader election, metrics and probes. `runtime::run` is what
+//! `lifeboat server` calls. Each controller reads, validates, plans, applies and writes status, in that order; what is
+//! decided is decided in crate `plan`.
+
+mod context;
+mod controllers;
+mod dynamic;
+pub mod password;
+pub mod runtime;
+pub mod settings;
+
+pub use runtime::{ServerError, run};
+pub use settings::ServerSettings;

@@ -1,0 +1,16 @@
+//! Decisions about Kubernetes objects, as pure functions: what they need (the time, random text, what the
+//! cluster holds) comes in as arguments, what they decide goes out as a value that can be compared and printed.
+//! There is no client, no clock, no randomness and no tokio in this crate; `cargo xtask lint` checks that.
+
+pub mod conditions;
+pub mod foreign;
+pub mod install;
+pub mod label;
+pub mod lease;
+pub mod location;
+pub mod password;
+pub mod server_status;
+pub mod unsupported;
+
+/// The group of every annotation, label and finalizer that is ours and not upstream's.
+pub const OWN_DOMAIN: &str = "lifeboat.io";

@@ -1,0 +1,30 @@
+//! Object storage for everything else: S3, Google Cloud Storage, Azure and a local directory.
+//!
+//! `open` turns what a BackupStorageLocation says into a [`Store`]; `probe` validates it. Below a `Store` is one
+//! thin trait, [`Backend`], whose methods are single requests, with layers around it (retry, limit, observer, and
+//! faults in tests). With the feature `testing`, [`testing::conformance`] is what every backend and layer passes.
+
+pub mod backend;
+mod backends;
+mod config;
+mod credentials;
+mod error;
+mod http;
+mod key;
+pub mod layers;
+mod open;
+mod probe;
+mod store;
+#[cfg(feature = "testing")]
+pub mod testing;
+
+pub use backend::{Backend, ObjectInfo, ReadOptions, Reading};
+pub use backends::local::Local;
+pub use backends::memory::Memory;
+pub use config::{Environment, Files, Provider, StoreConfig, ValidConfig};
+pub use error::{BadCertificate, BadCredentials, Error, Result, Retry, Unreachable};
+pub use key::Key;
+pub use layers::retry::RetryPolicy;
+pub use open::open;
+pub use probe::{LOCATION_DIRECTORIES, probe};
+pub use store::{Directory, Store, Tuning};

@@ -1,0 +1,56 @@
+//! What the server shows over HTTP: `/metrics` for Prometheus, `/healthz` and `/readyz` for the kubelet.
+//! The operator makes one [`Metrics`] and one [`Health`], gives clones to its controllers and serves both here.
+
+mod health;
+mod metrics;
+
+use std::net::SocketAddr;
+
+use axum::Router;
+use axum::http::{StatusCode, header};
+use axum::routing::get;
+use tokio_util::sync::CancellationToken;
+
+pub use health::Health;
+pub use metrics::{Metrics, Outcome};
+
+/// Why the HTTP server could not run.
+#[derive(Debug, thiserror::Error)]
+pub enum WebError {
+    #[error("cannot listen on {address} for metrics and probes; choose another with --metrics-address")]
+    Listen { address: SocketAddr, source: std::io::Error },
+    #[error("the HTTP server of metrics and probes ended")]
+    Serve(#[source] std::io::Error),
+}
+
+/// Serves until `stop` is cancelled.
+pub async fn serve(
+    address: SocketAddr,
+    metrics: Metrics,
+    health: Health,
+    stop: CancellationToken,
+) -> Result<(), WebError> {
+    let listener = tokio::net::TcpListener::bind(address)
+        .await
+        .map_err(|source| WebError::Listen { address, source })?;
+    tracing::info!(%address, "serving /metrics, /healthz and /readyz");
+    axum::serve(listener, router(metrics, health))
+        .with_graceful_shutdown(stop.cancelled_owned())
+        .await
+        .map_err(WebError::Serve)
+}
+
+fn router(metrics: Metrics, health: Health) -> Router {
+    let (live, ready) = (health.clone(), health);
+    Router::new()
+        .route(
+            "/metrics",
+            get(move || async move { ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics.render()) }),
+        )
+        .route("/healthz", get(move || async move { probe(live.alive()) }))
+        .route("/readyz", get(move || async move { probe(ready.ready()) }))
+}
+
+fn probe(good: bool) -> (StatusCode, &'static str) {
+    if good { (StatusCode::OK, "ok\n") } else { (StatusCode::SERVICE_UNAVAILABLE, "not ready\n") }
+}

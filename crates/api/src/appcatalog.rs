@@ -1,0 +1,22 @@
+//! Group `appcatalog.appscode.com`: AppBinding, which says how a database or other application is reached.
+//!
+//! Stash's database addons, KubeDB and others share it; Lifeboat reads it and writes nothing into it.
+#![allow(unreachable_pub, reason = "KubeSchema copies each struct, `pub` and all, into a function")]
+
+mod app_binding;
+
+pub use app_binding::{
+    AddKeyTransform, AddKeysFromTransform, AppBinding, AppBindingSpec, ClientConfig, RemoveKeyTransform,
+    RenameKeyTransform, SecretRef, SecretTransform, ServiceReference,
+};
+
+use crate::crds::Crd;
+use crate::stash::Strict;
+
+/// The API group of all kinds here.
+pub const GROUP: &str = "appcatalog.appscode.com";
+
+/// The CRDs of the group.
+pub fn crds() -> Vec<Crd> {
+    vec![Crd::of::<Strict<AppBinding>>()]
+}

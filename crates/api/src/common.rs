@@ -1,0 +1,17 @@
+//! What kinds of all groups share: Go durations, string enums that survive unknown values, the Kubernetes
+//! types our objects embed, and small schema helpers for the derives.
+//!
+//! Used by `velero` and `stash` here, and by whoever reads a duration or a phase from one of their objects.
+
+mod duration;
+mod refs;
+mod schema;
+mod string_enum;
+
+pub use duration::{GoDuration, ParseDurationError};
+pub use k8s_openapi::ByteString;
+pub use k8s_openapi::api::core::v1::{ObjectReference, TypedLocalObjectReference};
+pub use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, LabelSelector, Time};
+pub use refs::SecretKeySelector;
+pub(crate) use schema::{atomic, atomic_items, base64_bytes};
+pub(crate) use string_enum::string_enum;

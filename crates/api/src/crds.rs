@@ -1,0 +1,176 @@
+//! The CustomResourceDefinitions, made from the Rust types and polished into what the API server takes and
+//! what `kubectl explain` shows.
+//!
+//! [`all`] is every kind we define, [`installed`] the kinds this version has controllers for. Used by
+//! `lifeboat crds`, `lifeboat install`, the chart's generator and the API tests.
+
+mod polish;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+    CustomResourceDefinition, CustomResourceDefinitionVersion,
+};
+use kube::CustomResourceExt;
+use serde::Serialize;
+
+use crate::{appcatalog, stash, velero};
+
+/// The label with which everything of ours is found.
+pub const NAME_LABEL: (&str, &str) = ("app.kubernetes.io/name", "lifeboat");
+
+/// The label by which stock Velero tools find the CRDs of their group.
+pub const VELERO_LABEL: (&str, &str) = ("component", "velero");
+
+/// Every kind of every group, installed or not.
+pub fn all() -> Vec<Crd> {
+    [velero::crds(), stash::crds(), appcatalog::crds()].concat()
+}
+
+/// The kinds that this version installs: those with a controller. Group `velero.io` is installed whole,
+/// because stock clients list all its kinds.
+pub fn installed() -> Vec<Crd> {
+    velero::crds()
+}
+
+/// One CustomResourceDefinition with one version, ready to apply.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(transparent)]
+pub struct Crd(CustomResourceDefinition);
+
+impl Crd {
+    /// The definition of kind `K`: labelled as ours, with words for every field.
+    pub fn of<K: CustomResourceExt>() -> Self {
+        let mut definition = K::crd();
+        for version in &mut definition.spec.versions {
+            polish::version(version);
+        }
+        Self(definition).label(NAME_LABEL)
+    }
+
+    /// The same with one more label.
+    #[must_use]
+    pub fn label(mut self, (key, value): (&str, &str)) -> Self {
+        self.0.metadata.labels.get_or_insert_default().insert(key.to_owned(), value.to_owned());
+        self
+    }
+
+    /// The same without the status subresource that kube's derive adds: clients may then write spec and
+    /// status in one request, as stock Velero clients do.
+    #[must_use]
+    pub fn without_status_subresource(mut self) -> Self {
+        for version in &mut self.0.spec.versions {
+            version.subresources = None;
+        }
+        self
+    }
+
+    /// The same for a kind whose objects may come without `spec`. Where the spec needs no field, the API
+    /// server adds an empty one, so that readers always find it.
+    #[must_use]
+    pub fn with_optional_spec(mut self) -> Self {
+        for version in &mut self.0.spec.versions {
+            polish::make_spec_optional(version);
+        }
+        self
+    }
+
+    /// The object to apply.
+    pub fn definition(&self) -> &CustomResourceDefinition {
+        &self.0
+    }
+
+    /// The object to apply, given away.
+    pub fn into_definition(self) -> CustomResourceDefinition {
+        self.0
+    }
+
+    /// The CRD's own name, such as `backups.velero.io`.
+    pub fn name(&self) -> &str {
+        self.0.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// The API group, such as `velero.io`.
+    pub fn group(&self) -> &str {
+        &self.0.spec.group
+    }
+
+    /// The kind, such as `Backup`.
+    pub fn kind(&self) -> &str {
+        &self.0.spec.names.kind
+    }
+
+    /// The name in URLs and RBAC rules, such as `backups`.
+    pub fn plural(&self) -> &str {
+        &self.0.spec.names.plural
+    }
+
+    /// The versions it serves; each of our kinds has one.
+    pub fn versions(&self) -> &[CustomResourceDefinitionVersion] {
+        &self.0.spec.versions
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
+        JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
+    };
+
+    use super::*;
+
+    #[test]
+    fn every_field_of_every_kind_has_words() {
+        let mut wordless = Vec::new();
+        for crd in all() {
+            for version in crd.versions() {
+                let schema = version.schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref());
+                let root = schema.expect("every version has a schema");
+                fields_without_words(crd.kind(), root, &mut wordless);
+            }
+        }
+        assert!(wordless.is_empty(), "fields without a description:\n{}", wordless.join("\n"));
+    }
+
+    #[test]
+    fn every_field_at_the_root_is_there() {
+        for crd in all() {
+            let schema = crd.versions()[0].schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref());
+            let fields = schema.and_then(|root| root.properties.as_ref()).expect("objects have fields");
+            for field in ["apiVersion", "kind", "metadata", "spec"] {
+                assert!(fields.contains_key(field), "{} has no {field}", crd.kind());
+            }
+        }
+    }
+
+    #[test]
+    fn every_crd_is_labelled_as_ours_and_listed_in_our_category() {
+        for crd in all() {
+            let labels = crd.definition().metadata.labels.clone().unwrap_or_default();
+            assert_eq!(labels.get(NAME_LABEL.0).map(String::as_str), Some(NAME_LABEL.1), "{}", crd.name());
+            let categories = crd.definition().spec.names.categories.clone().unwrap_or_default();
+            assert!(categories.contains(&"lifeboat".to_owned()), "{} is not in our category", crd.name());
+        }
+    }
+
+    #[test]
+    fn kinds_with_a_controller_are_a_part_of_all_kinds() {
+        let all = all();
+        assert!(installed().iter().all(|crd| all.contains(crd)));
+        assert!(!installed().is_empty());
+    }
+
+    fn fields_without_words(path: &str, schema: &JSONSchemaProps, wordless: &mut Vec<String>) {
+        for (name, field) in schema.properties.iter().flatten() {
+            let path = format!("{path}.{name}");
+            if field.description.as_deref().unwrap_or_default().trim().is_empty() {
+                wordless.push(path.clone());
+            }
+            fields_without_words(&path, field, wordless);
+        }
+        if let Some(JSONSchemaPropsOrArray::Schema(items)) = &schema.items {
+            fields_without_words(&format!("{path}[]"), items, wordless);
+        }
+        if let Some(JSONSchemaPropsOrBool::Schema(values)) = &schema.additional_properties {
+            fields_without_words(&format!("{path}{{}}"), values, wordless);
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! How many and how long: bounds of the lists and strings that validation rules look through.
+//!
+//! The API server multiplies these to estimate what a rule may cost, so they are as large as people need and
+//! no larger. A batch restores what a batch backed up: both take the same number of members.
+
+/// Members of a batch.
+pub(super) const MEMBERS: usize = 64;
+/// Restore rules of one target.
+pub(super) const RULES: usize = 16;
+/// Hosts named by one restore rule.
+pub(super) const HOSTS: usize = 16;
+/// Any other list that a rule looks through.
+pub(super) const LIST: usize = 128;
+/// Names of objects, hosts and volumes.
+pub(super) const NAME: usize = 253;
+/// Schedules and durations.
+pub(super) const TIME: usize = 256;
+/// Paths in a file system.
+pub(super) const PATH: usize = 4096;

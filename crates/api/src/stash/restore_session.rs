@@ -1,0 +1,127 @@
+//! Kind RestoreSession: one restore into one target.
+
+use kube::{CustomResource, KubeSchema};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::cel;
+use super::invoker::{self, Driver};
+use super::limits;
+use super::member::RestoreMember;
+use super::reference::ObjectRef;
+use crate::common::{Condition, GoDuration, Time, string_enum};
+
+/// What to restore, and wherefrom.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, CustomResource, KubeSchema)]
+#[kube(
+    group = "stash.appscode.com",
+    version = "v1beta1",
+    kind = "RestoreSession",
+    namespaced,
+    status = "RestoreSessionStatus",
+    derive = "Default",
+    derive = "PartialEq",
+    doc = "One restore into one target.",
+    shortname = "restore",
+    category = "lifeboat",
+    category = "stash",
+    printcolumn(name = "Repository", type_ = "string", json_path = ".spec.repository.name"),
+    printcolumn(name = "Phase", type_ = "string", json_path = ".status.phase"),
+    printcolumn(name = "Duration", type_ = "string", json_path = ".status.sessionDuration"),
+    printcolumn(name = "Age", type_ = "date", json_path = ".metadata.creationTimestamp")
+)]
+#[x_kube(validation = invoker::repository_for_restic())]
+#[x_kube(validation = cel::immutable())]
+#[serde(rename_all = "camelCase")]
+pub struct RestoreSessionSpec {
+    /// The target and how it is restored. `rules` beside the target is the deprecated place.
+    #[serde(flatten)]
+    pub member: RestoreMember,
+    /// What moves the data: Restic or VolumeSnapshotter.
+    #[serde(default)]
+    pub driver: Driver,
+    /// Repository that has the data. Not needed by driver VolumeSnapshotter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repository: Option<ObjectRef>,
+    /// How long the restore may take, such as "2h"; one that takes longer is stopped and Failed. Default: no
+    /// limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = limits::TIME))]
+    #[x_kube(validation = cel::duration())]
+    pub time_out: Option<GoDuration>,
+}
+
+string_enum! {
+    /// How far a restore has come.
+    pub enum RestorePhase {
+        /// Not begun, or waiting for something its conditions name.
+        Pending = "Pending",
+        /// Under way.
+        Running = "Running",
+        /// Done, every host of it.
+        Succeeded = "Succeeded",
+        /// Done, not every host of it.
+        Failed = "Failed",
+        /// Nobody can tell.
+        Unknown = "Unknown",
+        /// Something in the spec is wrong.
+        Invalid = "Invalid",
+    }
+}
+
+string_enum! {
+    /// What came of the restore of one host.
+    pub enum HostRestorePhase {
+        /// Everything asked for is there.
+        Succeeded = "Succeeded",
+        /// Not everything is; `error` says why.
+        Failed = "Failed",
+        /// Under way.
+        Running = "Running",
+        /// Nobody can tell, such as for a claim that waits for its first pod.
+        Unknown = "Unknown",
+    }
+}
+
+/// What has come of a restore so far.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RestoreSessionStatus {
+    /// How far the restore has come: Pending, Running, Succeeded, Failed, Unknown or Invalid.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<RestorePhase>,
+    /// How many hosts are restored.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub total_hosts: Option<i32>,
+    /// Time from the session's creation to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_duration: Option<GoDuration>,
+    /// When the restore fails for taking too long, if it has a `timeOut`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub session_deadline: Option<Time>,
+    /// What came of each host.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stats: Vec<HostRestoreStats>,
+    /// Steps of the restore: RepositoryFound, BackendSecretFound, RestoreTargetFound, RestoreJobCreated,
+    /// RestoreCompleted, DeadlineExceeded and others.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub conditions: Vec<Condition>,
+}
+
+/// What came of the restore of one host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HostRestoreStats {
+    /// Name of the host that got the data.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hostname: Option<String>,
+    /// Succeeded, Failed, Running or Unknown.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub phase: Option<HostRestorePhase>,
+    /// How long the host took.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub duration: Option<GoDuration>,
+    /// Why it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}

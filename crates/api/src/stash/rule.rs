@@ -1,0 +1,55 @@
+//! [`RestoreRule`]: which snapshots' data goes to which hosts.
+
+use kube::KubeSchema;
+use kube::core::Rule;
+use serde::{Deserialize, Serialize};
+
+use super::limits;
+
+/// What some hosts of a restore get. The rule that lists a host wins; a rule without `targetHosts` is for all
+/// hosts that no other rule lists.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
+#[x_kube(validation = not_snapshots_and_paths())]
+#[serde(rename_all = "camelCase")]
+pub struct RestoreRule {
+    /// Hosts this rule is for: the alias, with "-<ordinal>" for a StatefulSet and "-<node>" for a DaemonSet.
+    /// Empty: every host that no other rule lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = limits::HOSTS), inner(length(max = limits::NAME)))]
+    pub target_hosts: Option<Vec<String>>,
+    /// Host whose backup is restored. Empty: the target host's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source_host: Option<String>,
+    /// Snapshots to restore, by their id, or "latest". Not together with `paths`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshots: Option<Vec<String>>,
+    /// Paths to restore, each from its newest snapshot. Not together with `snapshots`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paths: Option<Vec<String>>,
+    /// Patterns of files to leave out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exclude: Option<Vec<String>>,
+    /// Patterns of files to restore; all others are left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub include: Option<Vec<String>>,
+}
+
+fn not_snapshots_and_paths() -> Rule {
+    Rule::new("!(has(self.snapshots) && self.snapshots.size() > 0 && has(self.paths) && self.paths.size() > 0)")
+        .message("snapshots and paths exclude each other: a snapshot has its own paths")
+}
+
+/// At most one rule of a list is for "all other hosts".
+pub(super) fn one_rule_for_all_others() -> Rule {
+    Rule::new("self.filter(rule, !has(rule.targetHosts) || rule.targetHosts.size() == 0).size() <= 1")
+        .message("rules: only one rule may have empty targetHosts, the one for all hosts that no other rule lists")
+}
+
+/// No host is listed by two rules of a list.
+pub(super) fn no_host_twice() -> Rule {
+    Rule::new(
+        "self.all(rule, !has(rule.targetHosts) || rule.targetHosts.all(host, \
+         self.exists_one(other, has(other.targetHosts) && host in other.targetHosts)))",
+    )
+    .message("rules: a host may stand in targetHosts of one rule only")
+}

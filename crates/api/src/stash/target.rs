@@ -1,0 +1,81 @@
+//! [`BackupTarget`] and [`RestoreTarget`]: what is backed up, and what data is restored into.
+
+use k8s_openapi::api::core::v1::VolumeMount;
+use kube::KubeSchema;
+use serde::{Deserialize, Serialize};
+
+use super::cel;
+use super::claim_template::ClaimTemplate;
+use super::limits;
+use super::reference::TargetRef;
+use super::rule::{self, RestoreRule};
+
+/// What is backed up.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BackupTarget {
+    /// Host name under which the data is kept in the repository. A StatefulSet's pods get "-<ordinal>" after
+    /// it, a DaemonSet's "-<node>". Default: "host-0", "host-<ordinal>" or the node's name.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = limits::NAME))]
+    pub alias: Option<String>,
+    /// The object that is backed up.
+    #[serde(rename = "ref")]
+    pub reference: TargetRef,
+    /// Directories or files to back up, as seen under `volumeMounts`. Default: all that is mounted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub paths: Vec<String>,
+    /// Volumes of the target that hold the paths, and where they are mounted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub volume_mounts: Vec<VolumeMount>,
+    /// How many replicas of the target are backed up by volume snapshots. Default: 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub replicas: Option<i32>,
+    /// VolumeSnapshotClass for driver VolumeSnapshotter. Default: the cluster's default class.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub snapshot_class_name: Option<String>,
+    /// Patterns of files to leave out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exclude: Vec<String>,
+    /// Further arguments for the backup, as restic takes them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+}
+
+/// What data is restored into.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
+#[x_kube(validation = cel::required(
+    "has(self.ref) || (has(self.volumeClaimTemplates) && self.volumeClaimTemplates.size() > 0)",
+    ".ref", "target needs ref, or volumeClaimTemplates to restore into",
+))]
+#[serde(rename_all = "camelCase")]
+pub struct RestoreTarget {
+    /// The alias under which the data was backed up; gives the hosts of rules that name none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = limits::NAME))]
+    pub alias: Option<String>,
+    /// The object that gets the data. Not needed with `volumeClaimTemplates`.
+    #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
+    pub reference: Option<TargetRef>,
+    /// Volumes of the target that get the data, mounted where they were mounted for the backup.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub volume_mounts: Vec<VolumeMount>,
+    /// How many times to restore into `volumeClaimTemplates`, once for each ordinal. Default: 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub replicas: Option<i32>,
+    /// Claims to create and restore into, such as those of a StatefulSet that is created afterwards.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = limits::LIST))]
+    pub volume_claim_templates: Vec<ClaimTemplate>,
+    /// What each host gets. Default: every host the newest snapshots of its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = limits::RULES))]
+    #[x_kube(validation = rule::one_rule_for_all_others())]
+    #[x_kube(validation = rule::no_host_twice())]
+    pub rules: Vec<RestoreRule>,
+    /// Further arguments for the restore, as restic takes them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub args: Vec<String>,
+}

@@ -1,0 +1,86 @@
+//! `DeleteBackupRequest`: asks for a backup and all its data to be deleted.
+//!
+//! Made by `backup delete` and the expiry controller, read by the delete controller.
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::common::string_enum;
+
+/// Which backup to delete.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "velero.io",
+    version = "v1",
+    kind = "DeleteBackupRequest",
+    plural = "deletebackuprequests",
+    namespaced,
+    status = "DeleteBackupRequestStatus",
+    derive = "PartialEq",
+    derive = "Default",
+    shortname = "dbr",
+    category = "lifeboat",
+    doc = "Asks for a backup to be deleted: its objects, files and snapshots.",
+    printcolumn(
+        name = "BackupName",
+        type_ = "string",
+        json_path = ".spec.backupName",
+        description = "The backup to delete"
+    ),
+    printcolumn(
+        name = "Status",
+        type_ = "string",
+        json_path = ".status.phase",
+        description = "How far the deletion has come"
+    ),
+    printcolumn(
+        name = "Errors",
+        type_ = "string",
+        json_path = ".status.errors",
+        description = "What went wrong"
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp",
+        description = "Time since this object was created"
+    )
+)]
+#[serde(rename_all = "camelCase")]
+pub struct DeleteBackupRequestSpec {
+    /// Name of the backup to delete.
+    pub backup_name: String,
+}
+
+string_enum! {
+    /// How far a deletion has come.
+    pub enum DeleteBackupRequestPhase {
+        /// Created, and not looked at yet.
+        New = "New",
+        /// Deletion is under way.
+        InProgress = "InProgress",
+        /// Ended; with `errors`, the backup is still there.
+        Processed = "Processed",
+    }
+}
+
+/// How far a deletion has come and what went wrong.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DeleteBackupRequestStatus {
+    /// How far the deletion has come. Processed is its end, well or not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<DeleteBackupRequestPhase>,
+    /// What went wrong, one sentence for each problem. Where there are any, the backup is kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub errors: Option<Vec<String>>,
+}
+
+impl DeleteBackupRequest {
+    /// How far the deletion has come; a request without a phase is new.
+    pub fn phase(&self) -> &DeleteBackupRequestPhase {
+        let phase = self.status.as_ref().and_then(|status| status.phase.as_ref());
+        phase.unwrap_or(&DeleteBackupRequestPhase::New)
+    }
+}

@@ -1,0 +1,141 @@
+//! `VolumePluginBackup`: how far a plugin has come with the snapshot of one volume.
+//!
+//! Made by the server before it calls a plugin, or by the plugin itself, in the server's namespace; stored
+//! with the backup and synced into other clusters.
+
+use std::collections::BTreeMap;
+
+use kube::CustomResource;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::volume_plugin::{VolumeOperationProgress, has_ended};
+use crate::common::Time;
+
+/// Which volume is snapshotted, for which backup, by which plugin.
+#[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[kube(
+    group = "velero.io",
+    version = "v1",
+    kind = "VolumePluginBackup",
+    plural = "volumepluginbackups",
+    namespaced,
+    status = "VolumePluginBackupStatus",
+    derive = "PartialEq",
+    derive = "Default",
+    shortname = "vpb",
+    category = "lifeboat",
+    doc = "The snapshot of one volume by a plugin, and its progress.",
+    printcolumn(
+        name = "Status",
+        type_ = "string",
+        json_path = ".status.phase",
+        description = "Where the snapshot stands, in the plugin's own words"
+    ),
+    printcolumn(
+        name = "Backup",
+        type_ = "string",
+        json_path = ".spec.backup",
+        description = "The backup it belongs to"
+    ),
+    printcolumn(
+        name = "Volume",
+        type_ = "string",
+        json_path = ".spec.volume",
+        description = "The PersistentVolume"
+    ),
+    printcolumn(
+        name = "Bytes Done",
+        type_ = "integer",
+        json_path = ".status.progress['bytesDone','BytesDone']",
+        format = "int64",
+        description = "Bytes copied so far"
+    ),
+    printcolumn(
+        name = "Total Bytes",
+        type_ = "integer",
+        json_path = ".status.progress['totalBytes','TotalBytes']",
+        format = "int64",
+        description = "Bytes to copy"
+    ),
+    printcolumn(
+        name = "Age",
+        type_ = "date",
+        json_path = ".metadata.creationTimestamp",
+        description = "Time since this object was created"
+    ),
+    printcolumn(
+        name = "Plugin",
+        type_ = "string",
+        json_path = ".spec.plugin",
+        priority = 1,
+        description = "The plugin at work"
+    ),
+    printcolumn(
+        name = "Snapshot",
+        type_ = "string",
+        json_path = ".status.snapshotID",
+        priority = 1,
+        description = "The snapshot, as the plugin names it"
+    ),
+    printcolumn(
+        name = "Message",
+        type_ = "string",
+        json_path = ".status.message",
+        priority = 1,
+        description = "What went wrong"
+    )
+)]
+#[serde(rename_all = "camelCase")]
+pub struct VolumePluginBackupSpec {
+    /// Name of the PersistentVolume that is snapshotted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub volume: Option<String>,
+    /// Name of the backup it belongs to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backup: Option<String>,
+    /// Name of the plugin that takes the snapshot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plugin: Option<String>,
+    /// What the plugin wants to tell users about this snapshot, as keys and values of its own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub plugin_specific: Option<BTreeMap<String, String>>,
+}
+
+/// How far the snapshot has come and how it ended.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct VolumePluginBackupStatus {
+    /// Where the snapshot stands, in the plugin's own words. The server writes New, InProgress, Completed
+    /// and Failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub phase: Option<String>,
+    /// The snapshot, as the plugin names it; the same as in the backup's description.
+    #[serde(rename = "snapshotID", skip_serializing_if = "Option::is_none")]
+    pub snapshot_id: Option<String>,
+    /// What went wrong, or what the plugin waits for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    /// When the work began.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start_timestamp: Option<Time>,
+    /// When the work ended, well or not.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub completion_timestamp: Option<Time>,
+    /// How much of the volume has been copied.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<VolumeOperationProgress>,
+}
+
+impl VolumePluginBackup {
+    /// Where the snapshot stands, in the plugin's own words, where it has any.
+    pub fn phase(&self) -> Option<&str> {
+        self.status.as_ref()?.phase.as_deref()
+    }
+
+    /// Whether the work has ended, well or not.
+    pub fn has_ended(&self) -> bool {
+        let completed = |status: &VolumePluginBackupStatus| status.completion_timestamp.is_some();
+        has_ended(self.phase(), self.status.as_ref().is_some_and(completed))
+    }
+}

@@ -1,0 +1,69 @@
+//! The command tree as clap sees it. Each command keeps its own arguments in its own file.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::commands;
+
+/// Backup and recovery for applications on Kubernetes
+#[derive(Parser)]
+#[command(name = "lifeboat", version, propagate_version = true, max_term_width = 110)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) global: Global,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Which cluster, which namespace.
+#[derive(Args, Clone)]
+pub(crate) struct Global {
+    /// Namespace in which Lifeboat lives
+    #[arg(short, long, global = true, env = "LIFEBOAT_NAMESPACE", default_value = "lifeboat")]
+    pub(crate) namespace: String,
+    /// Context of the kubeconfig to use instead of the current one
+    #[arg(long, global = true, visible_alias = "kubecontext", value_name = "NAME")]
+    pub(crate) context: Option<String>,
+    /// Kubeconfig file to use instead of $KUBECONFIG or ~/.kube/config
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) kubeconfig: Option<PathBuf>,
+}
+
+/// How a command prints its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Output {
+    Table,
+    Json,
+    Yaml,
+}
+
+/// The flag of every command that prints objects.
+#[derive(Args, Clone, Copy)]
+pub(crate) struct OutputArg {
+    /// Format of the output
+    #[arg(short, long, value_enum, default_value = "table")]
+    pub(crate) output: Output,
+}
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Install the server into a cluster
+    Install(Box<commands::install::Args>),
+    /// Remove the server from a cluster; backups and custom resources stay
+    Uninstall(commands::uninstall::Args),
+    /// Print the version of this program and of the server
+    Version(commands::version::Args),
+    /// Work with backup storage locations: where backups are kept
+    #[command(subcommand, visible_alias = "bsl")]
+    BackupLocation(commands::backup_location::Command),
+    /// Work with the password that protects volume data
+    #[command(subcommand)]
+    RepositoryPassword(commands::repository_password::Command),
+    /// Print the custom resource definitions
+    Crds(commands::crds::Args),
+    /// Run the server (what the Deployment does)
+    Server(commands::server::Args),
+    /// Print a shell's completion script
+    Completion(commands::completion::Args),
+}

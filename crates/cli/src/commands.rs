@@ -1,0 +1,28 @@
+//! One module per noun; verbs below it.
+
+pub(crate) mod backup_location;
+pub(crate) mod completion;
+pub(crate) mod crds;
+pub(crate) mod install;
+pub(crate) mod repository_password;
+pub(crate) mod server;
+pub(crate) mod uninstall;
+pub(crate) mod version;
+
+use crate::args::{Cli, Command};
+use crate::error::CliError;
+use crate::settings::Settings;
+
+pub(crate) async fn run(cli: Cli) -> Result<(), CliError> {
+    let settings = Settings::new(cli.global);
+    match cli.command {
+        Command::Install(args) => install::run(&settings, *args).await,
+        Command::Uninstall(args) => uninstall::run(&settings, args).await,
+        Command::Version(args) => version::run(&settings, args).await,
+        Command::BackupLocation(command) => backup_location::run(&settings, command).await,
+        Command::RepositoryPassword(command) => repository_password::run(&settings, command).await,
+        Command::Crds(args) => crds::run(&args),
+        Command::Server(args) => server::run(settings, args).await,
+        Command::Completion(args) => completion::run(&args),
+    }
+}

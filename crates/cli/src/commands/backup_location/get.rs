@@ -1,0 +1,113 @@
+//! `lifeboat backup-location get [NAME…]`.
+
+use jiff::{SignedDuration, Timestamp};
+use kube::api::{DynamicObject, ListParams};
+use kube::ResourceExt;
+use lifeboat_cluster::Attempt;
+use serde_json::{Value, json};
+
+use super::{api, find, text};
+use crate::args::{Output, OutputArg};
+use crate::error::CliError;
+use crate::printer;
+use crate::settings::Settings;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Names of locations; all without one
+    names: Vec<String>,
+    /// Only the default location
+    #[arg(long)]
+    default: bool,
+    /// Only locations with these labels
+    #[arg(short = 'l', long, value_name = "SELECTOR")]
+    selector: Option<String>,
+    #[command(flatten)]
+    output: OutputArg,
+}
+
+pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError> {
+    let api = api(&settings.client().await?, &settings.namespace);
+    let mut found = Vec::new();
+    if args.names.is_empty() {
+        let params = args.selector.as_deref().map_or_else(ListParams::default, |s| ListParams::default().labels(s));
+        found.extend(api.list(&params).await.attempt("list BackupStorageLocations")?);
+    } else {
+        for name in &args.names {
+            found.push(find(&api, name).await?);
+        }
+    }
+    if args.default {
+        found.retain(is_default);
+    }
+    if args.output.output == Output::Table && found.is_empty() {
+        eprintln!(
+            "No backup locations in namespace {}; make one with `lifeboat backup-location create`.",
+            settings.namespace
+        );
+        return Ok(());
+    }
+    // One named location is printed as itself, a listing as a list: what kubectl does.
+    let value = match (&args.names[..], &found[..]) {
+        ([_], [one]) => json!(one),
+        _ => json!({"apiVersion": "v1", "kind": "List", "items": found}),
+    };
+    printer::print(args.output.output, &value, || {
+        let headings =
+            ["NAME", "PROVIDER", "BUCKET/PREFIX", "PHASE", "LAST VALIDATED", "ACCESS MODE", "DEFAULT"];
+        printer::table(&headings, found.iter().map(|location| row(location, Timestamp::now())))
+    })?;
+    if args.output.output == Output::Table {
+        for location in found.iter().filter(|location| text(location, "/status/phase") == "Unavailable") {
+            eprintln!("{}: {}", location.name_any(), text(location, "/status/message"));
+        }
+    }
+    Ok(())
+}
+
+fn row(location: &DynamicObject, now: Timestamp) -> Vec<String> {
+    let bucket = text(location, "/spec/objectStorage/bucket");
+    let prefix = text(location, "/spec/objectStorage/prefix");
+    let or = |value: String, other: &str| if value.is_empty() { other.to_owned() } else { value };
+    vec![
+        location.name_any(),
+        text(location, "/spec/provider"),
+        if prefix.is_empty() { bucket } else { format!("{bucket}/{prefix}") },
+        or(text(location, "/status/phase"), "Unknown"),
+        ago(&text(location, "/status/lastValidationTime"), now),
+        or(text(location, "/spec/accessMode"), "ReadWrite"),
+        if is_default(location) { "true".to_owned() } else { String::new() },
+    ]
+}
+
+fn is_default(location: &DynamicObject) -> bool {
+    location.data.pointer("/spec/default").and_then(Value::as_bool).unwrap_or_default()
+}
+
+/// How long ago, in the largest unit.
+fn ago(time: &str, now: Timestamp) -> String {
+    let Ok(time) = time.parse::<Timestamp>() else { return "Never".to_owned() };
+    let seconds = now.duration_since(time).max(SignedDuration::ZERO).as_secs();
+    match seconds {
+        0..120 => format!("{seconds}s ago"),
+        120..7200 => format!("{}m ago", seconds / 60),
+        7200..172_800 => format!("{}h ago", seconds / 3600),
+        _ => format!("{}d ago", seconds / 86_400),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_told_in_the_largest_unit() {
+        let now = Timestamp::from_second(1_000_000).unwrap();
+        let at = |ago| Timestamp::from_second(1_000_000 - ago).unwrap().to_string();
+        assert_eq!(super::ago(&at(5), now), "5s ago");
+        assert_eq!(super::ago(&at(3600), now), "60m ago");
+        assert_eq!(super::ago(&at(200_000), now), "2d ago");
+        assert_eq!(super::ago(&at(-5), now), "0s ago");
+        assert_eq!(super::ago("", now), "Never");
+    }
+}

@@ -1,0 +1,96 @@
+//! `lifeboat backup-location set NAME`: changes what is named and nothing else (upstream's `set` forgets the
+//! certificate authority when none is given; this one keeps it).
+
+use std::path::PathBuf;
+
+use kube::ResourceExt;
+use kube::api::{DynamicObject, ListParams};
+use lifeboat_api::common::GoDuration;
+use lifeboat_cluster::{Attempt, objects};
+use serde_json::{Value, json};
+
+use super::spec::{self, AccessMode, ConfigArg, CredentialArg};
+use super::{api, find};
+use crate::error::CliError;
+use crate::settings::Settings;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Name of the location
+    name: String,
+    /// Make it the default location, or with --default=false no longer
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
+    default: Option<bool>,
+    /// Secret with the credentials, and the key in it
+    #[arg(long, value_name = "SECRET=KEY")]
+    credential: Option<CredentialArg>,
+    /// File with the certificate authority of the endpoint (PEM)
+    #[arg(long, value_name = "FILE")]
+    cacert: Option<PathBuf>,
+    /// Settings of the provider to add or change; KEY= removes one
+    #[arg(long, value_name = "KEY=VALUE,…")]
+    config: Option<ConfigArg>,
+    /// Whether backups may be written there
+    #[arg(long, value_enum)]
+    access_mode: Option<AccessMode>,
+    /// How often to look for backups made elsewhere
+    #[arg(long, value_name = "DURATION")]
+    backup_sync_period: Option<GoDuration>,
+    /// How often to check that the bucket can be used
+    #[arg(long, value_name = "DURATION")]
+    validation_frequency: Option<GoDuration>,
+}
+
+pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError> {
+    let patch = patch(&args)?;
+    if patch.as_object().is_some_and(serde_json::Map::is_empty) {
+        return Err(CliError::refused("nothing to change was given").help("see `lifeboat backup-location set --help`"));
+    }
+    let api = api(&settings.client().await?, &settings.namespace);
+    let location = find(&api, &args.name).await?;
+    if args.default == Some(true) {
+        // Before the new one, so that at no time there are two.
+        let others = api.list(&ListParams::default()).await.attempt("list BackupStorageLocations")?;
+        for other in others.iter().filter(|other| is_other_default(other, &args.name)) {
+            objects::merge(&api, other, json!({"spec": {"default": false}})).await?;
+            println!("Backup storage location {:?} is no longer the default.", other.name_any());
+        }
+    }
+    objects::merge(&api, &location, json!({"spec": patch})).await?;
+    println!("Backup storage location {:?} changed.", args.name);
+    Ok(())
+}
+
+fn is_other_default(other: &DynamicObject, name: &str) -> bool {
+    other.name_any() != name && other.data.pointer("/spec/default") == Some(&Value::Bool(true))
+}
+
+fn patch(args: &Args) -> Result<Value, CliError> {
+    let mut spec = json!({});
+    if let Some(default) = args.default {
+        spec["default"] = json!(default);
+    }
+    if let Some(credential) = &args.credential {
+        spec["credential"] = json!({"name": credential.secret, "key": credential.key});
+    }
+    if let Some(path) = &args.cacert {
+        spec["objectStorage"] = json!({"caCert": spec::read_ca(path)?, "caCertRef": null});
+    }
+    if let Some(config) = &args.config {
+        let entries = config.0.iter();
+        spec["config"] = entries
+            .map(|(key, value)| (key.clone(), if value.is_empty() { Value::Null } else { json!(value) }))
+            .collect::<serde_json::Map<_, _>>()
+            .into();
+    }
+    if let Some(mode) = args.access_mode {
+        spec["accessMode"] = json!(mode.name());
+    }
+    if let Some(period) = args.backup_sync_period {
+        spec["backupSyncPeriod"] = json!(period);
+    }
+    if let Some(frequency) = args.validation_frequency {
+        spec["validationFrequency"] = json!(frequency);
+    }
+    Ok(spec)
+}

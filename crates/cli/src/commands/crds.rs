@@ -1,0 +1,41 @@
+//! `lifeboat crds`: the custom resource definitions, for `kubectl apply -f -`, GitOps and tests.
+
+use lifeboat_api::crds;
+
+use crate::args::Output;
+use crate::error::CliError;
+use crate::printer;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Every kind, also those that this version does not install because nothing would work on them
+    #[arg(long)]
+    all: bool,
+    /// Format of the output
+    #[arg(short, long, value_enum, default_value = "yaml")]
+    output: Output,
+}
+
+pub(crate) fn run(args: &Args) -> Result<(), CliError> {
+    let crds = if args.all { crds::all() } else { crds::installed() };
+    match args.output {
+        Output::Yaml => print!("{}", printer::documents(&crds)?),
+        Output::Json => {
+            let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": crds});
+            println!("{}", printer::json(&list)?);
+        }
+        Output::Table => {
+            let rows = crds.iter().map(|crd| {
+                vec![
+                    crd.spec.names.kind.clone(),
+                    crd.spec.group.clone(),
+                    crd.spec.versions.iter().map(|version| version.name.clone()).collect::<Vec<_>>().join(","),
+                    crd.spec.scope.clone(),
+                    crd.spec.names.short_names.clone().unwrap_or_default().join(","),
+                ]
+            });
+            println!("{}", printer::table(&["KIND", "GROUP", "VERSIONS", "SCOPE", "SHORT NAMES"], rows));
+        }
+    }
+    Ok(())
+}

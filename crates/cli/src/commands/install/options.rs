@@ -1,0 +1,162 @@
+//! The arguments of `install` and their check: every file is read and every value judged before the cluster is touched.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use lifeboat_plan::install::{CLOUD_CREDENTIALS, InstallOptions, Rights, labels};
+use serde_json::{Value, json};
+
+use crate::args::Output;
+use crate::commands::backup_location::spec::{self, ConfigArg, LocationArgs};
+use crate::error::CliError;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Image of the server
+    #[arg(long, env = "LIFEBOAT_IMAGE", default_value = "localhost/lifeboat:dev")]
+    image: String,
+    /// How many servers; one leads, the others stand by
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=10))]
+    replicas: u8,
+    /// Give rights in these namespaces only, instead of the whole cluster
+    #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
+    namespaces: Vec<String>,
+    /// Storage provider of the first location: aws, gcp, azure or local
+    #[arg(long, requires = "bucket")]
+    provider: Option<String>,
+    /// Bucket of the first location
+    #[arg(long, requires = "provider")]
+    bucket: Option<String>,
+    /// Directory in the bucket
+    #[arg(long, requires = "bucket")]
+    prefix: Option<String>,
+    /// Settings of the first location, such as region=…,s3Url=…,s3ForcePathStyle=true
+    #[arg(long, value_name = "KEY=VALUE,…", requires = "bucket")]
+    backup_location_config: Option<ConfigArg>,
+    /// File with the certificate authority of the storage endpoint (PEM)
+    #[arg(long, value_name = "FILE", requires = "bucket")]
+    cacert: Option<PathBuf>,
+    /// File with the storage credentials, kept in Secret cloud-credentials
+    #[arg(long, value_name = "FILE", conflicts_with = "no_secret")]
+    secret_file: Option<PathBuf>,
+    /// Use no credentials but the server's own identity
+    #[arg(long)]
+    no_secret: bool,
+    /// File with the repository password to use, as `repository-password export` gave it
+    #[arg(long, value_name = "FILE")]
+    repository_password_file: Option<PathBuf>,
+    /// Annotations of the server's service account (cloud identities), such as key=value
+    #[arg(long, value_name = "KEY=VALUE,…")]
+    sa_annotations: Option<ConfigArg>,
+    /// Annotations of the server's pods
+    #[arg(long, value_name = "KEY=VALUE,…")]
+    pod_annotations: Option<ConfigArg>,
+    /// One more argument for `lifeboat server`; may be repeated
+    #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
+    server_arg: Vec<String>,
+    /// Install beside a running Velero or Stash and take its objects over
+    #[arg(long)]
+    adopt: bool,
+    /// Install the custom resource definitions only
+    #[arg(long)]
+    crds_only: bool,
+    /// Print the objects and change nothing
+    #[arg(long)]
+    dry_run: bool,
+    /// Wait until the server runs and the location is available
+    #[arg(long, default_value_t = true, num_args = 0..=1, default_missing_value = "true", action = clap::ArgAction::Set)]
+    wait: bool,
+    /// How many seconds to wait
+    #[arg(long, default_value_t = 180, value_name = "SECONDS")]
+    timeout: u64,
+    /// Format of --dry-run
+    #[arg(short, long, value_enum, default_value = "yaml")]
+    output: Output,
+}
+
+/// Arguments that have been judged; nothing more to read.
+pub(super) struct Checked {
+    pub(super) options: InstallOptions,
+    pub(super) location: Option<Value>,
+    pub(super) credentials: Option<Value>,
+    pub(super) password: Option<String>,
+    pub(super) adopt: bool,
+    pub(super) crds_only: bool,
+    pub(super) dry_run: bool,
+    pub(super) wait: bool,
+    pub(super) timeout: Duration,
+    pub(super) output: Output,
+}
+
+pub(super) fn check(namespace: &str, args: Args) -> Result<Checked, CliError> {
+    if args.provider.is_some() && args.secret_file.is_none() && !args.no_secret {
+        return Err(CliError::refused("no credentials were given for the storage location")
+            .help("pass --secret-file FILE, or --no-secret where the server has an identity of its own"));
+    }
+    let credentials = match &args.secret_file {
+        Some(path) => Some(cloud_credentials(namespace, &spec::read_file(path, "credentials")?)),
+        None => None,
+    };
+    let password = match &args.repository_password_file {
+        Some(path) => Some(read_text(path)?),
+        None => None,
+    };
+    let location = match (&args.provider, &args.bucket) {
+        (Some(provider), Some(bucket)) => Some(spec::object(
+            namespace,
+            "default",
+            &LocationArgs {
+                provider: provider.clone(),
+                bucket: bucket.clone(),
+                prefix: args.prefix.clone(),
+                default: true,
+                config: args.backup_location_config.clone(),
+                cacert: args.cacert.clone(),
+                ..LocationArgs::default()
+            },
+        )?),
+        _ => None,
+    };
+    Ok(Checked {
+        options: options(namespace, &args),
+        location,
+        credentials,
+        password,
+        adopt: args.adopt,
+        crds_only: args.crds_only,
+        dry_run: args.dry_run,
+        wait: args.wait,
+        timeout: Duration::from_secs(args.timeout),
+        output: args.output,
+    })
+}
+
+fn options(namespace: &str, args: &Args) -> InstallOptions {
+    let annotations = |given: &Option<ConfigArg>| given.as_ref().map_or_else(|| json!({}), |map| json!(map.0));
+    InstallOptions {
+        replicas: i64::from(args.replicas),
+        rights: if args.namespaces.is_empty() { Rights::Full } else { Rights::Namespaces(args.namespaces.clone()) },
+        server_args: args.server_arg.clone(),
+        service_account_annotations: annotations(&args.sa_annotations),
+        pod_annotations: annotations(&args.pod_annotations),
+        ..InstallOptions::new(namespace, &args.image)
+    }
+}
+
+fn cloud_credentials(namespace: &str, bytes: &[u8]) -> Value {
+    let (name, key) = CLOUD_CREDENTIALS;
+    json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels()},
+        "data": {key: STANDARD.encode(bytes)},
+    })
+}
+
+fn read_text(path: &PathBuf) -> Result<String, CliError> {
+    let bytes = spec::read_file(path, "repository password")?;
+    String::from_utf8(bytes)
+        .map_err(|error| CliError::failed(format!("{} is not text", path.display()), error.utf8_error()))
+}

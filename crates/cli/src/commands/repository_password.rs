@@ -1,0 +1,86 @@
+//! `lifeboat repository-password export`: hands out the password that protects volume data, and records that someone
+//! has it, so that the warnings on every location end.
+
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use lifeboat_cluster::{Attempt, MANAGER};
+use lifeboat_operator::password;
+use lifeboat_plan::password::{EXPORTED_ANNOTATION, KEY, NEW_REPOSITORIES_KEY, SECRET, uses_public_default};
+
+use crate::error::CliError;
+use crate::settings::Settings;
+
+#[derive(clap::Subcommand)]
+pub(crate) enum Command {
+    /// Print the repository password, to be kept outside the cluster
+    ///
+    /// Without it volume data cannot be restored once this cluster is gone. The output is what
+    /// `lifeboat install --repository-password-file` takes.
+    Export(ExportArgs),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct ExportArgs {
+    /// Write to this file, readable by its owner only, instead of standard output
+    #[arg(short = 'f', long, value_name = "FILE")]
+    file: Option<PathBuf>,
+}
+
+pub(crate) async fn run(settings: &Settings, command: Command) -> Result<(), CliError> {
+    match command {
+        Command::Export(args) => export(settings, args).await,
+    }
+}
+
+async fn export(settings: &Settings, args: ExportArgs) -> Result<(), CliError> {
+    let client = settings.client().await?;
+    let Some(secret) = password::read(&client, &settings.namespace).await? else {
+        return Err(CliError::not_found(format!("there is no Secret {SECRET} in namespace {}", settings.namespace))
+            .help("it is made by `lifeboat install` or by the server's first start"));
+    };
+    let public = uses_public_default(Some(&secret));
+    let key = if public { NEW_REPOSITORIES_KEY } else { KEY };
+    let Some(value) = secret.data.get(key) else {
+        return Err(CliError::not_found(format!("Secret {SECRET} has no key {key}"))
+            .help("the server adds it when it starts; is it running?"));
+    };
+    hand_out(value, args.file.as_deref())?;
+    if public {
+        eprintln!("Repositories made by Velero before use Velero's public default password; this one is for new ones.");
+    }
+    let patch = serde_json::json!({"metadata": {"annotations": {EXPORTED_ANNOTATION: now()}}});
+    let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
+    Api::<Secret>::namespaced(client, &settings.namespace)
+        .patch(SECRET, &params, &Patch::Merge(patch))
+        .await
+        .attempt(format!("record the export in Secret {SECRET}"))?;
+    eprintln!("Keep it outside this cluster: volume data cannot be restored without it.");
+    Ok(())
+}
+
+fn hand_out(value: &[u8], file: Option<&Path>) -> Result<(), CliError> {
+    let Some(path) = file else {
+        let mut out = std::io::stdout().lock();
+        return out
+            .write_all(value)
+            .and_then(|()| out.write_all(b"\n"))
+            .map_err(|error| CliError::failed("cannot write the password", error));
+    };
+    let refused = |error: std::io::Error| {
+        let text = format!("cannot write the password to {}", path.display());
+        CliError::failed(text, error).help("the file must not exist yet and its directory must be writable")
+    };
+    let mut out =
+        std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(refused)?;
+    out.write_all(value).and_then(|()| out.write_all(b"\n")).and_then(|()| out.sync_all()).map_err(refused)
+}
+
+fn now() -> String {
+    lifeboat_plan::unsupported::seconds(Timestamp::now())
+}

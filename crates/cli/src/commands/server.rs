@@ -1,0 +1,108 @@
+//! `lifeboat server`: what the Deployment runs.
+
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use lifeboat_api::common::GoDuration;
+use lifeboat_operator::ServerSettings;
+use lifeboat_plan::lease::LeaseTimes;
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::EnvFilter;
+
+use crate::error::CliError;
+use crate::settings::Settings;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Name of this replica in the leader election; the pod's name in a cluster
+    #[arg(long, env = "LIFEBOAT_IDENTITY", default_value_t = default_identity(), hide_default_value = true)]
+    identity: String,
+    /// Address of metrics and probes; a bare ":8085" listens everywhere
+    #[arg(long, default_value = ":8085", value_parser = address)]
+    metrics_address: SocketAddr,
+    /// How often locations without a frequency of their own are validated; 0 only when they change
+    #[arg(long, default_value = "1m0s", value_parser = duration)]
+    store_validation_frequency: Duration,
+    /// What to log: error, warn, info, debug or trace, also per module as in "info,kube=debug"
+    #[arg(long, default_value = "info")]
+    log_level: String,
+    /// Form of the log lines
+    #[arg(long, value_enum, default_value = "text")]
+    log_format: LogFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum LogFormat {
+    Text,
+    Json,
+}
+
+pub(crate) async fn run(settings: Settings, args: Args) -> Result<(), CliError> {
+    start_log(&args)?;
+    let server = ServerSettings {
+        namespace: settings.namespace,
+        identity: args.identity,
+        metrics_address: args.metrics_address,
+        validation_frequency: args.store_validation_frequency,
+        lease: LeaseTimes::default(),
+    };
+    let stop = CancellationToken::new();
+    tokio::spawn(stop_on_signal(stop.clone()));
+    lifeboat_operator::run(&settings.connection, server, stop)
+        .await
+        .map_err(|error| CliError::failed("the server ended", error))
+}
+
+fn start_log(args: &Args) -> Result<(), CliError> {
+    let filter = EnvFilter::try_new(&args.log_level).map_err(|error| {
+        CliError::failed(format!("cannot use --log-level {:?}", args.log_level), error)
+            .help("use one of error, warn, info, debug, trace")
+    })?;
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match args.log_format {
+        LogFormat::Text => log.with_ansi(false).init(),
+        LogFormat::Json => log.json().flatten_event(true).init(),
+    }
+    Ok(())
+}
+
+/// TERM from the kubelet, INT from a terminal: both mean "come to rest".
+async fn stop_on_signal(stop: CancellationToken) {
+    use tokio::signal::unix::{SignalKind, signal};
+    match signal(SignalKind::terminate()) {
+        Ok(mut terminate) => tokio::select! {
+            _ = terminate.recv() => tracing::info!("told to stop (TERM)"),
+            _ = tokio::signal::ctrl_c() => tracing::info!("told to stop (INT)"),
+        },
+        Err(error) => tracing::error!(%error, "cannot listen for signals"),
+    }
+    stop.cancel();
+}
+
+fn default_identity() -> String {
+    format!("lifeboat-{}", std::process::id())
+}
+
+/// Go's form ":8085" means every address.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let full = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
+    full.parse().map_err(|_| format!("{text:?} is no address; write it like \":8085\" or \"127.0.0.1:8085\""))
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    let parsed: GoDuration = text.parse().map_err(|error| format!("{error}"))?;
+    u64::try_from(parsed.as_nanos()).map(Duration::from_nanos).map_err(|_| format!("{text:?} is negative"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_taken_in_gos_short_form() {
+        assert_eq!(address(":8085").unwrap(), "0.0.0.0:8085".parse().unwrap());
+        assert_eq!(address("127.0.0.1:1").unwrap(), "127.0.0.1:1".parse().unwrap());
+        assert!(address("8085").unwrap_err().contains("\":8085\""));
+    }
+}

@@ -1,0 +1,26 @@
+//! What the global arguments resolve to: one struct, made once.
+
+use kube::Client;
+use lifeboat_cluster::{ConnectOptions, connect};
+
+use crate::args::Global;
+use crate::error::CliError;
+
+/// The cluster and the namespace of one invocation.
+pub(crate) struct Settings {
+    pub(crate) namespace: String,
+    pub(crate) connection: ConnectOptions,
+}
+
+impl Settings {
+    pub(crate) fn new(global: Global) -> Self {
+        Self {
+            namespace: global.namespace,
+            connection: ConnectOptions { kubeconfig: global.kubeconfig, context: global.context },
+        }
+    }
+
+    pub(crate) async fn client(&self) -> Result<Client, CliError> {
+        Ok(connect(&self.connection).await?)
+    }
+}

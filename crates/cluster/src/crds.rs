@@ -1,0 +1,63 @@
+//! Custom resource definitions: applying them and waiting until the API server serves them.
+
+use std::time::Duration;
+
+use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::{Api, Client, ResourceExt};
+
+use crate::wait::{Look, WaitError, until};
+use crate::{ApiError, Attempt, MANAGER};
+
+/// How long the API server may take to serve a new kind.
+const ESTABLISH: Duration = Duration::from_secs(60);
+
+/// Applies all, then waits until all are served.
+pub async fn install(client: &Client, crds: &[CustomResourceDefinition]) -> Result<(), WaitError> {
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    for crd in crds {
+        let name = crd.name_any();
+        api.patch(&name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(crd))
+            .await
+            .attempt(format!("apply CustomResourceDefinition {name}"))?;
+    }
+    for crd in crds {
+        let name = crd.name_any();
+        until(&format!("the API of {name}"), ESTABLISH, async || {
+            let found = api.get(&name).await.attempt(format!("read CustomResourceDefinition {name}"))?;
+            Ok(if established(&found) { Look::Done(()) } else { Look::NotYet("not established".into()) })
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// The names among `names` that the cluster does not have.
+pub async fn missing(client: &Client, names: &[String]) -> Result<Vec<String>, ApiError> {
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    let mut missing = Vec::new();
+    for name in names {
+        let found = api.get_opt(name).await.attempt(format!("read CustomResourceDefinition {name}"))?;
+        if !found.is_some_and(|crd| established(&crd)) {
+            missing.push(name.clone());
+        }
+    }
+    Ok(missing)
+}
+
+/// Deletes the definition and with it every object of the kind.
+pub async fn delete(client: &Client, name: &str) -> Result<(), ApiError> {
+    let api: Api<CustomResourceDefinition> = Api::all(client.clone());
+    match api.delete(name, &DeleteParams::default()).await {
+        Ok(_) => Ok(()),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        Err(source) => Err(ApiError { attempt: format!("delete CustomResourceDefinition {name}"), source }),
+    }
+}
+
+fn established(crd: &CustomResourceDefinition) -> bool {
+    crd.status
+        .iter()
+        .flat_map(|status| status.conditions.iter().flatten())
+        .any(|condition| condition.type_ == "Established" && condition.status == "True")
+}

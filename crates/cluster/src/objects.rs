@@ -1,0 +1,49 @@
+//! Objects of kinds that are read without trusting their shape: one broken object must not hide the others, so
+//! controllers watch `DynamicObject` and read the typed form one object at a time.
+
+use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::core::{ApiResource, GroupVersionKind};
+use kube::{Api, Client, ResourceExt};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::{ApiError, Attempt, MANAGER};
+
+/// How to reach a kind of a group.
+pub fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
+    ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
+}
+
+pub fn namespaced(client: &Client, namespace: &str, resource: &ApiResource) -> Api<DynamicObject> {
+    Api::namespaced_with(client.clone(), namespace, resource)
+}
+
+/// The object as plain JSON, with its kind.
+pub fn to_json(object: &DynamicObject) -> Value {
+    serde_json::to_value(object).unwrap_or_default()
+}
+
+/// The typed form; the error says what in the object cannot be read.
+pub fn typed<K: DeserializeOwned>(object: &DynamicObject) -> Result<K, serde_json::Error> {
+    serde_json::from_value(to_json(object))
+}
+
+/// Merges `patch` into the object, on the condition that nobody changed it since it was read. Group velero.io has no
+/// status subresource: status is written like everything else.
+pub async fn merge(
+    api: &Api<DynamicObject>,
+    object: &DynamicObject,
+    mut patch: Value,
+) -> Result<DynamicObject, ApiError> {
+    if let Some(version) = object.resource_version() {
+        patch["metadata"]["resourceVersion"] = Value::String(version);
+    }
+    let name = object.name_any();
+    api.patch(&name, &PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() }, &Patch::Merge(patch))
+        .await
+        .attempt(format!("update {} {name}", kind_of(object)))
+}
+
+fn kind_of(object: &DynamicObject) -> String {
+    object.types.as_ref().map_or_else(|| "object".to_owned(), |types| types.kind.clone())
+}

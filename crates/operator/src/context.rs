@@ -1,0 +1,34 @@
+//! What every controller gets: the client, the reporter, the metrics, the settings.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use kube::Client;
+use lifeboat_cluster::events::Events;
+use lifeboat_web::Metrics;
+
+use crate::settings::ServerSettings;
+
+/// Shared by all controllers of one term of leadership.
+#[derive(Clone)]
+pub(crate) struct Context {
+    pub(crate) client: Client,
+    pub(crate) events: Events,
+    pub(crate) metrics: Metrics,
+    pub(crate) settings: Arc<ServerSettings>,
+}
+
+impl Context {
+    pub(crate) fn new(client: Client, metrics: Metrics, settings: Arc<ServerSettings>) -> Self {
+        Self { events: Events::new(client.clone(), &settings.identity), client, metrics, settings }
+    }
+
+    /// The one place of the server that looks at the clock.
+    #[allow(clippy::unused_self)] // the clock belongs to the context; tests of callers stay free to replace it
+    pub(crate) fn now(&self) -> Timestamp {
+        Timestamp::now()
+    }
+}
+
+/// Lifeboat's own version.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");

@@ -1,0 +1,82 @@
+//! BackupStorageLocation: looks at each bucket when it is due and says whether backups can be kept there.
+//! gather (read what the decision needs) -> validate -> plan (is a look due, which default stays) -> apply (look,
+//! unset) -> status (one patch).
+
+mod apply;
+mod gather;
+mod plan;
+mod status;
+mod validate;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::DynamicObject;
+use kube::core::ApiResource;
+use kube::runtime::controller::Action;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::runtime::watcher;
+use kube::{Api, ResourceExt};
+use lifeboat_cluster::{ApiError, objects};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use crate::context::Context;
+use crate::dynamic;
+
+/// What outlives one reconcile: with which inputs each location was last looked at, by UID.
+struct State {
+    resource: ApiResource,
+    looked_at: Mutex<BTreeMap<String, String>>,
+}
+
+pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
+    let resource = objects::resource("velero.io", "v1", "BackupStorageLocation", "backupstoragelocations");
+    let controller = dynamic::controller(context, &resource);
+    let (locations, for_metrics) = (controller.store(), controller.store());
+    // New credentials, another certificate authority, an exported password: every location is looked at again where
+    // its inputs changed.
+    let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.settings.namespace);
+    let kind = resource.clone();
+    let controller = controller
+        .watches(secrets, watcher::Config::default(), move |_| every_location(&locations, &kind))
+        .graceful_shutdown_on(resting.clone().cancelled_owned());
+    let state = Arc::new(State { resource, looked_at: Mutex::default() });
+    tokio::join!(
+        dynamic::drive("backup-storage-location", controller, context.clone(), state, reconcile),
+        forget_deleted(context, for_metrics, resting),
+    );
+}
+
+async fn reconcile(object: Arc<DynamicObject>, context: Context, state: Arc<State>) -> Result<Action, ApiError> {
+    if object.metadata.deletion_timestamp.is_some() {
+        return Ok(Action::await_change());
+    }
+    let gathered = gather::gather(&context, &state, object).await?;
+    let validated = validate::validate(&gathered);
+    let plan = plan::plan(&gathered, validated, &context, &state);
+    let outcome = apply::apply(&context, &state, &gathered, plan).await?;
+    status::write(&context, &state, &gathered, outcome).await
+}
+
+fn every_location(locations: &Store<DynamicObject>, kind: &ApiResource) -> Vec<ObjectRef<DynamicObject>> {
+    locations.state().iter().map(|location| ObjectRef::from_obj_with(location.as_ref(), kind.clone())).collect()
+}
+
+/// A deleted location no longer shows in the metrics.
+async fn forget_deleted(context: &Context, locations: Store<DynamicObject>, resting: &CancellationToken) {
+    let mut known = BTreeSet::new();
+    loop {
+        let now: BTreeSet<_> = locations.state().iter().map(|location| location.name_any()).collect();
+        for gone in known.difference(&now) {
+            context.metrics.forget_location(gone);
+        }
+        known = now;
+        tokio::select! {
+            () = resting.cancelled() => return,
+            () = sleep(Duration::from_secs(5)) => {}
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The server's life: connect, check that the kinds are there, serve metrics, stand for election, run the controllers
+//! while leading, step down. Losing the lease drops all work at once; a stop signal lets it end and hands over.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use lifeboat_cluster::lease::{Election, Ended};
+use lifeboat_cluster::{ConnectError, ConnectOptions, crds};
+use lifeboat_web::{Health, Metrics, WebError};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use crate::context::{Context, VERSION};
+use crate::settings::ServerSettings;
+use crate::controllers;
+
+/// The Lease of the election.
+const LEASE: &str = "lifeboat-server";
+
+/// Why a server ended other than by being told to.
+#[derive(Debug, thiserror::Error)]
+pub enum ServerError {
+    #[error("cannot reach the cluster")]
+    Connect(#[from] ConnectError),
+    #[error(transparent)]
+    Web(#[from] WebError),
+}
+
+/// Runs until `stop` is cancelled.
+pub async fn run(
+    connection: &ConnectOptions,
+    settings: ServerSettings,
+    stop: CancellationToken,
+) -> Result<(), ServerError> {
+    let settings = Arc::new(settings);
+    let client = lifeboat_cluster::connect(connection).await?;
+    let (metrics, health) = (Metrics::new(VERSION), Health::default());
+    tracing::info!(version = VERSION, identity = settings.identity, namespace = settings.namespace, "server starts");
+
+    // The HTTP server outlives the controllers, so that the last moments can be observed too.
+    let stop_web = CancellationToken::new();
+    let web = tokio::spawn(lifeboat_web::serve(
+        settings.metrics_address,
+        metrics.clone(),
+        health.clone(),
+        stop_web.clone(),
+    ));
+    let context = Context::new(client, metrics, settings);
+    let work = serve_terms(&context, &health, &stop);
+    let ended = tokio::select! {
+        () = work => Ok(()),
+        web = web => match web {
+            Ok(Err(error)) => Err(ServerError::Web(error)),
+            // The HTTP server ends only when told to; a panic in it ends the process.
+            _ => Ok(()),
+        },
+    };
+    stop_web.cancel();
+    tracing::info!("server ends");
+    ended
+}
+
+/// Term after term of leadership, until stopped.
+async fn serve_terms(context: &Context, health: &Health, stop: &CancellationToken) {
+    if !wait_for_kinds(&context.client, health, stop).await {
+        return;
+    }
+    let settings = &context.settings;
+    while !stop.is_cancelled() {
+        let mut election =
+            Election::new(&context.client, &settings.namespace, LEASE, &settings.identity, settings.lease);
+        if !election.acquire(stop).await {
+            return;
+        }
+        tracing::info!(identity = settings.identity, "leading");
+        context.metrics.set_leader(true);
+        let ended = election.lead(term(context, stop)).await;
+        context.metrics.set_leader(false);
+        if ended == Ended::WorkDone {
+            election.release().await;
+        }
+    }
+}
+
+/// The work of a leader. Ends when stopped, after the controllers came to rest.
+async fn term(context: &Context, stop: &CancellationToken) {
+    let resting = CancellationToken::new();
+    let controllers = controllers::run(context, &resting);
+    tokio::pin!(controllers);
+    tokio::select! {
+        () = &mut controllers => {}
+        () = stop.cancelled() => {
+            resting.cancel();
+            // Reconciles in flight are short; whatever hangs must not hold the handover.
+            let _ = tokio::time::timeout(Duration::from_secs(10), &mut controllers).await;
+        }
+    }
+}
+
+/// Waits until the cluster answers and serves our kinds; false where stopped first.
+async fn wait_for_kinds(client: &Client, health: &Health, stop: &CancellationToken) -> bool {
+    let names = lifeboat_api::crds::installed().iter().filter_map(|crd| crd.metadata.name.clone()).collect::<Vec<_>>();
+    loop {
+        match crds::missing(client, &names).await {
+            Ok(missing) if missing.is_empty() => {
+                health.set_ready(true);
+                return true;
+            }
+            Ok(missing) => tracing::error!(?missing, "the cluster lacks custom resources; apply them with `lifeboat install` or `lifeboat crds | kubectl apply -f -`"),
+            Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "the cluster does not answer"),
+        }
+        tokio::select! {
+            () = stop.cancelled() => return false,
+            () = sleep(Duration::from_secs(2)) => {}
+        }
+    }
+}

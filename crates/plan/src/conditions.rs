@@ -1,0 +1,53 @@
+//! Conditions of a status: takes the old list and what is true now, gives the new list. Transition times are kept
+//! while a condition's status stays the same, so that a person sees since when something holds.
+
+use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
+
+/// What is true now, without the time since when.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fact {
+    pub kind: &'static str,
+    pub holds: bool,
+    pub reason: &'static str,
+    pub message: String,
+}
+
+/// The new list: one condition for each fact, in the order of the facts.
+pub fn merge(old: &[Condition], facts: &[Fact], now: Timestamp) -> Vec<Condition> {
+    facts.iter().map(|fact| merge_one(old, fact, now)).collect()
+}
+
+fn merge_one(old: &[Condition], fact: &Fact, now: Timestamp) -> Condition {
+    let status = if fact.holds { "True" } else { "False" };
+    let before = old.iter().find(|condition| condition.type_ == fact.kind && condition.status == status);
+    Condition {
+        type_: fact.kind.to_owned(),
+        status: status.to_owned(),
+        reason: fact.reason.to_owned(),
+        message: fact.message.clone(),
+        last_transition_time: before.map_or(Time(now), |condition| condition.last_transition_time.clone()),
+        observed_generation: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fact(holds: bool) -> Fact {
+        Fact { kind: "PasswordExported", holds, reason: "Because", message: "text".into() }
+    }
+
+    #[test]
+    fn the_transition_time_is_kept_until_the_status_changes() {
+        let first = Timestamp::UNIX_EPOCH;
+        let second = Timestamp::from_second(60).unwrap();
+        let initial = merge(&[], &[fact(false)], first);
+        let same = merge(&initial, &[fact(false)], second);
+        assert_eq!(same[0].last_transition_time, Time(first));
+        let changed = merge(&same, &[fact(true)], second);
+        assert_eq!(changed[0].last_transition_time, Time(second));
+        assert_eq!(changed[0].status, "True");
+    }
+}

@@ -1,0 +1,143 @@
+//! What an installation consists of: takes the options of `lifeboat install` (or the chart's values), gives the
+//! objects to apply, in order. `lifeboat install`, `charts/lifeboat` and the tests all come from here.
+
+mod deployment;
+mod rbac;
+
+use serde_json::{Value, json};
+
+/// Where Lifeboat lives unless told otherwise.
+pub const DEFAULT_NAMESPACE: &str = "lifeboat";
+/// The Secret with the credentials of locations that name none, and its key: upstream's names.
+pub const CLOUD_CREDENTIALS: (&str, &str) = ("cloud-credentials", "cloud");
+
+/// What the server may do in the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rights {
+    /// Can back up and restore anything: `cluster-admin` in effect.
+    Full,
+    /// Can read and write objects in these namespaces only.
+    Namespaces(Vec<String>),
+}
+
+/// The choices of whoever installs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstallOptions {
+    pub namespace: String,
+    pub image: String,
+    pub replicas: i64,
+    pub rights: Rights,
+    /// Arguments after `lifeboat server`.
+    pub server_args: Vec<String>,
+    pub service_account_annotations: Value,
+    pub pod_annotations: Value,
+    pub resources: Value,
+}
+
+impl InstallOptions {
+    pub fn new(namespace: &str, image: &str) -> Self {
+        Self {
+            namespace: namespace.to_owned(),
+            image: image.to_owned(),
+            replicas: 2,
+            rights: Rights::Full,
+            server_args: Vec::new(),
+            service_account_annotations: json!({}),
+            pod_annotations: json!({}),
+            resources: default_resources(),
+        }
+    }
+}
+
+/// Requests are what an idle server needs; the limit is room for its work, bounded by concurrency.
+pub fn default_resources() -> Value {
+    json!({"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}})
+}
+
+/// All objects but the custom resource definitions and the Secrets, in the order to apply them.
+pub fn objects(options: &InstallOptions) -> Vec<Value> {
+    let mut objects = vec![namespace(&options.namespace), service_account(options)];
+    objects.extend(rbac::objects(options));
+    objects.push(deployment::object(options));
+    objects
+}
+
+/// The labels of everything that an installation makes; uninstall finds it by them.
+pub fn labels() -> Value {
+    json!({"app.kubernetes.io/name": "lifeboat", "component": "velero"})
+}
+
+/// The server's namespace, in which only pods of the strictest Pod Security level may run.
+pub fn namespace(name: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {
+            "name": name,
+            "labels": {
+                "app.kubernetes.io/name": "lifeboat",
+                "component": "velero",
+                "pod-security.kubernetes.io/enforce": "restricted",
+                "pod-security.kubernetes.io/enforce-version": "latest",
+                "pod-security.kubernetes.io/audit": "restricted",
+                "pod-security.kubernetes.io/warn": "restricted",
+            }
+        }
+    })
+}
+
+fn service_account(options: &InstallOptions) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {
+            "name": "lifeboat",
+            "namespace": options.namespace,
+            "labels": labels(),
+            "annotations": options.service_account_annotations,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rendered(rights: Rights) -> Vec<Value> {
+        let options = InstallOptions { rights, ..InstallOptions::new("lifeboat", "localhost/lifeboat:dev") };
+        objects(&options)
+    }
+
+    #[test]
+    fn full_installation() {
+        insta::assert_yaml_snapshot!(rendered(Rights::Full));
+    }
+
+    #[test]
+    fn installation_limited_to_named_namespaces() {
+        let rights = Rights::Namespaces(vec!["shop".into(), "blog".into()]);
+        let objects: Vec<_> = rendered(rights).into_iter().filter(|o| o["kind"] != "Deployment").collect();
+        insta::assert_yaml_snapshot!(objects);
+    }
+
+    #[test]
+    fn a_limited_installation_binds_nothing_cluster_wide_that_writes() {
+        let objects = rendered(Rights::Namespaces(vec!["shop".into()]));
+        let role = objects.iter().find(|o| o["kind"] == "ClusterRole" && o["metadata"]["name"] == "lifeboat-view");
+        let rules = role.map(|role| role["rules"].clone()).unwrap_or_default();
+        let verbs: Vec<_> = rules
+            .as_array()
+            .into_iter()
+            .flatten()
+            .flat_map(|rule| rule["verbs"].as_array().cloned().unwrap_or_default())
+            .collect();
+        assert!(!verbs.is_empty());
+        assert!(verbs.iter().all(|verb| ["get", "list", "watch"].contains(&verb.as_str().unwrap_or(""))));
+        let cluster_wide: Vec<_> = objects
+            .iter()
+            .filter(|o| o["kind"] == "ClusterRoleBinding")
+            .map(|o| o["roleRef"]["name"].clone())
+            .collect();
+        assert_eq!(cluster_wide, [json!("lifeboat-view")]);
+    }
+}

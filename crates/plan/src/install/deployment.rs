@@ -1,0 +1,92 @@
+//! The server's Deployment. Stock tools look for label `component=velero` and a container called `velero`; everything
+//! else follows from the `restricted` Pod Security level of the namespace.
+
+use serde_json::{Value, json};
+
+use super::{InstallOptions, labels};
+
+/// The port of metrics and probes, upstream's.
+const HTTP_PORT: u16 = 8085;
+
+pub(super) fn object(options: &InstallOptions) -> Value {
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "lifeboat", "namespace": options.namespace, "labels": labels()},
+        "spec": {
+            "replicas": options.replicas,
+            "selector": {"matchLabels": labels()},
+            // The old server goes only when a new one answers.
+            "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
+            "template": {
+                "metadata": {"labels": labels(), "annotations": pod_annotations(options)},
+                "spec": pod(options),
+            },
+        },
+    })
+}
+
+fn pod(options: &InstallOptions) -> Value {
+    json!({
+        "serviceAccountName": "lifeboat",
+        // Time to finish a step, write its status and hand the lease over.
+        "terminationGracePeriodSeconds": 30,
+        "securityContext": {
+            "runAsNonRoot": true,
+            "runAsUser": 65532,
+            "runAsGroup": 65532,
+            "fsGroup": 65532,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "topologySpreadConstraints": [{
+            "maxSkew": 1,
+            "topologyKey": "kubernetes.io/hostname",
+            "whenUnsatisfiable": "ScheduleAnyway",
+            "labelSelector": {"matchLabels": labels()},
+        }],
+        "containers": [container(options)],
+        "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}}],
+    })
+}
+
+fn container(options: &InstallOptions) -> Value {
+    let mut args = vec!["server".to_owned()];
+    args.extend(options.server_args.iter().cloned());
+    json!({
+        "name": "velero",
+        "image": options.image,
+        "imagePullPolicy": "IfNotPresent",
+        "args": args,
+        "env": [
+            {"name": "LIFEBOAT_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
+            {"name": "LIFEBOAT_IDENTITY", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        ],
+        "ports": [{"name": "http", "containerPort": HTTP_PORT}],
+        "livenessProbe": probe("/healthz", 10, 6),
+        "readinessProbe": probe("/readyz", 2, 3),
+        "resources": options.resources,
+        "securityContext": {
+            "allowPrivilegeEscalation": false,
+            "readOnlyRootFilesystem": true,
+            "capabilities": {"drop": ["ALL"]},
+        },
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+    })
+}
+
+fn probe(path: &str, period: u32, failures: u32) -> Value {
+    json!({"httpGet": {"path": path, "port": "http"}, "periodSeconds": period, "failureThreshold": failures})
+}
+
+/// Prometheus finds the metrics by these; what the user gave wins.
+fn pod_annotations(options: &InstallOptions) -> Value {
+    let mut annotations = json!({
+        "prometheus.io/scrape": "true",
+        "prometheus.io/port": HTTP_PORT.to_string(),
+        "prometheus.io/path": "/metrics",
+    });
+    if let (Some(all), Some(given)) = (annotations.as_object_mut(), options.pod_annotations.as_object()) {
+        all.extend(given.clone());
+    }
+    annotations
+}

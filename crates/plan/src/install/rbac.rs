@@ -1,0 +1,106 @@
+//! The server's rights, in two honest profiles. Full: it can restore anything, roles and bindings included, which is
+//! `cluster-admin` in effect and is written as that. Limited: everything inside named namespaces, reading of a few
+//! cluster-wide types, nothing else.
+
+use serde_json::{Value, json};
+
+use super::{InstallOptions, Rights, labels};
+
+pub(super) fn objects(options: &InstallOptions) -> Vec<Value> {
+    match &options.rights {
+        Rights::Full => vec![cluster_role_binding(options, "lifeboat", "cluster-admin")],
+        Rights::Namespaces(namespaces) => limited(options, namespaces),
+    }
+}
+
+fn limited(options: &InstallOptions, namespaces: &[String]) -> Vec<Value> {
+    let mut objects = vec![
+        cluster_role("lifeboat-view", &view_rules()),
+        cluster_role_binding(options, "lifeboat-view", "lifeboat-view"),
+        cluster_role("lifeboat-namespace", &namespace_rules()),
+        own_role(options),
+        role_binding(options, &options.namespace, "Role"),
+    ];
+    objects.extend(namespaces.iter().map(|namespace| role_binding(options, namespace, "ClusterRole")));
+    objects
+}
+
+/// Cluster-wide reading that a backup of single namespaces needs.
+fn view_rules() -> Value {
+    let read = ["get", "list", "watch"];
+    json!([
+        {"apiGroups": [""], "resources": ["namespaces", "nodes", "persistentvolumes"], "verbs": read},
+        {"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "verbs": read},
+        {"apiGroups": ["storage.k8s.io"], "resources": ["storageclasses", "csidrivers"], "verbs": read},
+        {"apiGroups": ["scheduling.k8s.io"], "resources": ["priorityclasses"], "verbs": read},
+        {"apiGroups": ["snapshot.storage.k8s.io"], "resources": ["volumesnapshotclasses"], "verbs": read},
+    ])
+}
+
+/// Inside a named namespace: whatever users may have put there. RBAC's own rule keeps the server from handing out
+/// rights that it does not have itself.
+fn namespace_rules() -> Value {
+    json!([{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}])
+}
+
+/// Inside Lifeboat's own namespace: its objects, its election, its Secrets, its events.
+fn own_role(options: &InstallOptions) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": {"name": "lifeboat", "namespace": options.namespace, "labels": labels()},
+        "rules": [
+            {
+                "apiGroups": ["velero.io"],
+                "resources": ["*"],
+                "verbs": ["get", "list", "watch", "create", "update", "patch", "delete"],
+            },
+            {
+                "apiGroups": [""],
+                "resources": ["secrets", "configmaps"],
+                "verbs": ["get", "list", "watch", "create", "patch"],
+            },
+            {
+                "apiGroups": ["coordination.k8s.io"],
+                "resources": ["leases"],
+                "verbs": ["get", "create", "update"],
+            },
+            {"apiGroups": ["events.k8s.io", ""], "resources": ["events"], "verbs": ["create", "patch"]},
+        ],
+    })
+}
+
+fn cluster_role(name: &str, rules: &Value) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": {"name": name, "labels": labels()},
+        "rules": rules,
+    })
+}
+
+fn cluster_role_binding(options: &InstallOptions, name: &str, role: &str) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": name, "labels": labels()},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+        "subjects": [subject(options)],
+    })
+}
+
+/// Binds the own Role in Lifeboat's namespace, or the namespace ClusterRole in one of the users'.
+fn role_binding(options: &InstallOptions, namespace: &str, kind: &str) -> Value {
+    let name = if kind == "Role" { "lifeboat" } else { "lifeboat-namespace" };
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels()},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": name},
+        "subjects": [subject(options)],
+    })
+}
+
+fn subject(options: &InstallOptions) -> Value {
+    json!({"kind": "ServiceAccount", "name": "lifeboat", "namespace": options.namespace})
+}

@@ -1,0 +1,32 @@
+//! Label values: upstream's rule for names that are too long to be one, so that both products find the same objects.
+
+use sha2::{Digest, Sha256};
+
+/// The longest value the API server takes.
+const MOST: usize = 63;
+
+/// The name itself, or its first 57 characters and six hex digits of its SHA-256.
+pub fn value(name: &str) -> String {
+    if name.len() <= MOST {
+        return name.to_owned();
+    }
+    let digest = Sha256::digest(name.as_bytes());
+    let end = (0..=MOST - 6).rev().find(|at| name.is_char_boundary(*at)).unwrap_or(0);
+    format!("{}{:02x}{:02x}{:02x}", &name[..end], digest[0], digest[1], digest[2])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn short_names_stay_and_long_ones_get_a_hash() {
+        assert_eq!(value("default"), "default");
+        let exact = "a".repeat(63);
+        assert_eq!(value(&exact), exact);
+        let long = value(&"a".repeat(64));
+        // echo -n aaaa…(64) | sha256sum
+        assert_eq!(long, format!("{}ffe054", "a".repeat(57)));
+        assert_eq!(long.len(), 63);
+    }
+}

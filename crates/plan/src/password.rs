@@ -1,0 +1,213 @@
+//! The repository password: takes what the Secret holds and what was given, gives what the Secret must hold and what
+//! people must be told. Called by `lifeboat install` and by the server when it becomes leader.
+//!
+//! One password per installation. Velero's public default, found in a Secret that is taken over, goes on serving the
+//! repositories that exist; new ones get a random password under a second key.
+
+use std::collections::BTreeMap;
+
+use crate::conditions::Fact;
+
+/// Upstream's name for the Secret, so that an existing one is taken over.
+pub const SECRET: &str = "velero-repo-credentials";
+/// Upstream's key.
+pub const KEY: &str = "repository-password";
+/// The password of new repositories where `KEY` holds the public default.
+pub const NEW_REPOSITORIES_KEY: &str = "repository-password-new";
+/// Set by `lifeboat repository-password export`; its value is the time.
+pub const EXPORTED_ANNOTATION: &str = "lifeboat.io/password-exported-at";
+
+/// What every Velero installation uses unless it was told otherwise: no secret at all.
+const PUBLIC_DEFAULT: &str = "static-passw0rd";
+
+/// What the Secret holds now; `None` where there is no Secret.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct PasswordSecret {
+    pub data: BTreeMap<String, Vec<u8>>,
+    pub annotations: BTreeMap<String, String>,
+}
+
+impl std::fmt::Debug for PasswordSecret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PasswordSecret")
+            .field("keys", &self.data.keys().collect::<Vec<_>>())
+            .field("annotations", &self.annotations)
+            .finish()
+    }
+}
+
+/// What to do with the Secret.
+#[derive(Clone, PartialEq, Eq)]
+pub enum PasswordPlan {
+    /// It holds all that is needed.
+    Keep,
+    /// Create the Secret with this key.
+    Create { key: &'static str, password: String },
+    /// Add this key to the Secret; what it holds stays.
+    AddKey { key: &'static str, password: String },
+}
+
+/// Why a given password cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PasswordError {
+    #[error("the password file is empty; put the repository password in it, or leave out --repository-password-file to have one made")]
+    Empty,
+    #[error(
+        "secret {SECRET} already holds another repository password: repositories written with it could not be opened any more; leave out --repository-password-file to keep it"
+    )]
+    Differs,
+}
+
+/// Decides what the Secret must hold. `random` is a fresh password, used only where one is needed.
+pub fn plan(
+    existing: Option<&PasswordSecret>,
+    given: Option<&str>,
+    random: &str,
+) -> Result<PasswordPlan, PasswordError> {
+    if given.is_some_and(|given| given.trim().is_empty()) {
+        return Err(PasswordError::Empty);
+    }
+    let given = given.map(str::trim_end);
+    let stored = existing.and_then(|secret| secret.data.get(KEY)).filter(|stored| !stored.is_empty());
+    match (existing, stored, given) {
+        (_, Some(stored), Some(given)) if !is_public_default(stored) && stored.as_slice() != given.as_bytes() => {
+            Err(PasswordError::Differs)
+        }
+        (Some(secret), Some(stored), given) if is_public_default(stored) => {
+            match (secret.data.get(NEW_REPOSITORIES_KEY), given) {
+                (Some(new), Some(given)) if new.as_slice() != given.as_bytes() => Err(PasswordError::Differs),
+                (Some(_), _) => Ok(PasswordPlan::Keep),
+                (None, given) => Ok(PasswordPlan::AddKey {
+                    key: NEW_REPOSITORIES_KEY,
+                    password: given.unwrap_or(random).to_owned(),
+                }),
+            }
+        }
+        (_, Some(_), _) => Ok(PasswordPlan::Keep),
+        (Some(_), None, given) => {
+            Ok(PasswordPlan::AddKey { key: KEY, password: given.unwrap_or(random).to_owned() })
+        }
+        (None, None, given) => {
+            Ok(PasswordPlan::Create { key: KEY, password: given.unwrap_or(random).to_owned() })
+        }
+    }
+}
+
+/// What every location says about the password, so that nobody learns on the worst day that it was never kept.
+pub fn facts(secret: Option<&PasswordSecret>) -> Vec<Fact> {
+    let exported = secret.and_then(|secret| secret.annotations.get(EXPORTED_ANNOTATION));
+    let mut facts = vec![match exported {
+        Some(when) => Fact {
+            kind: "RepositoryPasswordExported",
+            holds: true,
+            reason: "Exported",
+            message: format!("the repository password was exported at {when}"),
+        },
+        None => Fact {
+            kind: "RepositoryPasswordExported",
+            holds: false,
+            reason: "NeverExported",
+            message: "volume data cannot be restored without the repository password, and only this cluster has it: \
+                      run `lifeboat repository-password export` and keep the result in a safe place"
+                .to_owned(),
+        },
+    }];
+    if uses_public_default(secret) {
+        facts.push(Fact {
+            kind: "RepositoryPasswordPrivate",
+            holds: false,
+            reason: "PublicDefault",
+            message: format!(
+                "secret {SECRET} holds Velero's public default password: repositories that exist keep it and can be \
+                 read by anyone who reaches the bucket; new repositories use key {NEW_REPOSITORIES_KEY}"
+            ),
+        });
+    }
+    facts
+}
+
+/// True where existing repositories are protected by nothing but Velero's public default.
+pub fn uses_public_default(secret: Option<&PasswordSecret>) -> bool {
+    secret.and_then(|secret| secret.data.get(KEY)).is_some_and(|stored| is_public_default(stored))
+}
+
+fn is_public_default(stored: &[u8]) -> bool {
+    stored.trim_ascii_end() == PUBLIC_DEFAULT.as_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rstest::rstest;
+
+    fn secret(entries: &[(&str, &str)]) -> PasswordSecret {
+        PasswordSecret {
+            data: entries.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect(),
+            annotations: BTreeMap::new(),
+        }
+    }
+
+    impl std::fmt::Debug for PasswordPlan {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            match self {
+                Self::Keep => write!(f, "keep"),
+                Self::Create { key, password } => write!(f, "create {key}={password}"),
+                Self::AddKey { key, password } => write!(f, "add {key}={password}"),
+            }
+        }
+    }
+
+    #[rstest]
+    #[case::fresh_installation(None, None, "create repository-password=random")]
+    #[case::fresh_with_a_given_one(None, Some("mine\n"), "create repository-password=mine")]
+    #[case::taken_over(Some(secret(&[(KEY, "old")])), None, "keep")]
+    #[case::the_same_given_again(Some(secret(&[(KEY, "old")])), Some("old"), "keep")]
+    #[case::public_default(Some(secret(&[(KEY, "static-passw0rd")])), None, "add repository-password-new=random")]
+    #[case::public_default_and_given(Some(secret(&[(KEY, "static-passw0rd")])), Some("mine"),
+        "add repository-password-new=mine")]
+    #[case::public_default_taken_over_before(
+        Some(secret(&[(KEY, "static-passw0rd"), (NEW_REPOSITORIES_KEY, "x")])), None, "keep")]
+    #[case::a_secret_without_the_key(Some(secret(&[("other", "x")])), None, "add repository-password=random")]
+    #[case::an_empty_value(Some(secret(&[(KEY, "")])), None, "add repository-password=random")]
+    fn keeps_what_exists_and_never_relies_on_the_public_default(
+        #[case] existing: Option<PasswordSecret>,
+        #[case] given: Option<&str>,
+        #[case] expected: &str,
+    ) {
+        let plan = plan(existing.as_ref(), given, "random").unwrap();
+        assert_eq!(format!("{plan:?}"), expected);
+    }
+
+    #[rstest]
+    #[case::another_one_exists(Some(secret(&[(KEY, "old")])), "new", PasswordError::Differs)]
+    #[case::empty_file(None, " \n", PasswordError::Empty)]
+    fn refuses_what_would_lock_people_out(
+        #[case] existing: Option<PasswordSecret>,
+        #[case] given: &str,
+        #[case] expected: PasswordError,
+    ) {
+        assert_eq!(plan(existing.as_ref(), Some(given), "random").err(), Some(expected));
+    }
+
+    #[test]
+    fn says_that_nobody_exported_it_and_that_it_is_public() {
+        let stored = secret(&[(KEY, "static-passw0rd")]);
+        let kinds: Vec<_> = facts(Some(&stored)).into_iter().map(|fact| (fact.kind, fact.holds)).collect();
+        assert_eq!(kinds, [("RepositoryPasswordExported", false), ("RepositoryPasswordPrivate", false)]);
+    }
+
+    #[test]
+    fn an_exported_private_password_is_one_true_condition() {
+        let mut stored = secret(&[(KEY, "x")]);
+        stored.annotations.insert(EXPORTED_ANNOTATION.into(), "2026-01-01T00:00:00Z".into());
+        let facts = facts(Some(&stored));
+        assert_eq!(facts.len(), 1);
+        assert!(facts[0].holds);
+    }
+
+    #[test]
+    fn debug_output_never_shows_a_password() {
+        let shown = format!("{:?}", secret(&[(KEY, "canary-value")]));
+        assert!(!shown.contains("canary"), "{shown}");
+    }
+}

@@ -1,0 +1,20 @@
+//! The backends: `remote` (S3, Google, Azure through object_store), `local` (a directory), `memory` (tests).
+
+pub mod local;
+pub mod memory;
+pub(crate) mod paging;
+pub(crate) mod remote;
+
+use std::ops::Range;
+
+use crate::error::{Error, Result};
+use crate::key::Key;
+
+/// The range to read: all of the object, or one that lies within it and is not empty.
+pub(crate) fn within(key: &Key, size: u64, range: Option<Range<u64>>) -> Result<Range<u64>> {
+    match range {
+        None => Ok(0..size),
+        Some(range) if range.start < range.end && range.end <= size => Ok(range),
+        Some(Range { start, end }) => Err(Error::Range { key: key.to_string(), size, start, end }),
+    }
+}

@@ -1,0 +1,134 @@
+//! Writing and removing single files durably. Blocking; called by the local backend.
+
+use std::fs::{self, File, Metadata};
+use std::io::{self, ErrorKind, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::backend::{ObjectInfo, PutMode};
+use crate::error::{Error, Result};
+use crate::key::Key;
+
+const UNFINISHED: &str = ".lifeboat-tmp-";
+
+/// How often to make the parent again when a concurrent delete takes the empty directory away.
+const PARENT_ATTEMPTS: u32 = 10;
+
+pub(super) fn is_unfinished(name: &str) -> bool {
+    name.starts_with(UNFINISHED)
+}
+
+pub(super) fn disk(action: &'static str, path: &Path, source: io::Error) -> Error {
+    Error::Disk { action, path: path.display().to_string(), source }
+}
+
+pub(super) fn info(key: &str, metadata: &Metadata) -> ObjectInfo {
+    let nanoseconds = i32::try_from(metadata.mtime_nsec()).unwrap_or(0);
+    let etag = format!("{:x}-{:x}-{:x}-{nanoseconds:x}", metadata.ino(), metadata.size(), metadata.mtime());
+    ObjectInfo {
+        key: key.to_owned(),
+        size: metadata.len(),
+        modified: jiff::Timestamp::new(metadata.mtime(), nanoseconds).unwrap_or(jiff::Timestamp::UNIX_EPOCH),
+        etag: Some(etag),
+    }
+}
+
+/// Writes `body` to `target` in one step that either happened or did not.
+pub(super) fn write(root: &Path, target: &Path, body: &[u8], mode: PutMode, key: &Key) -> Result<()> {
+    let (mut file, path) = create_beside(root, target)?;
+    match file.write_all(body) {
+        Ok(()) => publish(&file, &path, target, mode, key),
+        Err(error) => {
+            discard(&path);
+            Err(disk("write", &path, error))
+        }
+    }
+}
+
+/// Makes the finished file visible under its name and waits until the disk has it.
+pub(super) fn publish(file: &File, path: &Path, target: &Path, mode: PutMode, key: &Key) -> Result<()> {
+    let published = file.sync_all().and_then(|()| match mode {
+        PutMode::Overwrite => fs::rename(path, target),
+        PutMode::Create => fs::hard_link(path, target),
+    });
+    if mode == PutMode::Create || published.is_err() {
+        discard(path);
+    }
+    match published {
+        Ok(()) => target.parent().map_or(Ok(()), sync_directory),
+        Err(error) if mode == PutMode::Create && error.kind() == ErrorKind::AlreadyExists => {
+            Err(Error::AlreadyExists { key: key.to_string() })
+        }
+        Err(error) => Err(disk("write", target, error)),
+    }
+}
+
+/// A new hidden file in the directory of `target`, made with its parents if needed.
+pub(super) fn create_beside(root: &Path, target: &Path) -> Result<(File, PathBuf)> {
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    let parent = target.parent().unwrap_or(root);
+    for _ in 0..PARENT_ATTEMPTS {
+        let count = COUNTER.fetch_add(1, Ordering::Relaxed);
+        // Process, moment and count: two movers on one NFS mount must not meet.
+        let now = jiff::Timestamp::now().as_nanosecond();
+        let path = parent.join(format!("{UNFINISHED}{:x}-{now:x}-{count:x}", std::process::id()));
+        match File::options().write(true).create_new(true).open(&path) {
+            Ok(file) => return Ok((file, path)),
+            Err(error) if error.kind() == ErrorKind::NotFound => create_directories(root, parent)?,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(disk("write", &path, error)),
+        }
+    }
+    Err(disk("write", target, io::Error::other("its directory vanishes again and again")))
+}
+
+/// Makes `directory` below `root`, flushing each directory that got a new entry.
+fn create_directories(root: &Path, directory: &Path) -> Result<()> {
+    let Ok(below) = directory.strip_prefix(root) else {
+        return Err(disk("create", directory, ErrorKind::InvalidInput.into()));
+    };
+    let mut path = root.to_path_buf();
+    for segment in below.components() {
+        let parent = path.clone();
+        path.push(segment);
+        match fs::create_dir(&path) {
+            Ok(()) => sync_directory(&parent)?,
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            // Taken away by a concurrent delete: the caller tries again.
+            Err(error) if error.kind() == ErrorKind::NotFound && parent != root => return Ok(()),
+            Err(error) => return Err(disk("create", &path, error)),
+        }
+    }
+    Ok(())
+}
+
+/// Removes a file, and the directories that this leaves empty: a bucket has no empty directories.
+pub(super) fn remove(root: &Path, path: &Path) -> Result<()> {
+    match fs::remove_file(path) {
+        Ok(()) => {}
+        Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(()),
+        // A prefix is not an object.
+        Err(error) if error.kind() == ErrorKind::IsADirectory => return Ok(()),
+        Err(error) => return Err(disk("delete", path, error)),
+    }
+    let mut parent = path.parent();
+    while let Some(directory) = parent.filter(|directory| *directory != root && directory.starts_with(root)) {
+        if fs::remove_dir(directory).is_err() {
+            break;
+        }
+        parent = directory.parent();
+    }
+    Ok(())
+}
+
+/// Best effort: what cannot be removed is hidden and says by its name that it is unfinished.
+fn discard(path: &Path) {
+    if let Err(error) = fs::remove_file(path) {
+        tracing::debug!(path = %path.display(), %error, "an unfinished file stays behind");
+    }
+}
+
+fn sync_directory(directory: &Path) -> Result<()> {
+    File::open(directory).and_then(|d| d.sync_all()).map_err(|error| disk("flush", directory, error))
+}

@@ -1,0 +1,219 @@
+//! S3, Google Cloud Storage and Azure through object_store, whose own retries are off (the retry layer is the
+//! one place). Errors come out classified; listings are checked against what was asked for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
+use object_store::list::{PaginatedListOptions, PaginatedListStore};
+use object_store::multipart::{MultipartStore, PartId as RemotePartId};
+use object_store::path::Path;
+use object_store::signer::Signer;
+use object_store::{
+    GetOptions, GetRange, ObjectMeta, ObjectStore, PutMode as RemotePutMode, PutMultipartOptions, PutOptions,
+    PutPayload, TagSet,
+};
+use url::Url;
+
+use crate::backend::{
+    Backend, ObjectInfo, Page, PageRequest, Part, PartId, PutMode, ReadOptions, Reading, UploadId,
+};
+use crate::error::{Error, Operation, Result, Site, classify};
+use crate::key::Key;
+
+/// What object_store's three clouds have in common.
+pub(crate) trait Cloud: ObjectStore + MultipartStore + PaginatedListStore {}
+impl<T: ObjectStore + MultipartStore + PaginatedListStore> Cloud for T {}
+
+/// Who signs URLs: the store itself, one that speaks for the public endpoint, or nobody and why.
+#[derive(Debug)]
+pub(crate) enum Signing {
+    By(Arc<dyn Signer>),
+    Refused(&'static str),
+}
+
+/// A bucket in the cloud.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    pub site: Site,
+    pub cloud: Arc<dyn Cloud>,
+    /// Deletes with one plain DELETE for each object, which every S3 dialect understands; `cloud` may send many
+    /// in one request.
+    pub single: Arc<dyn Cloud>,
+    pub signing: Signing,
+    pub tags: TagSet,
+}
+
+impl Remote {
+    fn error(&self, operation: Operation<'_>, error: &object_store::Error) -> Error {
+        classify(&self.site, operation, error)
+    }
+
+    async fn delete_with(&self, store: &Arc<dyn Cloud>, keys: &[Key]) -> Result<()> {
+        let paths: Vec<_> = keys.iter().map(path).collect::<Result<_>>()?;
+        let mut results = store.delete_stream(stream::iter(paths.into_iter().map(Ok)).boxed());
+        let mut failure = None;
+        while let Some(result) = results.next().await {
+            let key = keys.first().map(Key::as_str).unwrap_or_default();
+            match result.map_err(|e| self.error(Operation::new("delete", key), &e)) {
+                Ok(_) | Err(Error::NotFound { .. }) => {}
+                // The others of the batch are still deleted; the first failure is what is reported.
+                Err(error) => _ = failure.get_or_insert(error),
+            }
+        }
+        failure.map_or(Ok(()), Err)
+    }
+
+    fn checked(&self, request: &PageRequest, meta: &ObjectMeta) -> Result<Option<ObjectInfo>> {
+        let key = meta.location.as_ref();
+        if key.starts_with(&request.prefix) {
+            return Ok(Some(info(meta)));
+        }
+        // Consoles make a "directory" as an empty object `prefix/`, which object_store shows without its slash.
+        if meta.size == 0 && format!("{key}/") == request.prefix {
+            return Ok(None);
+        }
+        let detail = format!("it holds '{key}', which was not asked for");
+        Err(Error::Listing { prefix: request.prefix.clone(), detail })
+    }
+}
+
+fn path(key: &Key) -> Result<Path> {
+    Path::parse(key.as_str())
+        .map_err(|_| Error::InvalidKey { key: key.to_string(), problem: "object storage does not take it" })
+}
+
+fn info(meta: &ObjectMeta) -> ObjectInfo {
+    let (seconds, nanoseconds) = (meta.last_modified.timestamp(), meta.last_modified.timestamp_subsec_nanos());
+    ObjectInfo {
+        key: meta.location.to_string(),
+        size: meta.size,
+        modified: jiff::Timestamp::new(seconds, i32::try_from(nanoseconds).unwrap_or(0))
+            .unwrap_or(jiff::Timestamp::UNIX_EPOCH),
+        etag: meta.e_tag.clone(),
+    }
+}
+
+#[async_trait]
+impl Backend for Remote {
+    async fn put(&self, key: &Key, body: Bytes, mode: PutMode) -> Result<()> {
+        let create = mode == PutMode::Create;
+        let mode = if create { RemotePutMode::Create } else { RemotePutMode::Overwrite };
+        let options = PutOptions { mode, tags: self.tags.clone(), ..PutOptions::default() };
+        let operation = Operation { create, ..Operation::new("write", key.as_str()) };
+        let result = self.cloud.put_opts(&path(key)?, PutPayload::from(body), options).await;
+        result.map(|_| ()).map_err(|e| self.error(operation, &e))
+    }
+
+    async fn get(&self, key: &Key, options: &ReadOptions) -> Result<Reading> {
+        let asked = options.range.clone();
+        if let Some(range) = asked.as_ref().filter(|range| range.is_empty()) {
+            return Err(Error::Range { key: key.to_string(), size: 0, start: range.start, end: range.end });
+        }
+        let operation = Operation { pinned: options.pin.is_some(), ..Operation::new("read", key.as_str()) };
+        let get = GetOptions {
+            range: asked.clone().map(GetRange::Bounded),
+            if_match: options.pin.clone(),
+            ..GetOptions::default()
+        };
+        let result = self.cloud.get_opts(&path(key)?, get).await.map_err(|e| match self.error(operation, &e) {
+            Error::Rejected { status: 416, .. } => {
+                let range = asked.clone().unwrap_or_default();
+                Error::Range { key: key.to_string(), size: 0, start: range.start, end: range.end }
+            }
+            other => other,
+        })?;
+        let info = info(&result.meta);
+        let range = result.range.clone();
+        if asked.as_ref().is_some_and(|asked| *asked != range) {
+            return Err(super::within(key, info.size, asked).map_or_else(
+                |error| error,
+                |_| Error::Interrupted {
+                    action: format!("read '{key}'"),
+                    detail: format!("bytes {}..{} came instead", range.start, range.end),
+                },
+            ));
+        }
+        let (site, key) = (self.site.clone(), key.clone());
+        let body = result.into_stream().map_err(move |e| classify(&site, Operation::new("read", key.as_str()), &e));
+        Ok(Reading { info, range, body: body.boxed() })
+    }
+
+    async fn head(&self, key: &Key) -> Result<ObjectInfo> {
+        let options = GetOptions { head: true, ..GetOptions::default() };
+        let result = self.cloud.get_opts(&path(key)?, options).await;
+        let result = result.map_err(|e| self.error(Operation::new("look up", key.as_str()), &e))?;
+        Ok(info(&result.meta))
+    }
+
+    async fn list_page(&self, request: &PageRequest) -> Result<Page> {
+        let prefix = (!request.prefix.is_empty()).then_some(request.prefix.as_str());
+        let options = PaginatedListOptions {
+            delimiter: request.delimited.then_some("/".into()),
+            page_token: request.token.clone(),
+            ..PaginatedListOptions::default()
+        };
+        let operation = Operation::new("list", &request.prefix);
+        let answer = self.cloud.list_paginated(prefix, options).await.map_err(|e| self.error(operation, &e))?;
+        let objects = answer.result.objects.iter().map(|meta| self.checked(request, meta));
+        Ok(Page {
+            objects: objects.filter_map(Result::transpose).collect::<Result<_>>()?,
+            prefixes: answer.result.common_prefixes.iter().map(|prefix| format!("{prefix}/")).collect(),
+            next: answer.page_token,
+        })
+    }
+
+    async fn delete(&self, keys: &[Key]) -> Result<()> {
+        if keys.len() <= 1 {
+            return self.delete_with(&self.single, keys).await;
+        }
+        match self.delete_with(&self.cloud, keys).await {
+            // No DeleteObjects in this dialect of S3.
+            Err(Error::Rejected { status: 405 | 501, .. }) => {
+                self.delete_with(&self.single, keys).await
+            }
+            result => result,
+        }
+    }
+
+    async fn begin_upload(&self, key: &Key) -> Result<UploadId> {
+        let options = PutMultipartOptions { tags: self.tags.clone(), ..PutMultipartOptions::default() };
+        let result = self.cloud.create_multipart_opts(&path(key)?, options).await;
+        result.map(UploadId).map_err(|e| self.error(Operation::new("begin the upload of", key.as_str()), &e))
+    }
+
+    async fn upload_part(&self, key: &Key, upload: &UploadId, part: &Part) -> Result<PartId> {
+        let payload = PutPayload::from(part.body.clone());
+        let result = self.cloud.put_part(&path(key)?, &upload.0, part.number, payload).await;
+        let result = result.map_err(|e| self.error(Operation::new("upload a part of", key.as_str()), &e))?;
+        Ok(PartId(result.content_id))
+    }
+
+    async fn complete_upload(&self, key: &Key, upload: &UploadId, parts: &[PartId]) -> Result<()> {
+        let parts = parts.iter().map(|part| RemotePartId { content_id: part.0.clone() }).collect();
+        let result = self.cloud.complete_multipart(&path(key)?, &upload.0, parts).await;
+        result.map(|_| ()).map_err(|e| self.error(Operation::new("finish the upload of", key.as_str()), &e))
+    }
+
+    async fn abort_upload(&self, key: &Key, upload: &UploadId) -> Result<()> {
+        let result = self.cloud.abort_multipart(&path(key)?, &upload.0).await;
+        match result.map_err(|e| self.error(Operation::new("abort the upload of", key.as_str()), &e)) {
+            Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn signed_url(&self, key: &Key, ttl: Duration) -> Result<Url> {
+        match &self.signing {
+            Signing::Refused(reason) => {
+                Err(Error::Unsupported { operation: "signing a URL", reason: (*reason).to_owned() })
+            }
+            Signing::By(signer) => signer
+                .signed_url(http::Method::GET, &path(key)?, ttl)
+                .await
+                .map_err(|e| self.error(Operation::new("sign a URL for", key.as_str()), &e)),
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! From what a BackupStorageLocation says to a type that can only hold valid values. Pure: files named by the
+//! config or the environment are read by `open`, which hands their content in. Every key is honoured or refused
+//! by name; encryption settings are never ignored.
+
+pub(crate) mod aws;
+pub(crate) mod azure;
+mod environment;
+pub(crate) mod gcp;
+mod keys;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::path::PathBuf;
+
+use object_store::Certificate;
+use secrecy::{ExposeSecret, SecretSlice};
+
+use crate::error::{Error, Result};
+use crate::key::Key;
+
+pub use environment::Environment;
+
+/// What a location says, before anything is checked.
+#[derive(Debug, Clone, Default)]
+pub struct StoreConfig {
+    /// `aws`, `gcp`, `azure` (each also as `velero.io/…`) or `lifeboat.io/local`.
+    pub provider: String,
+    pub bucket: String,
+    pub prefix: String,
+    /// Velero's `spec.config`.
+    pub config: BTreeMap<String, String>,
+    /// PEM certificates, trusted besides the system's.
+    pub ca_pem: Option<Vec<u8>>,
+    /// The content of the credentials Secret's key.
+    pub credentials: Option<SecretSlice<u8>>,
+    /// The content of the Secret that `customerKeyEncryptionSecret` names; see `customer_key_secret`.
+    pub customer_key: Option<SecretSlice<u8>>,
+}
+
+impl StoreConfig {
+    /// `(secret name, key)` of the Secret in the server's namespace that holds the SSE-C key, if one is named:
+    /// this crate knows no Kubernetes, so the caller reads it into `customer_key`.
+    pub fn customer_key_secret(&self) -> Result<Option<(&str, &str)>> {
+        let key = "customerKeyEncryptionSecret";
+        match self.config.get(key).map(String::as_str).filter(|value| !value.is_empty()) {
+            None => Ok(None),
+            Some(value) => match value.split_once('/') {
+                Some((name, entry)) if !name.is_empty() && !entry.is_empty() && !entry.contains('/') => {
+                    Ok(Some((name, entry)))
+                }
+                _ => Err(keys::value(key, value, "'secretName/key'")),
+            },
+        }
+    }
+
+    /// Checks everything that needs no network. `files` holds the content of `files_needed`.
+    pub fn validate(&self, environment: &Environment, files: &Files) -> Result<ValidConfig> {
+        let provider = Provider::parse(&self.provider)?;
+        let bucket = bucket(provider, &self.bucket)?;
+        let prefix = self.prefix.trim_matches('/').to_owned();
+        if !prefix.is_empty() {
+            Key::new(prefix.as_str()).map_err(|error| Error::config("prefix", error.to_string()))?;
+        }
+        let roots = match &self.ca_pem {
+            Some(pem) => certificates(pem)?,
+            None => Vec::new(),
+        };
+        let target = match provider {
+            Provider::Aws => Target::Aws(aws::validate(self, environment, files)?),
+            Provider::Gcp => Target::Gcp(gcp::validate(self, environment, files)?),
+            Provider::Azure => Target::Azure(azure::validate(self, environment, files)?),
+            Provider::Local => Target::Local(local(self, &bucket)?),
+        };
+        Ok(ValidConfig { bucket, prefix, roots, target })
+    }
+
+    /// The files that `validate` wants to see: named by the config or, where it is silent, by the environment.
+    pub fn files_needed(&self, environment: &Environment) -> Vec<PathBuf> {
+        let Ok(provider) = Provider::parse(&self.provider) else {
+            return Vec::new();
+        };
+        let named = |key: &str| self.config.get(key).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let credentials = match &self.credentials {
+            Some(_) => None,
+            None => named("credentialsFile").or_else(|| environment.credentials_file(provider).map(PathBuf::from)),
+        };
+        credentials.into_iter().chain(named("customerKeyEncryptionFile")).collect()
+    }
+
+    /// The content of the credentials: the Secret's, else of the file that config or environment name.
+    fn credentials<'a>(&'a self, environment: &Environment, files: &'a Files) -> Result<Option<&'a [u8]>> {
+        if let Some(secret) = &self.credentials {
+            return Ok(Some(secret.expose_secret()));
+        }
+        let provider = Provider::parse(&self.provider)?;
+        let named = self.config.get("credentialsFile").filter(|value| !value.is_empty());
+        match named.map(String::as_str).or_else(|| environment.credentials_file(provider)) {
+            None => Ok(None),
+            Some(path) => files.get(path).map(Some),
+        }
+    }
+}
+
+/// Who keeps the objects.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Provider {
+    Aws,
+    Gcp,
+    Azure,
+    Local,
+}
+
+impl Provider {
+    /// Velero's names, with or without their domain.
+    pub fn parse(name: &str) -> Result<Self> {
+        match name {
+            "aws" | "velero.io/aws" => Ok(Self::Aws),
+            "gcp" | "velero.io/gcp" => Ok(Self::Gcp),
+            "azure" | "velero.io/azure" => Ok(Self::Azure),
+            "local" | "lifeboat.io/local" => Ok(Self::Local),
+            _ => Err(keys::value("provider", name, "'aws', 'gcp', 'azure' or 'lifeboat.io/local'")),
+        }
+    }
+}
+
+/// The content of the files that a config names, or why it could not be read.
+#[derive(Debug, Default)]
+pub struct Files(BTreeMap<PathBuf, Result<SecretSlice<u8>, String>>);
+
+impl Files {
+    /// Reads each of `paths`; one that cannot be read only matters if it is asked for.
+    pub async fn read(paths: &[PathBuf]) -> Self {
+        let mut files = BTreeMap::new();
+        for path in paths {
+            let content = tokio::fs::read(path).await.map(SecretSlice::from).map_err(|e| e.to_string());
+            files.insert(path.clone(), content);
+        }
+        Self(files)
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Result<&[u8]> {
+        match self.0.get(std::path::Path::new(path)) {
+            Some(Ok(content)) => Ok(content.expose_secret()),
+            Some(Err(problem)) => Err(Error::credentials_format(format!("cannot read '{path}': {problem}"))),
+            None => Err(Error::credentials_format(format!("'{path}' was not read"))),
+        }
+    }
+}
+
+impl<P: Into<PathBuf>> FromIterator<(P, Vec<u8>)> for Files {
+    fn from_iter<I: IntoIterator<Item = (P, Vec<u8>)>>(files: I) -> Self {
+        Self(files.into_iter().map(|(path, content)| (path.into(), Ok(content.into()))).collect())
+    }
+}
+
+/// A checked config: what `open` makes a store of.
+pub struct ValidConfig {
+    pub(crate) bucket: String,
+    pub(crate) prefix: String,
+    pub(crate) roots: Vec<Certificate>,
+    pub(crate) target: Target,
+}
+
+impl fmt::Debug for ValidConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ValidConfig")
+            .field("bucket", &self.bucket)
+            .field("prefix", &self.prefix)
+            .field("roots", &self.roots.len())
+            .field("target", &self.target)
+            .finish()
+    }
+}
+
+/// The provider's own settings.
+#[derive(Debug)]
+pub(crate) enum Target {
+    Aws(aws::AwsConfig),
+    Gcp(gcp::GcpConfig),
+    Azure(azure::AzureConfig),
+    Local(PathBuf),
+}
+
+fn bucket(provider: Provider, name: &str) -> Result<String> {
+    let trimmed = name.trim_matches('/');
+    if trimmed.is_empty() {
+        return Err(Error::config("bucket", "it is empty"));
+    }
+    if trimmed.contains('/') && !(provider == Provider::Aws && trimmed.starts_with("arn:aws:s3:")) {
+        let problem = format!("'{name}' holds a '/'; put what follows the bucket's name into objectStorage.prefix");
+        return Err(Error::config("bucket", problem));
+    }
+    if trimmed == "." || trimmed == ".." || trimmed.chars().any(char::is_control) {
+        return Err(keys::value("bucket", name, "a bucket's name"));
+    }
+    Ok(trimmed.to_owned())
+}
+
+/// `<path>/<bucket>`; both must exist, because a missing mount must not become a new directory.
+fn local(config: &StoreConfig, bucket: &str) -> Result<PathBuf> {
+    let entries = keys::Keys::new("lifeboat.io/local", &config.config, &["path"], &[])?;
+    let Some(path) = entries.get("path") else {
+        return Err(Error::config("path", "it is missing: the absolute path of the directory that holds the bucket"));
+    };
+    let path = PathBuf::from(path);
+    if !path.is_absolute() || path.components().any(|part| part == std::path::Component::ParentDir) {
+        return Err(keys::value("path", &path.display().to_string(), "an absolute path without '..'"));
+    }
+    Ok(path.join(bucket))
+}
+
+fn certificates(pem: &[u8]) -> Result<Vec<Certificate>> {
+    let bad = |problem: &str| Error::config("caCert", problem);
+    if !pem.windows(27).any(|window| window == b"-----BEGIN CERTIFICATE-----") {
+        return Err(bad("it holds no PEM certificate ('-----BEGIN CERTIFICATE-----')"));
+    }
+    match Certificate::from_pem_bundle(pem) {
+        Ok(certificates) if !certificates.is_empty() => Ok(certificates),
+        _ => Err(bad("its PEM cannot be read")),
+    }
+}

@@ -1,0 +1,74 @@
+//! An HTTP answer that is not a success, as a typed error that travels through object_store's own: status, the
+//! service's error code and message, and the region it names. Made by the HTTP layer, read by `classify`.
+
+use http::StatusCode;
+
+/// More than this of a server's own words never reaches a status or a log.
+const MAX_MESSAGE: usize = 240;
+
+/// A non-success answer of the object store, or of a token service.
+#[derive(Debug, Clone, thiserror::Error)]
+#[error("'{origin}' answered {status}{}", code.as_deref().map(|c| format!(" {c}")).unwrap_or_default())]
+pub(crate) struct Answer {
+    /// `scheme://host:port` of the server that answered.
+    pub origin: String,
+    pub status: StatusCode,
+    /// `NoSuchBucket`, `AccessDenied`, `BlobNotFound`, …
+    pub code: Option<String>,
+    pub message: Option<String>,
+    /// The region that the server says the bucket is in.
+    pub region: Option<String>,
+}
+
+impl Answer {
+    /// Reads the XML of S3, Google and Azure and the JSON of their token services.
+    pub(crate) fn new(origin: String, status: StatusCode, region: Option<String>, body: &str) -> Self {
+        let (code, message) = match serde_json::from_str::<serde_json::Value>(body) {
+            Ok(json) => json_error(&json),
+            Err(_) => (xml_text(body, "Code"), xml_text(body, "Message")),
+        };
+        let message = message.or_else(|| plain_text(body)).map(shorten);
+        let region = region.or_else(|| xml_text(body, "Region"));
+        Self { origin, status, code, message, region }
+    }
+
+    /// Status, code and the server's words, for messages.
+    pub(crate) fn detail(&self) -> String {
+        let code = self.code.as_deref().map(|code| format!(" {code}")).unwrap_or_default();
+        let message = self.message.as_deref().map(|text| format!(": {text}")).unwrap_or_default();
+        format!("status {}{code}{message}", self.status.as_u16())
+    }
+}
+
+/// The text of the first element `name`; enough for flat error documents, whatever the namespace.
+pub(crate) fn xml_text(body: &str, name: &str) -> Option<String> {
+    let start = body.find(&format!("<{name}>"))? + name.len() + 2;
+    let end = body[start..].find(&format!("</{name}>"))? + start;
+    let text = body[start..end].trim();
+    let text = text.replace("&lt;", "<").replace("&gt;", ">").replace("&quot;", "\"").replace("&amp;", "&");
+    (!text.is_empty()).then_some(text)
+}
+
+fn json_error(json: &serde_json::Value) -> (Option<String>, Option<String>) {
+    let text = |value: &serde_json::Value| value.as_str().map(str::to_owned);
+    let error = &json["error"];
+    if error.is_object() {
+        let code = text(&error["code"]).or_else(|| text(&error["status"]));
+        return (code, text(&error["message"]));
+    }
+    (text(error), text(&json["error_description"]))
+}
+
+/// A one-line text body, such as Go's answer to HTTP on an HTTPS port. HTML pages say nothing to a reader.
+fn plain_text(body: &str) -> Option<String> {
+    let body = body.trim();
+    (!body.is_empty() && !body.starts_with('<') && !body.starts_with('{')).then(|| body.to_owned())
+}
+
+fn shorten(text: String) -> String {
+    let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    match text.char_indices().nth(MAX_MESSAGE) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}

@@ -1,0 +1,65 @@
+//! What a person can do about each error, in one sentence.
+
+use super::{BadCertificate, BadCredentials, Error, Unreachable};
+
+impl Error {
+    /// What to do, for whoever reads the message.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Self::Config { .. } | Self::ConfigValue { .. } => "change this key in the location's config",
+            Self::UnknownKeys { .. } => "remove the key or correct its spelling; nothing is ignored",
+            Self::CredentialsFormat { .. } => "correct the content of the credentials Secret",
+            Self::InvalidKey { .. } | Self::Range { .. } => "this is a defect of the caller; please report it",
+            Self::NotFound { .. } => "check the name, or that the backup was not deleted",
+            Self::AlreadyExists { .. } => "choose another name, or delete the existing object first",
+            Self::Changed { .. } => "try again: another process wrote the object at the same time",
+            Self::BucketNotFound { .. } => {
+                "create the bucket, or correct its name, the endpoint or the region in the location"
+            }
+            Self::Denied { .. } => {
+                "grant the credentials list, read, write and delete rights on the bucket and prefix"
+            }
+            Self::Credentials { cause, .. } => match cause {
+                BadCredentials::UnknownKeyId => "correct the access key id in the credentials Secret",
+                BadCredentials::SignatureMismatch => "correct the secret key in the credentials Secret",
+                BadCredentials::Expired => "put fresh credentials into the Secret",
+                BadCredentials::ClockSkew => "correct the clock of the node",
+                BadCredentials::Source => {
+                    "check the role, its trust policy and the token or metadata service, or give a credentials Secret"
+                }
+            },
+            Self::Unreachable { cause, .. } => match cause {
+                Unreachable::Dns => "correct the host name of the endpoint, or the cluster's DNS",
+                Unreachable::Refused => "check the endpoint's port and that the object store runs",
+                Unreachable::Timeout | Unreachable::Closed | Unreachable::Other => {
+                    "check the endpoint, the network policies and firewalls on the way, and the proxy settings"
+                }
+            },
+            Self::Certificate { cause, .. } => match cause {
+                BadCertificate::Untrusted => {
+                    "put the certificate authority's PEM into objectStorage.caCert or caCertRef"
+                }
+                BadCertificate::Expired => "renew the endpoint's certificate",
+                BadCertificate::NotYetValid => "check the clocks of node and object store",
+                BadCertificate::OtherName => "use the host name that the certificate was issued for in the endpoint",
+                BadCertificate::Other => "check the endpoint's certificate with 'openssl s_client'",
+            },
+            Self::NotHttps { .. } => "write 'http://' in the endpoint, or turn TLS on in the object store",
+            Self::NotHttp { .. } => "write 'https://' in the endpoint",
+            Self::WrongRegion { .. } => "set the config key 'region' to the bucket's region",
+            Self::Throttled { .. } => "lower the concurrency, or raise the store's request limit",
+            Self::Server { .. } | Self::Interrupted { .. } => {
+                "look into the object store's own log; the request is repeated by itself"
+            }
+            Self::Rejected { .. } => "check endpoint, region and addressing style, then the object store's log",
+            Self::Listing { .. } => {
+                "check that the endpoint is an S3, Google or Azure API and not a console or a proxy's page"
+            }
+            Self::Deadline { .. } => "check network and load of the object store; it is tried again later",
+            Self::ForeignDirectories { .. } => "use an empty bucket or set a prefix",
+            Self::Disk { .. } => "check that the directory is mounted, writable and has free space",
+            Self::Unsupported { .. } => "use another way; the reason is part of the message",
+            Self::Other { .. } => "look into the server's log for the details",
+        }
+    }
+}

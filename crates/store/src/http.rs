@@ -1,0 +1,182 @@
+//! What stands between object_store and the wire. Every answer that is not a success becomes a typed `Answer`
+//! and every failure below HTTP gets the name of the server, so that `error::classify` needs no guessing; a
+//! listing is looked at before it is believed; headers that object_store cannot send are added.
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use futures::StreamExt;
+use http::{HeaderName, HeaderValue, Method, Uri};
+use object_store::ClientOptions;
+use object_store::client::{
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService, ReqwestConnector,
+};
+
+use crate::error::{Answer, Transport};
+
+/// As much of an error's body as is read.
+const MAX_ERROR_BODY: usize = 16 * 1024;
+
+/// Makes HTTP clients that report in our terms.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Connector {
+    /// A header for requests that create an object, where object_store has no setting for it (Google's KMS key;
+    /// requests there are authorised by a token, so nothing signed changes).
+    pub create_header: Option<(HeaderName, HeaderValue)>,
+}
+
+impl HttpConnector for Connector {
+    fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
+        let inner = ReqwestConnector::default().connect(options)?;
+        Ok(HttpClient::new(Service { inner, create_header: self.create_header.clone() }))
+    }
+}
+
+#[derive(Debug)]
+struct Service {
+    inner: HttpClient,
+    create_header: Option<(HeaderName, HeaderValue)>,
+}
+
+#[async_trait]
+impl HttpService for Service {
+    async fn call(&self, mut request: HttpRequest) -> Result<HttpResponse, HttpError> {
+        if let Some((name, value)) = &self.create_header
+            && creates_object(request.method(), request.uri())
+        {
+            request.headers_mut().insert(name.clone(), value.clone());
+        }
+        let origin = origin(request.uri());
+        let listing = is_listing(request.method(), request.uri());
+        let response = self.inner.execute(request).await.map_err(|source| {
+            HttpError::new(source.kind(), Transport { origin: origin.clone(), source })
+        })?;
+        if !response.status().is_success() {
+            return Err(HttpError::new(HttpErrorKind::Unknown, answer(origin, response).await));
+        }
+        if !listing {
+            return Ok(response);
+        }
+        let (parts, body) = response.into_parts();
+        let body = body.bytes().await?;
+        match listing_problem(&body) {
+            None => Ok(HttpResponse::from_parts(parts, body.into())),
+            Some(problem) => Err(HttpError::new(HttpErrorKind::Decode, BadListing(problem))),
+        }
+    }
+}
+
+/// An answer of status 200 that must not be taken for a listing.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct BadListing(pub &'static str);
+
+async fn answer(origin: String, response: HttpResponse) -> Answer {
+    let (parts, body) = response.into_parts();
+    let region = parts.headers.get("x-amz-bucket-region").and_then(|v| v.to_str().ok()).map(str::to_owned);
+    let code = parts.headers.get("x-ms-error-code").and_then(|v| v.to_str().ok()).map(str::to_owned);
+    let mut text = BytesMut::new();
+    let mut body = body.bytes_stream();
+    // A body that breaks off only costs the server's words: the status stands.
+    while let Some(Ok(chunk)) = body.next().await {
+        text.extend_from_slice(&chunk);
+        if text.len() >= MAX_ERROR_BODY {
+            break;
+        }
+    }
+    let answer = Answer::new(origin, parts.status, region, &String::from_utf8_lossy(&text));
+    Answer { code: answer.code.or(code), ..answer }
+}
+
+pub(crate) fn origin(uri: &Uri) -> String {
+    match (uri.scheme_str(), uri.authority()) {
+        (Some(scheme), Some(authority)) => format!("{scheme}://{authority}"),
+        _ => uri.to_string(),
+    }
+}
+
+fn is_listing(method: &Method, uri: &Uri) -> bool {
+    method == Method::GET && query(uri).any(|pair| pair == "list-type=2" || pair == "comp=list")
+}
+
+/// A whole object or the beginning of a multipart upload; parts inherit.
+fn creates_object(method: &Method, uri: &Uri) -> bool {
+    let has = |name: &str| query(uri).any(|pair| pair.split('=').next() == Some(name));
+    (method == Method::PUT && !has("partNumber")) || (method == Method::POST && has("uploads"))
+}
+
+fn query(uri: &Uri) -> impl Iterator<Item = &str> {
+    uri.query().unwrap_or_default().split('&')
+}
+
+/// object_store reads any XML as a listing, an empty one if nothing fits: a proxy's page would mean "no
+/// snapshots", and prune would do the rest. So: the right root element, its end, and a token where more is said
+/// to follow.
+fn listing_problem(body: &Bytes) -> Option<&'static str> {
+    let text = String::from_utf8_lossy(body);
+    let root = root_element(&text);
+    if !matches!(root, Some("ListBucketResult" | "EnumerationResults")) {
+        return Some("the answer is not a listing");
+    }
+    if !root.is_some_and(|name| text.trim_end().ends_with(&format!("{name}>")) || text.trim_end().ends_with("/>")) {
+        return Some("the answer ends in the middle");
+    }
+    let truncated = text.contains("<IsTruncated>true</IsTruncated>");
+    (truncated && !text.contains("<NextContinuationToken>")).then_some("it says that more follows, but not where")
+}
+
+/// The name of the first element, without its namespace.
+fn root_element(text: &str) -> Option<&str> {
+    let mut rest = text;
+    loop {
+        rest = &rest[rest.find('<')? + 1..];
+        if !rest.starts_with(['?', '!']) {
+            break;
+        }
+    }
+    let end = rest.find(|c: char| c.is_whitespace() || c == '>' || c == '/')?;
+    rest[..end].rsplit(':').next()
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::s3("<?xml version=\"1.0\"?>\n<ListBucketResult xmlns=\"x\"><Name>b</Name></ListBucketResult>\n", None)]
+    #[case::azure("\u{feff}<?xml version=\"1.0\"?><EnumerationResults><Blobs/></EnumerationResults>", None)]
+    #[case::namespace("<s3:ListBucketResult></s3:ListBucketResult>", None)]
+    #[case::empty_element("<ListBucketResult/>", None)]
+    #[case::proxy_page("<!DOCTYPE html><html><body>Log in</body></html>", Some("the answer is not a listing"))]
+    #[case::error("<Error><Code>Whatever</Code></Error>", Some("the answer is not a listing"))]
+    #[case::json("{\"ok\":true}", Some("the answer is not a listing"))]
+    #[case::nothing("", Some("the answer is not a listing"))]
+    #[case::cut("<ListBucketResult><Contents><Key>a</Key></Contents>", Some("the answer ends in the middle"))]
+    #[case::no_token(
+        "<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>",
+        Some("it says that more follows, but not where")
+    )]
+    #[case::token(
+        "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken></ListBucketResult>",
+        None
+    )]
+    fn a_listing_is_looked_at_before_it_is_believed(#[case] body: &'static str, #[case] problem: Option<&str>) {
+        assert_eq!(listing_problem(&Bytes::from_static(body.as_bytes())), problem);
+    }
+
+    #[rstest]
+    #[case::object(Method::PUT, "https://h/b/key", true)]
+    #[case::begin(Method::POST, "https://h/b/key?uploads", true)]
+    #[case::begin_with_value(Method::POST, "https://h/b/key?uploads=", true)]
+    #[case::part(Method::PUT, "https://h/b/key?partNumber=1&uploadId=x", false)]
+    #[case::complete(Method::POST, "https://h/b/key?uploadId=x", false)]
+    #[case::read(Method::GET, "https://h/b/key", false)]
+    fn an_encryption_key_is_named_exactly_when_an_object_begins(
+        #[case] method: Method,
+        #[case] uri: &'static str,
+        #[case] expected: bool,
+    ) {
+        assert_eq!(creates_object(&method, &Uri::from_static(uri)), expected);
+    }
+}

@@ -1,0 +1,34 @@
+//! Tells someone about every request: the hook for metrics. The observer gets bounded words only.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{Layer, Request};
+use crate::backend::RequestKind;
+use crate::error::Result;
+
+/// Hears of every finished request, each attempt of a repeated one included.
+pub trait Observer: std::fmt::Debug + Send + Sync + 'static {
+    /// `outcome` is `ok` or an error's category; `bytes` is what was sent.
+    fn request(&self, kind: RequestKind, outcome: &'static str, bytes: u64, elapsed: Duration);
+}
+
+/// The layer that calls an observer.
+#[derive(Debug, Clone)]
+pub struct Observe(pub Arc<dyn Observer>);
+
+impl Layer for Observe {
+    async fn call<T, F, Fut>(&self, request: Request<'_>, run: F) -> Result<T>
+    where
+        T: Send,
+        F: Fn() -> Fut + Send + Sync,
+        Fut: Future<Output = Result<T>> + Send,
+    {
+        let start = Instant::now();
+        let result = run().await;
+        let outcome = result.as_ref().err().map_or("ok", |error| error.category());
+        self.0.request(request.kind, outcome, request.bytes, start.elapsed());
+        result
+    }
+}

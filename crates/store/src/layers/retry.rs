@@ -1,0 +1,201 @@
+//! The one place that repeats requests (object_store's own retries are off): bounded in number and time, with
+//! growing and jittered pauses, and only where the error says that it passes by itself. A body that breaks off
+//! is read on from where it stopped, pinned to the same version of the object. A create-only write whose outcome
+//! is unknown is not repeated here: `Store::create` first looks whether it took effect.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::{StreamExt, stream};
+use tokio::time::{Instant, sleep, timeout_at};
+
+use super::{Layer, Reopen, Request};
+use crate::backend::{ReadOptions, Reading, RequestKind};
+use crate::error::{Error, Result, Retry as When};
+use crate::key::Key;
+
+/// How often, how fast and how long to try.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// Tries in all; 1 means no repetition.
+    pub attempts: u32,
+    /// The pause after the first failure; it doubles each time.
+    pub first_pause: Duration,
+    pub longest_pause: Duration,
+    /// Bounds a request with all its repetitions; `None` leaves it to the HTTP timeouts.
+    pub deadline: Option<Duration>,
+}
+
+impl Default for RetryPolicy {
+    /// For backups and restores: patient enough for a store that restarts.
+    fn default() -> Self {
+        Self {
+            attempts: 7,
+            first_pause: Duration::from_millis(200),
+            longest_pause: Duration::from_secs(15),
+            deadline: None,
+        }
+    }
+}
+
+impl RetryPolicy {
+    /// For the validation of a location: an answer within `deadline`, one repetition at the most.
+    pub fn probe(deadline: Duration) -> Self {
+        Self {
+            attempts: 2,
+            first_pause: Duration::from_millis(200),
+            longest_pause: Duration::from_millis(200),
+            deadline: Some(deadline),
+        }
+    }
+
+    fn pause(&self, failures: u32, random: u64) -> Duration {
+        let full = self.first_pause.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(self.longest_pause);
+        // Between half and all of it, so that many clients do not come back at once.
+        full / 2 + full.mul_f64((random % 1024) as f64 / 2048.0)
+    }
+}
+
+/// The layer that repeats requests.
+#[derive(Debug, Clone)]
+pub struct Retry {
+    policy: RetryPolicy,
+    random: Arc<AtomicU64>,
+}
+
+impl Retry {
+    /// `seed` makes the jitter reproducible.
+    pub fn new(policy: RetryPolicy, seed: u64) -> Self {
+        Self { policy, random: Arc::new(AtomicU64::new(seed)) }
+    }
+
+    fn random(&self) -> u64 {
+        // splitmix64: jitter needs no better.
+        let mut z = self.random.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
+        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+        z ^ (z >> 31)
+    }
+
+    /// The pause before the next try, or nothing if this error ends it.
+    fn next_pause(&self, kind: RequestKind, error: &Error, failures: u32, deadline: Option<Instant>) -> Option<Duration> {
+        let repeatable = error.retry() == When::Now && !(kind == RequestKind::Create && error.outcome_unknown());
+        if !repeatable || failures >= self.policy.attempts {
+            return None;
+        }
+        let pause = self.policy.pause(failures, self.random());
+        deadline.is_none_or(|end| Instant::now() + pause < end).then_some(pause)
+    }
+}
+
+impl Layer for Retry {
+    async fn call<T, F, Fut>(&self, request: Request<'_>, run: F) -> Result<T>
+    where
+        T: Send,
+        F: Fn() -> Fut + Send + Sync,
+        Fut: Future<Output = Result<T>> + Send,
+    {
+        let deadline = self.policy.deadline.map(|limit| Instant::now() + limit);
+        let mut last: Option<Error> = None;
+        let mut failures = 0;
+        loop {
+            let result = match deadline {
+                None => run().await,
+                Some(end) => match timeout_at(end, run()).await {
+                    Ok(result) => result,
+                    // What went wrong before tells more than that time ran out.
+                    Err(_) => return Err(last.unwrap_or_else(|| out_of_time(request, self.policy.deadline))),
+                },
+            };
+            let error = match result {
+                Ok(value) => return Ok(value),
+                Err(error) => error,
+            };
+            failures += 1;
+            match self.next_pause(request.kind, &error, failures, deadline) {
+                None => return Err(error),
+                Some(pause) => {
+                    tracing::debug!(request = request.kind.as_str(), key = request.key, %error, failures, "repeating");
+                    last = Some(error);
+                    sleep(pause).await;
+                }
+            }
+        }
+    }
+
+    async fn body(&self, key: &Key, reading: Reading, reopen: Reopen) -> Result<Reading> {
+        let Some(etag) = reading.info.etag.clone() else {
+            return Ok(reading);
+        };
+        let state = Resume {
+            retry: self.clone(),
+            key: key.clone(),
+            etag,
+            position: reading.range.start,
+            end: reading.range.end,
+            failures: 0,
+            body: reading.body,
+            reopen,
+        };
+        let body = stream::try_unfold(state, |mut state| async move {
+            let chunk = state.next().await?;
+            Ok(chunk.map(|chunk| (chunk, state)))
+        });
+        Ok(Reading { info: reading.info, range: reading.range, body: body.boxed() })
+    }
+}
+
+fn out_of_time(request: Request<'_>, limit: Option<Duration>) -> Error {
+    let action = format!("{} '{}'", request.kind.as_str(), request.key);
+    Error::Deadline { action, seconds: limit.unwrap_or_default().as_secs() }
+}
+
+/// A body that goes on after a break.
+struct Resume {
+    retry: Retry,
+    key: Key,
+    etag: String,
+    position: u64,
+    end: u64,
+    failures: u32,
+    body: stream::BoxStream<'static, Result<bytes::Bytes>>,
+    reopen: Reopen,
+}
+
+impl Resume {
+    async fn next(&mut self) -> Result<Option<bytes::Bytes>> {
+        loop {
+            let error = match self.body.next().await {
+                Some(Ok(chunk)) => {
+                    self.position += chunk.len() as u64;
+                    self.failures = 0;
+                    return Ok(Some(chunk));
+                }
+                // Whatever comes after the last byte, the object is complete.
+                _ if self.position >= self.end => return Ok(None),
+                None => Error::Interrupted {
+                    action: format!("get '{}'", self.key),
+                    detail: format!("it ended at byte {} of {}", self.position, self.end),
+                },
+                Some(Err(error)) => error,
+            };
+            self.failures += 1;
+            let Some(pause) = self.retry.next_pause(RequestKind::Get, &error, self.failures, None) else {
+                return Err(error);
+            };
+            tracing::debug!(key = %self.key, %error, position = self.position, "reading on");
+            sleep(pause).await;
+            let options =
+                ReadOptions { range: Some(self.position..self.end), pin: Some(self.etag.clone()) };
+            match (self.reopen)(options).await {
+                Ok(reading) => self.body = reading.body,
+                Err(again) if again.retry() == When::Now => {
+                    self.body = stream::once(async { Err(again) }).boxed();
+                }
+                Err(fatal) => return Err(fatal),
+            }
+        }
+    }
+}

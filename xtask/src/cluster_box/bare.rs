@@ -1,0 +1,23 @@
+//! The second API server, for tests of schemas: no nodes, no controllers, a part of etcd of its own.
+use std::fs;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::layout::{self, BARE_API_SERVER};
+use super::progress::{step, wait};
+use super::state::State;
+use super::{components, config, kubectl, supervisor};
+
+pub(super) fn up(state: &State) -> Result<()> {
+    let kubeconfig = layout::bare_kubeconfig();
+    config::write_kubeconfig(&kubeconfig, "admin", BARE_API_SERVER.port)?;
+    supervisor::start(&components::bare_api_server(state))?;
+    step("second API server", || wait(Duration::from_secs(60), || kubectl::is_ready(state, &kubeconfig)))
+}
+
+/// Stops it. What was applied to it stays in etcd until the box goes down.
+pub(super) fn down() -> Result<()> {
+    let _ = fs::remove_file(layout::bare_kubeconfig());
+    supervisor::forget(BARE_API_SERVER.component)
+}

@@ -1,0 +1,55 @@
+//! `down`: takes back what the state file says was made, in the order that lets each part go: processes, mounts,
+//! loop devices, interfaces, packet filter, control groups, kernel settings, files. Works on a box in any condition.
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+
+use super::cgroup::Hierarchies;
+use super::layout::STATE;
+use super::lock::Lock;
+use super::process::{self, Process};
+use super::progress::{note, step};
+use super::state::{self, State};
+use super::{firewall, leftovers, mounts, network, preflight, supervisor};
+
+pub(super) fn down() -> Result<()> {
+    preflight::machine()?;
+    let _lock = Lock::acquire("box", "another clone starts or stops the box")?;
+    let Some(state) = State::load()? else {
+        note("there is no box on this machine");
+        return Ok(());
+    };
+    step("stop the box and take back its changes", || clean(&state))
+}
+
+/// Removes everything of a box; harmless to repeat, so an interrupted `down` is finished by the next.
+pub(super) fn clean(state: &State) -> Result<()> {
+    let this_boot = state.boot_id == process::boot_id();
+    if this_boot {
+        end_processes(&state.id)?;
+    }
+    leftovers::remove(&state.created_paths)?;
+    let dir = Path::new(STATE);
+    mounts::unmount_below(dir)?;
+    mounts::detach_loops_below(dir)?;
+    if this_boot {
+        network::remove_bridges()?;
+        firewall::close(&state.firewall)?;
+        Hierarchies::detect()?.remove(&state.controllers)?;
+        network::restore_settings(&state.sysctls)?;
+    }
+    fs::remove_dir_all(dir).with_context(|| format!("cannot remove {STATE}"))
+}
+
+/// First the supervisor, or it would start again what we end; then what is recorded; then whatever else carries the
+/// box's id or sits in its control groups (shims and containers outlive their containerd).
+fn end_processes(id: &str) -> Result<()> {
+    let _ = supervisor::shutdown();
+    let recorded = || -> BTreeSet<Process> {
+        state::recorded().into_iter().map(|each| each.process).filter(|each| each.is_alive()).collect()
+    };
+    process::end_all(recorded)?;
+    process::end_all(|| process::belonging_to(id)).map(drop)
+}

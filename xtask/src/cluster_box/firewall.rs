@@ -1,0 +1,230 @@
+//! The packet filter: the box's own rules, and the way back. Before the first change `up` keeps what `iptables-save`
+//! says; `down` compares it with what is there now and takes away exactly what the box and kube-proxy added.
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use super::layout::{NETWORK, PODS};
+use crate::run;
+
+/// Chains with these beginnings come from the box, from kube-proxy or from the kubelet.
+const OURS: [&str; 2] = ["KUBE-", "LIFEBOAT-BOX"];
+
+/// What `iptables-save` and `ip6tables-save` said before the box changed anything.
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
+pub(super) struct Before {
+    v4: String,
+    v6: String,
+}
+
+pub(super) fn save() -> Result<Before> {
+    Ok(Before { v4: saved("iptables")?, v6: saved("ip6tables")? })
+}
+
+/// Lets pods out and back in, whatever the policy of FORWARD is (Docker sets DROP).
+pub(super) fn open() -> Result<()> {
+    restore("iptables", &own_rules())
+}
+
+fn own_rules() -> String {
+    format!(
+        "*filter\n:LIFEBOAT-BOX - [0:0]\n\
+         -A LIFEBOAT-BOX -s {PODS} -j ACCEPT\n-A LIFEBOAT-BOX -d {PODS} -j ACCEPT\n\
+         -I FORWARD 1 -j LIFEBOAT-BOX\nCOMMIT\n\
+         *nat\n:LIFEBOAT-BOX - [0:0]\n\
+         -A LIFEBOAT-BOX -s {PODS} ! -d {NETWORK} -j MASQUERADE\n\
+         -A POSTROUTING -j LIFEBOAT-BOX\nCOMMIT\n"
+    )
+}
+
+/// Brings both families back to what they were.
+pub(super) fn close(before: &Before) -> Result<()> {
+    for (program, before) in [("iptables", &before.v4), ("ip6tables", &before.v6)] {
+        let before = Ruleset::parse(before);
+        let removal = removal(&before, &Ruleset::parse(&saved(program)?));
+        if !removal.is_empty() {
+            restore(program, &removal)?;
+        }
+        drop_new_tables(program, &before)?;
+    }
+    Ok(())
+}
+
+/// iptables on nf_tables keeps a table it has made for a question: remove those that were not there and are empty.
+fn drop_new_tables(program: &str, before: &Ruleset) -> Result<()> {
+    let version = run::output(Command::new(program).arg("--version"))?;
+    if !version.contains("nf_tables") {
+        return Ok(()); // the tables of the older kind belong to the kernel and cannot be removed
+    }
+    let now = Ruleset::parse(&saved(program)?);
+    for (table, content) in &now.0 {
+        if !before.0.contains_key(table) && content.rules.is_empty() {
+            run::output(Command::new(program).args(["-t", table, "-X"]))?;
+            for chain in content.chains.keys() {
+                // Built-in chains go with their table; an iptables too old for this leaves an empty table behind.
+                let _ = run::output(Command::new(program).args(["-t", table, "-X", chain]));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn saved(program: &str) -> Result<String> {
+    run::output(&mut Command::new(format!("{program}-save")))
+}
+
+fn restore(program: &str, input: &str) -> Result<()> {
+    let program = format!("{program}-restore");
+    let mut child = Command::new(&program)
+        .args(["--noflush", "-w", "10"])
+        .stdin(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("cannot start {program}"))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        stdin.write_all(input.as_bytes()).with_context(|| format!("cannot write to {program}"))?;
+    }
+    let output = child.wait_with_output()?;
+    if !output.status.success() {
+        bail!("{program} refused:\n{input}\n{}", String::from_utf8_lossy(&output.stderr).trim());
+    }
+    Ok(())
+}
+
+/// The tables of one `iptables-save`, without counters.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Ruleset(BTreeMap<String, Table>);
+
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Table {
+    /// Chain and policy; a chain of a user has the policy `-`.
+    chains: BTreeMap<String, String>,
+    rules: Vec<String>,
+}
+
+impl Ruleset {
+    fn parse(text: &str) -> Self {
+        let mut tables = BTreeMap::<String, Table>::new();
+        let mut current = String::new();
+        for line in text.lines().map(str::trim) {
+            if let Some(name) = line.strip_prefix('*') {
+                name.clone_into(&mut current);
+                tables.entry(current.clone()).or_default();
+            } else if let Some(chain) = line.strip_prefix(':') {
+                let mut words = chain.split_whitespace();
+                if let (Some(name), Some(policy)) = (words.next(), words.next()) {
+                    tables.entry(current.clone()).or_default().chains.insert(name.into(), policy.into());
+                }
+            } else if line.starts_with("-A ") {
+                tables.entry(current.clone()).or_default().rules.push(line.to_owned());
+            }
+        }
+        Self(tables)
+    }
+}
+
+/// What `iptables-restore --noflush` needs to take away the box's chains and the rules that lead to them, and nothing
+/// else: chains and rules of other programs stay, even those that came after `up`.
+fn removal(before: &Ruleset, now: &Ruleset) -> String {
+    let mut text = String::new();
+    let empty = Table::default();
+    for (name, table) in &now.0 {
+        let old = before.0.get(name).unwrap_or(&empty);
+        let chains: Vec<&String> =
+            table.chains.keys().filter(|chain| is_ours(chain) && !old.chains.contains_key(*chain)).collect();
+        let rules: Vec<String> = new_rules(old, table)
+            .into_iter()
+            .filter(|rule| leads_to(rule).is_some_and(is_ours) && !is_ours(chain_of(rule)))
+            .map(|rule| rule.replacen("-A ", "-D ", 1))
+            .collect();
+        if chains.is_empty() && rules.is_empty() {
+            continue;
+        }
+        text += &format!("*{name}\n");
+        chains.iter().for_each(|chain| text += &format!(":{chain} - [0:0]\n"));
+        rules.iter().for_each(|rule| text += &format!("{rule}\n"));
+        chains.iter().for_each(|chain| text += &format!("-X {chain}\n"));
+        text += "COMMIT\n";
+    }
+    text
+}
+
+/// Rules that are there now and were not before; a rule that stood twice and stands three times is new once.
+fn new_rules<'a>(old: &'a Table, now: &'a Table) -> Vec<&'a String> {
+    let mut known: Vec<&String> = old.rules.iter().collect();
+    now.rules
+        .iter()
+        .filter(|rule| match known.iter().position(|each| each == rule) {
+            Some(index) => {
+                known.swap_remove(index);
+                false
+            }
+            None => true,
+        })
+        .collect()
+}
+
+fn is_ours(chain: &str) -> bool {
+    OURS.iter().any(|beginning| chain.starts_with(beginning))
+}
+
+fn chain_of(rule: &str) -> &str {
+    rule.split_whitespace().nth(1).unwrap_or_default()
+}
+
+fn leads_to(rule: &str) -> Option<&str> {
+    let mut words = rule.split_whitespace();
+    words.find(|word| matches!(*word, "-j" | "-g"))?;
+    words.next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEFORE: &str = "# Generated\n*filter\n:INPUT ACCEPT [12:34]\n:FORWARD DROP [0:0]\n:DOCKER - [0:0]\n\
+        -A FORWARD -j DOCKER\n-A DOCKER -s 172.17.0.2/32 -j ACCEPT\nCOMMIT\n";
+
+    #[test]
+    fn nothing_is_removed_when_nothing_was_added() {
+        let before = Ruleset::parse(BEFORE);
+        let now = Ruleset::parse(&BEFORE.replace("[12:34]", "[999:999]"));
+        assert_eq!(removal(&before, &now), "");
+    }
+
+    #[test]
+    fn our_chains_and_the_rules_that_lead_to_them_go() {
+        let now = "*filter\n:INPUT ACCEPT [0:0]\n:FORWARD DROP [0:0]\n:DOCKER - [0:0]\n:KUBE-FORWARD - [0:0]\n\
+            :LIFEBOAT-BOX - [0:0]\n-A FORWARD -j LIFEBOAT-BOX\n-A FORWARD -m comment --comment \"kubernetes forwarding\" -j KUBE-FORWARD\n\
+            -A FORWARD -j DOCKER\n-A DOCKER -s 172.17.0.2/32 -j ACCEPT\n-A KUBE-FORWARD -j KUBE-OTHER\nCOMMIT\n";
+        assert_eq!(
+            removal(&Ruleset::parse(BEFORE), &Ruleset::parse(now)),
+            "*filter\n:KUBE-FORWARD - [0:0]\n:LIFEBOAT-BOX - [0:0]\n-D FORWARD -j LIFEBOAT-BOX\n\
+             -D FORWARD -m comment --comment \"kubernetes forwarding\" -j KUBE-FORWARD\n\
+             -X KUBE-FORWARD\n-X LIFEBOAT-BOX\nCOMMIT\n"
+        );
+    }
+
+    #[test]
+    fn chains_that_were_there_before_and_rules_of_others_stay() {
+        let before = "*nat\n:POSTROUTING ACCEPT [0:0]\n:KUBE-POSTROUTING - [0:0]\n-A POSTROUTING -j KUBE-POSTROUTING\nCOMMIT\n";
+        let now = "*nat\n:POSTROUTING ACCEPT [0:0]\n:KUBE-POSTROUTING - [0:0]\n:DOCKER - [0:0]\n-A POSTROUTING -j KUBE-POSTROUTING\n\
+            -A POSTROUTING -s 172.17.0.0/16 -j MASQUERADE\nCOMMIT\n";
+        assert_eq!(removal(&Ruleset::parse(before), &Ruleset::parse(now)), "");
+    }
+
+    #[test]
+    fn a_rule_that_stood_once_and_stands_twice_is_removed_once() {
+        let before = "*nat\n:KUBE-X - [0:0]\n-A OUTPUT -j KUBE-X\nCOMMIT\n";
+        let now = "*nat\n:KUBE-X - [0:0]\n-A OUTPUT -j KUBE-X\n-A OUTPUT -j KUBE-X\nCOMMIT\n";
+        assert_eq!(removal(&Ruleset::parse(before), &Ruleset::parse(now)), "*nat\n-D OUTPUT -j KUBE-X\nCOMMIT\n");
+    }
+
+    #[test]
+    fn rulesets_compare_without_counters() {
+        assert_eq!(Ruleset::parse(":X ACCEPT [1:2]\n"), Ruleset::parse(":X ACCEPT [3:4]\n# comment\n"));
+    }
+}

@@ -1,0 +1,68 @@
+//! Files that the box's programs leave outside its directory, because their place is fixed: found by what they point
+//! to, removed by `down`; a directory goes when it is empty and was not there before.
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use super::layout::{NODES, STATE};
+
+/// Directories that containerd, the CNI plugins and the kubelet create; a parent stands after its children.
+const DIRECTORIES: [&str; 10] = [
+    "/run/containerd/s",
+    "/run/containerd",
+    "/var/lib/cni/results",
+    "/var/lib/cni",
+    "/var/log/containers",
+    "/var/lib/kubelet/device-plugins",
+    "/var/lib/kubelet",
+    "/var/log/pods",
+    "/opt/containerd",
+    "/run/netns",
+];
+
+/// Which of them are not there: `down` may remove exactly these.
+pub(super) fn absent() -> Vec<PathBuf> {
+    DIRECTORIES.iter().map(PathBuf::from).filter(|path| !path.exists()).collect()
+}
+
+/// Removes the box's files from those directories. Call it while the state directory still exists: it names them.
+pub(super) fn remove(created: &[PathBuf]) -> Result<()> {
+    for socket in shim_sockets() {
+        let _ = fs::remove_file(socket);
+    }
+    for entry in entries("/var/log/containers") {
+        if fs::read_link(&entry).is_ok_and(|target| target.starts_with(STATE)) {
+            fs::remove_file(&entry)?;
+        }
+    }
+    for entry in entries("/var/lib/cni/results") {
+        let name = entry.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        if NODES.iter().any(|node| name.starts_with(&format!("lifeboat-{}-", node.name))) {
+            fs::remove_file(&entry)?;
+        }
+    }
+    if created.iter().any(|path| path == Path::new("/var/lib/kubelet/device-plugins")) {
+        for name in ["kubelet.sock", "kubelet_internal_checkpoint", "DEPRECATION"] {
+            let _ = fs::remove_file(Path::new("/var/lib/kubelet/device-plugins").join(name));
+        }
+    }
+    for path in created {
+        let _ = fs::remove_dir(path); // refuses when another program has put something there
+    }
+    Ok(())
+}
+
+/// Each shim of our runtimes has written down the address of its socket.
+fn shim_sockets() -> Vec<PathBuf> {
+    NODES
+        .iter()
+        .flat_map(|node| entries(node.path("run/io.containerd.runtime.v2.task/k8s.io")))
+        .filter_map(|bundle| fs::read_to_string(bundle.join("address")).ok())
+        .filter_map(|address| Some(PathBuf::from(address.trim().strip_prefix("unix://")?)))
+        .collect()
+}
+
+fn entries(dir: impl AsRef<Path>) -> Vec<PathBuf> {
+    fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path()).collect()
+}

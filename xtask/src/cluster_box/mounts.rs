@@ -1,0 +1,97 @@
+//! Mounts and loop devices of the box: how it makes them, and how it finds and removes all that lie in its directory.
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use rustix::mount::{UnmountFlags, unmount};
+
+use crate::run;
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Mount {
+    pub target: PathBuf,
+    pub kind: String,
+}
+
+/// The lines of /proc/self/mountinfo: the fifth field is the target, the first after ` - ` the file system.
+pub(super) fn parse(mountinfo: &str) -> Vec<Mount> {
+    mountinfo
+        .lines()
+        .filter_map(|line| {
+            let (left, right) = line.split_once(" - ")?;
+            Some(Mount {
+                target: PathBuf::from(unescape(left.split(' ').nth(4)?)),
+                kind: right.split(' ').next()?.to_owned(),
+            })
+        })
+        .collect()
+}
+
+/// The kernel writes blanks and backslashes as three octal digits.
+fn unescape(text: &str) -> String {
+    ["\\040", "\\011", "\\012", "\\134"]
+        .iter()
+        .zip([" ", "\t", "\n", "\\"])
+        .fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
+}
+
+/// Unmounts everything in a directory, the last mount first; a mount somebody still uses is detached.
+pub(super) fn unmount_below(dir: &Path) -> Result<()> {
+    // Shared mounts can show up again below another one, so look again until none is left.
+    for _ in 0..50 {
+        let text = fs::read_to_string("/proc/self/mountinfo").context("cannot read /proc/self/mountinfo")?;
+        let ours: Vec<PathBuf> =
+            parse(&text).into_iter().map(|mount| mount.target).filter(|target| target.starts_with(dir)).collect();
+        if ours.is_empty() {
+            return Ok(());
+        }
+        for target in ours.iter().rev() {
+            if unmount(target, UnmountFlags::empty()).is_err() {
+                let _ = unmount(target, UnmountFlags::DETACH);
+            }
+        }
+    }
+    anyhow::bail!("cannot unmount everything in {}; `mount` shows what is left", dir.display())
+}
+
+/// Frees loop devices whose file lies in a directory (block volumes, or a mount that was detached).
+pub(super) fn detach_loops_below(dir: &Path) -> Result<()> {
+    for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
+        let Ok(file) = fs::read_to_string(entry.path().join("loop/backing_file")) else { continue };
+        if Path::new(file.trim().trim_end_matches(" (deleted)")).starts_with(dir) {
+            let device = Path::new("/dev").join(entry.file_name());
+            run::output(Command::new("losetup").arg("--detach").arg(device))?;
+        }
+    }
+    Ok(())
+}
+
+/// A file system of its own in a sparse file: `df` shows its size, and freezing it freezes nothing else.
+pub(super) fn mount_file_system(file: &Path, target: &Path, size: u64) -> Result<()> {
+    fs::create_dir_all(target).with_context(|| format!("cannot create {}", target.display()))?;
+    fs::File::create(file)
+        .and_then(|created| created.set_len(size))
+        .with_context(|| format!("cannot create {}", file.display()))?;
+    run::output(Command::new("mkfs.ext4").args(["-q", "-m", "0", "-E", "lazy_itable_init=1,nodiscard"]).arg(file))?;
+    run::output(Command::new("mount").args(["-o", "loop,noatime"]).arg(file).arg(target))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn targets_and_file_systems_are_read() {
+        let text = "27 1 254:0 / / rw,relatime - ext4 /dev/vda rw\n\
+            90 27 7:0 / /var/lib/a\\040b rw shared:1 master:2 - overlay overlay rw,lowerdir=/x\n";
+        assert_eq!(
+            parse(text),
+            [
+                Mount { target: "/".into(), kind: "ext4".into() },
+                Mount { target: "/var/lib/a b".into(), kind: "overlay".into() }
+            ]
+        );
+    }
+}

@@ -1,0 +1,46 @@
+//! What `up` and `down` tell people while they work: one line per step with its seconds, on standard error. Lines are
+//! plain when standard error is not a terminal.
+use std::io::{IsTerminal, Write};
+use std::time::{Duration, Instant};
+
+use anyhow::Result;
+
+/// Runs one step, shows what it does and how long it took.
+pub(super) fn step<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    let began = Instant::now();
+    let terminal = std::io::stderr().is_terminal();
+    if terminal {
+        eprint!("  …  {what}");
+        let _ = std::io::stderr().flush();
+    } else {
+        eprintln!("  ..  {what}");
+    }
+    let result = work();
+    let mark = if result.is_ok() { "ok" } else { "failed" };
+    let clear = if terminal { "\r\x1b[K" } else { "" };
+    eprintln!("{clear}  {mark}  {what} ({})", seconds(began.elapsed()));
+    result
+}
+
+/// A remark between steps.
+pub(super) fn note(text: &str) {
+    eprintln!("  --  {text}");
+}
+
+pub(super) fn seconds(time: Duration) -> String {
+    format!("{:.1} s", time.as_secs_f64())
+}
+
+/// Tries until it succeeds or the time is over; the error then says what was last seen.
+pub(super) fn wait<T>(limit: Duration, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
+    let deadline = Instant::now() + limit;
+    loop {
+        match attempt() {
+            Ok(value) => return Ok(value),
+            Err(error) if Instant::now() > deadline => {
+                return Err(error.context(format!("not ready after {} s", limit.as_secs())));
+            }
+            Err(_) => std::thread::sleep(Duration::from_millis(150)),
+        }
+    }
+}

@@ -1,0 +1,180 @@
+//! What the box changed on this machine, written down before it happens: `down` undoes exactly this, from any clone and
+//! after any crash. Takes and gives `State`; the file is replaced in one step.
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde::{Deserialize, Serialize};
+
+use super::firewall;
+use super::layout::{self, STATE};
+use super::process::{self, Process};
+
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct State {
+    pub version: u32,
+    /// Marks every process of this box through its environment.
+    pub id: String,
+    /// Pids, mounts, interfaces and rules end with the boot they were made in.
+    pub boot_id: String,
+    /// `up` came to its end.
+    pub complete: bool,
+    /// Directories of the programs this box runs.
+    pub programs: BTreeMap<String, PathBuf>,
+    pub s3_secret_key: String,
+    pub firewall: firewall::Before,
+    /// Values before the box changed them, by path below /proc/sys.
+    pub sysctls: BTreeMap<String, String>,
+    /// Controllers that the box switched on at the root of the unified hierarchy.
+    pub controllers: Vec<String>,
+    /// Directories outside the state directory that were not there before.
+    pub created_paths: Vec<PathBuf>,
+}
+
+/// What the supervisor last wrote of one process.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(super) struct Recorded {
+    pub name: String,
+    #[serde(flatten)]
+    pub process: Process,
+    pub state: String,
+    #[serde(default)]
+    pub restarts: u32,
+}
+
+/// What `up` and `down` find on this machine.
+#[derive(Debug)]
+pub(super) enum Found {
+    Nothing,
+    /// The supervisor answers for it.
+    Running(Box<State>),
+    /// Killed, interrupted, from before a reboot, or of a version this code cannot drive.
+    Stale(Box<State>, &'static str),
+}
+
+impl State {
+    pub(super) fn new(id: String, s3_secret_key: String) -> Self {
+        Self {
+            version: layout::VERSION,
+            id,
+            boot_id: process::boot_id(),
+            complete: false,
+            programs: BTreeMap::new(),
+            s3_secret_key,
+            firewall: firewall::Before::default(),
+            sysctls: BTreeMap::new(),
+            controllers: Vec::new(),
+            created_paths: Vec::new(),
+        }
+    }
+
+    pub(super) fn load() -> Result<Option<Self>> {
+        let path = file();
+        let text = match fs::read_to_string(&path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
+        };
+        let state = serde_json::from_str(&text).with_context(|| {
+            format!(
+                "{} cannot be understood; if a newer checkout made it, run `cargo xtask box down` there",
+                path.display()
+            )
+        })?;
+        Ok(Some(state))
+    }
+
+    pub(super) fn save(&self) -> Result<()> {
+        fs::create_dir_all(STATE).with_context(|| format!("cannot create {STATE}"))?;
+        replace(&file(), &serde_json::to_vec_pretty(self)?)
+    }
+
+    pub(super) fn program(&self, group: &str, name: &str) -> PathBuf {
+        self.programs.get(group).map_or_else(PathBuf::new, |dir| dir.join(name))
+    }
+}
+
+/// Judges the box from what is recorded and what is alive.
+pub(super) fn find() -> Result<Found> {
+    let Some(state) = State::load()? else { return Ok(Found::Nothing) };
+    let supervised = recorded().iter().any(|each| each.name == "supervisor" && each.process.is_alive());
+    Ok(match stale(&state, &process::boot_id(), supervised) {
+        None => Found::Running(Box::new(state)),
+        Some(why) => Found::Stale(Box::new(state), why),
+    })
+}
+
+/// Why a box cannot be used any more, if so.
+fn stale(state: &State, boot_id: &str, supervised: bool) -> Option<&'static str> {
+    if state.boot_id != boot_id {
+        Some("the machine was restarted since")
+    } else if !supervised {
+        Some("its processes were killed")
+    } else if !state.complete {
+        Some("its start was interrupted")
+    } else if state.version != layout::VERSION {
+        Some("another version of this project made it")
+    } else {
+        None
+    }
+}
+
+/// The processes that the supervisor recorded last; empty when there is no readable record.
+pub(super) fn recorded() -> Vec<Recorded> {
+    fs::read(record_file()).ok().and_then(|text| serde_json::from_slice(&text).ok()).unwrap_or_default()
+}
+
+pub(super) fn record_file() -> PathBuf {
+    layout::state("processes.json")
+}
+
+/// Writes a file that only root reads so that it is there completely or not at all.
+pub(super) fn replace(path: &Path, content: &[u8]) -> Result<()> {
+    use std::io::Write;
+    use std::os::unix::fs::OpenOptionsExt;
+    let new = path.with_extension("new");
+    fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&new)
+        .and_then(|mut file| file.write_all(content))
+        .and_then(|()| fs::rename(&new, path))
+        .with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn file() -> PathBuf {
+    layout::state("state.json")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn state() -> State {
+        State { boot_id: "now".into(), complete: true, ..State::new("id".into(), "key".into()) }
+    }
+
+    #[test]
+    fn a_supervised_box_of_this_boot_is_used() {
+        assert_eq!(stale(&state(), "now", true), None);
+    }
+
+    #[test]
+    fn a_box_is_stale_after_a_reboot_a_kill_an_interruption_or_a_change_of_version() {
+        assert_eq!(stale(&state(), "later", true), Some("the machine was restarted since"));
+        assert_eq!(stale(&state(), "now", false), Some("its processes were killed"));
+        assert_eq!(stale(&State { complete: false, ..state() }, "now", true), Some("its start was interrupted"));
+        let old = State { version: layout::VERSION + 1, ..state() };
+        assert_eq!(stale(&old, "now", true), Some("another version of this project made it"));
+    }
+
+    #[test]
+    fn the_record_of_the_supervisor_is_understood() {
+        let text = r#"[{"name":"etcd","pid":7,"start_time":99,"state":"running","restarts":0,"log":"x"}]"#;
+        let all: Vec<Recorded> = serde_json::from_str(text).expect("valid");
+        assert_eq!(all[0].process, Process { pid: 7, start_time: 99 });
+    }
+}

@@ -1,0 +1,89 @@
+//! `cargo xtask gen`: files that come from the code (custom resource definitions and templates of the chart, the CLI
+//! reference), written, or with `--check` compared. The generator itself is an example of crate `cli`, which knows all
+//! of it; this module runs it and keeps the files.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+
+use crate::run;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Compare instead of writing; fails where a file is not up to date
+    #[arg(long)]
+    check: bool,
+}
+
+/// Directories whose every file is generated: what the generator does not write does not belong there.
+const OWNED: [&str; 3] = ["charts/lifeboat/crds", "charts/lifeboat/templates", "docs/reference"];
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    if args.check { check() } else { write() }
+}
+
+pub(crate) fn check() -> Result<()> {
+    let (wanted, present) = (generated()?, present()?);
+    let mut wrong = Vec::new();
+    for (path, text) in &wanted {
+        match present.get(path) {
+            None => wrong.push(format!("{} is missing", path.display())),
+            Some(old) if old != text => wrong.push(format!("{} is not up to date", path.display())),
+            Some(_) => {}
+        }
+    }
+    wrong.extend(present.keys().filter(|path| !wanted.contains_key(*path)).map(|p| format!("{} is left over", p.display())));
+    if !wrong.is_empty() {
+        bail!("generated files differ; run `cargo xtask gen` and commit:\n  {}", wrong.join("\n  "));
+    }
+    Ok(())
+}
+
+fn write() -> Result<()> {
+    let root = run::checkout();
+    let wanted = generated()?;
+    for path in present()?.keys().filter(|path| !wanted.contains_key(*path)) {
+        fs::remove_file(root.join(path)).with_context(|| format!("cannot remove {}", path.display()))?;
+    }
+    for (path, text) in &wanted {
+        let full = root.join(path);
+        fs::create_dir_all(full.parent().unwrap_or(&root))?;
+        fs::write(&full, text).with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    println!("{} files generated", wanted.len());
+    Ok(())
+}
+
+/// What the code says the files should be, by path in the checkout.
+fn generated() -> Result<BTreeMap<PathBuf, String>> {
+    let mut command = run::cargo();
+    command.args(["run", "--quiet", "--package", "lifeboat-cli", "--example", "generate"]);
+    let text = run::output(&mut command)?;
+    serde_json::from_str(&text).context("cannot read what the generator printed")
+}
+
+/// What the checkout has in the generated directories.
+fn present() -> Result<BTreeMap<PathBuf, String>> {
+    let root = run::checkout();
+    let mut files = BTreeMap::new();
+    for directory in OWNED {
+        collect(&root, &root.join(directory), &mut files)?;
+    }
+    Ok(files)
+}
+
+fn collect(root: &Path, directory: &Path, files: &mut BTreeMap<PathBuf, String>) -> Result<()> {
+    let Ok(entries) = fs::read_dir(directory) else { return Ok(()) };
+    for entry in entries {
+        let path = entry?.path();
+        if path.is_dir() {
+            collect(root, &path, files)?;
+        } else {
+            let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            files.insert(path.strip_prefix(root)?.to_path_buf(), text);
+        }
+    }
+    Ok(())
+}

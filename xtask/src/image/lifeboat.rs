@@ -1,0 +1,204 @@
+//! The `lifeboat` image: takes the workspace and a cargo profile, gives the archive in the target directory. Builds
+//! the program statically and refuses one that is not, because nothing else is in the image to load it.
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde_json::{Value, json};
+
+use super::layer::{Owner, ROOT, Tree};
+use super::oci::{self, Image, Layer};
+use super::{LIFEBOAT, Profile, architecture, elf, host_files, progress};
+use crate::run;
+
+/// The promise of issue 3 on the size of the archive.
+const LIMIT: u64 = 40_000_000;
+/// Runs the program; above every number a distribution hands out.
+const USER: Owner = Owner(65532);
+
+/// `--tag` as a whole reference.
+pub(super) fn reference(tag: &str) -> Result<String> {
+    let (name, _) = LIFEBOAT.split_once(':').context("the default reference has a tag")?;
+    let (name, tag) = match tag.rsplit_once(':') {
+        Some((name, tag)) => (name, tag),
+        None => (name, tag),
+    };
+    let word = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    let lower = |c: char| (word(c) && !c.is_ascii_uppercase()) || "/:".contains(c);
+    if tag.is_empty() || tag.starts_with(['.', '-']) || !tag.chars().all(word) || tag.len() > 128 {
+        bail!("'{tag}' is no image tag: letters, digits, '.', '_' and '-' only");
+    }
+    if !name.contains('/') || !name.chars().all(lower) {
+        bail!("'{name}' is no full image name: write HOST/NAME:TAG, in lower case");
+    }
+    Ok(format!("{name}:{tag}"))
+}
+
+/// Builds the program if needed, then the archive.
+pub(super) fn build(profile: Profile, reference: &str) -> Result<PathBuf> {
+    let architecture = architecture()?;
+    progress(&format!("building lifeboat (profile {})", profile.name()));
+    let target = target_directory()?;
+    let program = build_program(profile, &target)?;
+    let tar = tree(program)?.to_tar()?;
+    let layer = Layer::gzip(&tar)?;
+    let directory = target.join("images").join(profile.name());
+    fs::create_dir_all(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
+    let archive = directory.join("lifeboat.tar");
+    oci::write(Image { reference, architecture, config: config(), layer }, &archive)?;
+    let size = check_size(&archive)?;
+    progress(&format!("{reference}: {:.1} MB", megabytes(size)));
+    Ok(archive)
+}
+
+/// Compiles with the C library linked in. The target is named even though it is the host's, so that the flags do not
+/// reach build scripts and procedural macros, which cannot be static.
+fn build_program(profile: Profile, target_directory: &Path) -> Result<Vec<u8>> {
+    let triple = host_triple()?;
+    let mut flags = vec!["-Ctarget-feature=+crt-static".to_owned()];
+    if let Some(home) = cargo_home() {
+        flags.push(format!("--remap-path-prefix={}=/cargo", home.display())); // same bytes for every user
+    }
+    let mut command = cargo();
+    command
+        .args(["build", "--package", "lifeboat", "--profile", profile.name(), "--target", &triple])
+        .arg("--config")
+        .arg(format!("target.{triple}.rustflags={}", json!(flags)))
+        // Either of these would replace the flags above.
+        .env_remove("RUSTFLAGS")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS");
+    run::run(&mut command)?;
+    let path = target_directory.join(&triple).join(profile.name()).join("lifeboat");
+    let program = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let needs = elf::needs(&program).with_context(|| format!("cannot inspect {}", path.display()))?;
+    if !needs.nothing() {
+        bail!("{} is not static ({needs:?}): it would not start in its image", path.display());
+    }
+    Ok(program)
+}
+
+fn tree(program: Vec<u8>) -> Result<Tree> {
+    let mut tree = Tree::default();
+    tree.file("lifeboat", 0o755, program);
+    tree.file("etc/passwd", 0o644, passwd().into_bytes());
+    tree.file("etc/group", 0o644, group().into_bytes());
+    tree.file("etc/ssl/certs/ca-certificates.crt", 0o644, host_files::ca_bundle()?);
+    for (name, content) in host_files::zones()? {
+        tree.file(&format!("usr/share/zoneinfo/{name}"), 0o644, content);
+    }
+    tree.directory("tmp", 0o1777, ROOT);
+    tree.directory("plugins", 0o755, USER);
+    Ok(tree)
+}
+
+fn passwd() -> String {
+    let user = USER.0;
+    format!(
+        "root:x:0:0:root:/:/sbin/nologin\n\
+         lifeboat:x:{user}:{user}:lifeboat:/tmp:/sbin/nologin\n\
+         nobody:x:65534:65534:nobody:/:/sbin/nologin\n"
+    )
+}
+
+fn group() -> String {
+    format!("root:x:0:\nlifeboat:x:{}:\nnogroup:x:65534:\n", USER.0)
+}
+
+fn config() -> Value {
+    let user = USER.0;
+    json!({
+        "User": format!("{user}:{user}"),
+        "Entrypoint": ["/lifeboat"],
+        "Env": ["PATH=/"],
+        "WorkingDir": "/",
+        "Labels": {
+            "org.opencontainers.image.title": "lifeboat",
+            "org.opencontainers.image.description": "Backup and recovery for applications on Kubernetes",
+            "org.opencontainers.image.version": env!("CARGO_PKG_VERSION"),
+            "org.opencontainers.image.licenses": env!("CARGO_PKG_LICENSE"),
+        },
+    })
+}
+
+fn check_size(archive: &Path) -> Result<u64> {
+    let size = fs::metadata(archive).with_context(|| format!("cannot read {}", archive.display()))?.len();
+    if size >= LIMIT {
+        bail!("{} has {:.1} MB; the limit is {:.0} MB", archive.display(), megabytes(size), megabytes(LIMIT));
+    }
+    Ok(size)
+}
+
+#[allow(clippy::cast_precision_loss)] // for people
+pub(super) fn megabytes(bytes: u64) -> f64 {
+    bytes as f64 / 1e6
+}
+
+/// Where cargo builds; CARGO_TARGET_DIR and configuration files included.
+fn target_directory() -> Result<PathBuf> {
+    let metadata = run::output(cargo().args(["metadata", "--no-deps", "--offline", "--format-version=1"]))?;
+    let metadata: Value = serde_json::from_str(&metadata).context("cannot understand cargo metadata")?;
+    let directory =
+        metadata["target_directory"].as_str().context("cargo metadata names no target directory")?;
+    Ok(PathBuf::from(directory))
+}
+
+fn host_triple() -> Result<String> {
+    let version = run::output(Command::new("rustc").arg("-vV").current_dir(run::checkout()))?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host.context("rustc -vV names no host")?.to_owned())
+}
+
+fn cargo() -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(run::checkout());
+    command
+}
+
+fn cargo_home() -> Option<PathBuf> {
+    let default = || std::env::home_dir().map(|home| home.join(".cargo"));
+    std::env::var_os("CARGO_HOME").map(PathBuf::from).or_else(default)
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_image_holds_what_the_program_needs_and_nothing_else() {
+        let tar = tree(b"program".to_vec()).unwrap().to_tar().unwrap();
+        let mut archive = tar::Archive::new(tar.as_slice());
+        let mut others = Vec::new();
+        for entry in archive.entries().unwrap() {
+            let path = entry.unwrap().path().unwrap().display().to_string();
+            if !path.starts_with("usr/share/zoneinfo/") {
+                others.push(path);
+            }
+        }
+        let expected = "etc/ etc/group etc/passwd etc/ssl/ etc/ssl/certs/ etc/ssl/certs/ca-certificates.crt \
+                        lifeboat plugins/ tmp/ usr/ usr/share/";
+        assert_eq!(others.join(" "), expected);
+    }
+
+    #[test]
+    fn an_archive_at_the_limit_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("lifeboat.tar");
+        let file = fs::File::create(&path).unwrap();
+        file.set_len(LIMIT - 1).unwrap();
+        assert_eq!(check_size(&path).unwrap(), LIMIT - 1);
+        file.set_len(LIMIT).unwrap();
+        assert!(check_size(&path).unwrap_err().to_string().contains("the limit is 40 MB"));
+    }
+
+    #[test]
+    fn a_tag_becomes_a_full_reference() {
+        assert_eq!(reference("dev").unwrap(), LIFEBOAT);
+        assert_eq!(reference("1.0-rc.1").unwrap(), "localhost/lifeboat:1.0-rc.1");
+        assert_eq!(reference("registry.example:5000/a/b:1").unwrap(), "registry.example:5000/a/b:1");
+        for wrong in ["", "a b", "lifeboat:1", "HOST/lifeboat:1", "registry.example/lifeboat", "x:"] {
+            assert!(reference(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,53 @@
+//! `cargo xtask lint`: format, clippy with warnings denied, the directions between crates, banned crates, generated
+//! files. Green means that a reviewer can read for meaning alone.
+
+mod directions;
+mod locked;
+
+use std::process::Command;
+
+use anyhow::Result;
+
+use crate::{generate, run};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Only this check: fmt, directions, locked, clippy or generated
+    #[arg(long)]
+    only: Option<String>,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let checks: [(&str, fn() -> Result<()>); 5] = [
+        ("fmt", fmt),
+        ("directions", directions),
+        ("locked", locked),
+        ("clippy", clippy),
+        ("generated", generate::check),
+    ];
+    for (name, check) in checks {
+        if args.only.as_deref().is_none_or(|only| only == name) {
+            check()?;
+            println!("lint: {name} ok");
+        }
+    }
+    Ok(())
+}
+
+fn fmt() -> Result<()> {
+    run::run(run::cargo().args(["fmt", "--all", "--check"]))
+}
+
+fn directions() -> Result<()> {
+    directions::check(&run::checkout())
+}
+
+fn locked() -> Result<()> {
+    locked::check(&run::checkout())
+}
+
+fn clippy() -> Result<()> {
+    let mut command: Command = run::cargo();
+    command.args(["clippy", "--quiet", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"]);
+    run::run(&mut command)
+}
