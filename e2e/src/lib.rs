@@ -1,0 +1,63 @@
+//! What the tests on a real cluster share: running programs, reading objects, waiting with a deadline, namespaces that
+//! go away. `cargo xtask test` says in the environment where cluster, storage and programs are.
+#![allow(clippy::unwrap_used, clippy::panic, clippy::missing_panics_doc, clippy::print_stderr)] // tests end by panicking
+
+mod command;
+mod lifeboat;
+mod namespace;
+mod wait;
+
+pub use command::{Output, Program};
+pub use lifeboat::{Installation, S3, s3};
+pub use namespace::Namespace;
+pub use wait::wait_for;
+
+use serde_json::Value;
+
+/// A variable that `cargo xtask test` sets.
+pub fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set; run these tests with `cargo xtask test`"))
+}
+
+/// `kubectl` on the cluster under test.
+pub fn kubectl() -> Program {
+    let program = Program::new("kubectl");
+    match std::env::var("LIFEBOAT_CONTEXT") {
+        Ok(context) => program.args(["--context", &context]),
+        Err(_) => program,
+    }
+}
+
+/// Our binary, as it is in the image.
+pub fn lifeboat() -> Program {
+    let program = Program::new(&variable("LIFEBOAT_BIN"));
+    match std::env::var("LIFEBOAT_CONTEXT") {
+        Ok(context) => program.args(["--context", &context]),
+        Err(_) => program,
+    }
+}
+
+/// The stock Velero command line, pointed at Lifeboat.
+pub fn velero() -> Program {
+    let program = Program::new(&variable("VELERO_BIN")).args(["--namespace", "lifeboat"]);
+    match std::env::var("LIFEBOAT_CONTEXT") {
+        Ok(context) => program.args(["--kubecontext", &context]),
+        Err(_) => program,
+    }
+}
+
+/// The project's own `cargo xtask`.
+pub fn xtask() -> Program {
+    Program::new(&variable("LIFEBOAT_XTASK"))
+}
+
+/// An object of the cluster; `Null` where there is none.
+pub fn get(arguments: &[&str]) -> Value {
+    let text = kubectl().arg("get").args(arguments).args(["-o", "json", "--ignore-not-found"]).ok();
+    if text.trim().is_empty() { Value::Null } else { serde_json::from_str(&text).unwrap() }
+}
+
+/// Applies manifests given as text.
+pub fn apply(manifests: &str) {
+    kubectl().args(["apply", "-f", "-"]).input(manifests).ok();
+}

@@ -59,7 +59,6 @@ enum Which {
 
 /// How `lifeboat` is compiled; the names are cargo profiles of the workspace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(dead_code)] // `Release` is built by flag only
 pub(crate) enum Profile {
     Fast,
     Release,
@@ -102,9 +101,13 @@ pub(crate) fn run(args: Args) -> Result<()> {
 }
 
 /// Builds `lifeboat` if needed and gives its archive, tagged [`LIFEBOAT`].
-#[allow(dead_code)] // the demo and the e2e tests
 pub(crate) fn lifeboat(profile: Profile) -> Result<PathBuf> {
     lifeboat::build(profile, LIFEBOAT)
+}
+
+/// Builds `lifeboat` if needed and gives the program itself, the same that is in the image.
+pub(crate) fn binary(profile: Profile) -> Result<PathBuf> {
+    lifeboat::binary(profile)
 }
 
 /// The archive of [`DEBIAN`], from the machine's cache or made now.

@@ -10,7 +10,7 @@ use anyhow::Result;
 
 use crate::{generate, run};
 
-#[derive(clap::Args)]
+#[derive(clap::Args, Default)]
 pub(crate) struct Args {
     /// Only this check: fmt, directions, locked, clippy or generated
     #[arg(long)]

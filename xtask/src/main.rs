@@ -10,6 +10,7 @@ mod lint;
 mod run;
 mod target;
 mod test;
+mod tools;
 
 use clap::{Parser, Subcommand};
 

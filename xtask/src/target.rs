@@ -74,6 +74,18 @@ impl Target {
         Ok(Self { context: Some(context.to_owned()), image: image.clone(), test_image: test_image.clone(), environment })
     }
 
+    /// Our own binary on this machine, the one that is in the image.
+    #[allow(clippy::unused_self)] // a target implies which binary fits its image
+    pub(crate) fn binary(&self) -> Result<PathBuf> {
+        image::binary(image::Profile::Fast)
+    }
+
+    /// The archive of Lifeboat's image.
+    #[allow(clippy::unused_self)] // as above
+    pub(crate) fn archive(&self) -> Result<PathBuf> {
+        image::lifeboat(image::Profile::Fast)
+    }
+
     pub(crate) fn is_box(&self) -> bool {
         self.context.is_none()
     }

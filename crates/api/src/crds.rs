@@ -133,7 +133,8 @@ mod tests {
     #[test]
     fn every_field_at_the_root_is_there() {
         for crd in all() {
-            let schema = crd.versions()[0].schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref());
+            let schema =
+                crd.versions()[0].schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref());
             let fields = schema.and_then(|root| root.properties.as_ref()).expect("objects have fields");
             for field in ["apiVersion", "kind", "metadata", "spec"] {
                 assert!(fields.contains_key(field), "{} has no {field}", crd.kind());

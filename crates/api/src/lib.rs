@@ -4,6 +4,8 @@
 //! Takes nothing and talks to nobody: types, their JSON form and their schema. Used by every other crate;
 //! [`crds`] feeds `lifeboat crds`, `lifeboat install` and the Helm chart.
 
+#![allow(clippy::duplicated_attributes, reason = "two printer columns of one type are no duplicates")]
+
 pub mod appcatalog;
 pub mod common;
 pub mod crds;

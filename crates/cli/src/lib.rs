@@ -5,6 +5,7 @@
 mod args;
 mod commands;
 mod error;
+pub mod generate;
 mod printer;
 mod settings;
 

@@ -19,7 +19,7 @@ pub(crate) fn print<T: Serialize>(output: Output, value: &T, table: impl FnOnce(
 /// A table in kubectl's manner: headings, columns, no lines.
 pub(crate) fn table(headings: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> Table {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(headings);
+    table.load_style(presets::NOTHING).set_header(headings.to_vec());
     for row in rows {
         table.add_row(row);
     }

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::api::{DeleteParams, Patch, PatchParams};
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, Client};
+use lifeboat_api::crds::Crd;
 
 use crate::wait::{Look, WaitError, until};
 use crate::{ApiError, Attempt, MANAGER};
@@ -13,18 +14,18 @@ use crate::{ApiError, Attempt, MANAGER};
 const ESTABLISH: Duration = Duration::from_secs(60);
 
 /// Applies all, then waits until all are served.
-pub async fn install(client: &Client, crds: &[CustomResourceDefinition]) -> Result<(), WaitError> {
+pub async fn install(client: &Client, crds: &[Crd]) -> Result<(), WaitError> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     for crd in crds {
-        let name = crd.name_any();
-        api.patch(&name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(crd))
+        let name = crd.name();
+        api.patch(name, &PatchParams::apply(MANAGER).force(), &Patch::Apply(crd.definition()))
             .await
             .attempt(format!("apply CustomResourceDefinition {name}"))?;
     }
     for crd in crds {
-        let name = crd.name_any();
+        let name = crd.name();
         until(&format!("the API of {name}"), ESTABLISH, async || {
-            let found = api.get(&name).await.attempt(format!("read CustomResourceDefinition {name}"))?;
+            let found = api.get(name).await.attempt(format!("read CustomResourceDefinition {name}"))?;
             Ok(if established(&found) { Look::Done(()) } else { Look::NotYet("not established".into()) })
         })
         .await?;

@@ -23,7 +23,7 @@ pub async fn list(client: &Client) -> Result<Vec<Workload>, ApiError> {
     }));
     found.extend(stateful.iter().map(|s| {
         let spec = s.spec.as_ref();
-        workload("StatefulSet", s, spec.and_then(|s| s.template.as_ref()), spec.and_then(|s| s.replicas).unwrap_or(1))
+        workload("StatefulSet", s, spec.map(|s| &s.template), spec.and_then(|s| s.replicas).unwrap_or(1))
     }));
     found.extend(daemons.iter().map(|d| {
         let wanted = d.status.as_ref().map_or(0, |status| status.desired_number_scheduled);

@@ -100,7 +100,7 @@ async fn term(context: &Context, stop: &CancellationToken) {
 
 /// Waits until the cluster answers and serves our kinds; false where stopped first.
 async fn wait_for_kinds(client: &Client, health: &Health, stop: &CancellationToken) -> bool {
-    let names = lifeboat_api::crds::installed().iter().filter_map(|crd| crd.metadata.name.clone()).collect::<Vec<_>>();
+    let names = lifeboat_api::crds::installed().iter().map(|crd| crd.name().to_owned()).collect::<Vec<_>>();
     loop {
         match crds::missing(client, &names).await {
             Ok(missing) if missing.is_empty() => {

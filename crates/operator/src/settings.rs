@@ -17,4 +17,6 @@ pub struct ServerSettings {
     /// How often a location without its own frequency is validated.
     pub validation_frequency: Duration,
     pub lease: LeaseTimes,
+    /// The server's own cloud identity, for locations without credentials.
+    pub cloud: lifeboat_store::Environment,
 }

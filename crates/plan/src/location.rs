@@ -7,9 +7,6 @@ use std::time::Duration;
 use jiff::Timestamp;
 use lifeboat_api::velero::BackupStorageLocationSpec;
 
-/// Top-level directories that may stand in a bucket: upstream's list, so that both products accept it.
-pub const TOP_LEVEL: [&str; 6] = ["backups", "restores", "restic", "metadata", "plugins", "kopia"];
-
 /// A reference to one value of a Secret in Lifeboat's namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretKey {

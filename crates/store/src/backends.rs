@@ -1,7 +1,7 @@
 //! The backends: `remote` (S3, Google, Azure through object_store), `local` (a directory), `memory` (tests).
 
-pub mod local;
-pub mod memory;
+pub(crate) mod local;
+pub(crate) mod memory;
 pub(crate) mod paging;
 pub(crate) mod remote;
 

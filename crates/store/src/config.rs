@@ -66,7 +66,7 @@ impl StoreConfig {
             None => Vec::new(),
         };
         let target = match provider {
-            Provider::Aws => Target::Aws(aws::validate(self, environment, files)?),
+            Provider::Aws => Target::Aws(Box::new(aws::validate(self, environment, files)?)),
             Provider::Gcp => Target::Gcp(gcp::validate(self, environment, files)?),
             Provider::Azure => Target::Azure(azure::validate(self, environment, files)?),
             Provider::Local => Target::Local(local(self, &bucket)?),
@@ -82,7 +82,9 @@ impl StoreConfig {
         let named = |key: &str| self.config.get(key).filter(|value| !value.is_empty()).map(PathBuf::from);
         let credentials = match &self.credentials {
             Some(_) => None,
-            None => named("credentialsFile").or_else(|| environment.credentials_file(provider).map(PathBuf::from)),
+            None => {
+                named("credentialsFile").or_else(|| environment.credentials_file(provider).map(PathBuf::from))
+            }
         };
         credentials.into_iter().chain(named("customerKeyEncryptionFile")).collect()
     }
@@ -175,7 +177,7 @@ impl fmt::Debug for ValidConfig {
 /// The provider's own settings.
 #[derive(Debug)]
 pub(crate) enum Target {
-    Aws(aws::AwsConfig),
+    Aws(Box<aws::AwsConfig>),
     Gcp(gcp::GcpConfig),
     Azure(azure::AzureConfig),
     Local(PathBuf),
@@ -187,7 +189,8 @@ fn bucket(provider: Provider, name: &str) -> Result<String> {
         return Err(Error::config("bucket", "it is empty"));
     }
     if trimmed.contains('/') && !(provider == Provider::Aws && trimmed.starts_with("arn:aws:s3:")) {
-        let problem = format!("'{name}' holds a '/'; put what follows the bucket's name into objectStorage.prefix");
+        let problem =
+            format!("'{name}' holds a '/'; put what follows the bucket's name into objectStorage.prefix");
         return Err(Error::config("bucket", problem));
     }
     if trimmed == "." || trimmed == ".." || trimmed.chars().any(char::is_control) {
@@ -200,7 +203,10 @@ fn bucket(provider: Provider, name: &str) -> Result<String> {
 fn local(config: &StoreConfig, bucket: &str) -> Result<PathBuf> {
     let entries = keys::Keys::new("lifeboat.io/local", &config.config, &["path"], &[])?;
     let Some(path) = entries.get("path") else {
-        return Err(Error::config("path", "it is missing: the absolute path of the directory that holds the bucket"));
+        return Err(Error::config(
+            "path",
+            "it is missing: the absolute path of the directory that holds the bucket",
+        ));
     };
     let path = PathBuf::from(path);
     if !path.is_absolute() || path.components().any(|part| part == std::path::Component::ParentDir) {

@@ -200,7 +200,9 @@ impl Error {
     /// Whether the server may have carried the request out although we saw it fail.
     pub fn outcome_unknown(&self) -> bool {
         match self {
-            Self::Server { .. } | Self::Interrupted { .. } | Self::Deadline { .. } | Self::Other { .. } => true,
+            Self::Server { .. } | Self::Interrupted { .. } | Self::Deadline { .. } | Self::Other { .. } => {
+                true
+            }
             Self::Unreachable { cause, .. } => {
                 matches!(cause, Unreachable::Timeout | Unreachable::Closed | Unreachable::Other)
             }

@@ -8,7 +8,8 @@ use futures::StreamExt;
 use http::{HeaderName, HeaderValue, Method, Uri};
 use object_store::ClientOptions;
 use object_store::client::{
-    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService, ReqwestConnector,
+    HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
+    ReqwestConnector,
 };
 
 use crate::error::{Answer, Transport};
@@ -47,9 +48,10 @@ impl HttpService for Service {
         }
         let origin = origin(request.uri());
         let listing = is_listing(request.method(), request.uri());
-        let response = self.inner.execute(request).await.map_err(|source| {
-            HttpError::new(source.kind(), Transport { origin: origin.clone(), source })
-        })?;
+        let response =
+            self.inner.execute(request).await.map_err(|source| {
+                HttpError::new(source.kind(), Transport { origin: origin.clone(), source })
+            })?;
         if !response.status().is_success() {
             return Err(HttpError::new(HttpErrorKind::Unknown, answer(origin, response).await));
         }
@@ -117,11 +119,14 @@ fn listing_problem(body: &Bytes) -> Option<&'static str> {
     if !matches!(root, Some("ListBucketResult" | "EnumerationResults")) {
         return Some("the answer is not a listing");
     }
-    if !root.is_some_and(|name| text.trim_end().ends_with(&format!("{name}>")) || text.trim_end().ends_with("/>")) {
+    if !root
+        .is_some_and(|name| text.trim_end().ends_with(&format!("{name}>")) || text.trim_end().ends_with("/>"))
+    {
         return Some("the answer ends in the middle");
     }
     let truncated = text.contains("<IsTruncated>true</IsTruncated>");
-    (truncated && !text.contains("<NextContinuationToken>")).then_some("it says that more follows, but not where")
+    (truncated && !text.contains("<NextContinuationToken>"))
+        .then_some("it says that more follows, but not where")
 }
 
 /// The name of the first element, without its namespace.
@@ -144,11 +149,17 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case::s3("<?xml version=\"1.0\"?>\n<ListBucketResult xmlns=\"x\"><Name>b</Name></ListBucketResult>\n", None)]
+    #[case::s3(
+        "<?xml version=\"1.0\"?>\n<ListBucketResult xmlns=\"x\"><Name>b</Name></ListBucketResult>\n",
+        None
+    )]
     #[case::azure("\u{feff}<?xml version=\"1.0\"?><EnumerationResults><Blobs/></EnumerationResults>", None)]
     #[case::namespace("<s3:ListBucketResult></s3:ListBucketResult>", None)]
     #[case::empty_element("<ListBucketResult/>", None)]
-    #[case::proxy_page("<!DOCTYPE html><html><body>Log in</body></html>", Some("the answer is not a listing"))]
+    #[case::proxy_page(
+        "<!DOCTYPE html><html><body>Log in</body></html>",
+        Some("the answer is not a listing")
+    )]
     #[case::error("<Error><Code>Whatever</Code></Error>", Some("the answer is not a listing"))]
     #[case::json("{\"ok\":true}", Some("the answer is not a listing"))]
     #[case::nothing("", Some("the answer is not a listing"))]
@@ -161,7 +172,10 @@ mod tests {
         "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken></ListBucketResult>",
         None
     )]
-    fn a_listing_is_looked_at_before_it_is_believed(#[case] body: &'static str, #[case] problem: Option<&str>) {
+    fn a_listing_is_looked_at_before_it_is_believed(
+        #[case] body: &'static str,
+        #[case] problem: Option<&str>,
+    ) {
         assert_eq!(listing_problem(&Bytes::from_static(body.as_bytes())), problem);
     }
 

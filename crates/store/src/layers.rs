@@ -19,7 +19,8 @@ use bytes::Bytes;
 use url::Url;
 
 use crate::backend::{
-    Backend, ObjectInfo, Page, PageRequest, Part, PartId, PutMode, ReadOptions, Reading, RequestKind, UploadId,
+    Backend, ObjectInfo, Page, PageRequest, Part, PartId, PutMode, ReadOptions, Reading, RequestKind,
+    UploadId,
 };
 use crate::error::Result;
 use crate::key::Key;
@@ -35,7 +36,8 @@ pub struct Request<'a> {
 }
 
 /// Reads the same object again from where a body broke off.
-pub type Reopen = Arc<dyn Fn(ReadOptions) -> futures::future::BoxFuture<'static, Result<Reading>> + Send + Sync>;
+pub type Reopen =
+    Arc<dyn Fn(ReadOptions) -> futures::future::BoxFuture<'static, Result<Reading>> + Send + Sync>;
 
 /// Something around every request.
 pub trait Layer: fmt::Debug + Send + Sync + 'static {
@@ -47,7 +49,12 @@ pub trait Layer: fmt::Debug + Send + Sync + 'static {
         Fut: Future<Output = Result<T>> + Send;
 
     /// Wraps the body of an object that is being read.
-    fn body(&self, _key: &Key, reading: Reading, _reopen: Reopen) -> impl Future<Output = Result<Reading>> + Send {
+    fn body(
+        &self,
+        _key: &Key,
+        reading: Reading,
+        _reopen: Reopen,
+    ) -> impl Future<Output = Result<Reading>> + Send {
         async { Ok(reading) }
     }
 }
@@ -81,7 +88,8 @@ impl<L: Layer> Backend for Layered<L> {
     }
 
     async fn get(&self, key: &Key, options: &ReadOptions) -> Result<Reading> {
-        let reading = self.layer.call(request(RequestKind::Get, key), || self.inner.get(key, options)).await?;
+        let reading =
+            self.layer.call(request(RequestKind::Get, key), || self.inner.get(key, options)).await?;
         let (inner, name) = (Arc::clone(&self.inner), key.clone());
         let reopen: Reopen = Arc::new(move |options| {
             let (inner, name) = (Arc::clone(&inner), name.clone());

@@ -20,7 +20,7 @@ use crate::store::{Store, Tuning};
 /// A server that does not take a connection in this time is not there.
 const CONNECT: Duration = Duration::from_secs(5);
 /// The longest silence on a connection. It also bounds the upload of one part, so it must be generous.
-const SILENCE: Duration = Duration::from_secs(120);
+const SILENCE: Duration = Duration::from_mins(2);
 
 /// Reads the files that `config` names, checks everything and opens the store. Nothing is asked of the bucket:
 /// that is `probe`'s work.
@@ -54,7 +54,7 @@ impl ValidConfig {
                     warnings.push(warning.to_owned());
                     options = options.with_allow_invalid_certificates(true);
                 }
-                Arc::new(aws::remote(bucket, config, options).await?)
+                Arc::new(aws::remote(bucket, *config, options).await?)
             }
         };
         Ok(Store::new(backend, &prefix, tuning)?.with_warnings(warnings))

@@ -72,19 +72,17 @@ impl Store {
             "" => String::new(),
             prefix => format!("{}/", Key::new(prefix)?),
         };
-        let backend_with_layers = layered(Arc::clone(&backend), &tuning);
-        Ok(Self {
-            bare: backend,
-            backend: backend_with_layers,
-            prefix: prefix.into(),
-            tuning: Arc::new(tuning),
-            warnings: Arc::new([]),
-        })
+        Ok(Self::assembled(backend, prefix.into(), tuning))
+    }
+
+    fn assembled(bare: Arc<dyn Backend>, prefix: Arc<str>, tuning: Tuning) -> Self {
+        let backend = layered(Arc::clone(&bare), &tuning);
+        Self { bare, backend, prefix, tuning: Arc::new(tuning), warnings: Arc::new([]) }
     }
 
     /// A store in memory, for tests.
     pub fn memory() -> Self {
-        Self::new(Arc::new(Memory::new()), "", Tuning::default()).expect("an empty prefix is valid")
+        Self::assembled(Arc::new(Memory::new()), "".into(), Tuning::default())
     }
 
     /// A store in an existing directory.

@@ -47,6 +47,7 @@ pub(super) fn write_all() -> Result<()> {
     }
     let key = KeyPair::generate().context("cannot make a key for service accounts")?;
     state::replace(&dir.join("service-accounts.key"), key.serialize_pem().as_bytes())?;
+    state::replace(&dir.join("service-accounts.pub"), key.public_key_pem().as_bytes())?;
     Authority::create(&dir, "s3-ca", "lifeboat-box-s3")?.server("s3", &[ADDRESS, LOOPBACK, "localhost"])
 }
 

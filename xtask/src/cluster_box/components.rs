@@ -88,7 +88,7 @@ fn api_server_at(state: &State, name: &str, port: u16, prefix: &str) -> Spec {
             flag("kubelet-preferred-address-types", "InternalIP"),
             flag("service-account-issuer", "https://kubernetes.default.svc.cluster.local"),
             flag("service-account-signing-key-file", pki("service-accounts.key")),
-            flag("service-account-key-file", pki("service-accounts.key")),
+            flag("service-account-key-file", pki("service-accounts.pub")),
             flag("cert-dir", layout::state(name).display()),
         ],
     )

@@ -59,17 +59,18 @@ fn drop_new_tables(program: &str, before: &Ruleset) -> Result<()> {
     if !version.contains("nf_tables") {
         return Ok(()); // the tables of the older kind belong to the kernel and cannot be removed
     }
-    let now = Ruleset::parse(&saved(program)?);
-    for (table, content) in &now.0 {
-        if !before.0.contains_key(table) && content.rules.is_empty() {
-            run::output(Command::new(program).args(["-t", table, "-X"]))?;
-            for chain in content.chains.keys() {
-                // Built-in chains go with their table; an iptables too old for this leaves an empty table behind.
-                let _ = run::output(Command::new(program).args(["-t", table, "-X", chain]));
-            }
-        }
+    let family = if program == "iptables" { "ip" } else { "ip6" };
+    for table in empty_new_tables(before, &Ruleset::parse(&saved(program)?)) {
+        run::output(Command::new("nft").args(["delete", "table", family, &table]))?;
     }
     Ok(())
+}
+
+/// Tables without rules, chains or policies of anybody that were not there before.
+fn empty_new_tables(before: &Ruleset, now: &Ruleset) -> Vec<String> {
+    let is_empty = |table: &Table| table.rules.is_empty() && table.chains.values().all(|policy| policy == "ACCEPT");
+    let new = now.0.iter().filter(|(name, table)| !before.0.contains_key(*name) && is_empty(table));
+    new.map(|(name, _)| name.clone()).collect()
 }
 
 fn saved(program: &str) -> Result<String> {
@@ -221,6 +222,12 @@ mod tests {
         let before = "*nat\n:KUBE-X - [0:0]\n-A OUTPUT -j KUBE-X\nCOMMIT\n";
         let now = "*nat\n:KUBE-X - [0:0]\n-A OUTPUT -j KUBE-X\n-A OUTPUT -j KUBE-X\nCOMMIT\n";
         assert_eq!(removal(&Ruleset::parse(before), &Ruleset::parse(now)), "*nat\n-D OUTPUT -j KUBE-X\nCOMMIT\n");
+    }
+
+    #[test]
+    fn a_table_that_was_not_there_goes_when_it_is_empty() {
+        let now = "*filter\n:INPUT ACCEPT [0:0]\nCOMMIT\n*nat\n:OUTPUT ACCEPT [0:0]\nCOMMIT\n*mangle\n:MINE - [0:0]\nCOMMIT\n";
+        assert_eq!(empty_new_tables(&Ruleset::parse(BEFORE), &Ruleset::parse(now)), ["nat"]);
     }
 
     #[test]

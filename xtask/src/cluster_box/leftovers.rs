@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
-use super::layout::{NODES, STATE};
+use super::layout::{NODES, S3_FILER_GRPC, S3_GRPC, S3_MASTER_GRPC, S3_VOLUME_GRPC, STATE};
 
 /// Directories that containerd, the CNI plugins and the kubelet create; a parent stands after its children.
 const DIRECTORIES: [&str; 10] = [
@@ -30,6 +30,11 @@ pub(super) fn absent() -> Vec<PathBuf> {
 pub(super) fn remove(created: &[PathBuf]) -> Result<()> {
     for socket in shim_sockets() {
         let _ = fs::remove_file(socket);
+    }
+    // weed takes no other place for these; the port makes them ours.
+    for (part, port) in [("master", S3_MASTER_GRPC), ("volume", S3_VOLUME_GRPC), ("filer", S3_FILER_GRPC), ("s3", S3_GRPC)]
+    {
+        let _ = fs::remove_file(format!("/tmp/seaweedfs-{part}-grpc-{}.sock", port.port));
     }
     for entry in entries("/var/log/containers") {
         if fs::read_link(&entry).is_ok_and(|target| target.starts_with(STATE)) {

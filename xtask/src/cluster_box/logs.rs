@@ -1,5 +1,5 @@
 //! `logs`: lists the logs of the box's components or prints one.
-use std::path::PathBuf;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Result, bail};
@@ -35,7 +35,6 @@ fn names() -> Vec<String> {
     names
 }
 
-fn component(path: &PathBuf) -> Option<String> {
-    let path: &std::path::Path = path;
+fn component(path: &Path) -> Option<String> {
     Some(path.file_name()?.to_str()?.strip_suffix(".log")?.to_owned())
 }

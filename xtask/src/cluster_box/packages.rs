@@ -9,11 +9,12 @@ use super::progress;
 use crate::run;
 
 /// A package and a file that shows it is there: a program in PATH, or a path.
-const NEEDED: [(&str, &str); 10] = [
+const NEEDED: [(&str, &str); 11] = [
     ("containerd", "containerd"),
     ("runc", "runc"),
     ("containernetworking-plugins", "/usr/lib/cni/bridge"),
     ("iptables", "iptables-save"),
+    ("nftables", "nft"),
     ("iproute2", "ip"),
     ("e2fsprogs", "mkfs.ext4"),
     ("mount", "losetup"),

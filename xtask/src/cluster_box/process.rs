@@ -89,8 +89,10 @@ pub(super) fn end_all(find: impl Fn() -> BTreeSet<Process>) -> Result<usize> {
         if Instant::now() > deadline {
             bail!("these processes do not end: {left:?}; look at them with `ps`, then run `cargo xtask box down` again");
         }
-        left.iter().for_each(|process| process.kill());
-        ended.extend(left);
+        for process in left {
+            process.kill();
+            ended.insert(process);
+        }
         std::thread::sleep(Duration::from_millis(30));
     }
 }

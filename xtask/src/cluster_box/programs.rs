@@ -143,6 +143,9 @@ fn make_kube(source: &Path, out: &Path) -> Result<()> {
     {
         std::os::unix::fs::symlink("cluster", out.join(name)).with_context(|| format!("cannot link {name}"))?;
     }
+    // For the user's PATH: kubectl alone.
+    fs::create_dir(out.join("path"))?;
+    std::os::unix::fs::symlink("../cluster", out.join("path/kubectl")).context("cannot link kubectl")?;
     archive::pause_image(&out.join("pause"), &out.join("pause.tar"))?;
     copy_snapshot_crds(source, &out.join("crds"))
 }

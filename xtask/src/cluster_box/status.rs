@@ -1,5 +1,6 @@
 //! `status`: what runs, as a table for people or JSON for programs. Healthy means every process runs and both nodes
 //! are ready.
+use std::fmt::Write;
 use std::path::Path;
 use std::process::Command;
 
@@ -129,7 +130,7 @@ impl Status {
         if self.components.is_empty() {
             return text;
         }
-        text += &format!("\n{:<26} {:>8}  {:<11} {:>8}  {}\n", "COMPONENT", "PID", "STATE", "RESTARTS", "PORTS");
+        let _ = writeln!(text, "\n{:<26} {:>8}  {:<11} {:>8}  {}", "COMPONENT", "PID", "STATE", "RESTARTS", "PORTS");
         for each in &self.components {
             let ports: Vec<String> = each.ports.iter().map(u16::to_string).collect();
             let line = format!(
@@ -140,15 +141,15 @@ impl Status {
                 each.restarts,
                 ports.join(" ")
             );
-            text += &format!("{}\n", line.trim_end());
+            let _ = writeln!(text, "{}", line.trim_end());
         }
         text += "\n";
         for node in &self.nodes {
             let ready = if node.ready { "Ready" } else { "NotReady" };
-            text += &format!("node {:<7} {ready:<9} {}\n", node.name, node.version);
+            let _ = writeln!(text, "node {:<7} {ready:<9} {}", node.name, node.version);
         }
-        text += &format!("API server   {}\nS3           {}  {}\n", self.api_server, self.s3[0], self.s3[1]);
-        text += &format!("disk used    {} in {STATE}\n", self.disk_used.as_deref().unwrap_or("unknown"));
+        let _ = writeln!(text, "API server   {}\nS3           {}  {}", self.api_server, self.s3[0], self.s3[1]);
+        let _ = writeln!(text, "disk used    {} in {STATE}", self.disk_used.as_deref().unwrap_or("unknown"));
         text
     }
 }

@@ -97,7 +97,7 @@ pub(super) fn shutdown() -> Result<()> {
 
 fn ask(request: &Request<'_>) -> Result<Vec<Recorded>> {
     let mut stream = UnixStream::connect(socket()).context("the box's supervisor does not answer")?;
-    stream.set_read_timeout(Some(Duration::from_secs(60)))?;
+    stream.set_read_timeout(Some(Duration::from_mins(1)))?;
     stream.write_all(format!("{}\n", serde_json::to_string(request)?).as_bytes())?;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).context("the box's supervisor does not answer")?;

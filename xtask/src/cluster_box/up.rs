@@ -19,6 +19,9 @@ use super::{
 };
 use crate::run;
 
+/// A component that ended this often during the start will not come.
+const HOPELESS: u32 = 5;
+
 /// Size of each node's file system for volumes; sparse, so it takes only what is written.
 const VOLUMES_SIZE: u64 = 20 << 30;
 
@@ -165,8 +168,20 @@ fn start_all(specs: &[Spec]) -> Result<()> {
 }
 
 /// Waits for a component; if it does not come, the error shows the end of its log.
-fn expect(component: &str, limit: u64, check: impl FnMut() -> Result<()>) -> Result<()> {
-    wait(Duration::from_secs(limit), check).map_err(|error| failed(component, error))
+fn expect(component: &str, limit: u64, mut check: impl FnMut() -> Result<()>) -> Result<()> {
+    let mut hopeless = None;
+    let waited = wait(Duration::from_secs(limit), || match check() {
+        Err(error) if keeps_dying(component) => {
+            hopeless = Some(error);
+            Ok(())
+        }
+        other => other,
+    });
+    hopeless.map_or(waited, Err).map_err(|error| failed(component, error))
+}
+
+fn keeps_dying(component: &str) -> bool {
+    supervisor::status().is_ok_and(|all| all.iter().any(|each| each.name == component && each.restarts > HOPELESS))
 }
 
 fn failed(component: &str, error: anyhow::Error) -> anyhow::Error {

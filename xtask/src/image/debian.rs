@@ -105,7 +105,7 @@ fn bootstrap(recipe: &Recipe, suite: &str, work: &Path) -> Result<PathBuf> {
     let hook = file("customize.sh", &customize(recipe))?;
     let sources = sources::of_machine(Path::new("/etc/apt"), suite)?;
     let layer = work.join("layer.tar");
-    let mut command = Command::new("mmdebstrap");
+    let mut command = mmdebstrap();
     command
         .args(OPTIONS)
         .arg(format!("--include={}", recipe.packages.join(",")))
@@ -121,6 +121,17 @@ fn bootstrap(recipe: &Recipe, suite: &str, work: &Path) -> Result<PathBuf> {
     }
     run::run(&mut command)?;
     Ok(layer)
+}
+
+/// As root, mmdebstrap mounts /proc and /sys of the machine into the tree it makes. In a mount namespace of its own
+/// they vanish with it, however it ends; otherwise a killed run would leave them there, for [`remove`] to walk into.
+fn mmdebstrap() -> Command {
+    if !rustix::process::geteuid().is_root() {
+        return Command::new("mmdebstrap"); // makes its own namespaces
+    }
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "--propagation=private", "mmdebstrap"]);
+    command
 }
 
 /// The shell script that finishes the image; its argument is the image's root.

@@ -38,11 +38,10 @@ pub(super) fn reference(tag: &str) -> Result<String> {
 /// Builds the program if needed, then the archive.
 pub(super) fn build(profile: Profile, reference: &str) -> Result<PathBuf> {
     let architecture = architecture()?;
-    progress(&format!("building lifeboat (profile {})", profile.name()));
     let target = target_directory()?;
-    let program = build_program(profile, &target)?;
-    let tar = tree(program)?.to_tar()?;
-    let layer = Layer::gzip(&tar)?;
+    let program = program(profile, &target)?;
+    let program = fs::read(&program).with_context(|| format!("cannot read {}", program.display()))?;
+    let layer = Layer::gzip(&tree(program)?.to_tar()?)?;
     let directory = target.join("images").join(profile.name());
     fs::create_dir_all(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
     let archive = directory.join("lifeboat.tar");
@@ -52,9 +51,15 @@ pub(super) fn build(profile: Profile, reference: &str) -> Result<PathBuf> {
     Ok(archive)
 }
 
+/// Builds the program if needed, without an image around it; gives its path.
+pub(super) fn binary(profile: Profile) -> Result<PathBuf> {
+    program(profile, &target_directory()?)
+}
+
 /// Compiles with the C library linked in. The target is named even though it is the host's, so that the flags do not
 /// reach build scripts and procedural macros, which cannot be static.
-fn build_program(profile: Profile, target_directory: &Path) -> Result<Vec<u8>> {
+fn program(profile: Profile, target_directory: &Path) -> Result<PathBuf> {
+    progress(&format!("building lifeboat (profile {})", profile.name()));
     let triple = host_triple()?;
     let mut flags = vec!["-Ctarget-feature=+crt-static".to_owned()];
     if let Some(home) = cargo_home() {
@@ -75,7 +80,7 @@ fn build_program(profile: Profile, target_directory: &Path) -> Result<Vec<u8>> {
     if !needs.nothing() {
         bail!("{} is not static ({needs:?}): it would not start in its image", path.display());
     }
-    Ok(program)
+    Ok(path)
 }
 
 fn tree(program: Vec<u8>) -> Result<Tree> {

@@ -60,17 +60,20 @@ fi
 
 quoted() { printf %s "$1" | sed "s/['\\\\]/\\\\&/g"; }
 password=$(quoted "$MARIADB_ROOT_PASSWORD")
+database=${MARIADB_DATABASE:+"CREATE DATABASE IF NOT EXISTS \`$MARIADB_DATABASE\`;"}
+# Installation leaves accounts without a password (root@127.0.0.1, root@::1, root@HOSTNAME): they go first.
+# printf, because the echo of sh takes backslashes apart. The file must be its owner's from the beginning.
 (
     umask 077
-    echo "ALTER USER root@localhost IDENTIFIED BY '$password';"
-    echo "CREATE USER IF NOT EXISTS root@'%' IDENTIFIED BY '$password';"
-    echo "ALTER USER root@'%' IDENTIFIED BY '$password';"
-    echo "GRANT ALL PRIVILEGES ON *.* TO root@'%' WITH GRANT OPTION;"
-    if [ -n "${MARIADB_DATABASE:-}" ]; then
-        echo "CREATE DATABASE IF NOT EXISTS \`$MARIADB_DATABASE\`;"
-    fi
-) > /run/mysqld/init.sql
-chmod 600 /run/mysqld/init.sql
+    printf '%s\n' "DELETE FROM mysql.global_priv WHERE User = '';" \
+        "DELETE FROM mysql.global_priv WHERE User = 'root' AND Host NOT IN ('localhost', '%');" \
+        "FLUSH PRIVILEGES;" \
+        "ALTER USER root@localhost IDENTIFIED BY '$password';" \
+        "CREATE USER IF NOT EXISTS root@'%' IDENTIFIED BY '$password';" \
+        "ALTER USER root@'%' IDENTIFIED BY '$password';" \
+        "GRANT ALL PRIVILEGES ON *.* TO root@'%' WITH GRANT OPTION;" \
+        "$database" > /run/mysqld/init.sql
+)
 own "$data" /run/mysqld
 
 exec mariadbd $user --datadir="$data" --bind-address=0.0.0.0 --skip-name-resolve \

@@ -9,9 +9,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::common::{
-    ByteString, Condition, GoDuration, SecretKeySelector, Time, base64_bytes, string_enum,
-};
+use crate::common::{ByteString, Condition, GoDuration, SecretKeySelector, Time, base64_bytes, string_enum};
 
 /// Which bucket, how to reach it, and what may be done in it.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -63,7 +63,7 @@ fn accepts(key: &str, ours: &Value, upstream: Option<&Value>) -> bool {
         ("x-kubernetes-list-type", None) => ours == "atomic",
         // An empty spec where there is none; see `Crd::with_optional_spec`.
         ("default", None) => ours == &json!({}),
-        ("enum" , Some(upstream)) => is_subset(upstream, ours),
+        ("enum", Some(upstream)) => is_subset(upstream, ours),
         ("required", Some(upstream)) => is_subset(ours, upstream),
         ("minItems" | "minLength" | "minimum", Some(upstream)) => ours.as_f64() <= upstream.as_f64(),
         ("maxItems" | "maxLength" | "maximum", Some(upstream)) => ours.as_f64() >= upstream.as_f64(),

@@ -38,9 +38,7 @@ pub(crate) fn of(crd: &Value) -> Facts {
 }
 
 fn kind(crd: &Value, version: &Value) -> Kind {
-    let column = |column: &Value| {
-        (text(&column["name"]), (text(&column["type"]), text(&column["jsonPath"])))
-    };
+    let column = |column: &Value| (text(&column["name"]), (text(&column["type"]), text(&column["jsonPath"])));
     let mut fields = BTreeMap::new();
     flatten("", &version["schema"]["openAPIV3Schema"], &mut fields);
     Kind {

@@ -26,6 +26,7 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
         }
         Output::Table => {
             let rows = crds.iter().map(|crd| {
+                let crd = crd.definition();
                 vec![
                     crd.spec.names.kind.clone(),
                     crd.spec.group.clone(),

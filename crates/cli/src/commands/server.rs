@@ -46,6 +46,7 @@ pub(crate) async fn run(settings: Settings, args: Args) -> Result<(), CliError> 
         metrics_address: args.metrics_address,
         validation_frequency: args.store_validation_frequency,
         lease: LeaseTimes::default(),
+        cloud: lifeboat_store::Environment::from_vars(std::env::vars()),
     };
     let stop = CancellationToken::new();
     tokio::spawn(stop_on_signal(stop.clone()));

@@ -40,8 +40,8 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
     }
     if args.delete_crds {
         for crd in crds::installed() {
-            let name = crd.name_any();
-            lifeboat_cluster::crds::delete(&client, &name).await?;
+            let name = crd.name();
+            lifeboat_cluster::crds::delete(&client, name).await?;
             eprintln!("  deleted CustomResourceDefinition {name}");
         }
         let namespace = object("v1", "Namespace", None, &settings.namespace);

@@ -205,6 +205,9 @@ impl Backend for Local {
     }
 
     async fn signed_url(&self, _key: &Key, _ttl: Duration) -> Result<Url> {
-        Err(Error::Unsupported { operation: "signing a URL", reason: "the objects are files in a directory".into() })
+        Err(Error::Unsupported {
+            operation: "signing a URL",
+            reason: "the objects are files in a directory".into(),
+        })
     }
 }

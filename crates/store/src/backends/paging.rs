@@ -24,7 +24,7 @@ impl<'a> Pager<'a> {
             return true;
         };
         let folded = if self.request.delimited { rest.find('/') } else { None };
-        let entry = folded.map_or(key, |end| &key[..self.request.prefix.len() + end + 1]);
+        let entry = folded.map_or(key, |end| &key[..=self.request.prefix.len() + end]);
         let seen = self.last.as_deref() == Some(entry);
         if seen || self.request.token.as_deref().is_some_and(|token| entry <= token) {
             return true;

@@ -65,19 +65,6 @@ impl Remote {
         }
         failure.map_or(Ok(()), Err)
     }
-
-    fn checked(&self, request: &PageRequest, meta: &ObjectMeta) -> Result<Option<ObjectInfo>> {
-        let key = meta.location.as_ref();
-        if key.starts_with(&request.prefix) {
-            return Ok(Some(info(meta)));
-        }
-        // Consoles make a "directory" as an empty object `prefix/`, which object_store shows without its slash.
-        if meta.size == 0 && format!("{key}/") == request.prefix {
-            return Ok(None);
-        }
-        let detail = format!("it holds '{key}', which was not asked for");
-        Err(Error::Listing { prefix: request.prefix.clone(), detail })
-    }
 }
 
 fn path(key: &Key) -> Result<Path> {
@@ -86,7 +73,8 @@ fn path(key: &Key) -> Result<Path> {
 }
 
 fn info(meta: &ObjectMeta) -> ObjectInfo {
-    let (seconds, nanoseconds) = (meta.last_modified.timestamp(), meta.last_modified.timestamp_subsec_nanos());
+    let (seconds, nanoseconds) =
+        (meta.last_modified.timestamp(), meta.last_modified.timestamp_subsec_nanos());
     ObjectInfo {
         key: meta.location.to_string(),
         size: meta.size,
@@ -94,6 +82,20 @@ fn info(meta: &ObjectMeta) -> ObjectInfo {
             .unwrap_or(jiff::Timestamp::UNIX_EPOCH),
         etag: meta.e_tag.clone(),
     }
+}
+
+/// What was asked for, or nothing for the marker of a directory, or an error.
+fn checked(request: &PageRequest, meta: &ObjectMeta) -> Result<Option<ObjectInfo>> {
+    let key = meta.location.as_ref();
+    if key.starts_with(&request.prefix) {
+        return Ok(Some(info(meta)));
+    }
+    // Consoles make a "directory" as an empty object `prefix/`, which object_store shows without its slash.
+    if meta.size == 0 && format!("{key}/") == request.prefix {
+        return Ok(None);
+    }
+    let detail = format!("it holds '{key}', which was not asked for");
+    Err(Error::Listing { prefix: request.prefix.clone(), detail })
 }
 
 #[async_trait]
@@ -118,13 +120,14 @@ impl Backend for Remote {
             if_match: options.pin.clone(),
             ..GetOptions::default()
         };
-        let result = self.cloud.get_opts(&path(key)?, get).await.map_err(|e| match self.error(operation, &e) {
-            Error::Rejected { status: 416, .. } => {
-                let range = asked.clone().unwrap_or_default();
-                Error::Range { key: key.to_string(), size: 0, start: range.start, end: range.end }
-            }
-            other => other,
-        })?;
+        let result =
+            self.cloud.get_opts(&path(key)?, get).await.map_err(|e| match self.error(operation, &e) {
+                Error::Rejected { status: 416, .. } => {
+                    let range = asked.clone().unwrap_or_default();
+                    Error::Range { key: key.to_string(), size: 0, start: range.start, end: range.end }
+                }
+                other => other,
+            })?;
         let info = info(&result.meta);
         let range = result.range.clone();
         if asked.as_ref().is_some_and(|asked| *asked != range) {
@@ -137,7 +140,8 @@ impl Backend for Remote {
             ));
         }
         let (site, key) = (self.site.clone(), key.clone());
-        let body = result.into_stream().map_err(move |e| classify(&site, Operation::new("read", key.as_str()), &e));
+        let body =
+            result.into_stream().map_err(move |e| classify(&site, Operation::new("read", key.as_str()), &e));
         Ok(Reading { info, range, body: body.boxed() })
     }
 
@@ -156,8 +160,9 @@ impl Backend for Remote {
             ..PaginatedListOptions::default()
         };
         let operation = Operation::new("list", &request.prefix);
-        let answer = self.cloud.list_paginated(prefix, options).await.map_err(|e| self.error(operation, &e))?;
-        let objects = answer.result.objects.iter().map(|meta| self.checked(request, meta));
+        let answer =
+            self.cloud.list_paginated(prefix, options).await.map_err(|e| self.error(operation, &e))?;
+        let objects = answer.result.objects.iter().map(|meta| checked(request, meta));
         Ok(Page {
             objects: objects.filter_map(Result::transpose).collect::<Result<_>>()?,
             prefixes: answer.result.common_prefixes.iter().map(|prefix| format!("{prefix}/")).collect(),
@@ -171,9 +176,7 @@ impl Backend for Remote {
         }
         match self.delete_with(&self.cloud, keys).await {
             // No DeleteObjects in this dialect of S3.
-            Err(Error::Rejected { status: 405 | 501, .. }) => {
-                self.delete_with(&self.single, keys).await
-            }
+            Err(Error::Rejected { status: 405 | 501, .. }) => self.delete_with(&self.single, keys).await,
             result => result,
         }
     }

@@ -40,7 +40,10 @@ pub(crate) enum Encryption {
     /// SSE-S3.
     Aes256,
     /// SSE-KMS (`aws:kms`) or DSSE-KMS (`aws:kms:dsse`), with a key or the account's own.
-    Kms { kind: &'static str, key: Option<String> },
+    Kms {
+        kind: &'static str,
+        key: Option<String>,
+    },
     /// SSE-C: the key goes along with every request, in base64.
     Customer(SecretString),
 }
@@ -79,7 +82,10 @@ pub(super) fn validate(config: &StoreConfig, environment: &Environment, files: &
     // Upstream reads the credentials file as a shared config file in any case; so do we.
     keys.boolean("enableSharedConfig")?;
     if config.bucket.trim_matches('/').ends_with("--x-s3") {
-        return Err(Error::config("bucket", "directory buckets (S3 Express) are not supported: they list in no order"));
+        return Err(Error::config(
+            "bucket",
+            "directory buckets (S3 Express) are not supported: they list in no order",
+        ));
     }
     let profile = keys.get("profile").or(environment.aws_profile.as_deref()).unwrap_or("default");
     let file = config.credentials(environment, files)?.map(AwsFile::parse).transpose()?;
@@ -130,7 +136,9 @@ fn source(
     if let Some(file) = file {
         return file.resolve(profile, &OutsideSources { environment: from_environment });
     }
-    if let (Some(arn), Some(token_file)) = (&environment.aws_role_arn, &environment.aws_web_identity_token_file) {
+    if let (Some(arn), Some(token_file)) =
+        (&environment.aws_role_arn, &environment.aws_web_identity_token_file)
+    {
         let session_name = environment.aws_role_session_name.clone().unwrap_or_else(|| "lifeboat".into());
         let role = Role { arn: arn.clone(), session_name, external_id: None, duration_seconds: 3600 };
         return Ok(AwsSource::WebIdentity { role, token_file: token_file.clone() });
@@ -140,7 +148,12 @@ fn source(
     Ok(if container { AwsSource::Container } else { AwsSource::Instance })
 }
 
-fn encryption(config: &StoreConfig, keys: Keys<'_>, files: &Files, s3_url: Option<&Url>) -> Result<Encryption> {
+fn encryption(
+    config: &StoreConfig,
+    keys: Keys<'_>,
+    files: &Files,
+    s3_url: Option<&Url>,
+) -> Result<Encryption> {
     let named = ["kmsKeyId", "customerKeyEncryptionFile", "customerKeyEncryptionSecret"];
     let set: Vec<&str> = named.into_iter().filter(|key| keys.get(key).is_some()).collect();
     if let [first, second, ..] = set.as_slice() {
@@ -151,13 +164,18 @@ fn encryption(config: &StoreConfig, keys: Keys<'_>, files: &Files, s3_url: Optio
         let kind = match algorithm {
             None | Some("aws:kms") => "aws:kms",
             Some("aws:kms:dsse") => "aws:kms:dsse",
-            Some(other) => return Err(value("serverSideEncryption", other, "'aws:kms', because 'kmsKeyId' is set")),
+            Some(other) => {
+                return Err(value("serverSideEncryption", other, "'aws:kms', because 'kmsKeyId' is set"));
+            }
         };
         return Ok(Encryption::Kms { kind, key: Some(id.to_owned()) });
     }
     if let Some(key) = set.first() {
         if algorithm.is_some() {
-            return Err(Error::config("serverSideEncryption", format!("it cannot be used together with '{key}'")));
+            return Err(Error::config(
+                "serverSideEncryption",
+                format!("it cannot be used together with '{key}'"),
+            ));
         }
         if s3_url.is_some_and(|url| url.scheme() == "http") {
             return Err(Error::config(key, "the key would cross the network in clear: 's3Url' is not https"));
@@ -183,7 +201,10 @@ fn customer_key(config: &StoreConfig, keys: Keys<'_>, files: &Files) -> Result<S
         match &config.customer_key {
             Some(key) => ("customerKeyEncryptionSecret", key.expose_secret()),
             None => {
-                return Err(Error::config("customerKeyEncryptionSecret", "the Secret that it names was not found"));
+                return Err(Error::config(
+                    "customerKeyEncryptionSecret",
+                    "the Secret that it names was not found",
+                ));
             }
         }
     };
@@ -203,7 +224,10 @@ fn tags(keys: Keys<'_>) -> Result<TagSet> {
         return Err(value("tagging", text, "'Key1=Value1&Key2=Value2'"));
     }
     if pairs.len() > 10 {
-        return Err(Error::config("tagging", format!("{} tags, S3 takes at most 10 for an object", pairs.len())));
+        return Err(Error::config(
+            "tagging",
+            format!("{} tags, S3 takes at most 10 for an object", pairs.len()),
+        ));
     }
     for (key, tag) in &pairs {
         if key.chars().count() > 128 || tag.chars().count() > 256 {
@@ -221,9 +245,11 @@ fn checksum(config: &StoreConfig) -> Result<Option<Checksum>> {
         None | Some("") => Ok(None),
         Some("CRC32" | "CRC32C" | "SHA1" | "SHA256") => Ok(Some(Checksum::SHA256)),
         Some("CRC64NVME") => Ok(Some(Checksum::CRC64NVME)),
-        Some(other) => {
-            Err(value("checksumAlgorithm", other, "'CRC32', 'CRC32C', 'CRC64NVME', 'SHA1', 'SHA256' or nothing"))
-        }
+        Some(other) => Err(value(
+            "checksumAlgorithm",
+            other,
+            "'CRC32', 'CRC32C', 'CRC64NVME', 'SHA1', 'SHA256' or nothing",
+        )),
     }
 }
 

@@ -47,7 +47,11 @@ pub(crate) enum AzureAuth {
 
 type Variables = BTreeMap<String, SecretString>;
 
-pub(super) fn validate(config: &StoreConfig, environment: &Environment, files: &Files) -> Result<AzureConfig> {
+pub(super) fn validate(
+    config: &StoreConfig,
+    environment: &Environment,
+    files: &Files,
+) -> Result<AzureConfig> {
     let keys = Keys::new("azure", &config.config, &KNOWN, &[])?;
     let variables = match config.credentials(environment, files)? {
         Some(content) => dotenv::parse(content)?,
@@ -76,13 +80,9 @@ pub(super) fn validate(config: &StoreConfig, environment: &Environment, files: &
 
 fn auth(keys: Keys<'_>, variables: &Variables, environment: &Environment) -> Result<AzureAuth> {
     if let Some(name) = keys.get("storageAccountKeyEnvVar") {
-        return match variables.get(name) {
-            Some(key) => account_key(key),
-            None => {
-                let problem = format!("the credentials hold no variable '{name}'");
-                Err(Error::config("storageAccountKeyEnvVar", problem))
-            }
-        };
+        let problem = || format!("the credentials hold no variable '{name}'");
+        let key = variables.get(name).ok_or_else(|| Error::config("storageAccountKeyEnvVar", problem()))?;
+        return account_key(key);
     }
     if !keys.boolean("useAAD")? {
         if let Some(key) = ACCOUNT_KEYS.iter().find_map(|name| variables.get(*name)) {
@@ -105,7 +105,9 @@ fn auth(keys: Keys<'_>, variables: &Variables, environment: &Environment) -> Res
     let tenant = plain(variables, "AZURE_TENANT_ID");
     if let Some(secret) = variables.get("AZURE_CLIENT_SECRET") {
         let need = |value: Option<String>, name: &str| {
-            value.ok_or_else(|| Error::credentials_format(format!("AZURE_CLIENT_SECRET needs '{name}' beside it")))
+            value.ok_or_else(|| {
+                Error::credentials_format(format!("AZURE_CLIENT_SECRET needs '{name}' beside it"))
+            })
         };
         let (tenant, client) = (need(tenant, "AZURE_TENANT_ID")?, need(client, "AZURE_CLIENT_ID")?);
         return Ok(AzureAuth::ClientSecret { tenant, client, secret: secret.clone() });
@@ -139,7 +141,11 @@ fn plain(variables: &Variables, name: &str) -> Option<String> {
 fn endpoint(text: &str) -> Result<String> {
     let with_scheme = if text.contains("://") { text.to_owned() } else { format!("https://{text}") };
     match url::Url::parse(&with_scheme) {
-        Ok(url) if matches!(url.scheme(), "http" | "https") && url.host_str().is_some() && url.query().is_none() => {
+        Ok(url)
+            if matches!(url.scheme(), "http" | "https")
+                && url.host_str().is_some()
+                && url.query().is_none() =>
+        {
             Ok(with_scheme.trim_end_matches('/').to_owned())
         }
         _ => Err(Error::config("storageAccountURI", "expected a host name or a URL without a query")),
@@ -161,7 +167,9 @@ struct Cloud {
 impl Cloud {
     fn parse(name: &str) -> Result<Self> {
         let (blob, authority) = match name.to_uppercase().as_str() {
-            "" | "AZURECLOUD" | "AZUREPUBLICCLOUD" => ("blob.core.windows.net", "https://login.microsoftonline.com"),
+            "" | "AZURECLOUD" | "AZUREPUBLICCLOUD" => {
+                ("blob.core.windows.net", "https://login.microsoftonline.com")
+            }
             "AZURECHINACLOUD" => ("blob.core.chinacloudapi.cn", "https://login.chinacloudapi.cn"),
             "AZUREUSGOVERNMENT" | "AZUREUSGOVERNMENTCLOUD" => {
                 ("blob.core.usgovcloudapi.net", "https://login.microsoftonline.us")
@@ -217,7 +225,11 @@ mod tests {
     #[case::usual_key(&[], KEY, "AccountKey")]
     #[case::principal(&[("useAAD", "true")], "AZURE_TENANT_ID=t\nAZURE_CLIENT_ID=c\nAZURE_CLIENT_SECRET=CANARY", "ClientSecret")]
     #[case::managed(&[("useAAD", "true")], "AZURE_CLIENT_ID=c", "ManagedIdentity")]
-    fn the_way_to_authenticate_is_chosen(#[case] entries: &[(&str, &str)], #[case] credentials: &str, #[case] way: &str) {
+    fn the_way_to_authenticate_is_chosen(
+        #[case] entries: &[(&str, &str)],
+        #[case] credentials: &str,
+        #[case] way: &str,
+    ) {
         let valid = check(entries, credentials, &Environment::default()).unwrap();
         let debug = format!("{:?}", valid.auth);
         assert!(debug.starts_with(way), "{debug}");
@@ -234,7 +246,11 @@ mod tests {
     #[case::block_size(&[("blockSizeInBytes", "0")], KEY, "'blockSizeInBytes'")]
     #[case::cloud(&[("cloudName", "Mars")], KEY, "'Mars'")]
     #[case::account(&[("storageAccount", "My_Account")], KEY, "'My_Account'")]
-    fn what_cannot_be_done_is_refused(#[case] entries: &[(&str, &str)], #[case] credentials: &str, #[case] expected: &str) {
+    fn what_cannot_be_done_is_refused(
+        #[case] entries: &[(&str, &str)],
+        #[case] credentials: &str,
+        #[case] expected: &str,
+    ) {
         let error = check(entries, credentials, &Environment::default()).unwrap_err();
         assert!(error.to_string().contains(expected), "{error}");
         assert!(!format!("{error} {error:?}").contains("CANARY"), "{error:?}");

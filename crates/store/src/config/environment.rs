@@ -54,9 +54,13 @@ impl Environment {
             "AWS_ROLE_ARN" => self.aws_role_arn = Some(value),
             "AWS_ROLE_SESSION_NAME" => self.aws_role_session_name = Some(value),
             "AWS_WEB_IDENTITY_TOKEN_FILE" => self.aws_web_identity_token_file = Some(value),
-            "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI" => self.aws_container_credentials_relative_uri = Some(value),
+            "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI" => {
+                self.aws_container_credentials_relative_uri = Some(value);
+            }
             "AWS_CONTAINER_CREDENTIALS_FULL_URI" => self.aws_container_credentials_full_uri = Some(value),
-            "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE" => self.aws_container_authorization_token_file = Some(value),
+            "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE" => {
+                self.aws_container_authorization_token_file = Some(value);
+            }
             "AWS_ENDPOINT_URL_STS" => self.aws_endpoint_url_sts = Some(value),
             "GOOGLE_APPLICATION_CREDENTIALS" => self.google_application_credentials = Some(value),
             "AZURE_CREDENTIALS_FILE" => self.azure_credentials_file = Some(value),

@@ -7,7 +7,8 @@ use super::keys::{Keys, value};
 use super::{Environment, Files, StoreConfig};
 use crate::error::{Error, Result};
 
-const KNOWN: [&str; 5] = ["kmsKeyName", "serviceAccount", "credentialsFile", "storeEndpoint", "universeDomain"];
+const KNOWN: [&str; 5] =
+    ["kmsKeyName", "serviceAccount", "credentialsFile", "storeEndpoint", "universeDomain"];
 
 /// Checked settings for Google Cloud Storage.
 #[derive(Debug)]
@@ -64,13 +65,15 @@ fn service_account(json: &[u8]) -> Result<SecretString> {
     let bad = |problem: &str| Error::credentials_format(problem);
     let text = std::str::from_utf8(json).map_err(|_| bad("the service account's JSON is not UTF-8"))?;
     // serde_json's message would quote the text, which is secret.
-    let parsed: serde_json::Value =
-        serde_json::from_str(text).map_err(|_| bad("expected a Google service account's JSON, this is not JSON"))?;
+    let parsed: serde_json::Value = serde_json::from_str(text)
+        .map_err(|_| bad("expected a Google service account's JSON, this is not JSON"))?;
     match parsed["type"].as_str() {
         Some("service_account") => {}
         Some(kind @ ("external_account" | "authorized_user" | "impersonated_service_account")) => {
-            return Err(bad(&format!("JSON of type '{kind}' is not supported, only 'service_account'; \
-                with workload identity leave the credentials away")));
+            return Err(bad(&format!(
+                "JSON of type '{kind}' is not supported, only 'service_account'; \
+                with workload identity leave the credentials away"
+            )));
         }
         _ => return Err(bad("the JSON has no \"type\": \"service_account\"")),
     }

@@ -39,26 +39,25 @@ impl<'a> Keys<'a> {
     }
 
     /// The value, if it is there and not empty, as upstream reads it.
-    pub(super) fn get(&self, key: &str) -> Option<&'a str> {
+    pub(super) fn get(self, key: &str) -> Option<&'a str> {
         self.0.get(key).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    pub(super) fn owned(&self, key: &str) -> Option<String> {
+    pub(super) fn owned(self, key: &str) -> Option<String> {
         self.get(key).map(str::to_owned)
     }
 
     /// As Go's `strconv.ParseBool` reads it.
-    pub(super) fn boolean(&self, key: &str) -> Result<bool> {
+    pub(super) fn boolean(self, key: &str) -> Result<bool> {
         match self.get(key) {
-            None => Ok(false),
             Some("1" | "t" | "T" | "TRUE" | "true" | "True") => Ok(true),
-            Some("0" | "f" | "F" | "FALSE" | "false" | "False") => Ok(false),
+            None | Some("0" | "f" | "F" | "FALSE" | "false" | "False") => Ok(false),
             Some(other) => Err(value(key, other, "'true' or 'false'")),
         }
     }
 
     /// An `http://` or `https://` URL with a host and nothing that could hold a secret.
-    pub(super) fn url(&self, key: &str) -> Result<Option<url::Url>> {
+    pub(super) fn url(self, key: &str) -> Result<Option<url::Url>> {
         let Some(text) = self.get(key) else { return Ok(None) };
         let expected = "a URL that starts with 'http://' or 'https://'";
         let url = url::Url::parse(text).map_err(|_| value(key, text, expected))?;

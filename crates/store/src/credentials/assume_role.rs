@@ -15,7 +15,7 @@ use super::aws_file::Role;
 use crate::error::Answer;
 
 /// Asks for new credentials this long before the old ones end.
-const SPARE: Duration = Duration::from_secs(300);
+const SPARE: Duration = Duration::from_mins(5);
 
 /// Credentials of an assumed role.
 #[derive(Debug)]
@@ -67,7 +67,12 @@ impl AssumeRole {
         let body = response.into_body().bytes().await.map_err(failure)?;
         parse(&String::from_utf8_lossy(&body)).ok_or_else(|| {
             // The body holds credentials: it is not shown.
-            failure(Answer::new(self.endpoint.clone(), http::StatusCode::OK, None, "not an answer to AssumeRole"))
+            failure(Answer::new(
+                self.endpoint.clone(),
+                http::StatusCode::OK,
+                None,
+                "not an answer to AssumeRole",
+            ))
         })
     }
 

@@ -12,9 +12,15 @@ use crate::error::{Error, Result};
 pub(crate) enum AwsSource {
     Static(AwsKeys),
     /// STS AssumeRoleWithWebIdentity.
-    WebIdentity { role: Role, token_file: String },
+    WebIdentity {
+        role: Role,
+        token_file: String,
+    },
     /// STS AssumeRole with the credentials of `base`.
-    AssumeRole { role: Role, base: Box<AwsSource> },
+    AssumeRole {
+        role: Role,
+        base: Box<AwsSource>,
+    },
     /// The ECS or EKS agent of this pod.
     Container,
     /// The metadata service of the machine.
@@ -98,7 +104,12 @@ impl AwsFile {
         self.resolve_from(profile, outside, &mut Vec::new())
     }
 
-    fn resolve_from(&self, name: &str, outside: &OutsideSources, seen: &mut Vec<String>) -> Result<AwsSource> {
+    fn resolve_from(
+        &self,
+        name: &str,
+        outside: &OutsideSources,
+        seen: &mut Vec<String>,
+    ) -> Result<AwsSource> {
         let Some(profile) = self.profiles.get(name) else {
             let names: Vec<String> = self.profiles.keys().cloned().collect();
             return Err(bad(format!("there is no profile '{name}', only {}", crate::error::quoted(&names))));
@@ -181,7 +192,9 @@ fn keys(name: &str, profile: &Profile) -> Result<AwsKeys> {
 
 fn role(name: &str, arn: &str, profile: &Profile) -> Result<Role> {
     if !arn.starts_with("arn:") {
-        return Err(bad(format!("profile '{name}': role_arn is '{arn}', expected 'arn:aws:iam::ACCOUNT:role/NAME'")));
+        return Err(bad(format!(
+            "profile '{name}': role_arn is '{arn}', expected 'arn:aws:iam::ACCOUNT:role/NAME'"
+        )));
     }
     let get = |key: &str| profile.get(key).filter(|value| !value.is_empty());
     let duration_seconds = match get("duration_seconds") {
@@ -189,7 +202,9 @@ fn role(name: &str, arn: &str, profile: &Profile) -> Result<Role> {
         Some(text) => match text.parse() {
             Ok(seconds @ 900..=43_200) => seconds,
             _ => {
-                return Err(bad(format!("profile '{name}': duration_seconds is '{text}', expected 900 to 43200")));
+                return Err(bad(format!(
+                    "profile '{name}': duration_seconds is '{text}', expected 900 to 43200"
+                )));
             }
         },
     };

@@ -27,7 +27,7 @@ impl Answer {
             Ok(json) => json_error(&json),
             Err(_) => (xml_text(body, "Code"), xml_text(body, "Message")),
         };
-        let message = message.or_else(|| plain_text(body)).map(shorten);
+        let message = message.or_else(|| plain_text(body)).map(|text| shorten(&text));
         let region = region.or_else(|| xml_text(body, "Region"));
         Self { origin, status, code, message, region }
     }
@@ -65,7 +65,7 @@ fn plain_text(body: &str) -> Option<String> {
     (!body.is_empty() && !body.starts_with('<') && !body.starts_with('{')).then(|| body.to_owned())
 }
 
-fn shorten(text: String) -> String {
+fn shorten(text: &str) -> String {
     let text: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
     match text.char_indices().nth(MAX_MESSAGE) {
         Some((end, _)) => format!("{}…", &text[..end]),

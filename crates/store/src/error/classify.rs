@@ -70,7 +70,8 @@ pub(crate) fn classify(site: &Site, operation: Operation<'_>, error: &(dyn StdEr
     if let Some(failure) = from_bulk_delete(site, operation, error) {
         return failure;
     }
-    let origin = find::<Transport>(error).map_or(site.endpoint.as_str(), |transport| transport.origin.as_str());
+    let origin =
+        find::<Transport>(error).map_or(site.endpoint.as_str(), |transport| transport.origin.as_str());
     let failure = from_transport(origin, operation, error);
     if same_origin(origin, &site.endpoint) {
         failure
@@ -120,7 +121,11 @@ fn from_answer(site: &Site, operation: Operation<'_>, answer: &Answer) -> Error 
 }
 
 /// One object's failure inside an answer of status 200 to DeleteObjects; object_store tells its code as text.
-fn from_bulk_delete(site: &Site, operation: Operation<'_>, error: &(dyn StdError + 'static)) -> Option<Error> {
+fn from_bulk_delete(
+    site: &Site,
+    operation: Operation<'_>,
+    error: &(dyn StdError + 'static),
+) -> Option<Error> {
     let text = innermost(error);
     let text = text.strip_prefix("DeleteObjects request failed for key ")?;
     let code = text.rsplit_once("(code: ")?.1.trim_end_matches(')');
@@ -158,7 +163,11 @@ fn from_transport(origin: &str, operation: Operation<'_>, error: &(dyn StdError 
         return Error::NotHttp { endpoint };
     }
     if text.contains("URL scheme is not allowed") {
-        return Error::Unreachable { endpoint, cause: Unreachable::Other, detail: "plain HTTP is not allowed".into() };
+        return Error::Unreachable {
+            endpoint,
+            cause: Unreachable::Other,
+            detail: "plain HTTP is not allowed".into(),
+        };
     }
     let kind = find::<HttpError>(error).map(HttpError::kind);
     let io = chain(error).find_map(|e| e.downcast_ref::<io::Error>()).map(io::Error::kind);
@@ -166,18 +175,17 @@ fn from_transport(origin: &str, operation: Operation<'_>, error: &(dyn StdError 
         (Some(HttpErrorKind::Timeout), _) | (_, Some(io::ErrorKind::TimedOut)) => {
             (Unreachable::Timeout, "no answer in time".to_owned())
         }
-        (_, Some(io::ErrorKind::ConnectionRefused)) => (Unreachable::Refused, "connection refused".to_owned()),
+        (_, Some(io::ErrorKind::ConnectionRefused)) => {
+            (Unreachable::Refused, "connection refused".to_owned())
+        }
         (_, Some(io::ErrorKind::HostUnreachable | io::ErrorKind::NetworkUnreachable)) => {
             (Unreachable::Refused, "no route to the host".to_owned())
         }
-        (
-            Some(HttpErrorKind::Interrupted | HttpErrorKind::Request),
+        (Some(HttpErrorKind::Interrupted | HttpErrorKind::Request), _)
+        | (
             _,
-        )
-        | (_, Some(io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe)) => {
-            (Unreachable::Closed, "the connection was closed".to_owned())
-        }
-        (Some(HttpErrorKind::Connect), _) => (Unreachable::Other, innermost(error)),
+            Some(io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe),
+        ) => (Unreachable::Closed, "the connection was closed".to_owned()),
         (Some(HttpErrorKind::Decode), _) => {
             return Error::Interrupted { action: operation.words(), detail: innermost(error) };
         }
@@ -228,10 +236,8 @@ fn credentials(endpoint: &str, cause: BadCredentials, detail: String) -> Error {
 }
 
 /// Every error of the chain; `io::Error` hides the one it carries from `source()`, so that is unpacked too.
-fn chain<'a>(
-    error: &'a (dyn StdError + 'static),
-) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
-    std::iter::successors(Some(error), |error| match error.downcast_ref::<io::Error>() {
+fn chain<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
+    std::iter::successors(Some(error), |&error| match error.downcast_ref::<io::Error>() {
         Some(io) => io.get_ref().map(|inner| inner as &(dyn StdError + 'static)),
         None => error.source(),
     })

@@ -9,7 +9,9 @@ impl Error {
             Self::Config { .. } | Self::ConfigValue { .. } => "change this key in the location's config",
             Self::UnknownKeys { .. } => "remove the key or correct its spelling; nothing is ignored",
             Self::CredentialsFormat { .. } => "correct the content of the credentials Secret",
-            Self::InvalidKey { .. } | Self::Range { .. } => "this is a defect of the caller; please report it",
+            Self::InvalidKey { .. } | Self::Range { .. } => {
+                "this is a defect of the caller; please report it"
+            }
             Self::NotFound { .. } => "check the name, or that the backup was not deleted",
             Self::AlreadyExists { .. } => "choose another name, or delete the existing object first",
             Self::Changed { .. } => "try again: another process wrote the object at the same time",
@@ -41,7 +43,9 @@ impl Error {
                 }
                 BadCertificate::Expired => "renew the endpoint's certificate",
                 BadCertificate::NotYetValid => "check the clocks of node and object store",
-                BadCertificate::OtherName => "use the host name that the certificate was issued for in the endpoint",
+                BadCertificate::OtherName => {
+                    "use the host name that the certificate was issued for in the endpoint"
+                }
                 BadCertificate::Other => "check the endpoint's certificate with 'openssl s_client'",
             },
             Self::NotHttps { .. } => "write 'http://' in the endpoint, or turn TLS on in the object store",
@@ -51,7 +55,9 @@ impl Error {
             Self::Server { .. } | Self::Interrupted { .. } => {
                 "look into the object store's own log; the request is repeated by itself"
             }
-            Self::Rejected { .. } => "check endpoint, region and addressing style, then the object store's log",
+            Self::Rejected { .. } => {
+                "check endpoint, region and addressing style, then the object store's log"
+            }
             Self::Listing { .. } => {
                 "check that the endpoint is an S3, Google or Azure API and not a console or a proxy's page"
             }

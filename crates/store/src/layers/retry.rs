@@ -52,9 +52,11 @@ impl RetryPolicy {
     }
 
     fn pause(&self, failures: u32, random: u64) -> Duration {
-        let full = self.first_pause.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(self.longest_pause);
+        let full =
+            self.first_pause.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(self.longest_pause);
         // Between half and all of it, so that many clients do not come back at once.
-        full / 2 + full.mul_f64((random % 1024) as f64 / 2048.0)
+        let share = u32::try_from(random % 1024).unwrap_or(0);
+        full / 2 + full * share / 2048
     }
 }
 
@@ -80,8 +82,15 @@ impl Retry {
     }
 
     /// The pause before the next try, or nothing if this error ends it.
-    fn next_pause(&self, kind: RequestKind, error: &Error, failures: u32, deadline: Option<Instant>) -> Option<Duration> {
-        let repeatable = error.retry() == When::Now && !(kind == RequestKind::Create && error.outcome_unknown());
+    fn next_pause(
+        &self,
+        kind: RequestKind,
+        error: &Error,
+        failures: u32,
+        deadline: Option<Instant>,
+    ) -> Option<Duration> {
+        let repeatable =
+            error.retry() == When::Now && !(kind == RequestKind::Create && error.outcome_unknown());
         if !repeatable || failures >= self.policy.attempts {
             return None;
         }
@@ -187,8 +196,7 @@ impl Resume {
             };
             tracing::debug!(key = %self.key, %error, position = self.position, "reading on");
             sleep(pause).await;
-            let options =
-                ReadOptions { range: Some(self.position..self.end), pin: Some(self.etag.clone()) };
+            let options = ReadOptions { range: Some(self.position..self.end), pin: Some(self.etag.clone()) };
             match (self.reopen)(options).await {
                 Ok(reading) => self.body = reading.body,
                 Err(again) if again.retry() == When::Now => {

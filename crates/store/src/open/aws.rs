@@ -2,12 +2,11 @@
 
 use std::future::Future;
 use std::pin::Pin;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use object_store::aws::{
-    AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, AwsCredential, AwsCredentialProvider,
-};
+use object_store::aws::{AmazonS3, AmazonS3Builder, AmazonS3ConfigKey, AwsCredential, AwsCredentialProvider};
 use object_store::client::HttpConnector;
 use object_store::{ClientOptions, StaticCredentialProvider};
 use secrecy::ExposeSecret;
@@ -54,7 +53,7 @@ pub(super) async fn remote(bucket: String, config: AwsConfig, options: ClientOpt
             Some(checksum) => builder.with_checksum_algorithm(checksum),
             None => builder,
         };
-        encrypted(builder, &config.encryption).build().map(Arc::new).map_err(|e| refused(&site, &e))
+        encrypted(builder, &config.encryption)?.build().map(Arc::new).map_err(|e| refused(&site, &e))
     };
     let store = build(&address, false)?;
     let signing = match (&config.encryption, &config.public_url) {
@@ -69,20 +68,21 @@ pub(super) async fn remote(bucket: String, config: AwsConfig, options: ClientOpt
     Ok(Remote { single: build(&address, true)?, cloud: store, signing, tags: config.tags, site })
 }
 
-fn encrypted(builder: AmazonS3Builder, encryption: &Encryption) -> AmazonS3Builder {
-    use object_store::aws::AmazonS3ConfigKey::Encryption as Key;
-    use object_store::aws::S3EncryptionConfigKey::{KmsKeyId, ServerSideEncryption};
+/// Settings that object_store has no method for have a name; one that it does not know must stop us, because
+/// the objects would be written unencrypted.
+fn encrypted(builder: AmazonS3Builder, encryption: &Encryption) -> Result<AmazonS3Builder> {
+    let with_algorithm = |builder: AmazonS3Builder, algorithm: &str| {
+        let name = AmazonS3ConfigKey::from_str("aws_server_side_encryption");
+        let name = name.map_err(|_| Error::config("serverSideEncryption", "it cannot be passed on"))?;
+        Ok(builder.with_config(name, algorithm))
+    };
     match encryption {
-        Encryption::None => builder,
-        Encryption::Aes256 => builder.with_config(Key(ServerSideEncryption), "AES256"),
-        Encryption::Kms { kind, key } => {
-            let builder = builder.with_config(Key(ServerSideEncryption), *kind);
-            match key {
-                Some(key) => builder.with_config(Key(KmsKeyId), key),
-                None => builder,
-            }
-        }
-        Encryption::Customer(key) => builder.with_ssec_encryption(key.expose_secret()),
+        Encryption::None => Ok(builder),
+        Encryption::Aes256 => with_algorithm(builder, "AES256"),
+        Encryption::Kms { kind, key: None } => with_algorithm(builder, kind),
+        Encryption::Kms { kind: "aws:kms:dsse", key: Some(key) } => Ok(builder.with_dsse_kms_encryption(key)),
+        Encryption::Kms { key: Some(key), .. } => Ok(builder.with_sse_kms_encryption(key)),
+        Encryption::Customer(key) => Ok(builder.with_ssec_encryption(key.expose_secret())),
     }
 }
 
@@ -185,7 +185,10 @@ async fn find_region(bucket: &str, options: &ClientOptions) -> Result<String> {
         .body(object_store::client::HttpRequestBody::empty())
         .map_err(|_| Error::config("bucket", format!("'{bucket}' is no bucket's name")))?;
     let answered = tokio::time::timeout(REGION_DEADLINE, client.execute(request)).await.map_err(|_| {
-        Error::Deadline { action: format!("finding the region of '{bucket}'"), seconds: REGION_DEADLINE.as_secs() }
+        Error::Deadline {
+            action: format!("finding the region of '{bucket}'"),
+            seconds: REGION_DEADLINE.as_secs(),
+        }
     })?;
     let region = match answered {
         Ok(response) => {

@@ -43,5 +43,11 @@ pub(super) fn remote(container: String, config: AzureConfig, options: ClientOpti
         }
     };
     let store = Arc::new(builder.build().map_err(|error| refused(&site, &error))?);
-    Ok(Remote { single: store.clone(), signing: Signing::By(store.clone()), cloud: store, tags: TagSet::default(), site })
+    Ok(Remote {
+        single: store.clone(),
+        signing: Signing::By(store.clone()),
+        cloud: store,
+        tags: TagSet::default(),
+        site,
+    })
 }

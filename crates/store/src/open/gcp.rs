@@ -32,5 +32,11 @@ pub(super) fn remote(bucket: String, config: GcpConfig, options: ClientOptions) 
         builder = builder.with_signing_credentials(Arc::new(StaticCredentialProvider::new(signing)));
     }
     let store = Arc::new(builder.build().map_err(|error| refused(&site, &error))?);
-    Ok(Remote { single: store.clone(), signing: Signing::By(store.clone()), cloud: store, tags: TagSet::default(), site })
+    Ok(Remote {
+        single: store.clone(),
+        signing: Signing::By(store.clone()),
+        cloud: store,
+        tags: TagSet::default(),
+        site,
+    })
 }

@@ -27,7 +27,8 @@ impl Store {
         let full = self.key(key)?;
         let action = format!("write '{key}'");
         let body = body.map_err(|error| Error::Other { action: action.clone(), detail: error.to_string() });
-        let mut chunker = Chunker { body: Box::pin(body), part: BytesMut::new(), rest: Bytes::new(), done: false };
+        let mut chunker =
+            Chunker { body: Box::pin(body), part: BytesMut::new(), rest: Bytes::new(), done: false };
         let first = chunker.next_part(self.tuning.part_size).await?;
         if chunker.done {
             let size = first.len() as u64;
@@ -61,13 +62,11 @@ impl<S: Stream<Item = Result<Bytes>> + Send> Chunker<S> {
             if self.part.len() >= size {
                 return Ok(self.part.split().freeze());
             }
-            match self.body.try_next().await? {
-                Some(chunk) => self.rest = chunk,
-                None => {
-                    self.done = true;
-                    return Ok(self.part.split().freeze());
-                }
-            }
+            let Some(chunk) = self.body.try_next().await? else {
+                self.done = true;
+                return Ok(self.part.split().freeze());
+            };
+            self.rest = chunk;
         }
     }
 }
@@ -86,13 +85,21 @@ impl Upload {
         Ok(Self { backend: Arc::clone(backend), key, id, finished: false })
     }
 
-    async fn run<S>(mut self, first: Bytes, mut chunks: Chunker<S>, part_size: usize, concurrency: usize) -> Result<u64>
+    async fn run<S>(
+        mut self,
+        first: Bytes,
+        mut chunks: Chunker<S>,
+        part_size: usize,
+        concurrency: usize,
+    ) -> Result<u64>
     where
         S: Stream<Item = Result<Bytes>> + Send,
     {
         let result = self.send_parts(first, &mut chunks, part_size, concurrency).await;
         let outcome = match result {
-            Ok((parts, size)) => self.backend.complete_upload(&self.key, &self.id, &parts).await.map(|()| size),
+            Ok((parts, size)) => {
+                self.backend.complete_upload(&self.key, &self.id, &parts).await.map(|()| size)
+            }
             Err(error) => Err(error),
         };
         // Whatever happened, this upload is settled here and not in `drop`.
@@ -117,7 +124,8 @@ impl Upload {
     {
         let mut parts: Vec<Option<PartId>> = vec![None];
         let mut offset = first.len() as u64;
-        let mut sending = FuturesUnordered::from_iter([self.send(Part { number: 0, offset: 0, body: first })]);
+        let mut sending =
+            FuturesUnordered::from_iter([self.send(Part { number: 0, offset: 0, body: first })]);
         loop {
             let number = parts.len();
             let size = grown(part_size, number);

@@ -71,7 +71,12 @@ fn secret_names(location: &BackupStorageLocation) -> Vec<String> {
     let credential =
         location.spec.credential.as_ref().map_or(CLOUD_CREDENTIALS.0, |reference| reference.name.as_str());
     let authority = location.spec.object_storage.ca_cert_ref.as_ref().map(|reference| reference.name.clone());
-    std::iter::once(credential.to_owned()).chain(authority).collect()
+    // The key of encryption by customer key (SSE-C), as SECRET/KEY.
+    let config = location.spec.config.iter().flatten();
+    let customer_key = config
+        .filter(|(key, _)| *key == "customerKeyEncryptionSecret")
+        .filter_map(|(_, value)| Some(value.split_once('/')?.0.to_owned()));
+    std::iter::once(credential.to_owned()).chain(authority).chain(customer_key).filter(|name| !name.is_empty()).collect()
 }
 
 fn values(secret: Secret) -> SecretValues {

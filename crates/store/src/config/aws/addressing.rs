@@ -38,9 +38,9 @@ impl Address {
         }
         let mut hosted = url.clone();
         let host = format!("{bucket}.{}", url.host_str().unwrap_or_default());
-        hosted
-            .set_host(Some(&host))
-            .map_err(|_| Error::config("s3Url", format!("'{host}' is no host name; set s3ForcePathStyle to 'true'")))?;
+        hosted.set_host(Some(&host)).map_err(|_| {
+            Error::config("s3Url", format!("'{host}' is no host name; set s3ForcePathStyle to 'true'"))
+        })?;
         let endpoint = hosted.as_str().trim_end_matches('/').to_owned();
         Ok(Self { endpoint, virtual_hosted: true, shown })
     }

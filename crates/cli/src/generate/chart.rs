@@ -1,0 +1,125 @@
+//! The chart, from the same objects that `lifeboat install` applies: the objects are made with marks in place of
+//! values, written as YAML, and the marks become Helm's expressions. So chart and command cannot drift apart.
+
+use std::collections::BTreeMap;
+
+use lifeboat_api::crds;
+use lifeboat_plan::install::{self, InstallOptions, Rights};
+use serde_json::{Value, json};
+
+/// A mark that stands for a whole value of any type, and what takes its place.
+const MARKS: [(&str, &str); 7] = [
+    ("MARK-namespace", "{{ .Release.Namespace }}"),
+    ("MARK-image", "{{ .Values.image }}"),
+    ("MARK-replicas", "{{ .Values.replicas }}"),
+    ("MARK-resources", "{{- toYaml .Values.resources | nindent 12 }}"),
+    ("MARK-sa-annotations", "{{- toYaml .Values.serviceAccount.annotations | nindent 4 }}"),
+    ("MARK-arg", "{{- range .Values.serverArgs }}\n        - {{ . | quote }}\n        {{- end }}"),
+    ("MARK-target-namespace", "{{ $namespace }}"),
+];
+
+/// What Helm prints after an installation.
+const NOTES: &str = "\
+Lifeboat is installed in namespace {{ .Release.Namespace }}.
+
+1. Let only pods of the strictest Pod Security level run beside it:
+     kubectl label namespace {{ .Release.Namespace }} pod-security.kubernetes.io/enforce=restricted
+2. Say where backups go:
+     lifeboat -n {{ .Release.Namespace }} backup-location create default --default --provider aws --bucket BUCKET \
+--config region=REGION --credential SECRET=KEY
+3. Keep the repository password outside the cluster; volume data cannot be restored without it:
+     lifeboat -n {{ .Release.Namespace }} repository-password export --file FILE
+{{- if not .Values.rbac.namespaces }}
+
+It can back up and restore anything in the cluster; that is cluster-admin in effect. Set rbac.namespaces to limit it.
+{{- end }}
+";
+
+pub(super) fn files() -> BTreeMap<String, String> {
+    let mut files = BTreeMap::new();
+    for crd in crds::installed() {
+        files.insert(format!("charts/lifeboat/crds/{}.yaml", crd.name()), yaml(&json!(crd.definition())));
+    }
+    let full = objects(Rights::Full);
+    let limited = objects(Rights::Namespaces(vec!["MARK-target-namespace".to_owned()]));
+    files.insert("charts/lifeboat/templates/NOTES.txt".to_owned(), NOTES.to_owned());
+    files.insert(template("serviceaccount"), render(&of_kinds(&full, &["ServiceAccount"])));
+    files.insert(template("deployment"), render(&of_kinds(&full, &["Deployment"])));
+    files.insert(template("rbac-full"), guarded("not .Values.rbac.namespaces", &render(&rbac(&full))));
+    let (in_targets, elsewhere): (Vec<_>, Vec<_>) =
+        rbac(&limited).into_iter().partition(|o| o["metadata"]["namespace"] == "MARK-target-namespace");
+    let each = format!(
+        "{{{{- range $namespace := .Values.rbac.namespaces }}}}\n{}{{{{- end }}}}\n",
+        render(&in_targets).replace("{{ .Release.Namespace }}", "{{ $.Release.Namespace }}")
+    );
+    files.insert(
+        template("rbac-limited"),
+        guarded(".Values.rbac.namespaces", &format!("{}{each}", render(&elsewhere))),
+    );
+    files
+}
+
+fn template(name: &str) -> String {
+    format!("charts/lifeboat/templates/{name}.yaml")
+}
+
+/// The install objects with marks. The Namespace is Helm's business (`--create-namespace`), the rest is ours.
+fn objects(rights: Rights) -> Vec<Value> {
+    let options = InstallOptions {
+        rights,
+        server_args: vec!["MARK-arg".to_owned()],
+        service_account_annotations: json!("MARK-sa-annotations"),
+        resources: json!("MARK-resources"),
+        ..InstallOptions::new("MARK-namespace", "MARK-image")
+    };
+    let mut objects = install::objects(&options);
+    for object in &mut objects {
+        if object["kind"] == "Deployment" {
+            object["spec"]["replicas"] = json!("MARK-replicas");
+        }
+    }
+    objects
+}
+
+fn rbac(objects: &[Value]) -> Vec<Value> {
+    of_kinds(objects, &["Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"])
+}
+
+fn of_kinds(objects: &[Value], kinds: &[&str]) -> Vec<Value> {
+    objects.iter().filter(|object| kinds.iter().any(|kind| object["kind"] == *kind)).cloned().collect()
+}
+
+fn guarded(condition: &str, text: &str) -> String {
+    format!("{{{{- if {condition} }}}}\n{text}{{{{- end }}}}\n")
+}
+
+fn render(objects: &[Value]) -> String {
+    let mut text = String::new();
+    for object in objects {
+        text.push_str("---\n");
+        text.push_str(&yaml(object));
+    }
+    for (mark, expression) in MARKS {
+        // A list item or a block takes the place of its whole line; other values only of the mark.
+        text = text.replace(&format!("- {mark}\n"), &format!("{expression}\n")).replace(mark, expression);
+    }
+    text
+}
+
+fn yaml(value: &Value) -> String {
+    // Values are plain data, which always has a YAML form.
+    serde_saphyr::to_string(value).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_mark_is_left_in_a_template() {
+        for (path, text) in files() {
+            assert!(!text.contains("MARK-"), "{path}:\n{text}");
+            assert!(!text.is_empty(), "{path} is empty");
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! Faults on purpose, for tests: fail the k-th request before or after it took effect, cut a body, hang. What
+//! happens is given by rules or by a seed, so a failure found once is found again.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::{StreamExt, stream};
+
+use super::{Layer, Reopen, Request};
+use crate::backend::{Reading, RequestKind};
+use crate::error::{Error, Result, Unreachable};
+use crate::key::Key;
+
+/// What is to go wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// Status 500, nothing done.
+    Before,
+    /// Done, but the connection closed before the answer came.
+    After,
+    /// Status 503: slow down, nothing done.
+    Throttle,
+    /// Status 403, nothing done.
+    Deny,
+    /// The body breaks off after this many bytes.
+    CutBody(u64),
+    /// The body ends after this many bytes as if it were complete.
+    ShortBody(u64),
+    /// The request takes this much longer.
+    Latency(Duration),
+    /// The request never ends.
+    Hang,
+}
+
+/// `fault` happens to requests number `first` to `first + times - 1` of the kind, counted from 1.
+#[derive(Debug, Clone, Copy)]
+pub struct Rule {
+    pub kind: RequestKind,
+    pub first: u64,
+    pub times: u64,
+    pub fault: Fault,
+}
+
+/// The layer that makes faults.
+#[derive(Debug, Clone, Default)]
+pub struct Faults {
+    rules: Vec<Rule>,
+    /// Of a thousand requests, so many fail; the seed decides which and how.
+    random: Option<(u64, u64)>,
+    counts: Arc<Mutex<BTreeMap<RequestKind, u64>>>,
+}
+
+impl Faults {
+    pub fn new(rules: impl IntoIterator<Item = Rule>) -> Self {
+        Self { rules: rules.into_iter().collect(), ..Self::default() }
+    }
+
+    /// The `nth` request of `kind` fails once.
+    pub fn nth(kind: RequestKind, nth: u64, fault: Fault) -> Self {
+        Self::new([Rule { kind, first: nth, times: 1, fault }])
+    }
+
+    /// Every request of `kind` fails.
+    pub fn always(kind: RequestKind, fault: Fault) -> Self {
+        Self::new([Rule { kind, first: 1, times: u64::MAX, fault }])
+    }
+
+    /// So many of a thousand requests fail before or after their effect, or lose their body; `seed` decides.
+    pub fn random(seed: u64, per_thousand: u64) -> Self {
+        Self { random: Some((seed, per_thousand)), ..Self::default() }
+    }
+
+    /// How many requests of `kind` came so far.
+    pub fn count(&self, kind: RequestKind) -> u64 {
+        self.counts.lock().unwrap_or_else(PoisonError::into_inner).get(&kind).copied().unwrap_or(0)
+    }
+
+    /// Counts the request and says what happens to it.
+    fn next(&self, kind: RequestKind) -> Option<Fault> {
+        let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
+        let number = counts.entry(kind).and_modify(|count| *count += 1).or_insert(1);
+        let number = *number;
+        drop(counts);
+        self.fault(kind, number)
+    }
+
+    fn fault(&self, kind: RequestKind, number: u64) -> Option<Fault> {
+        let hit =
+            |rule: &&Rule| rule.kind == kind && number >= rule.first && number - rule.first < rule.times;
+        if let Some(rule) = self.rules.iter().find(hit) {
+            return Some(rule.fault);
+        }
+        let (seed, per_thousand) = self.random?;
+        let dice = mixed(seed ^ (number << 8) ^ kind as u64);
+        (dice % 1000 < per_thousand).then(|| match (dice >> 32) % 3 {
+            0 => Fault::Before,
+            1 if kind == RequestKind::Get => Fault::CutBody(dice >> 34 & 0xFFFF),
+            1 => Fault::After,
+            _ => Fault::Throttle,
+        })
+    }
+}
+
+fn mixed(mut z: u64) -> u64 {
+    z = z.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    z ^ (z >> 31)
+}
+
+fn words(request: Request<'_>) -> String {
+    format!("{} '{}'", request.kind.as_str(), request.key)
+}
+
+impl Layer for Faults {
+    async fn call<T, F, Fut>(&self, request: Request<'_>, run: F) -> Result<T>
+    where
+        T: Send,
+        F: Fn() -> Fut + Send + Sync,
+        Fut: Future<Output = Result<T>> + Send,
+    {
+        let endpoint = "fault://".to_owned();
+        match self.next(request.kind) {
+            Some(Fault::Before) => Err(Error::Server {
+                endpoint,
+                action: words(request),
+                detail: "status 500 InternalError".into(),
+            }),
+            Some(Fault::Throttle) => Err(Error::Throttled { endpoint, detail: "status 503 SlowDown".into() }),
+            Some(Fault::Deny) => Err(Error::Denied {
+                action: words(request),
+                bucket: "fault".into(),
+                detail: "status 403 AccessDenied".into(),
+            }),
+            Some(Fault::After) => {
+                run().await?;
+                let detail = "the connection was closed".into();
+                Err(Error::Unreachable { endpoint, cause: Unreachable::Closed, detail })
+            }
+            Some(Fault::Latency(delay)) => {
+                tokio::time::sleep(delay).await;
+                run().await
+            }
+            Some(Fault::Hang) => std::future::pending().await,
+            Some(Fault::CutBody(_) | Fault::ShortBody(_)) | None => run().await,
+        }
+    }
+
+    async fn body(&self, key: &Key, reading: Reading, _reopen: Reopen) -> Result<Reading> {
+        // The same count as in `call`, which was made just before for this request.
+        let (limit, fails) = match self.fault(RequestKind::Get, self.count(RequestKind::Get)) {
+            Some(Fault::CutBody(limit)) => (limit, true),
+            Some(Fault::ShortBody(limit)) => (limit, false),
+            _ => return Ok(reading),
+        };
+        let action = format!("get '{key}'");
+        let state = (reading.body, limit);
+        let body = stream::try_unfold(state, move |(mut body, left)| {
+            let action = action.clone();
+            async move {
+                let Some(mut chunk) = body.next().await.transpose()? else { return Ok(None) };
+                if left == 0 {
+                    let cut = Error::Interrupted { action, detail: "the connection was closed".into() };
+                    return if fails { Err(cut) } else { Ok(None) };
+                }
+                let take = usize::try_from(left).unwrap_or(usize::MAX).min(chunk.len());
+                if take < chunk.len() {
+                    chunk.truncate(take);
+                    // The cut comes with the next poll.
+                    body = stream::iter([Ok(bytes::Bytes::from_static(b"lost"))]).boxed();
+                }
+                Ok(Some((chunk, (body, left - take as u64))))
+            }
+        });
+        Ok(Reading { body: body.boxed(), ..reading })
+    }
+}

@@ -1,0 +1,65 @@
+//! For tests of this crate and of those built on it: the conformance suite that every backend and every layer
+//! passes, and the layer that makes faults.
+
+mod checks;
+
+use bytes::Bytes;
+use object_store::client::{HttpConnector, HttpRequestBody};
+use object_store::{Certificate, ClientOptions};
+use url::Url;
+
+use crate::http::Connector;
+use crate::store::Store;
+
+pub use crate::layers::fault::{Fault, Faults, Rule};
+
+/// What a backend can do beyond what all must.
+#[derive(Debug, Clone, Default)]
+pub struct Abilities {
+    /// It gives out URLs that work.
+    pub signs: bool,
+    /// Whom to trust when such a URL is fetched.
+    pub ca_pem: Option<Vec<u8>>,
+    /// Its keys may hold any character; some servers cannot do all.
+    pub any_character: bool,
+}
+
+impl Abilities {
+    pub fn local() -> Self {
+        Self { any_character: true, ..Self::default() }
+    }
+}
+
+/// Checks everything that Lifeboat relies on. `store` must be empty; it is left empty. Panics with the reason.
+#[allow(clippy::missing_panics_doc)]
+pub async fn conformance(store: &Store, abilities: Abilities) {
+    checks::writes(store).await;
+    checks::create_only(store).await;
+    checks::ranges(store).await;
+    checks::missing_objects(store).await;
+    checks::deletes(store).await;
+    checks::similar_prefixes(store).await;
+    checks::special_characters(store, abilities.any_character).await;
+    checks::many_keys(store).await;
+    checks::streams(store).await;
+    checks::refused_keys(store).await;
+    checks::prefixes_nest(store).await;
+    if abilities.signs {
+        checks::signed_urls(store, abilities.ca_pem.as_deref()).await;
+    }
+    assert_eq!(checks::keys(store, "").await, Vec::<String>::new(), "the suite leaves nothing behind");
+}
+
+/// Fetches a signed URL as a browser would.
+pub async fn fetch(
+    url: &Url,
+    ca_pem: Option<&[u8]>,
+) -> Result<Bytes, Box<dyn std::error::Error + Send + Sync>> {
+    let mut options = ClientOptions::new().with_allow_http(true);
+    for root in Certificate::from_pem_bundle(ca_pem.unwrap_or_default())? {
+        options = options.with_root_certificate(root);
+    }
+    let request = http::Request::get(url.as_str()).body(HttpRequestBody::empty())?;
+    let response = Connector::default().connect(&options)?.execute(request).await?;
+    Ok(response.into_body().bytes().await?)
+}

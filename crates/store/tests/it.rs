@@ -1,0 +1,15 @@
+//! Everything that can be tested without a real object store: the conformance suite over memory, directory and
+//! layers; the behaviour of the layers; and what goes over the wire, against a small HTTP and TLS server.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod it {
+    mod conformance;
+    mod errors;
+    mod layers;
+    mod local;
+    mod probe;
+    mod roles;
+    pub(crate) mod server;
+    mod tls;
+    mod wire;
+}

@@ -1,0 +1,311 @@
+//! What really goes over the wire: encryption, tags, checksums, addressing, resumed reads, signed URLs.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use base64::Engine;
+use bytes::Bytes;
+use futures::{TryStreamExt, stream};
+use lifeboat_store::{Environment, Error, RetryPolicy, Store, StoreConfig, Tuning, open};
+use rstest::rstest;
+
+use super::server::{Authority, Reply, Seen, Server, hollow};
+
+fn quick() -> Tuning {
+    let retry = RetryPolicy {
+        attempts: 3,
+        first_pause: Duration::from_millis(1),
+        longest_pause: Duration::from_millis(1),
+        deadline: None,
+    };
+    Tuning { retry, ..Tuning::default() }
+}
+
+pub(super) async fn opened(config: &StoreConfig) -> Store {
+    open(config, &Environment::default(), quick()).await.unwrap()
+}
+
+/// Writes small and large, reads and looks up; returns what was sent.
+async fn exercise(config: &StoreConfig, server: &Server) -> Vec<Seen> {
+    let store = opened(config).await;
+    store.put("small", "x").await.unwrap();
+    let large = stream::iter((0..17).map(|_| Ok::<_, Error>(Bytes::from(vec![1; 1024 * 1024]))));
+    store.put_stream("large", large).await.unwrap();
+    store.head("small").await.unwrap();
+    store.get("small").await.unwrap();
+    server.seen()
+}
+
+fn is(request: &Seen, method: &str, part: &str) -> bool {
+    request.method == method && request.target.contains(part)
+}
+
+const SSE: &str = "x-amz-server-side-encryption";
+const KMS: &str = "x-amz-server-side-encryption-aws-kms-key-id";
+
+#[rstest]
+#[case::sse_s3(&[("serverSideEncryption", "AES256")], Some("AES256"), None)]
+#[case::sse_kms(&[("serverSideEncryption", "aws:kms")], Some("aws:kms"), None)]
+#[case::sse_kms_key(&[("kmsKeyId", "alias/k")], Some("aws:kms"), Some("alias/k"))]
+#[case::dsse_key(&[("kmsKeyId", "k"), ("serverSideEncryption", "aws:kms:dsse")], Some("aws:kms:dsse"), Some("k"))]
+#[case::dsse(&[("serverSideEncryption", "aws:kms:dsse")], Some("aws:kms:dsse"), None)]
+#[case::none(&[], None, None)]
+#[tokio::test]
+async fn server_side_encryption_is_asked_for_with_every_new_object(
+    #[case] entries: &[(&str, &str)],
+    #[case] algorithm: Option<&str>,
+    #[case] key: Option<&str>,
+) {
+    let server = Server::plain(hollow).await;
+    let seen = exercise(&server.location(entries), &server).await;
+    let begins = |r: &&Seen| is(r, "PUT", "/bkt/small") || is(r, "POST", "uploads");
+    let beginnings: Vec<&Seen> = seen.iter().filter(begins).collect();
+    assert_eq!(beginnings.len(), 2, "{seen:?}");
+    for request in beginnings {
+        assert_eq!((request.header(SSE), request.header(KMS)), (algorithm, key), "{request:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_customer_key_is_sent_with_every_request_that_touches_content() {
+    let authority = Authority::new();
+    let server = Server::tls(authority.server("localhost", |_| ()), hollow).await;
+    let mut config = server.location(&[("customerKeyEncryptionSecret", "name/key")]);
+    config.customer_key = Some(b"0123456789abcdef0123456789abcdef".to_vec().into());
+    config.ca_pem = Some(authority.pem());
+    let seen = exercise(&config, &server).await;
+    let key = base64::engine::general_purpose::STANDARD.encode("0123456789abcdef0123456789abcdef");
+    let touching = ["/bkt/small", "uploads", "partNumber=1", "partNumber=2"];
+    for part in touching {
+        let all: Vec<&Seen> = seen.iter().filter(|request| request.target.contains(part)).collect();
+        assert!(!all.is_empty(), "{part}");
+        for request in all {
+            let header = |end: &str| request.header(&format!("x-amz-server-side-encryption-customer-{end}"));
+            assert_eq!(header("algorithm"), Some("AES256"), "{request:?}");
+            assert_eq!(header("key"), Some(key.as_str()));
+            assert!(header("key-md5").is_some());
+        }
+    }
+    let error = opened(&config).await.signed_url("small", Duration::from_secs(9)).await.unwrap_err();
+    assert_eq!(error.category(), "unsupported");
+}
+
+#[tokio::test]
+async fn tags_and_checksums_are_sent() {
+    let server = Server::plain(hollow).await;
+    let entries = [("tagging", "team=backup&stage=prod"), ("checksumAlgorithm", "SHA256")];
+    let seen = exercise(&server.location(&entries), &server).await;
+    for request in seen.iter().filter(|r| is(r, "PUT", "/bkt/small") || is(r, "POST", "uploads")) {
+        assert_eq!(request.header("x-amz-tagging"), Some("team=backup&stage=prod"), "{request:?}");
+    }
+    let put = seen.iter().find(|r| is(r, "PUT", "/bkt/small")).unwrap();
+    assert_eq!(put.header("x-amz-checksum-sha256"), Some("LXEWQrcmsEQBYnyp++6wy9chTD7GQPMTbAiWHF5IaSE="));
+    let part = seen.iter().find(|r| is(r, "PUT", "partNumber=1")).unwrap();
+    assert!(part.header("x-amz-checksum-sha256").is_some());
+}
+
+#[tokio::test]
+async fn a_create_is_conditional() {
+    let server = Server::plain(|request| {
+        if request.header("if-none-match") == Some("*") {
+            return Reply::new(412, "<Error><Code>PreconditionFailed</Code></Error>");
+        }
+        hollow(request)
+    })
+    .await;
+    let store = opened(&server.location(&[])).await;
+    assert!(store.create("lock", "x").await.unwrap_err().is_already_exists());
+    store.put("lock", "x").await.unwrap();
+}
+
+#[tokio::test]
+async fn google_is_told_the_kms_key_with_every_new_object() {
+    let server = Server::plain(hollow).await;
+    let name = "projects/p/locations/l/keyRings/r/cryptoKeys/k";
+    let json = r#"{"type":"service_account","client_email":"a@b","private_key":"CANARY","private_key_id":"1","disable_oauth":true}"#;
+    let config = StoreConfig {
+        provider: "velero.io/gcp".into(),
+        bucket: "bkt".into(),
+        config: [("kmsKeyName", name), ("storeEndpoint", server.url.as_str())]
+            .map(|(k, v)| (k.to_owned(), v.to_owned()))
+            .into(),
+        credentials: Some(json.as_bytes().to_vec().into()),
+        ..StoreConfig::default()
+    };
+    let store = opened(&config).await;
+    store.put("small", "x").await.unwrap();
+    store.get("small").await.unwrap();
+    let seen = server.seen();
+    assert_eq!(seen[0].header("x-goog-encryption-kms-key-name"), Some(name));
+    assert_eq!(seen[1].header("x-goog-encryption-kms-key-name"), None);
+}
+
+#[tokio::test]
+async fn azure_is_spoken_to_with_the_accounts_key() {
+    let server = Server::plain(|request| {
+        if request.target.contains("comp=list") {
+            return Reply::new(200, "<EnumerationResults><Blobs/><NextMarker/></EnumerationResults>");
+        }
+        hollow(request)
+    })
+    .await;
+    let config = StoreConfig {
+        provider: "velero.io/azure".into(),
+        bucket: "container".into(),
+        config: [("storageAccount", "acct"), ("storageAccountURI", server.url.as_str())]
+            .map(|(k, v)| (k.to_owned(), v.to_owned()))
+            .into(),
+        credentials: Some(b"AZURE_STORAGE_ACCOUNT_ACCESS_KEY=Q0FOQVJZ\n".to_vec().into()),
+        ..StoreConfig::default()
+    };
+    let store = opened(&config).await;
+    assert_eq!(store.list_directory("").await.unwrap().prefixes, Vec::<String>::new());
+    let seen = server.seen();
+    assert!(seen[0].header("authorization").unwrap().starts_with("SharedKey acct:"), "{seen:?}");
+    assert!(seen[0].target.starts_with("/container"), "{seen:?}");
+}
+
+#[tokio::test]
+async fn a_read_that_breaks_goes_on_pinned_to_the_same_version() {
+    let server = Server::plain(|request| {
+        let reply = |status, body: &str| {
+            Reply::new(status, body)
+                .with("etag", "\"v1\"")
+                .with("last-modified", "Sun, 15 Nov 2026 10:00:00 GMT")
+        };
+        match request.header("range") {
+            None => Reply { claimed: 10, ..reply(200, "0123") },
+            Some(_) => reply(206, "456789").with("content-range", "bytes 4-9/10"),
+        }
+    })
+    .await;
+    assert_eq!(opened(&server.location(&[])).await.get("a").await.unwrap(), "0123456789");
+    let seen = server.seen();
+    assert_eq!(seen[1].header("range"), Some("bytes=4-9"));
+    assert_eq!(seen[1].header("if-match"), Some("\"v1\""));
+}
+
+fn page(keys: &[&str], next: Option<&str>) -> String {
+    let contents: String = keys
+        .iter()
+        .map(|key| {
+            format!("<Contents><Key>{key}</Key><Size>1</Size><LastModified>2026-11-15T10:00:00.000Z</LastModified></Contents>")
+        })
+        .collect();
+    let next = next.map_or("<IsTruncated>false</IsTruncated>".to_owned(), |token| {
+        format!("<IsTruncated>true</IsTruncated><NextContinuationToken>{token}</NextContinuationToken>")
+    });
+    format!("<ListBucketResult>{contents}{next}</ListBucketResult>")
+}
+
+#[rstest]
+#[case::server_error(500, "<Error><Code>InternalError</Code></Error>", "server_error")]
+#[case::denied(403, "<Error><Code>AccessDenied</Code></Error>", "access_denied")]
+#[case::a_proxys_page(200, "<html><body>Log in</body></html>", "listing")]
+#[case::cut(200, "<ListBucketResult><Contents><Key>p/c</Key>", "listing")]
+#[case::no_token(200, "<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>", "listing")]
+#[case::foreign_key(
+    200,
+    "<ListBucketResult><Contents><Key>q/x</Key><Size>1</Size><LastModified>2026-11-15T10:00:00.000Z</LastModified></Contents></ListBucketResult>",
+    "listing"
+)]
+#[tokio::test]
+async fn a_listing_whose_second_page_is_bad_is_an_error(
+    #[case] status: u16,
+    #[case] body: &'static str,
+    #[case] category: &str,
+) {
+    let server = Server::plain(move |request| {
+        if request.target.contains("continuation-token") {
+            return Reply::new(status, body);
+        }
+        Reply::new(200, page(&["p/a", "p/b"], Some("t1")))
+    })
+    .await;
+    let store = opened(&server.location(&[])).await;
+    let error = store.list("p/").try_collect::<Vec<_>>().await.unwrap_err();
+    assert_eq!(error.category(), category, "{error}");
+    assert!(store.list_directory("p/").await.is_err());
+}
+
+#[tokio::test]
+async fn a_page_that_fails_once_is_asked_for_again() {
+    let failures = AtomicUsize::new(0);
+    let server = Server::plain(move |request| {
+        if !request.target.contains("continuation-token") {
+            return Reply::new(200, page(&["p/a"], Some("t1")));
+        }
+        match failures.fetch_add(1, Ordering::Relaxed) {
+            0 => Reply::new(500, ""),
+            1 => Reply::new(503, "<Error><Code>SlowDown</Code></Error>"),
+            _ => Reply::new(200, page(&["p/b"], None)),
+        }
+    })
+    .await;
+    let store = opened(&server.location(&[])).await;
+    let keys: Vec<String> = store.list("p/").map_ok(|info| info.key).try_collect().await.unwrap();
+    assert_eq!(keys, ["p/a", "p/b"]);
+}
+
+#[tokio::test]
+async fn a_listing_in_a_circle_is_an_error() {
+    let server = Server::plain(|_| Reply::new(200, page(&["p/a"], Some("same")))).await;
+    let store = opened(&server.location(&[])).await;
+    let error = store.list("p/").try_collect::<Vec<_>>().await.unwrap_err();
+    assert_eq!(error.category(), "listing");
+}
+
+#[tokio::test]
+async fn a_directory_marker_of_a_console_is_no_object() {
+    let marker = "<ListBucketResult><Contents><Key>p/</Key><Size>0</Size><LastModified>2026-11-15T10:00:00.000Z</LastModified></Contents></ListBucketResult>";
+    let server = Server::plain(move |_| Reply::new(200, marker)).await;
+    let keys: Vec<_> = opened(&server.location(&[])).await.list("p/").try_collect().await.unwrap();
+    assert!(keys.is_empty(), "{keys:?}");
+}
+
+#[tokio::test]
+async fn many_are_deleted_in_one_request_and_singly_where_that_is_unknown() {
+    let server = Server::plain(|request| {
+        if request.method == "POST" {
+            return Reply::new(501, "<Error><Code>NotImplemented</Code></Error>");
+        }
+        Reply::new(204, "")
+    })
+    .await;
+    opened(&server.location(&[])).await.delete_many(["a", "b", "c"]).await.unwrap();
+    let methods: Vec<String> = server.seen().into_iter().map(|request| request.method).collect();
+    assert_eq!(methods, ["POST", "DELETE", "DELETE", "DELETE"]);
+}
+
+#[rstest]
+#[case::denied("AccessDenied", "access_denied")]
+#[case::failed("InternalError", "server_error")]
+#[tokio::test]
+async fn one_failure_among_many_deletes_is_reported(#[case] code: &'static str, #[case] category: &str) {
+    let server = Server::plain(move |_| {
+        Reply::new(
+            200,
+            format!("<DeleteResult><Deleted><Key>a</Key></Deleted><Error><Key>b</Key><Code>{code}</Code><Message>no</Message></Error></DeleteResult>"),
+        )
+    })
+    .await;
+    let error = opened(&server.location(&[])).await.delete_many(["a", "b"]).await.unwrap_err();
+    assert_eq!(error.category(), category, "{error}");
+}
+
+#[rstest]
+#[case::own(&[], "localhost")]
+#[case::public(&[("publicUrl", "https://backups.example")], "backups.example")]
+#[tokio::test]
+async fn a_signed_url_is_made_for_those_outside(#[case] entries: &[(&str, &str)], #[case] host: &str) {
+    let server = Server::plain(hollow).await;
+    let mut config = server.location(entries);
+    config.prefix = "pre".into();
+    let url = opened(&config).await.signed_url("a b", Duration::from_mins(10)).await.unwrap();
+    assert_eq!(url.host_str(), Some(host));
+    assert_eq!(url.path(), "/bkt/pre/a%20b");
+    let query = url.query().unwrap();
+    assert!(query.contains("X-Amz-Expires=600") && query.contains("X-Amz-Signature="), "{query}");
+    assert!(!url.as_str().contains("CANARY"));
+    assert_eq!(server.seen().len(), 0, "signing asks nobody");
+}

@@ -1,0 +1,92 @@
+//! Running programs: what a test expects, success or failure, is in the name of the method it ends with.
+
+use std::io::Write;
+use std::process::{Command, Stdio};
+
+/// A program with its arguments.
+#[derive(Clone, Debug)]
+pub struct Program {
+    program: String,
+    arguments: Vec<String>,
+    environment: Vec<(String, String)>,
+    input: Option<String>,
+}
+
+/// What a program said.
+#[derive(Clone, Debug)]
+pub struct Output {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+impl Program {
+    pub fn new(program: &str) -> Self {
+        Self { program: program.to_owned(), arguments: Vec::new(), environment: Vec::new(), input: None }
+    }
+
+    #[must_use]
+    pub fn arg(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
+    #[must_use]
+    pub fn args<'a>(mut self, arguments: impl IntoIterator<Item = &'a (impl AsRef<str> + ?Sized + 'a)>) -> Self {
+        self.arguments.extend(arguments.into_iter().map(|argument| argument.as_ref().to_owned()));
+        self
+    }
+
+    #[must_use]
+    pub fn env(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    #[must_use]
+    pub fn input(mut self, text: &str) -> Self {
+        self.input = Some(text.to_owned());
+        self
+    }
+
+    /// Runs it, whatever comes out.
+    pub fn run(&self) -> Output {
+        let mut child = Command::new(&self.program)
+            .args(&self.arguments)
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
+            .stdin(if self.input.is_some() { Stdio::piped() } else { Stdio::null() })
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("cannot start {}: {error}", self.program));
+        if let (Some(text), Some(mut input)) = (&self.input, child.stdin.take()) {
+            input.write_all(text.as_bytes()).unwrap();
+        }
+        let output = child.wait_with_output().unwrap();
+        Output {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+
+    /// Runs it; it must succeed. Gives standard output.
+    pub fn ok(&self) -> String {
+        let output = self.run();
+        assert!(output.code == 0, "{self} failed with {}:\n{}\n{}", output.code, output.stdout, output.stderr);
+        output.stdout
+    }
+
+    /// Runs it; it must fail. Gives everything it said.
+    pub fn refused(&self) -> String {
+        let output = self.run();
+        assert!(output.code != 0, "{self} should have failed:\n{}", output.stdout);
+        format!("{}{}", output.stdout, output.stderr)
+    }
+}
+
+impl std::fmt::Display for Program {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} {}", self.program, self.arguments.join(" "))
+    }
+}

@@ -1,0 +1,94 @@
+//! An installation of Lifeboat on the cluster, shared by the tests of one file, and the storage beside it.
+
+use std::fs;
+
+use crate::{Program, get, kubectl, lifeboat, variable, wait_for};
+
+/// The S3 server beside the cluster.
+#[derive(Clone, Debug)]
+pub struct S3 {
+    pub endpoint: String,
+    pub tls_endpoint: String,
+    /// File with the authority of the TLS endpoint.
+    pub ca: String,
+    pub region: String,
+    pub access_key: String,
+    pub secret_key: String,
+}
+
+/// Where the storage is, from the environment.
+pub fn s3() -> S3 {
+    S3 {
+        endpoint: variable("LIFEBOAT_S3_ENDPOINT"),
+        tls_endpoint: variable("LIFEBOAT_S3_TLS_ENDPOINT"),
+        ca: variable("LIFEBOAT_S3_CA"),
+        region: variable("AWS_REGION"),
+        access_key: variable("AWS_ACCESS_KEY_ID"),
+        secret_key: variable("AWS_SECRET_ACCESS_KEY"),
+    }
+}
+
+impl S3 {
+    /// The credentials as Velero's Secret holds them.
+    pub fn credentials(&self) -> String {
+        format!(
+            "[default]\naws_access_key_id = {}\naws_secret_access_key = {}\n",
+            self.access_key, self.secret_key
+        )
+    }
+
+    /// The `--config` of a location on the plain endpoint.
+    pub fn config(&self) -> String {
+        format!("region={},s3Url={},s3ForcePathStyle=true", self.region, self.endpoint)
+    }
+
+    /// The `--config` of a location on the TLS endpoint.
+    pub fn tls_config(&self) -> String {
+        format!("region={},s3Url={},s3ForcePathStyle=true", self.region, self.tls_endpoint)
+    }
+}
+
+/// Lifeboat on the cluster, with location `default`.
+#[derive(Debug)]
+pub struct Installation;
+
+impl Installation {
+    /// Installs, or brings what is installed up to date.
+    pub fn ensure() -> Self {
+        let credentials = tempfile::NamedTempFile::new().unwrap();
+        fs::write(credentials.path(), s3().credentials()).unwrap();
+        lifeboat()
+            .args(["install", "--image", &variable("LIFEBOAT_IMAGE"), "--provider", "aws", "--bucket", "lifeboat"])
+            .args(["--prefix", "e2e", "--secret-file", &credentials.path().to_string_lossy()])
+            .args(["--backup-location-config", &s3().config()])
+            .args(["--server-arg=--store-validation-frequency=10s"])
+            .ok();
+        Self
+    }
+
+    /// `kubectl` in Lifeboat's namespace.
+    pub fn kubectl(&self) -> Program {
+        kubectl().args(["--namespace", "lifeboat"])
+    }
+
+    /// Waits until the location is in `phase`; gives its message.
+    pub fn wait_for_phase(&self, location: &str, phase: &str, seconds: u64) -> String {
+        wait_for(&format!("location {location} {phase}"), seconds, || {
+            let object = get(&["-n", "lifeboat", "bsl", location]);
+            let status = &object["status"];
+            if status["phase"] == phase && status["lastValidationTime"].is_string() {
+                Ok(status["message"].as_str().unwrap_or_default().to_owned())
+            } else {
+                Err(status.to_string())
+            }
+        })
+    }
+
+    /// The pod that holds the lease.
+    pub fn leader(&self) -> String {
+        wait_for("a leader", 30, || {
+            let lease = get(&["-n", "lifeboat", "lease", "lifeboat-server"]);
+            lease["spec"]["holderIdentity"].as_str().map(str::to_owned).ok_or_else(|| lease.to_string())
+        })
+    }
+}

@@ -1,0 +1,44 @@
+//! A namespace for one test: made with it, removed after it, described when it fails.
+
+use std::thread;
+
+use crate::{kubectl, variable};
+
+/// Removed when dropped.
+#[derive(Debug)]
+pub struct Namespace {
+    pub name: String,
+}
+
+impl Namespace {
+    /// Makes a namespace whose name starts with `prefix`. Pods of every kind may run in it.
+    pub fn new(prefix: &str) -> Self {
+        let name = format!("{prefix}-{}", std::process::id());
+        let namespace = Self { name };
+        kubectl().args(["create", "namespace", &namespace.name]).ok();
+        namespace
+    }
+
+    /// `kubectl` inside it.
+    pub fn kubectl(&self) -> crate::Program {
+        kubectl().args(["--namespace", &self.name])
+    }
+
+    /// Applies manifests inside it; `TEST_IMAGE` in the text becomes the test image.
+    pub fn apply(&self, manifests: &str) {
+        let manifests = manifests.replace("TEST_IMAGE", &variable("LIFEBOAT_TEST_IMAGE"));
+        self.kubectl().args(["apply", "-f", "-"]).input(&manifests).ok();
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            // What a person would look at first.
+            for arguments in [&["get", "all,pvc,events"][..], &["describe", "pods"][..]] {
+                eprintln!("{}", self.kubectl().args(arguments).run().stdout);
+            }
+        }
+        kubectl().args(["delete", "namespace", &self.name, "--wait=false"]).run();
+    }
+}

@@ -1,0 +1,20 @@
+//! Waiting for the cluster: looks again until something is there, with a deadline and the last thing seen.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Looks until `look` gives `Ok`; after `seconds` fails with the last `Err`.
+pub fn wait_for<T>(what: &str, seconds: u64, mut look: impl FnMut() -> Result<T, String>) -> T {
+    let start = Instant::now();
+    loop {
+        let last = match look() {
+            Ok(value) => return value,
+            Err(seen) => seen,
+        };
+        assert!(
+            start.elapsed() < Duration::from_secs(seconds),
+            "{what} did not come about in {seconds} s; last seen: {last}"
+        );
+        thread::sleep(Duration::from_millis(300));
+    }
+}

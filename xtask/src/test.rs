@@ -1,0 +1,95 @@
+//! `cargo xtask test`: every test, least powerful first, with one closing line. It brings up what it needs. Each part
+//! can be run alone; `soak` and `interop` are long and run only when named.
+
+mod part;
+mod tally;
+
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+use clap::ValueEnum;
+
+use crate::lint;
+use crate::target::TargetArgs;
+use part::Run;
+use tally::Tally;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Parts to run; without one, all but soak and interop
+    #[arg(value_enum)]
+    parts: Vec<Part>,
+    #[command(flatten)]
+    target: TargetArgs,
+    /// Only e2e tests whose name contains this
+    #[arg(long, value_name = "TEXT")]
+    filter: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Part {
+    /// Format, clippy, directions, generated files
+    Lint,
+    /// Everything that needs no cluster
+    Unit,
+    /// The box comes and goes without a trace, and survives kill -9
+    Box,
+    /// Object storage against a real S3 server
+    Storage,
+    /// Schemas against a real API server
+    Api,
+    /// Real pods on a real cluster
+    E2e,
+    /// Faults again and again (long)
+    Soak,
+    /// Long comparisons with other programs
+    Interop,
+}
+
+const DEFAULT: [Part; 6] = [Part::Lint, Part::Unit, Part::Box, Part::Storage, Part::Api, Part::E2e];
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let parts = if args.parts.is_empty() { DEFAULT.to_vec() } else { args.parts.clone() };
+    let mut run = Run::new(args.target.clone(), args.filter.clone());
+    let mut total = Tally::default();
+    for part in parts {
+        let start = Instant::now();
+        println!("\n== {}", name(part));
+        let tally = match run_part(part, &mut run) {
+            Ok(tally) => tally,
+            Err(error) => {
+                // The part could not even be run: that is one failure, and the others still tell something.
+                eprintln!("{}: {error:?}", name(part));
+                Tally { passed: 0, failed: 1 }
+            }
+        };
+        println!("== {}: {tally} in {} s", name(part), start.elapsed().as_secs());
+        total = total + tally;
+    }
+    run.finish()?;
+    println!("\n{total}");
+    if total.failed > 0 {
+        bail!("tests failed");
+    }
+    Ok(())
+}
+
+fn run_part(part: Part, run: &mut Run) -> Result<Tally> {
+    match part {
+        Part::Lint => {
+            lint::run(&lint::Args::default())?;
+            Ok(Tally { passed: 1, failed: 0 })
+        }
+        Part::Unit => run.unit(),
+        Part::Box => run.machine(),
+        Part::Storage => run.storage(),
+        Part::Api => run.e2e(&["schemas"]),
+        Part::E2e => run.e2e(&["cluster", "server", "velero_cli", "chart", "image"]),
+        Part::Soak => run.e2e(&["soak"]),
+        Part::Interop => run.e2e(&["interop"]),
+    }
+}
+
+fn name(part: Part) -> String {
+    part.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}

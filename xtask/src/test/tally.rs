@@ -1,0 +1,52 @@
+//! Counting tests: reads what `cargo test` prints, line by line.
+
+use std::fmt;
+use std::ops::Add;
+
+/// How many passed and failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    pub(crate) passed: u32,
+    pub(crate) failed: u32,
+}
+
+impl Add for Tally {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { passed: self.passed + other.passed, failed: self.failed + other.failed }
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} passed, {} failed", self.passed, self.failed)
+    }
+}
+
+impl Tally {
+    /// What a line such as `test result: ok. 3 passed; 0 failed; …` adds.
+    pub(crate) fn of_line(line: &str) -> Self {
+        let Some(summary) = line.trim().strip_prefix("test result: ") else { return Self::default() };
+        let number = |word: &str| {
+            summary
+                .split(['.', ';'])
+                .filter_map(|piece| piece.trim().strip_suffix(word)?.trim().parse().ok())
+                .next()
+                .unwrap_or(0)
+        };
+        Self { passed: number("passed"), failed: number("failed") }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_summary_of_a_test_binary() {
+        let line = "test result: FAILED. 60 passed; 3 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.22s";
+        assert_eq!(Tally::of_line(line), Tally { passed: 60, failed: 3 });
+        assert_eq!(Tally::of_line("test a::b ... ok"), Tally::default());
+    }
+}
