@@ -2,10 +2,13 @@ module lifeboat.dev/box/hostpath
 
 go 1.26
 
-require github.com/kubernetes-csi/csi-driver-host-path v1.7.2
+require (
+	github.com/container-storage-interface/spec v1.4.0
+	github.com/kubernetes-csi/csi-driver-host-path v1.7.2
+	google.golang.org/grpc v1.34.0
+)
 
 require (
-	github.com/container-storage-interface/spec v1.4.0 // indirect
 	github.com/go-logr/logr v0.3.0 // indirect
 	github.com/gogo/protobuf v1.3.1 // indirect
 	github.com/golang/glog v0.0.0-20160126235308-23def4e6c14b // indirect
@@ -18,7 +21,6 @@ require (
 	golang.org/x/sys v0.0.0-20201207223542-d4d67f95c62d // indirect
 	golang.org/x/text v0.3.4 // indirect
 	google.golang.org/genproto v0.0.0-20201209185603-f92720507ed4 // indirect
-	google.golang.org/grpc v1.34.0 // indirect
 	google.golang.org/protobuf v1.25.0 // indirect
 	gopkg.in/inf.v0 v0.9.1 // indirect
 	k8s.io/apimachinery v0.21.0-alpha.0 // indirect

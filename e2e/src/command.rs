@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 /// A program with its arguments.
 #[derive(Clone, Debug)]
 pub struct Program {
-    program: String,
+    name: String,
     arguments: Vec<String>,
     environment: Vec<(String, String)>,
     input: Option<String>,
@@ -22,7 +22,7 @@ pub struct Output {
 
 impl Program {
     pub fn new(program: &str) -> Self {
-        Self { program: program.to_owned(), arguments: Vec::new(), environment: Vec::new(), input: None }
+        Self { name: program.to_owned(), arguments: Vec::new(), environment: Vec::new(), input: None }
     }
 
     #[must_use]
@@ -51,14 +51,14 @@ impl Program {
 
     /// Runs it, whatever comes out.
     pub fn run(&self) -> Output {
-        let mut child = Command::new(&self.program)
+        let mut child = Command::new(&self.name)
             .args(&self.arguments)
             .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(if self.input.is_some() { Stdio::piped() } else { Stdio::null() })
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .unwrap_or_else(|error| panic!("cannot start {}: {error}", self.program));
+            .unwrap_or_else(|error| panic!("cannot start {}: {error}", self.name));
         if let (Some(text), Some(mut input)) = (&self.input, child.stdin.take()) {
             input.write_all(text.as_bytes()).unwrap();
         }
@@ -87,6 +87,6 @@ impl Program {
 
 impl std::fmt::Display for Program {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{} {}", self.program, self.arguments.join(" "))
+        write!(f, "{} {}", self.name, self.arguments.join(" "))
     }
 }

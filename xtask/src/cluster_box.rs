@@ -21,12 +21,13 @@ mod packages;
 mod ports;
 mod preflight;
 mod process;
-mod programs;
+pub(crate) mod programs;
 mod progress;
 mod state;
 mod status;
 mod subnet;
 mod supervisor;
+mod system;
 mod up;
 
 use std::collections::BTreeMap;
@@ -102,7 +103,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         Command::Down => down(),
         Command::Status { output } => show_status(&output),
         Command::Env => {
-            print!("{}", environment::export_lines(&environment()?));
+            println!("{}", environment::export_lines(&environment()?));
             Ok(())
         }
         Command::Kubectl { arguments } => {

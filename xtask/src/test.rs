@@ -59,7 +59,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             Ok(tally) => tally,
             Err(error) => {
                 // The part could not even be run: that is one failure, and the others still tell something.
-                eprintln!("{}: {error:?}", name(part));
+                eprintln!("{}: {error:#}", name(part));
                 Tally { passed: 0, failed: 1 }
             }
         };

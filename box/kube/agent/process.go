@@ -17,7 +17,7 @@ const (
 	// After this long a process counts as healthy, and its next death is restarted at once.
 	healthyAfter = 20 * time.Second
 	// How long a process may take to end by itself after SIGTERM.
-	grace = 10 * time.Second
+	grace = 5 * time.Second
 )
 
 // Spec is what `cargo xtask box` asks for.

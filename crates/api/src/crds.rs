@@ -126,19 +126,23 @@ mod tests {
                 let root = schema.expect("every version has a schema");
                 fields_without_words(crd.kind(), root, &mut wordless);
             }
+            // The API server's own words stand there, and it refuses any of ours.
+            wordless.retain(|path| *path != format!("{}.metadata", crd.kind()));
         }
         assert!(wordless.is_empty(), "fields without a description:\n{}", wordless.join("\n"));
     }
 
     #[test]
-    fn every_field_at_the_root_is_there() {
+    fn every_object_has_the_fields_at_the_root_that_the_api_server_expects() {
         for crd in all() {
             let schema =
                 crd.versions()[0].schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref());
             let fields = schema.and_then(|root| root.properties.as_ref()).expect("objects have fields");
-            for field in ["apiVersion", "kind", "metadata", "spec"] {
+            for field in ["apiVersion", "kind", "spec"] {
                 assert!(fields.contains_key(field), "{} has no {field}", crd.kind());
             }
+            let object = JSONSchemaProps { type_: Some("object".to_owned()), ..JSONSchemaProps::default() };
+            assert_eq!(fields.get("metadata"), Some(&object), "{}", crd.kind());
         }
     }
 

@@ -37,7 +37,6 @@ pub use data_movement::*;
 pub use data_upload::*;
 pub use delete_backup_request::*;
 pub use download_request::*;
-use kube::CustomResourceExt;
 pub use pod_volume_backup::*;
 pub use pod_volume_restore::*;
 pub use restore::*;
@@ -47,6 +46,8 @@ pub use volume_plugin::VolumeOperationProgress;
 pub use volume_plugin_backup::*;
 pub use volume_plugin_restore::*;
 pub use volume_snapshot_location::*;
+
+use kube::CustomResourceExt;
 
 use crate::crds::{Crd, VELERO_LABEL};
 

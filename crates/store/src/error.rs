@@ -166,11 +166,11 @@ impl Error {
     /// When the same call may succeed.
     pub fn retry(&self) -> Retry {
         match self {
-            Self::Throttled { .. } | Self::Server { .. } | Self::Interrupted { .. } => Retry::Now,
-            Self::Unreachable { cause, .. } => match cause {
-                Unreachable::Timeout | Unreachable::Closed | Unreachable::Other => Retry::Now,
-                Unreachable::Refused | Unreachable::Dns => Retry::Later,
-            },
+            // Refused and unresolved included: that is what a store or a DNS that restarts looks like.
+            Self::Throttled { .. }
+            | Self::Server { .. }
+            | Self::Interrupted { .. }
+            | Self::Unreachable { .. } => Retry::Now,
             Self::BucketNotFound { .. }
             | Self::Denied { .. }
             | Self::Credentials { .. }

@@ -5,7 +5,7 @@
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
-use http::{HeaderName, HeaderValue, Method, Uri};
+use http::{HeaderName, HeaderValue, Method, StatusCode, Uri};
 use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
@@ -48,6 +48,8 @@ impl HttpService for Service {
         }
         let origin = origin(request.uri());
         let listing = is_listing(request.method(), request.uri());
+        // S3 says 200 before it has put the parts together, and may find only then that it cannot.
+        let late_error = request.method() == Method::POST;
         let response =
             self.inner.execute(request).await.map_err(|source| {
                 HttpError::new(source.kind(), Transport { origin: origin.clone(), source })
@@ -55,15 +57,20 @@ impl HttpService for Service {
         if !response.status().is_success() {
             return Err(HttpError::new(HttpErrorKind::Unknown, answer(origin, response).await));
         }
-        if !listing {
+        if !listing && !late_error {
             return Ok(response);
         }
         let (parts, body) = response.into_parts();
         let body = body.bytes().await?;
-        match listing_problem(&body) {
-            None => Ok(HttpResponse::from_parts(parts, body.into())),
-            Some(problem) => Err(HttpError::new(HttpErrorKind::Decode, BadListing(problem))),
+        if listing && let Some(problem) = listing_problem(&body) {
+            return Err(HttpError::new(HttpErrorKind::Decode, BadListing(problem)));
         }
+        if late_error && root_element(&String::from_utf8_lossy(&body)) == Some("Error") {
+            let text = String::from_utf8_lossy(&body);
+            let answer = Answer::new(origin, StatusCode::INTERNAL_SERVER_ERROR, None, &text);
+            return Err(HttpError::new(HttpErrorKind::Unknown, answer));
+        }
+        Ok(HttpResponse::from_parts(parts, body.into()))
     }
 }
 

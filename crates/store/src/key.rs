@@ -1,5 +1,6 @@
 //! Object keys. One rule for every backend, so that what was written to a directory can be moved to a bucket:
-//! segments separated by `/`, none empty, none `.` or `..`, no control characters. The local backend relies on
+//! segments separated by `/`, none empty, none `.` or `..`, no control characters, no backslash (SeaweedFS
+//! makes it a `/`). The local backend relies on
 //! it: no key can leave its directory.
 
 use std::fmt;
@@ -43,6 +44,9 @@ fn problem(key: &str) -> Option<&'static str> {
     if key.chars().any(|c| c.is_ascii_control()) {
         return Some("it holds a control character");
     }
+    if key.contains('\\') {
+        return Some("it holds a backslash, which some servers take for a '/'");
+    }
     key.split('/').find_map(|segment| match segment {
         "" => Some("it starts or ends with '/' or holds '//'"),
         "." | ".." => Some("it holds a '.' or '..' segment"),
@@ -67,6 +71,7 @@ mod tests {
     #[case::double_slash("a//b", false)]
     #[case::nul("a\0b", false)]
     #[case::newline("a\nb", false)]
+    #[case::backslash("a\\b", false)]
     #[case::empty("", false)]
     fn keys_are_checked_before_any_backend_sees_them(#[case] key: &str, #[case] valid: bool) {
         assert_eq!(Key::new(key).is_ok(), valid);

@@ -3,6 +3,7 @@
 //! `open` turns what a BackupStorageLocation says into a [`Store`]; `probe` validates it. Below a `Store` is one
 //! thin trait, [`Backend`], whose methods are single requests, with layers around it (retry, limit, observer, and
 //! faults in tests). With the feature `testing`, [`testing::conformance`] is what every backend and layer passes.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
 pub mod backend;
 mod backends;

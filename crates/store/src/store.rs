@@ -113,6 +113,11 @@ impl Store {
         &self.warnings
     }
 
+    /// The size of the parts of a streamed upload.
+    pub fn part_size(&self) -> usize {
+        self.tuning.part_size
+    }
+
     /// The prefix in the bucket, empty or ending in `/`.
     pub fn prefix(&self) -> &str {
         &self.prefix

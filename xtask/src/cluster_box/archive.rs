@@ -1,7 +1,8 @@
 //! A container image from one static program, as the archive that `ctr images import` takes (docker-archive: one layer,
 //! a config with its digest, a manifest).
+use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::Write as _;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -18,9 +19,9 @@ pub(super) fn pause_image(program: &Path, archive: &Path) -> Result<()> {
         "architecture": architecture(),
         "os": "linux",
         "config": { "Entrypoint": ["/pause"], "User": "65535:65535" },
-        "rootfs": { "type": "layers", "diff_ids": [format!("sha256:{}", hex(&layer))] },
+        "rootfs": { "type": "layers", "diff_ids": [format!("sha256:{}", digest(&layer))] },
     }))?;
-    let name = format!("{}.json", hex(&config));
+    let name = format!("{}.json", digest(&config));
     let manifest = serde_json::to_vec(
         &json!([{ "Config": name, "RepoTags": [format!("docker.io/{PAUSE_IMAGE}")], "Layers": ["layer.tar"] }]),
     )?;
@@ -45,8 +46,16 @@ fn tar<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8], u32)>) -> Result<
     Ok(builder.into_inner()?)
 }
 
-fn hex(content: &[u8]) -> String {
-    Sha256::digest(content).iter().map(|byte| format!("{byte:02x}")).collect()
+fn digest(content: &[u8]) -> String {
+    hex(&Sha256::digest(content))
+}
+
+/// Bytes as text, two digits each.
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}"); // a String takes everything
+        text
+    })
 }
 
 /// Go's name for this machine's processor.

@@ -11,9 +11,9 @@ use super::{components, config, kubectl, supervisor};
 
 pub(super) fn up(state: &State) -> Result<()> {
     let kubeconfig = layout::bare_kubeconfig();
-    config::write_kubeconfig(&kubeconfig, "admin", BARE_API_SERVER.port)?;
+    config::write_kubeconfig(&kubeconfig, "admin", BARE_API_SERVER.number)?;
     supervisor::start(&components::bare_api_server(state))?;
-    step("second API server", || wait(Duration::from_secs(60), || kubectl::is_ready(state, &kubeconfig)))
+    step("second API server", || wait(Duration::from_mins(1), || kubectl::is_ready(state, &kubeconfig)))
 }
 
 /// Stops it. What was applied to it stays in etcd until the box goes down.

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use rcgen::{
-    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
 };
 
 use super::layout::{ADDRESS, KUBERNETES_SERVICE, LOOPBACK, NODES};
@@ -36,8 +37,14 @@ pub(super) fn write_all() -> Result<()> {
     cluster.server(
         "kube-apiserver",
         &[
-            ADDRESS, KUBERNETES_SERVICE, LOOPBACK, "localhost", "kubernetes", "kubernetes.default",
-            "kubernetes.default.svc", "kubernetes.default.svc.cluster.local",
+            ADDRESS,
+            KUBERNETES_SERVICE,
+            LOOPBACK,
+            "localhost",
+            "kubernetes",
+            "kubernetes.default",
+            "kubernetes.default.svc",
+            "kubernetes.default.svc.cluster.local",
         ],
     )?;
     for node in NODES {
@@ -62,7 +69,8 @@ impl Authority {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
+        params.key_usages =
+            vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign, KeyUsagePurpose::DigitalSignature];
         let certificate = params.self_signed(&key).with_context(|| format!("cannot sign {name}"))?;
         write(dir, file, &certificate.pem(), &key)?;
         Ok(Self { dir: dir.to_owned(), issuer: Issuer::new(params, key) })
@@ -76,17 +84,24 @@ impl Authority {
     }
 
     fn server(&self, file: &str, names: &[&str]) -> Result<()> {
-        let mut params = CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())?;
+        let mut params =
+            CertificateParams::new(names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())?;
         params.distinguished_name.push(DnType::CommonName, file);
         self.sign(file, params, ExtendedKeyUsagePurpose::ServerAuth)
     }
 
-    fn sign(&self, file: &str, mut params: CertificateParams, purpose: ExtendedKeyUsagePurpose) -> Result<()> {
+    fn sign(
+        &self,
+        file: &str,
+        mut params: CertificateParams,
+        purpose: ExtendedKeyUsagePurpose,
+    ) -> Result<()> {
         let key = KeyPair::generate()?;
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![purpose];
         params.use_authority_key_identifier_extension = true;
-        let certificate = params.signed_by(&key, &self.issuer).with_context(|| format!("cannot sign {file}"))?;
+        let certificate =
+            params.signed_by(&key, &self.issuer).with_context(|| format!("cannot sign {file}"))?;
         write(&self.dir, file, &certificate.pem(), &key)
     }
 }

@@ -35,7 +35,8 @@ impl Hierarchies {
     pub(super) fn missing_controllers(&self) -> Result<Vec<String>> {
         let Self::V2(root) = self else { return Ok(Vec::new()) };
         let read = |name: &str| {
-            fs::read_to_string(root.join(name)).with_context(|| format!("cannot read {name} in {}", root.display()))
+            fs::read_to_string(root.join(name))
+                .with_context(|| format!("cannot read {name} in {}", root.display()))
         };
         let (available, enabled) = (read("cgroup.controllers")?, read("cgroup.subtree_control")?);
         Ok(missing(&available, &enabled))
@@ -81,7 +82,9 @@ fn from_mounts(mountinfo: &str) -> Result<Hierarchies> {
     match (v1.is_empty(), v2.into_iter().next()) {
         (false, unified) => Ok(Hierarchies::V1(v1.into_iter().chain(unified).collect())),
         (true, Some(root)) => Ok(Hierarchies::V2(root)),
-        (true, None) => bail!("no control groups are mounted here (usually at /sys/fs/cgroup): pods cannot run"),
+        (true, None) => {
+            bail!("no control groups are mounted here (usually at /sys/fs/cgroup): pods cannot run")
+        }
     }
 }
 

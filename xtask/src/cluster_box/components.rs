@@ -1,12 +1,12 @@
 //! The processes of the box and their command lines: a list of `Spec`s for the supervisor, no effects. `up` starts
 //! them in three groups, each when the one before it answers.
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::config::client_kubeconfig;
 use super::layout::{
     self, ADDRESS, API_SERVER, BARE_API_SERVER, CONTROLLERS, CSI_DRIVER, ETCD, ETCD_PEER, Node, PODS,
-    PROXY_HEALTH, PROXY_METRICS, S3, S3_FILER, S3_FILER_GRPC, S3_GRPC, S3_MASTER, S3_MASTER_GRPC, S3_TLS, S3_VOLUME,
-    S3_VOLUME_GRPC, SCHEDULER, SERVICES,
+    PROXY_HEALTH, PROXY_METRICS, S3, S3_FILER, S3_FILER_GRPC, S3_GRPC, S3_MASTER, S3_MASTER_GRPC, S3_TLS,
+    S3_VOLUME, S3_VOLUME_GRPC, SCHEDULER, SERVICES,
 };
 use super::state::State;
 use super::supervisor::Spec;
@@ -35,13 +35,13 @@ pub(super) fn third(state: &State) -> Vec<Spec> {
 }
 
 fn etcd(state: &State) -> Spec {
-    let (client, peer) = (url(ETCD.address, ETCD.port), url(ETCD_PEER.address, ETCD_PEER.port));
+    let (client, peer) = (url(ETCD.address, ETCD.number), url(ETCD_PEER.address, ETCD_PEER.number));
     spec(
         "etcd",
-        state.program("kube", "etcd"),
+        &state.program("kube", "etcd"),
         vec![
             flag("name", "box"),
-            flag("data-dir", layout::state("etcd").display()),
+            flag("data-dir", layout::disk().join("etcd").display()),
             flag("listen-client-urls", &client),
             flag("advertise-client-urls", &client),
             flag("listen-peer-urls", &peer),
@@ -56,24 +56,24 @@ fn etcd(state: &State) -> Spec {
 }
 
 fn api_server(state: &State) -> Spec {
-    api_server_at(state, API_SERVER.component, API_SERVER.port, "/registry")
+    api_server_at(state, API_SERVER.component, API_SERVER.number, "/registry")
 }
 
 /// A second API server with a part of etcd of its own, for tests of schemas; nothing else runs against it.
 pub(super) fn bare_api_server(state: &State) -> Spec {
-    api_server_at(state, BARE_API_SERVER.component, BARE_API_SERVER.port, "/bare")
+    api_server_at(state, BARE_API_SERVER.component, BARE_API_SERVER.number, "/bare")
 }
 
 fn api_server_at(state: &State, name: &str, port: u16, prefix: &str) -> Spec {
     let pki = |file: &str| certificates::dir().join(file).display().to_string();
     spec(
         name,
-        state.program("kube", "kube-apiserver"),
+        &state.program("kube", "kube-apiserver"),
         vec![
             flag("bind-address", ADDRESS),
             flag("advertise-address", ADDRESS),
             flag("secure-port", port),
-            flag("etcd-servers", url(ETCD.address, ETCD.port)),
+            flag("etcd-servers", url(ETCD.address, ETCD.number)),
             flag("etcd-prefix", prefix),
             flag("service-cluster-ip-range", SERVICES),
             flag("allow-privileged", true),
@@ -99,13 +99,13 @@ fn controllers(state: &State) -> Spec {
     let kubeconfig = client_kubeconfig("kube-controller-manager").display().to_string();
     spec(
         CONTROLLERS.component,
-        state.program("kube", "kube-controller-manager"),
+        &state.program("kube", "kube-controller-manager"),
         vec![
             flag("kubeconfig", &kubeconfig),
             flag("authentication-kubeconfig", &kubeconfig),
             flag("authorization-kubeconfig", &kubeconfig),
             flag("bind-address", CONTROLLERS.address),
-            flag("secure-port", CONTROLLERS.port),
+            flag("secure-port", CONTROLLERS.number),
             flag("cert-dir", layout::state(CONTROLLERS.component).display()),
             flag("leader-elect", false),
             flag("use-service-account-credentials", true),
@@ -113,6 +113,7 @@ fn controllers(state: &State) -> Spec {
             flag("root-ca-file", pki("ca.crt")),
             flag("cluster-signing-cert-file", pki("ca.crt")),
             flag("cluster-signing-key-file", pki("ca.key")),
+            flag("flex-volume-plugin-dir", layout::state("volume-plugins").display()),
             // A lost node shows within this time instead of most of a minute.
             flag("node-monitor-grace-period", "16s"),
             flag("node-monitor-period", "2s"),
@@ -124,13 +125,13 @@ fn scheduler(state: &State) -> Spec {
     let kubeconfig = client_kubeconfig("kube-scheduler").display().to_string();
     spec(
         SCHEDULER.component,
-        state.program("kube", "kube-scheduler"),
+        &state.program("kube", "kube-scheduler"),
         vec![
             flag("kubeconfig", &kubeconfig),
             flag("authentication-kubeconfig", &kubeconfig),
             flag("authorization-kubeconfig", &kubeconfig),
             flag("bind-address", SCHEDULER.address),
-            flag("secure-port", SCHEDULER.port),
+            flag("secure-port", SCHEDULER.number),
             flag("cert-dir", layout::state(SCHEDULER.component).display()),
             flag("leader-elect", false),
         ],
@@ -141,15 +142,15 @@ fn scheduler(state: &State) -> Spec {
 fn proxy(state: &State) -> Spec {
     spec(
         PROXY_HEALTH.component,
-        state.program("kube", "kube-proxy"),
+        &state.program("kube", "kube-proxy"),
         vec![
             flag("kubeconfig", client_kubeconfig("kube-proxy").display()),
             flag("hostname-override", NODES[0].name),
             flag("proxy-mode", "iptables"),
             flag("bind-address", ADDRESS),
             flag("cluster-cidr", PODS),
-            flag("healthz-bind-address", format!("{}:{}", PROXY_HEALTH.address, PROXY_HEALTH.port)),
-            flag("metrics-bind-address", format!("{}:{}", PROXY_METRICS.address, PROXY_METRICS.port)),
+            flag("healthz-bind-address", format!("{}:{}", PROXY_HEALTH.address, PROXY_HEALTH.number)),
+            flag("metrics-bind-address", format!("{}:{}", PROXY_METRICS.address, PROXY_METRICS.number)),
             flag("iptables-localhost-nodeports", false),
             flag("conntrack-max-per-core", 0),
             flag("conntrack-min", 0),
@@ -161,18 +162,18 @@ fn proxy(state: &State) -> Spec {
 
 fn dns(state: &State) -> Spec {
     let corefile = layout::state("Corefile").display().to_string();
-    spec("coredns", state.program("coredns", "coredns"), vec!["-conf".into(), corefile])
+    spec("coredns", &state.program("coredns", "coredns"), vec!["-conf".into(), corefile])
 }
 
 fn containerd(node: &Node) -> Spec {
     let config = node.path("containerd.toml").display().to_string();
-    spec(&format!("containerd-{}", node.number), PathBuf::from("containerd"), vec!["--config".into(), config])
+    spec(&format!("containerd-{}", node.number), Path::new("containerd"), vec!["--config".into(), config])
 }
 
 fn kubelet(state: &State, node: &Node) -> Spec {
     spec(
         &format!("kubelet-{}", node.number),
-        state.program("kube", "kubelet"),
+        &state.program("kube", "kubelet"),
         vec![
             flag("config", node.path("kubelet.yaml").display()),
             flag("kubeconfig", client_kubeconfig(&format!("node-{}", node.number)).display()),
@@ -189,22 +190,27 @@ fn csi(state: &State, node: &Node) -> Vec<Spec> {
     let name = |part: &str| format!("csi-{part}-{}", node.number);
     let socket = node.csi_socket();
     let registration = node.kubelet_dir().join(format!("plugins_registry/{CSI_DRIVER}-reg.sock"));
+    let others: Vec<String> = NODES
+        .iter()
+        .filter(|other| *other != node)
+        .map(|other| other.path("csi").display().to_string())
+        .collect();
     let mut driver = spec(
         &name("driver"),
-        state.program("hostpath", "hostpathplugin"),
+        &state.program("hostpath", "hostpathplugin"),
         vec![
             flag("drivername", CSI_DRIVER),
             flag("endpoint", format!("unix://{}", socket.display())),
             flag("nodeid", node.name),
             flag("statedir", node.path("csi").display()),
-            flag("logtostderr", true),
+            flag("other-statedirs", others.join(",")),
         ],
     );
     driver.remove.push(socket.clone());
     driver.dependents = vec![name("provisioner"), name("snapshotter")];
     let mut registrar = spec(
         &name("registrar"),
-        state.program("kube", "box-agent"),
+        &state.program("kube", "box-agent"),
         vec![
             "register".into(),
             flag("driver", CSI_DRIVER),
@@ -213,10 +219,11 @@ fn csi(state: &State, node: &Node) -> Vec<Spec> {
         ],
     );
     registrar.remove.push(registration);
-    let common = [flag("kubeconfig", client_kubeconfig("csi").display()), flag("csi-address", socket.display())];
+    let common =
+        [flag("kubeconfig", client_kubeconfig("csi").display()), flag("csi-address", socket.display())];
     let sidecar = |part: &str, program: PathBuf, extra: &[&str]| {
         let arguments = common.iter().cloned().chain(extra.iter().map(|each| (*each).to_owned())).collect();
-        let mut made = spec(&name(part), program, arguments);
+        let mut made = spec(&name(part), &program, arguments);
         made.env = [("NODE_NAME", node.name), ("NAMESPACE", "kube-system"), ("POD_NAME", &name(part))]
             .iter()
             .map(|(key, value)| format!("{key}={value}"))
@@ -235,30 +242,36 @@ fn csi(state: &State, node: &Node) -> Vec<Spec> {
             "--node-deployment-base-delay=1s",
         ],
     );
-    let snapshotter =
-        sidecar("snapshotter", state.program("kube", "csi-snapshotter"), &["--node-deployment", "--extra-create-metadata"]);
+    let snapshotter = sidecar(
+        "snapshotter",
+        state.program("kube", "csi-snapshotter"),
+        &["--node-deployment", "--extra-create-metadata"],
+    );
     vec![driver, registrar, provisioner, snapshotter]
 }
 
 fn snapshot_controller(state: &State) -> Spec {
     spec(
         "snapshot-controller",
-        state.program("kube", "snapshot-controller"),
-        vec![flag("kubeconfig", client_kubeconfig("csi").display()), "--enable-distributed-snapshotting".into()],
+        &state.program("kube", "snapshot-controller"),
+        vec![
+            flag("kubeconfig", client_kubeconfig("csi").display()),
+            "--enable-distributed-snapshotting".into(),
+        ],
     )
 }
 
 fn s3(state: &State) -> Spec {
     let pki = |file: &str| certificates::dir().join(file).display().to_string();
     let one = |name: &str, value: String| format!("-{name}={value}");
-    let port = |name: &str, port: layout::Port| format!("-{name}={}", port.port);
+    let port = |name: &str, port: layout::Port| format!("-{name}={}", port.number);
     spec(
         S3.component,
-        state.program("s3", "weed"),
+        &state.program("s3", "weed"),
         vec![
             one("logtostderr", "true".into()),
             "server".into(),
-            one("dir", layout::state("s3").display().to_string()),
+            one("dir", layout::disk().join("s3").display().to_string()),
             one("ip", ADDRESS.into()),
             one("ip.bind", ADDRESS.into()),
             port("master.port", S3_MASTER),
@@ -289,9 +302,16 @@ fn s3(state: &State) -> Spec {
     )
 }
 
-fn spec(name: &str, program: PathBuf, arguments: Vec<String>) -> Spec {
+fn spec(name: &str, program: &Path, arguments: Vec<String>) -> Spec {
     let argv = std::iter::once(program.display().to_string()).chain(arguments).collect();
-    Spec { name: name.into(), argv, env: Vec::new(), log: layout::log(name), remove: Vec::new(), dependents: Vec::new() }
+    Spec {
+        name: name.into(),
+        argv,
+        env: Vec::new(),
+        log: layout::log(name),
+        remove: Vec::new(),
+        dependents: Vec::new(),
+    }
 }
 
 fn flag(name: &str, value: impl std::fmt::Display) -> String {
@@ -301,7 +321,6 @@ fn flag(name: &str, value: impl std::fmt::Display) -> String {
 fn url(address: &str, port: u16) -> String {
     format!("http://{address}:{port}")
 }
-
 
 #[cfg(test)]
 mod tests {

@@ -34,8 +34,9 @@ pub(super) fn write_all(s3_secret_key: &str) -> Result<()> {
     state::replace(&layout::state("s3.json"), s3.as_bytes())?;
     fs::create_dir_all(manifests())?;
     for (name, template) in MANIFESTS {
-        let port = DNS.port.to_string();
-        let values = [("driver", CSI_DRIVER), ("service", DNS_SERVICE), ("address", ADDRESS), ("port", &port)];
+        let port = DNS.number.to_string();
+        let values =
+            [("driver", CSI_DRIVER), ("service", DNS_SERVICE), ("address", ADDRESS), ("port", &port)];
         write(&manifests().join(name), &fill(template, &values))?;
     }
     Ok(())
@@ -55,8 +56,10 @@ fn write_node(node: &Node) -> Result<()> {
         let path = dir.join(part);
         fs::create_dir_all(&path).with_context(|| format!("cannot create {}", path.display()))?;
     }
-    let cni = CNI_PLUGINS.iter().find(|path| Path::new(path).join("bridge").exists()).unwrap_or(&CNI_PLUGINS[0]);
-    let (port, healthz, number) = (node.kubelet_port.to_string(), node.healthz_port.to_string(), node.number.to_string());
+    let cni =
+        CNI_PLUGINS.iter().find(|path| Path::new(path).join("bridge").exists()).unwrap_or(&CNI_PLUGINS[0]);
+    let (port, healthz, number) =
+        (node.kubelet_port.to_string(), node.healthz_port.to_string(), node.number.to_string());
     let values = [
         ("dir", text(&dir)),
         ("socket", text(&node.containerd_socket())),
@@ -69,6 +72,7 @@ fn write_node(node: &Node) -> Result<()> {
         ("subnet", node.subnet.into()),
         ("address", node.address.into()),
         ("dns", DNS_SERVICE.into()),
+        ("resolv", resolver_file().into()),
         ("port", port),
         ("healthz", healthz),
         ("number", number),
@@ -79,10 +83,16 @@ fn write_node(node: &Node) -> Result<()> {
     write(&dir.join("kubelet.yaml"), &fill(KUBELET, &values))
 }
 
+/// Name servers that pods can reach: systemd-resolved's stub in /etc/resolv.conf listens on the host's loopback only.
+fn resolver_file() -> &'static str {
+    let real = "/run/systemd/resolve/resolv.conf";
+    if Path::new(real).exists() { real } else { "/etc/resolv.conf" }
+}
+
 fn write_dns() -> Result<()> {
     let forward = if preflight::has_name_server() { "forward . /etc/resolv.conf" } else { "" };
     let (port, health, ready) =
-        (DNS.port.to_string(), layout::DNS_HEALTH.port.to_string(), layout::DNS_READY.port.to_string());
+        (DNS.number.to_string(), layout::DNS_HEALTH.number.to_string(), layout::DNS_READY.number.to_string());
     let kubeconfig = text(&client_kubeconfig("coredns"));
     let values = [
         ("address", ADDRESS),
@@ -96,11 +106,12 @@ fn write_dns() -> Result<()> {
 }
 
 fn write_kubeconfigs() -> Result<()> {
-    let clients = ["kube-controller-manager", "kube-scheduler", "kube-proxy", "coredns", "csi", "node-1", "node-2"];
+    let clients =
+        ["kube-controller-manager", "kube-scheduler", "kube-proxy", "coredns", "csi", "node-1", "node-2"];
     for client in clients {
-        write_kubeconfig(&client_kubeconfig(client), client, layout::API_SERVER.port)?;
+        write_kubeconfig(&client_kubeconfig(client), client, layout::API_SERVER.number)?;
     }
-    write_kubeconfig(&layout::kubeconfig(), "admin", layout::API_SERVER.port)
+    write_kubeconfig(&layout::kubeconfig(), "admin", layout::API_SERVER.number)
 }
 
 /// A kubeconfig that can be copied anywhere: certificates inside. JSON is YAML.
@@ -129,7 +140,9 @@ pub(super) fn write_kubeconfig(path: &Path, client: &str, port: u16) -> Result<(
 
 /// Replaces each `{{name}}`.
 fn fill(template: &str, values: &[(&str, &str)]) -> String {
-    values.iter().fold(template.to_owned(), |text, (name, value)| text.replace(&format!("{{{{{name}}}}}"), value))
+    values
+        .iter()
+        .fold(template.to_owned(), |text, (name, value)| text.replace(&format!("{{{{{name}}}}}"), value))
 }
 
 fn write(path: &Path, content: &str) -> Result<()> {

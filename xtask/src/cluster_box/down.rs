@@ -21,26 +21,32 @@ pub(super) fn down() -> Result<()> {
         note("there is no box on this machine");
         return Ok(());
     };
-    step("stop the box and take back its changes", || clean(&state))
+    clean(&state)?;
+    note("the box is down");
+    Ok(())
 }
 
 /// Removes everything of a box; harmless to repeat, so an interrupted `down` is finished by the next.
 pub(super) fn clean(state: &State) -> Result<()> {
     let this_boot = state.boot_id == process::boot_id();
-    if this_boot {
-        end_processes(&state.id)?;
-    }
-    leftovers::remove(&state.created_paths)?;
     let dir = Path::new(STATE);
-    mounts::unmount_below(dir)?;
-    mounts::detach_loops_below(dir)?;
     if this_boot {
-        network::remove_bridges()?;
-        firewall::close(&state.firewall)?;
-        Hierarchies::detect()?.remove(&state.controllers)?;
-        network::restore_settings(&state.sysctls)?;
+        step("end its processes", || end_processes(&state.id))?;
     }
-    fs::remove_dir_all(dir).with_context(|| format!("cannot remove {STATE}"))
+    step("remove its mounts and loop devices", || {
+        leftovers::remove(&state.created_paths)?;
+        mounts::unmount_below(dir)?;
+        mounts::detach_loops_below(dir)
+    })?;
+    if this_boot {
+        step("remove its network", || {
+            network::remove_bridges()?;
+            firewall::close(&state.firewall)?;
+            network::restore_settings(&state.sysctls)
+        })?;
+        step("remove its control groups", || Hierarchies::detect()?.remove(&state.controllers))?;
+    }
+    step("remove its files", || fs::remove_dir_all(dir).with_context(|| format!("cannot remove {STATE}")))
 }
 
 /// First the supervisor, or it would start again what we end; then what is recorded; then whatever else carries the

@@ -3,19 +3,20 @@ use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
 
+use super::certificates;
 use super::layout::{self, ACCESS_KEY, ADDRESS, REGION, S3, S3_TLS};
 use super::state::State;
-use super::certificates;
 
 pub(super) fn environment() -> Result<BTreeMap<String, String>> {
-    let state = State::load()?.context("there is no box on this machine; start it with `cargo xtask box up`")?;
+    let state =
+        State::load()?.context("there is no box on this machine; start it with `cargo xtask box up`")?;
     let programs = state.programs.get("kube").map(|dir| dir.join("path")).unwrap_or_default();
     let path = std::env::var("PATH").unwrap_or_default();
     let mut all: BTreeMap<String, String> = [
         ("KUBECONFIG", layout::kubeconfig().display().to_string()),
         ("PATH", format!("{}:{path}", programs.display())),
-        ("LIFEBOAT_S3_ENDPOINT", format!("http://{ADDRESS}:{}", S3.port)),
-        ("LIFEBOAT_S3_TLS_ENDPOINT", format!("https://{ADDRESS}:{}", S3_TLS.port)),
+        ("LIFEBOAT_S3_ENDPOINT", format!("http://{ADDRESS}:{}", S3.number)),
+        ("LIFEBOAT_S3_TLS_ENDPOINT", format!("https://{ADDRESS}:{}", S3_TLS.number)),
         ("LIFEBOAT_S3_CA", certificates::dir().join("s3-ca.crt").display().to_string()),
         ("AWS_ACCESS_KEY_ID", ACCESS_KEY.to_owned()),
         ("AWS_SECRET_ACCESS_KEY", state.s3_secret_key.clone()),
@@ -33,7 +34,9 @@ pub(super) fn environment() -> Result<BTreeMap<String, String>> {
 
 /// Lines for `eval "$(cargo xtask box env)"`.
 pub(super) fn export_lines(environment: &BTreeMap<String, String>) -> String {
-    environment.iter().map(|(name, value)| format!("export {name}='{}'\n", value.replace('\'', r"'\''"))).collect()
+    let line =
+        |(name, value): (&String, &String)| format!("export {name}='{}'", value.replace('\'', r"'\''"));
+    environment.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
@@ -43,6 +46,6 @@ mod tests {
     #[test]
     fn values_are_quoted_for_the_shell() {
         let one = BTreeMap::from([("A".to_owned(), "it's $HOME".to_owned())]);
-        assert_eq!(export_lines(&one), "export A='it'\\''s $HOME'\n");
+        assert_eq!(export_lines(&one), "export A='it'\\''s $HOME'");
     }
 }

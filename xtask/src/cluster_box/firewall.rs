@@ -68,7 +68,8 @@ fn drop_new_tables(program: &str, before: &Ruleset) -> Result<()> {
 
 /// Tables without rules, chains or policies of anybody that were not there before.
 fn empty_new_tables(before: &Ruleset, now: &Ruleset) -> Vec<String> {
-    let is_empty = |table: &Table| table.rules.is_empty() && table.chains.values().all(|policy| policy == "ACCEPT");
+    let is_empty =
+        |table: &Table| table.rules.is_empty() && table.chains.values().all(|policy| policy == "ACCEPT");
     let new = now.0.iter().filter(|(name, table)| !before.0.contains_key(*name) && is_empty(table));
     new.map(|(name, _)| name.clone()).collect()
 }
@@ -130,7 +131,7 @@ impl Ruleset {
 /// What `iptables-restore --noflush` needs to take away the box's chains and the rules that lead to them, and nothing
 /// else: chains and rules of other programs stay, even those that came after `up`.
 fn removal(before: &Ruleset, now: &Ruleset) -> String {
-    let mut text = String::new();
+    let mut lines = Vec::new();
     let empty = Table::default();
     for (name, table) in &now.0 {
         let old = before.0.get(name).unwrap_or(&empty);
@@ -144,13 +145,13 @@ fn removal(before: &Ruleset, now: &Ruleset) -> String {
         if chains.is_empty() && rules.is_empty() {
             continue;
         }
-        text += &format!("*{name}\n");
-        chains.iter().for_each(|chain| text += &format!(":{chain} - [0:0]\n"));
-        rules.iter().for_each(|rule| text += &format!("{rule}\n"));
-        chains.iter().for_each(|chain| text += &format!("-X {chain}\n"));
-        text += "COMMIT\n";
+        let declared = chains.iter().map(|chain| format!(":{chain} - [0:0]"));
+        let deleted = chains.iter().map(|chain| format!("-X {chain}"));
+        lines.push(format!("*{name}"));
+        lines.extend(declared.chain(rules).chain(deleted));
+        lines.push("COMMIT".into());
     }
-    text
+    lines.into_iter().fold(String::new(), |text, line| text + &line + "\n")
 }
 
 /// Rules that are there now and were not before; a rule that stood twice and stands three times is new once.
@@ -221,7 +222,10 @@ mod tests {
     fn a_rule_that_stood_once_and_stands_twice_is_removed_once() {
         let before = "*nat\n:KUBE-X - [0:0]\n-A OUTPUT -j KUBE-X\nCOMMIT\n";
         let now = "*nat\n:KUBE-X - [0:0]\n-A OUTPUT -j KUBE-X\n-A OUTPUT -j KUBE-X\nCOMMIT\n";
-        assert_eq!(removal(&Ruleset::parse(before), &Ruleset::parse(now)), "*nat\n-D OUTPUT -j KUBE-X\nCOMMIT\n");
+        assert_eq!(
+            removal(&Ruleset::parse(before), &Ruleset::parse(now)),
+            "*nat\n-D OUTPUT -j KUBE-X\nCOMMIT\n"
+        );
     }
 
     #[test]

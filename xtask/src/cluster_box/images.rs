@@ -25,7 +25,9 @@ fn on_each_node<T: Send>(work: impl Fn(&Node) -> Result<T> + Sync) -> Result<Vec
         let running: Vec<_> = NODES.iter().map(|node| scope.spawn(move || work(node))).collect();
         running
             .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("an import stopped unexpectedly"))))
+            .map(|thread| {
+                thread.join().unwrap_or_else(|_| Err(anyhow::anyhow!("an import stopped unexpectedly")))
+            })
             .collect()
     })
 }

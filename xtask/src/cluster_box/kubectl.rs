@@ -24,13 +24,14 @@ pub(super) fn with_kubeconfig(state: &State, kubeconfig: &Path) -> Command {
 
 /// Does an API server answer that it is ready?
 pub(super) fn is_ready(state: &State, kubeconfig: &Path) -> Result<()> {
-    run::output(with_kubeconfig(state, kubeconfig).args(["get", "--raw=/readyz", "--request-timeout=5s"])).map(drop)
+    run::output(with_kubeconfig(state, kubeconfig).args(["get", "--raw=/readyz", "--request-timeout=5s"]))
+        .map(drop)
 }
 
 /// GET over plain HTTP; an answer other than 200 is an error.
 pub(super) fn healthy(port: Port, path: &str) -> Result<()> {
-    let what = || format!("{} does not answer on {}:{}", port.component, port.address, port.port);
-    let address: SocketAddr = format!("{}:{}", port.address, port.port).parse()?;
+    let what = || format!("{} does not answer on {}:{}", port.component, port.address, port.number);
+    let address: SocketAddr = format!("{}:{}", port.address, port.number).parse()?;
     let timeout = Duration::from_secs(3);
     let mut stream = TcpStream::connect_timeout(&address, timeout).with_context(what)?;
     stream.set_read_timeout(Some(timeout))?;

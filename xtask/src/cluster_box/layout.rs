@@ -67,7 +67,7 @@ pub(super) const NODES: [Node; 2] = [
 
 impl Node {
     pub(super) fn dir(&self) -> PathBuf {
-        state(&format!("node-{}", self.number))
+        disk().join(format!("node-{}", self.number))
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
@@ -97,11 +97,11 @@ impl Node {
 pub(super) struct Port {
     pub component: &'static str,
     pub address: &'static str,
-    pub port: u16,
+    pub number: u16,
 }
 
-const fn port(component: &'static str, address: &'static str, port: u16) -> Port {
-    Port { component, address, port }
+const fn port(component: &'static str, address: &'static str, number: u16) -> Port {
+    Port { component, address, number }
 }
 
 pub(super) const API_SERVER: Port = port("kube-apiserver", ADDRESS, 16443);
@@ -128,8 +128,25 @@ pub(super) const S3_FILER_GRPC: Port = port("s3", ADDRESS, 18341);
 /// Every port of the box.
 pub(super) fn ports() -> Vec<Port> {
     let mut all = vec![
-        API_SERVER, BARE_API_SERVER, ETCD, ETCD_PEER, CONTROLLERS, SCHEDULER, PROXY_HEALTH, PROXY_METRICS, DNS,
-        DNS_HEALTH, DNS_READY, S3, S3_TLS, S3_GRPC, S3_MASTER, S3_MASTER_GRPC, S3_VOLUME, S3_VOLUME_GRPC, S3_FILER,
+        API_SERVER,
+        BARE_API_SERVER,
+        ETCD,
+        ETCD_PEER,
+        CONTROLLERS,
+        SCHEDULER,
+        PROXY_HEALTH,
+        PROXY_METRICS,
+        DNS,
+        DNS_HEALTH,
+        DNS_READY,
+        S3,
+        S3_TLS,
+        S3_GRPC,
+        S3_MASTER,
+        S3_MASTER_GRPC,
+        S3_VOLUME,
+        S3_VOLUME_GRPC,
+        S3_FILER,
         S3_FILER_GRPC,
     ];
     for (node, component) in NODES.iter().zip(["kubelet-1", "kubelet-2"]) {
@@ -142,6 +159,11 @@ pub(super) fn ports() -> Vec<Port> {
 /// A path in the state directory.
 pub(super) fn state(name: &str) -> PathBuf {
     Path::new(STATE).join(name)
+}
+
+/// A file system of its own for what is large or has many files: writing skips the disk's flushes, removing is one file.
+pub(super) fn disk() -> PathBuf {
+    state("disk")
 }
 
 pub(super) fn kubeconfig() -> PathBuf {
@@ -162,7 +184,7 @@ mod tests {
 
     #[test]
     fn no_two_components_share_a_port() {
-        let mut numbers: Vec<u16> = ports().iter().map(|each| each.port).collect();
+        let mut numbers: Vec<u16> = ports().iter().map(|each| each.number).collect();
         let all = numbers.len();
         numbers.sort_unstable();
         numbers.dedup();

@@ -32,9 +32,10 @@ pub(super) fn remove(created: &[PathBuf]) -> Result<()> {
         let _ = fs::remove_file(socket);
     }
     // weed takes no other place for these; the port makes them ours.
-    for (part, port) in [("master", S3_MASTER_GRPC), ("volume", S3_VOLUME_GRPC), ("filer", S3_FILER_GRPC), ("s3", S3_GRPC)]
+    for (part, port) in
+        [("master", S3_MASTER_GRPC), ("volume", S3_VOLUME_GRPC), ("filer", S3_FILER_GRPC), ("s3", S3_GRPC)]
     {
-        let _ = fs::remove_file(format!("/tmp/seaweedfs-{part}-grpc-{}.sock", port.port));
+        let _ = fs::remove_file(format!("/tmp/seaweedfs-{part}-grpc-{}.sock", port.number));
     }
     for entry in entries("/var/log/containers") {
         if fs::read_link(&entry).is_ok_and(|target| target.starts_with(STATE)) {
@@ -42,8 +43,8 @@ pub(super) fn remove(created: &[PathBuf]) -> Result<()> {
         }
     }
     for entry in entries("/var/lib/cni/results") {
-        let name = entry.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        if NODES.iter().any(|node| name.starts_with(&format!("lifeboat-{}-", node.name))) {
+        // Each names the network namespace it was made for, and ours lie in the state directory.
+        if fs::read_to_string(&entry).is_ok_and(|text| text.contains(STATE)) {
             fs::remove_file(&entry)?;
         }
     }

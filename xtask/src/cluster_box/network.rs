@@ -30,7 +30,8 @@ const CHANGED_BY_OTHERS: [&str; 10] = [
 /// The present values of everything that may change. `ip_forward` sets `forwarding` of each interface, so those too.
 pub(super) fn settings() -> BTreeMap<String, String> {
     let interfaces = fs::read_dir("/proc/sys/net/ipv4/conf").into_iter().flatten().flatten();
-    let forwarding = interfaces.map(|entry| format!("net/ipv4/conf/{}/forwarding", entry.file_name().to_string_lossy()));
+    let forwarding =
+        interfaces.map(|entry| format!("net/ipv4/conf/{}/forwarding", entry.file_name().to_string_lossy()));
     WANTED
         .iter()
         .map(|(name, _)| (*name).to_owned())
@@ -42,7 +43,8 @@ pub(super) fn settings() -> BTreeMap<String, String> {
 
 /// Writes back what is different. `ip_forward` goes first, because it changes the settings of the interfaces.
 pub(super) fn restore_settings(before: &BTreeMap<String, String>) -> Result<()> {
-    let (first, others): (Vec<_>, Vec<_>) = before.iter().partition(|(name, _)| *name == "net/ipv4/ip_forward");
+    let (first, others): (Vec<_>, Vec<_>) =
+        before.iter().partition(|(name, _)| *name == "net/ipv4/ip_forward");
     for (name, value) in first.into_iter().chain(others) {
         // An interface of another program may have gone meanwhile.
         if read(name).is_some_and(|now| now != *value) {
@@ -50,6 +52,13 @@ pub(super) fn restore_settings(before: &BTreeMap<String, String>) -> Result<()> 
         }
     }
     Ok(())
+}
+
+/// Loads what the box needs where the kernel has it as modules; they cannot be unloaded with certainty and stay.
+pub(super) fn load_modules() {
+    for module in ["overlay", "br_netfilter", "loop"] {
+        let _ = run::output(Command::new("modprobe").args(["--quiet", module]));
+    }
 }
 
 pub(super) fn apply_settings() -> Result<()> {
@@ -88,7 +97,11 @@ pub(super) fn remove_bridges() -> Result<()> {
 
 /// Bridges of the box that exist although no box is recorded: somebody else's, as far as we know.
 pub(super) fn existing_bridges() -> Vec<&'static str> {
-    NODES.iter().map(|node| node.bridge).filter(|name| PathBuf::from("/sys/class/net").join(name).exists()).collect()
+    NODES
+        .iter()
+        .map(|node| node.bridge)
+        .filter(|name| PathBuf::from("/sys/class/net").join(name).exists())
+        .collect()
 }
 
 fn ip(arguments: &[&str]) -> Result<String> {

@@ -41,7 +41,7 @@ fn describe(port: &Port, listener: &Listener, holder: Option<i32>) -> String {
     };
     format!(
         "port {} on {} is taken, {} needs it; {who}, then run this again",
-        port.port, listener.address, port.component
+        port.number, listener.address, port.component
     )
 }
 
@@ -51,7 +51,7 @@ fn taken<'a>(wanted: &'a [Port], listeners: &'a [Listener]) -> Vec<(&'a Port, &'
         .iter()
         .filter_map(|port| {
             let found = listeners.iter().find(|listener| {
-                listener.port == port.port
+                listener.port == port.number
                     && (listener.address.is_unspecified() || listener.address.to_string() == port.address)
             })?;
             Some((port, found))
@@ -118,14 +118,16 @@ mod tests {
         \x20  1: 0100007F:305B 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 8124 1 0 100 0 0 10 0\n\
         \x20  2: 0100007F:4699 0100007F:1234 01 00000000:00000000 00:00000000 00000000     0        0 8125 1 0 100 0 0 10 0\n";
 
-    fn port(address: &'static str, port: u16) -> Port {
-        Port { component: "test", address, port }
+    fn port(address: &'static str, number: u16) -> Port {
+        Port { component: "test", address, number }
     }
 
     #[test]
     fn only_listening_sockets_count() {
-        let found: Vec<String> =
-            parse(TABLE).iter().map(|each| format!("{} {} {}", each.address, each.port, each.inode)).collect();
+        let found: Vec<String> = parse(TABLE)
+            .iter()
+            .map(|each| format!("{} {} {}", each.address, each.port, each.inode))
+            .collect();
         assert_eq!(found, ["0.0.0.0 16443 8123", "127.0.0.1 12379 8124"]);
     }
 
@@ -147,6 +149,9 @@ mod tests {
     fn the_message_names_port_holder_and_remedy() {
         let listener = Listener { address: Ipv4Addr::LOCALHOST.into(), port: 12379, inode: 1 };
         let text = describe(&port("127.0.0.1", 12379), &listener, None);
-        assert!(text.contains("12379") && text.contains("test needs it") && text.contains("end that program"), "{text}");
+        assert!(
+            text.contains("12379") && text.contains("test needs it") && text.contains("end that program"),
+            "{text}"
+        );
     }
 }

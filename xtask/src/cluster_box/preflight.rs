@@ -25,7 +25,9 @@ pub(super) fn machine() -> Result<()> {
         bail!("the box runs on Linux only; {ELSEWHERE}");
     }
     if !rustix::process::geteuid().is_root() {
-        bail!("the box needs root (it mounts, routes and runs containers): run this with sudo, or {ELSEWHERE}");
+        bail!(
+            "the box needs root (it mounts, routes and runs containers): run this with sudo, or {ELSEWHERE}"
+        );
     }
     Ok(())
 }
@@ -46,7 +48,8 @@ pub(super) fn room() -> Result<()> {
 
 fn space() -> Result<Vec<String>> {
     let building = programs::missing()? > 0;
-    let needs = [(STATE, STATE_SPACE, "the box"), (CACHE, if building { BUILD_SPACE } else { 0 }, "its programs")];
+    let needs =
+        [(STATE, STATE_SPACE, "the box"), (CACHE, if building { BUILD_SPACE } else { 0 }, "its programs")];
     let mut wrong = Vec::new();
     for (path, bytes, what) in needs {
         let free = free(Path::new(path))?;
@@ -79,7 +82,9 @@ fn free(path: &Path) -> Result<u64> {
 fn addresses() -> Result<Vec<String>> {
     let mut wrong: Vec<String> = network::existing_bridges()
         .into_iter()
-        .map(|name| format!("an interface {name} exists and no box is recorded: remove it with `ip link del {name}`"))
+        .map(|name| {
+            format!("an interface {name} exists and no box is recorded: remove it with `ip link del {name}`")
+        })
         .collect();
     if !wrong.is_empty() {
         return Ok(wrong);
@@ -88,7 +93,10 @@ fn addresses() -> Result<Vec<String>> {
     if let Ok(routes) = run::output(Command::new("ip").args(["-4", "route", "show", "table", "all"])) {
         let network = Subnet::parse(NETWORK)?;
         wrong.extend(subnet::overlapping(network, &routes).into_iter().map(|route| {
-            format!("the box uses {NETWORK}, and this machine has the route `{}`: remove it while the box runs", route.trim())
+            format!(
+                "the box uses {NETWORK}, and this machine has the route `{}`: remove it while the box runs",
+                route.trim()
+            )
         }));
     }
     Ok(wrong)
@@ -96,7 +104,8 @@ fn addresses() -> Result<Vec<String>> {
 
 /// Does the machine's resolver name a server? Else CoreDNS has nothing to forward to.
 pub(super) fn has_name_server() -> bool {
-    fs::read_to_string("/etc/resolv.conf").is_ok_and(|text| text.lines().any(|line| line.starts_with("nameserver")))
+    fs::read_to_string("/etc/resolv.conf")
+        .is_ok_and(|text| text.lines().any(|line| line.starts_with("nameserver")))
 }
 
 #[cfg(test)]
@@ -106,7 +115,10 @@ mod tests {
     #[test]
     fn too_little_space_says_how_much_and_where() {
         let text = shortage("/var/lib/x", 5 * GIB, GIB + GIB / 2, "the box").expect("too little");
-        assert_eq!(text, "the box needs 5.0 GiB free at /var/lib/x, there are 1.5: free 3.5 GiB there and run this again");
+        assert_eq!(
+            text,
+            "the box needs 5.0 GiB free at /var/lib/x, there are 1.5: free 3.5 GiB there and run this again"
+        );
     }
 
     #[test]

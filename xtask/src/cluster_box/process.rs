@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
-use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
 use super::layout::{CGROUP, ID_VARIABLE};
+use super::system;
 
 /// One process for as long as the machine runs: the kernel gives the same pid again, but not with the same start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -21,15 +21,6 @@ pub(super) struct Process {
 impl Process {
     pub(super) fn is_alive(self) -> bool {
         self.pid > 0 && start_time(self.pid) == Some(self.start_time)
-    }
-
-    /// Ends it at once. The pid is pinned first and looked at afterwards: nobody else can be hit.
-    pub(super) fn kill(self) {
-        let Some(pid) = Pid::from_raw(self.pid) else { return };
-        let Ok(handle) = pidfd_open(pid, PidfdFlags::empty()) else { return };
-        if self.is_alive() {
-            let _ = pidfd_send_signal(&handle, Signal::KILL);
-        }
     }
 }
 
@@ -73,7 +64,9 @@ fn is_in_cgroup(pid: i32) -> bool {
 /// Lines of /proc/PID/cgroup are `number:controllers:path`.
 fn names_our_cgroup(text: &str) -> bool {
     text.lines().filter_map(|line| line.splitn(3, ':').nth(2)).any(|path| {
-        path.strip_prefix('/').and_then(|path| path.strip_prefix(CGROUP)).is_some_and(|rest| rest.starts_with('/'))
+        path.strip_prefix('/')
+            .and_then(|path| path.strip_prefix(CGROUP))
+            .is_some_and(|rest| rest.starts_with('/'))
     })
 }
 
@@ -87,10 +80,12 @@ pub(super) fn end_all(find: impl Fn() -> BTreeSet<Process>) -> Result<usize> {
             return Ok(ended.len());
         }
         if Instant::now() > deadline {
-            bail!("these processes do not end: {left:?}; look at them with `ps`, then run `cargo xtask box down` again");
+            bail!(
+                "these processes do not end: {left:?}; look at them with `ps`, then run `cargo xtask box down` again"
+            );
         }
         for process in left {
-            process.kill();
+            system::kill(process);
             ended.insert(process);
         }
         std::thread::sleep(Duration::from_millis(30));

@@ -10,6 +10,7 @@ use sha2::{Digest, Sha256};
 
 use super::layout::CACHE;
 use super::lock::Lock;
+use super::state::State;
 use super::{archive, progress};
 use crate::run;
 
@@ -17,21 +18,31 @@ use crate::run;
 const KEEP: usize = 3;
 
 /// Programs that are built together.
-struct Group {
-    name: &'static str,
-    /// Its directory in `box/`.
-    source: &'static str,
-    make: fn(source: &Path, out: &Path) -> Result<()>,
-    about: &'static str,
+pub(crate) struct Group {
+    pub(crate) name: &'static str,
+    /// Its directory in the checkout.
+    pub(crate) source: &'static str,
+    pub(crate) make: fn(source: &Path, out: &Path) -> Result<()>,
+    pub(crate) about: &'static str,
 }
 
 const GROUPS: [Group; 6] = [
-    Group { name: "kube", source: "kube", make: make_kube, about: "Kubernetes 1.34 and the snapshot controller" },
-    Group { name: "hostpath", source: "hostpath", make: make_hostpath, about: "the CSI driver" },
-    Group { name: "provisioner", source: "provisioner", make: make_provisioner, about: "the CSI provisioner" },
-    Group { name: "coredns", source: "coredns", make: make_coredns, about: "CoreDNS" },
-    Group { name: "s3", source: "s3", make: make_s3, about: "the S3 server" },
-    Group { name: "helm", source: "kube", make: make_helm, about: "helm" },
+    Group {
+        name: "kube",
+        source: "box/kube",
+        make: make_kube,
+        about: "Kubernetes 1.34 and the snapshot controller",
+    },
+    Group { name: "hostpath", source: "box/hostpath", make: make_hostpath, about: "the CSI driver" },
+    Group {
+        name: "provisioner",
+        source: "box/provisioner",
+        make: make_provisioner,
+        about: "the CSI provisioner",
+    },
+    Group { name: "coredns", source: "box/coredns", make: make_coredns, about: "CoreDNS" },
+    Group { name: "s3", source: "box/s3", make: make_s3, about: "the S3 server" },
+    Group { name: "helm", source: "box/kube", make: make_helm, about: "helm" },
 ];
 
 /// The programs a box runs, by group; builds what is not in the cache.
@@ -54,11 +65,13 @@ pub(super) fn tool(name: &str) -> Result<PathBuf> {
 /// How much must still be built, for the disk check.
 pub(super) fn missing() -> Result<usize> {
     let toolchain = go_version()?;
-    let missing = GROUPS.iter().filter(|group| group.name != "helm").map(|group| directory(group, &toolchain));
+    let missing =
+        GROUPS.iter().filter(|group| group.name != "helm").map(|group| directory(group, &toolchain));
     Ok(missing.collect::<Result<Vec<_>>>()?.iter().filter(|path| !path.exists()).count())
 }
 
-fn provide(group: &Group) -> Result<PathBuf> {
+/// The directory with the programs of a group; builds them if they are not in the cache.
+pub(crate) fn provide(group: &Group) -> Result<PathBuf> {
     let directory = directory(group, &go_version()?)?;
     if !directory.exists() {
         // One build at a time on this machine; whoever waited finds it done.
@@ -88,12 +101,12 @@ fn directory(group: &Group, toolchain: &str) -> Result<PathBuf> {
     hash.update(env!("CARGO_PKG_VERSION"));
     hash_tree(&source(group), &mut hash)?;
     let digest = hash.finalize();
-    let short: String = digest.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    let short: String = archive::hex(&digest[..8]);
     Ok(Path::new(CACHE).join(format!("{}-{short}", group.name)))
 }
 
 fn source(group: &Group) -> PathBuf {
-    run::checkout().join("box").join(group.source)
+    run::checkout().join(group.source)
 }
 
 fn hash_tree(dir: &Path, hash: &mut Sha256) -> Result<()> {
@@ -113,15 +126,17 @@ fn hash_tree(dir: &Path, hash: &mut Sha256) -> Result<()> {
     Ok(())
 }
 
-/// Removes the oldest versions of a group. A box that runs from one of them keeps its open files.
+/// Removes the oldest versions of a group, except what the present box runs from.
 fn prune(name: &str, current: &Path) {
+    let used: Vec<PathBuf> =
+        State::load().ok().flatten().map(|state| state.programs.into_values().collect()).unwrap_or_default();
     let mut versions: Vec<(std::time::SystemTime, PathBuf)> = fs::read_dir(CACHE)
         .into_iter()
         .flatten()
         .flatten()
         .filter(|entry| entry.file_name().to_string_lossy().starts_with(&format!("{name}-")))
         .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
-        .filter(|(_, path)| path != current)
+        .filter(|(_, path)| path != current && !used.contains(path))
         .collect();
     versions.sort();
     for (_, path) in versions.iter().rev().skip(KEEP - 1) {
@@ -138,10 +153,17 @@ fn make_kube(source: &Path, out: &Path) -> Result<()> {
     let snapshotter = "github.com/kubernetes-csi/external-snapshotter/v8/cmd";
     let packages = [format!("{snapshotter}/csi-snapshotter"), format!("{snapshotter}/snapshot-controller")];
     go_build(source, "-X main.version=v8.3.0", out, &packages.each_ref().map(String::as_str))?;
-    for name in
-        ["etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "kube-proxy", "kubectl"]
-    {
-        std::os::unix::fs::symlink("cluster", out.join(name)).with_context(|| format!("cannot link {name}"))?;
+    for name in [
+        "etcd",
+        "kube-apiserver",
+        "kube-controller-manager",
+        "kube-scheduler",
+        "kubelet",
+        "kube-proxy",
+        "kubectl",
+    ] {
+        std::os::unix::fs::symlink("cluster", out.join(name))
+            .with_context(|| format!("cannot link {name}"))?;
     }
     // For the user's PATH: kubectl alone.
     fs::create_dir(out.join("path"))?;
@@ -155,7 +177,9 @@ fn copy_snapshot_crds(source: &Path, out: &Path) -> Result<()> {
     let module = "github.com/kubernetes-csi/external-snapshotter/client/v8";
     let dir = run::output(go(source).args(["list", "-m", "-f", "{{.Dir}}", module]))?;
     fs::create_dir_all(out)?;
-    for entry in fs::read_dir(Path::new(dir.trim()).join("config/crd")).context("cannot read the snapshot CRDs")? {
+    for entry in
+        fs::read_dir(Path::new(dir.trim()).join("config/crd")).context("cannot read the snapshot CRDs")?
+    {
         let path = entry?.path();
         if let Some(name) = path.file_name().filter(|name| *name != "kustomization.yaml") {
             fs::write(out.join(name), fs::read(&path)?)?;
@@ -165,9 +189,7 @@ fn copy_snapshot_crds(source: &Path, out: &Path) -> Result<()> {
 }
 
 fn make_hostpath(source: &Path, out: &Path) -> Result<()> {
-    let package = "github.com/kubernetes-csi/csi-driver-host-path/cmd/hostpathplugin";
-    // Without a version the provisioner refuses the driver.
-    go_build(source, "-X main.version=v1.7.2", &out.join("hostpathplugin"), &[package])
+    go_build(source, "", &out.join("hostpathplugin"), &["."])
 }
 
 fn make_provisioner(source: &Path, out: &Path) -> Result<()> {
@@ -190,7 +212,16 @@ fn make_s3(source: &Path, out: &Path) -> Result<()> {
     let download = out.join("download");
     run::output(
         python()
-            .args(["-m", "pip", "download", "--quiet", "--no-deps", "--only-binary=:all:", "--require-hashes", "--dest"])
+            .args([
+                "-m",
+                "pip",
+                "download",
+                "--quiet",
+                "--no-deps",
+                "--only-binary=:all:",
+                "--require-hashes",
+                "--dest",
+            ])
             .arg(&download)
             .arg("--requirement")
             .arg(source.join("requirements.txt")),
@@ -212,7 +243,8 @@ fn only_entry(dir: &Path) -> Result<PathBuf> {
     Ok(entry?.path())
 }
 
-fn go_build(source: &Path, link_flags: &str, out: &Path, packages: &[&str]) -> Result<()> {
+/// Static, stripped, without paths of this machine.
+pub(crate) fn go_build(source: &Path, link_flags: &str, out: &Path, packages: &[&str]) -> Result<()> {
     let flags = format!("-ldflags=-s -w {link_flags}");
     let mut out = out.as_os_str().to_owned();
     if Path::new(&out).is_dir() {
@@ -221,7 +253,8 @@ fn go_build(source: &Path, link_flags: &str, out: &Path, packages: &[&str]) -> R
     run::output(go(source).args(["build", "-trimpath", &flags, "-o"]).arg(out).args(packages)).map(drop)
 }
 
-fn go(source: &Path) -> Command {
+/// Go in a module that must not change.
+pub(crate) fn go(source: &Path) -> Command {
     let mut command = Command::new("go");
     command.current_dir(source).env("CGO_ENABLED", "0").env("GOFLAGS", "-mod=readonly -buildvcs=false");
     command

@@ -166,7 +166,10 @@ mod tests {
     fn a_box_is_stale_after_a_reboot_a_kill_an_interruption_or_a_change_of_version() {
         assert_eq!(stale(&state(), "later", true), Some("the machine was restarted since"));
         assert_eq!(stale(&state(), "now", false), Some("its processes were killed"));
-        assert_eq!(stale(&State { complete: false, ..state() }, "now", true), Some("its start was interrupted"));
+        assert_eq!(
+            stale(&State { complete: false, ..state() }, "now", true),
+            Some("its start was interrupted")
+        );
         let old = State { version: layout::VERSION + 1, ..state() };
         assert_eq!(stale(&old, "now", true), Some("another version of this project made it"));
     }

@@ -42,7 +42,9 @@ struct Node {
 
 pub(super) fn status() -> Result<Status> {
     Ok(match state::find()? {
-        Found::Nothing => report("there is no box; start it with `cargo xtask box up`".into(), Vec::new(), Vec::new()),
+        Found::Nothing => {
+            report("there is no box; start it with `cargo xtask box up`".into(), Vec::new(), Vec::new())
+        }
         Found::Stale(_, why) => {
             let text = format!("the box is not usable: {why}; `cargo xtask box up` starts it afresh");
             report(text, dead(state::recorded()), Vec::new())
@@ -54,9 +56,14 @@ pub(super) fn status() -> Result<Status> {
 fn running(state: &State) -> Status {
     let components = supervisor::status().unwrap_or_default().into_iter().map(component).collect();
     let mut status = report("the box is up".into(), components, nodes(state));
-    let stopped: Vec<&str> =
-        status.components.iter().filter(|each| each.state != "running").map(|each| each.name.as_str()).collect();
-    let unready: Vec<&str> = status.nodes.iter().filter(|node| !node.ready).map(|node| node.name.as_str()).collect();
+    let stopped: Vec<&str> = status
+        .components
+        .iter()
+        .filter(|each| each.state != "running")
+        .map(|each| each.name.as_str())
+        .collect();
+    let unready: Vec<&str> =
+        status.nodes.iter().filter(|node| !node.ready).map(|node| node.name.as_str()).collect();
     status.healthy = stopped.is_empty() && unready.is_empty() && status.nodes.len() == NODES.len();
     if !stopped.is_empty() {
         status.summary = format!("not running: {}", stopped.join(", "));
@@ -75,14 +82,18 @@ fn report(summary: String, components: Vec<Component>, nodes: Vec<Node>) -> Stat
         kubernetes: nodes.first().map(|node| node.version.clone()),
         components,
         nodes,
-        api_server: format!("https://{ADDRESS}:{}", layout::API_SERVER.port),
-        s3: [format!("http://{ADDRESS}:{}", S3.port), format!("https://{ADDRESS}:{}", S3_TLS.port)],
+        api_server: format!("https://{ADDRESS}:{}", layout::API_SERVER.number),
+        s3: [format!("http://{ADDRESS}:{}", S3.number), format!("https://{ADDRESS}:{}", S3_TLS.number)],
         disk_used: disk_used(),
     }
 }
 
 fn component(recorded: Recorded) -> Component {
-    let ports = layout::ports().iter().filter(|port| port.component == recorded.name).map(|port| port.port).collect();
+    let ports = layout::ports()
+        .iter()
+        .filter(|port| port.component == recorded.name)
+        .map(|port| port.number)
+        .collect();
     Component {
         name: recorded.name,
         pid: recorded.process.pid,
@@ -130,7 +141,12 @@ impl Status {
         if self.components.is_empty() {
             return text;
         }
-        let _ = writeln!(text, "\n{:<26} {:>8}  {:<11} {:>8}  {}", "COMPONENT", "PID", "STATE", "RESTARTS", "PORTS");
+        let _ = writeln!(
+            text,
+            "
+{:<26} {:>8}  {:<11} {:>8}  PORTS",
+            "COMPONENT", "PID", "STATE", "RESTARTS"
+        );
         for each in &self.components {
             let ports: Vec<String> = each.ports.iter().map(u16::to_string).collect();
             let line = format!(
@@ -148,7 +164,8 @@ impl Status {
             let ready = if node.ready { "Ready" } else { "NotReady" };
             let _ = writeln!(text, "node {:<7} {ready:<9} {}", node.name, node.version);
         }
-        let _ = writeln!(text, "API server   {}\nS3           {}  {}", self.api_server, self.s3[0], self.s3[1]);
+        let _ =
+            writeln!(text, "API server   {}\nS3           {}  {}", self.api_server, self.s3[0], self.s3[1]);
         let _ = writeln!(text, "disk used    {} in {STATE}", self.disk_used.as_deref().unwrap_or("unknown"));
         text
     }

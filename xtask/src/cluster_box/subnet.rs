@@ -26,7 +26,8 @@ impl Subnet {
 
 /// The lines of `ip -4 route show table all` whose destination overlaps with `network`. A default route does not count.
 pub(super) fn overlapping(network: Subnet, routes: &str) -> Vec<&str> {
-    const KINDS: [&str; 7] = ["local", "broadcast", "unicast", "blackhole", "unreachable", "prohibit", "throw"];
+    const KINDS: [&str; 7] =
+        ["local", "broadcast", "unicast", "blackhole", "unreachable", "prohibit", "throw"];
     routes
         .lines()
         .filter(|line| {

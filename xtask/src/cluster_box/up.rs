@@ -8,21 +8,25 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 
 use super::cgroup::Hierarchies;
-use super::layout::{self, ADDRESS, BUCKET, CACHE, DNS_READY, NODES, S3, S3_FILER, S3_FILER_GRPC, S3_MASTER, S3_MASTER_GRPC};
+use super::layout::{
+    self, ADDRESS, BUCKET, CACHE, DNS_READY, NODES, S3, S3_FILER, S3_FILER_GRPC, S3_MASTER, S3_MASTER_GRPC,
+};
 use super::lock::Lock;
+use super::mounts::{self, Purpose};
 use super::progress::{self, note, step, wait};
 use super::state::{Found, State};
 use super::supervisor::{self, Spec};
 use super::{
-    certificates, components, config, down, firewall, images, kubectl, leftovers, mounts, network, packages, preflight,
-    programs, state,
+    archive, certificates, components, config, down, firewall, images, kubectl, leftovers, network, packages,
+    preflight, programs, state,
 };
 use crate::run;
 
 /// A component that ended this often during the start will not come.
 const HOPELESS: u32 = 5;
 
-/// Size of each node's file system for volumes; sparse, so it takes only what is written.
+/// Sizes of the box's file systems; sparse, so they take only what is written.
+const DISK_SIZE: u64 = 64 << 30;
 const VOLUMES_SIZE: u64 = 20 << 30;
 
 pub(super) fn up() -> Result<()> {
@@ -33,7 +37,7 @@ pub(super) fn up() -> Result<()> {
         Found::Running(state) => return revive(&state),
         Found::Stale(state, why) => {
             note(&format!("a box was here, but {why}: cleaning up, then starting afresh"));
-            step("clean up", || down::clean(&state))?;
+            down::clean(&state)?;
         }
         Found::Nothing => {}
     }
@@ -44,7 +48,10 @@ pub(super) fn up() -> Result<()> {
     if let Err(error) = start(state) {
         return Err(give_up(error));
     }
-    note(&format!("the box is up after {}; `cargo xtask box status` shows it", progress::seconds(began.elapsed())));
+    note(&format!(
+        "the box is up after {}; `cargo xtask box status` shows it",
+        progress::seconds(began.elapsed())
+    ));
     Ok(())
 }
 
@@ -61,6 +68,7 @@ fn revive(state: &State) -> Result<()> {
 
 fn start(mut state: State) -> Result<()> {
     let cgroups = Hierarchies::detect()?;
+    network::load_modules();
     state.firewall = firewall::save()?;
     state.sysctls = network::settings();
     state.controllers = cgroups.missing_controllers()?;
@@ -82,13 +90,15 @@ fn start(mut state: State) -> Result<()> {
 }
 
 fn prepare_files(state: &State) -> Result<()> {
-    for dir in ["logs", "s3", "etcd"] {
-        fs::create_dir_all(layout::state(dir))?;
+    mounts::mount_file_system(&layout::state("disk.img"), &layout::disk(), DISK_SIZE, Purpose::Scratch)?;
+    for dir in [layout::state("logs"), layout::disk().join("s3"), layout::disk().join("etcd")] {
+        fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
     }
     certificates::write_all()?;
     config::write_all(&state.s3_secret_key)?;
     for node in NODES {
-        mounts::mount_file_system(&node.path("csi.img"), &node.path("csi"), VOLUMES_SIZE)?;
+        let file = layout::state(&format!("volumes-{}.img", node.number));
+        mounts::mount_file_system(&file, &node.path("csi"), VOLUMES_SIZE, Purpose::Volumes)?;
     }
     Ok(())
 }
@@ -126,7 +136,8 @@ fn ready(state: &State) -> Result<()> {
 /// Both nodes are ready, both have their CSI driver, and pods may be created.
 fn nodes_ready(state: &State) -> Result<()> {
     let ask = |arguments: &[&str]| run::output(kubectl::command(state).args(arguments));
-    let ready = ask(&["get", "nodes", "-o", "jsonpath={.items[*].status.conditions[?(@.type=='Ready')].status}"])?;
+    let ready =
+        ask(&["get", "nodes", "-o", "jsonpath={.items[*].status.conditions[?(@.type=='Ready')].status}"])?;
     if ready.split_whitespace().filter(|each| *each == "True").count() != NODES.len() {
         bail!("not every node is ready: {ready}");
     }
@@ -143,7 +154,8 @@ fn apply(state: &State, path: &Path) -> Result<()> {
 }
 
 fn create_bucket(state: &State) -> Result<()> {
-    let server = |http: layout::Port, grpc: layout::Port| format!("{ADDRESS}:{}.{}", http.port, grpc.port);
+    let server =
+        |http: layout::Port, grpc: layout::Port| format!("{ADDRESS}:{}.{}", http.number, grpc.number);
     let mut shell = Command::new(state.program("s3", "weed"))
         .arg("shell")
         .arg(format!("-master={}", server(S3_MASTER, S3_MASTER_GRPC)))
@@ -158,7 +170,11 @@ fn create_bucket(state: &State) -> Result<()> {
     let output = shell.wait_with_output()?;
     let text = String::from_utf8_lossy(&output.stdout);
     if !text.lines().any(|line| line.trim_start().starts_with(BUCKET)) {
-        bail!("the bucket {BUCKET} was not created: {} {}", text.trim(), String::from_utf8_lossy(&output.stderr).trim());
+        bail!(
+            "the bucket {BUCKET} was not created: {} {}",
+            text.trim(),
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
     }
     Ok(())
 }
@@ -181,7 +197,8 @@ fn expect(component: &str, limit: u64, mut check: impl FnMut() -> Result<()>) ->
 }
 
 fn keeps_dying(component: &str) -> bool {
-    supervisor::status().is_ok_and(|all| all.iter().any(|each| each.name == component && each.restarts > HOPELESS))
+    supervisor::status()
+        .is_ok_and(|all| all.iter().any(|each| each.name == component && each.restarts > HOPELESS))
 }
 
 fn failed(component: &str, error: anyhow::Error) -> anyhow::Error {
@@ -197,13 +214,15 @@ fn give_up(error: anyhow::Error) -> anyhow::Error {
     let _ = fs::remove_dir_all(&logs);
     let _ = run::output(Command::new("cp").arg("-r").arg(layout::state("logs")).arg(&logs));
     let cleaned = match State::load() {
-        Ok(Some(state)) => step("clean up", || down::clean(&state)),
+        Ok(Some(state)) => down::clean(&state),
         _ => Ok(()),
     };
     let error = error.context(format!("the box did not start; all its logs are in {}", logs.display()));
     match cleaned {
         Ok(()) => error,
-        Err(second) => error.context(format!("and cleaning up failed: {second:#}; run `cargo xtask box down`")),
+        Err(second) => {
+            error.context(format!("and cleaning up failed: {second:#}; run `cargo xtask box down`"))
+        }
     }
 }
 
@@ -211,6 +230,8 @@ fn give_up(error: anyhow::Error) -> anyhow::Error {
 fn random() -> Result<String> {
     use std::io::Read;
     let mut bytes = [0_u8; 16];
-    fs::File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes)).context("cannot read /dev/urandom")?;
-    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+    fs::File::open("/dev/urandom")
+        .and_then(|mut file| file.read_exact(&mut bytes))
+        .context("cannot read /dev/urandom")?;
+    Ok(archive::hex(&bytes))
 }

@@ -123,14 +123,22 @@ fn bootstrap(recipe: &Recipe, suite: &str, work: &Path) -> Result<PathBuf> {
     Ok(layer)
 }
 
-/// As root, mmdebstrap mounts /proc and /sys of the machine into the tree it makes. In a mount namespace of its own
-/// they vanish with it, however it ends; otherwise a killed run would leave them there, for [`remove`] to walk into.
+/// As root, mmdebstrap mounts /proc and /sys of the machine into the tree it makes. In namespaces of its own, mounts
+/// and processes vanish with it, however it ends; otherwise a killed run would leave mounts for [`remove`] to walk into.
 fn mmdebstrap() -> Command {
     if !rustix::process::geteuid().is_root() {
         return Command::new("mmdebstrap"); // makes its own namespaces
     }
     let mut command = Command::new("unshare");
-    command.args(["--mount", "--propagation=private", "mmdebstrap"]);
+    command.args([
+        "--mount",
+        "--propagation=private",
+        "--pid",
+        "--fork",
+        "--kill-child",
+        "--mount-proc",
+        "mmdebstrap",
+    ]);
     command
 }
 

@@ -1,12 +1,12 @@
 //! Kind AppBinding: address, version and Secret of an application.
 
-use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::LocalObjectReference;
 use kube::{CustomResource, KubeSchema};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::common::ByteString;
 use crate::stash::TypedObjectRef;
 
 /// How an application is reached.

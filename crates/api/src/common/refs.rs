@@ -3,9 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+// Not k8s-openapi's type of the same name: that one makes `name` mandatory, upstream's CRDs do not.
 /// One key of a Secret in the object's own namespace.
-///
-/// Not k8s-openapi's type of the same name: that one makes `name` mandatory, upstream's CRDs do not.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
 pub struct SecretKeySelector {

@@ -7,11 +7,12 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinitionVersion, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 
-/// The fields at the root of every object, with the type the API server insists on.
-const ROOT_FIELDS: [(&str, &str, &str); 3] = [
-    ("apiVersion", "string", "Group and version of the API this object is written in."),
-    ("kind", "string", "Kind of this object, in CamelCase. It cannot be changed."),
-    ("metadata", "object", "Name, namespace, labels, annotations and what the cluster itself records."),
+/// The fields at the root of every object, with their type and words. `metadata` must have none: the API
+/// server refuses anything but the type there, and shows its own words.
+const ROOT_FIELDS: [(&str, &str, Option<&str>); 3] = [
+    ("apiVersion", "string", Some("Group and version of the API this object is written in.")),
+    ("kind", "string", Some("Kind of this object, in CamelCase. It cannot be changed.")),
+    ("metadata", "object", None),
 ];
 
 /// Words for `spec` and `status`, whose types are described by their fields.
@@ -28,7 +29,7 @@ pub(super) fn version(version: &mut CustomResourceDefinitionVersion) {
     for (name, type_, description) in ROOT_FIELDS {
         properties.entry(name.to_owned()).or_insert_with(|| JSONSchemaProps {
             type_: Some(type_.to_owned()),
-            description: Some(description.to_owned()),
+            description: description.map(str::to_owned),
             ..JSONSchemaProps::default()
         });
     }

@@ -43,7 +43,10 @@ pub struct Backend {
 }
 
 fn exactly_one_storage() -> Rule {
-    cel::exactly_one_of(&BACKENDS, "backend: exactly one of local, s3, gcs, azure, swift, b2, rest must be set")
+    cel::exactly_one_of(
+        &BACKENDS,
+        "backend: exactly one of local, s3, gcs, azure, swift, b2, rest must be set",
+    )
 }
 
 /// A repository on a volume.

@@ -6,9 +6,13 @@
 /// Members of a batch.
 pub(super) const MEMBERS: usize = 64;
 /// Restore rules of one target.
-pub(super) const RULES: usize = 16;
+pub(super) const RULES: usize = 48;
 /// Hosts named by one restore rule.
-pub(super) const HOSTS: usize = 16;
+pub(super) const HOSTS: usize = 48;
+/// [`RULES`] for each member of a batch.
+pub(super) const MEMBER_RULES: usize = 16;
+/// [`HOSTS`] for each member of a batch.
+pub(super) const MEMBER_HOSTS: usize = 16;
 /// Any other list that a rule looks through.
 pub(super) const LIST: usize = 128;
 /// Names of objects, hosts and volumes.

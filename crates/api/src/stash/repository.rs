@@ -1,6 +1,5 @@
 //! Kind Repository: a backend and what is known of the backups in it.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -8,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::backend::Backend;
 use super::cel;
 use super::reference::TypedObjectRef;
-use crate::common::{Condition, GoDuration, Time, string_enum};
+use crate::common::{Condition, GoDuration, LabelSelector, Time, string_enum};
 
 /// Where data is kept, and who may use it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, CustomResource, KubeSchema)]

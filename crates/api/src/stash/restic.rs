@@ -1,6 +1,5 @@
 //! Kind Restic: volumes, databases or a cluster's objects, backed up now or on a schedule by an agent.
 
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelector;
 use kube::core::Rule;
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
@@ -12,7 +11,7 @@ use super::invoker::InvokerPhase;
 use super::limits;
 use super::reference::ObjectRef;
 use super::retention::RetentionPolicy;
-use crate::common::{Condition, GoDuration, Time, string_enum};
+use crate::common::{Condition, GoDuration, LabelSelector, Time, string_enum};
 
 /// What to back up, how, when, whereto, and what to keep.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, CustomResource, KubeSchema)]

@@ -11,6 +11,7 @@ use super::limits;
 use super::member::RestoreMember;
 use super::reference::{ObjectRef, TargetRef};
 use super::restore_session::{HostRestoreStats, RestorePhase};
+use super::rule;
 use crate::common::{Condition, GoDuration, Time, string_enum};
 
 /// What to restore together, and wherefrom.
@@ -44,7 +45,7 @@ pub struct RestoreBatchSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repository: Option<ObjectRef>,
     /// The targets and how each is restored.
-    #[schemars(length(min = 1, max = limits::MEMBERS))]
+    #[schemars(length(min = 1, max = limits::MEMBERS), transform = rule::bounds_for_members)]
     #[x_kube(validation = invoker::aliases_are_unique())]
     pub members: Vec<RestoreMember>,
     /// Whether members are restored one after another, in their order. The same as `executionOrder:

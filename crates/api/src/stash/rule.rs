@@ -2,7 +2,9 @@
 
 use kube::KubeSchema;
 use kube::core::Rule;
+use schemars::Schema;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::limits;
 
@@ -35,14 +37,18 @@ pub struct RestoreRule {
 }
 
 fn not_snapshots_and_paths() -> Rule {
-    Rule::new("!(has(self.snapshots) && self.snapshots.size() > 0 && has(self.paths) && self.paths.size() > 0)")
-        .message("snapshots and paths exclude each other: a snapshot has its own paths")
+    Rule::new(
+        "!(has(self.snapshots) && self.snapshots.size() > 0 && has(self.paths) && self.paths.size() > 0)",
+    )
+    .message("snapshots and paths exclude each other: a snapshot has its own paths")
 }
 
 /// At most one rule of a list is for "all other hosts".
 pub(super) fn one_rule_for_all_others() -> Rule {
     Rule::new("self.filter(rule, !has(rule.targetHosts) || rule.targetHosts.size() == 0).size() <= 1")
-        .message("rules: only one rule may have empty targetHosts, the one for all hosts that no other rule lists")
+        .message(
+            "rules: only one rule may have empty targetHosts, the one for all hosts that no other rule lists",
+        )
 }
 
 /// No host is listed by two rules of a list.
@@ -52,4 +58,32 @@ pub(super) fn no_host_twice() -> Rule {
          self.exists_one(other, has(other.targetHosts) && host in other.targetHosts)))",
     )
     .message("rules: a host may stand in targetHosts of one rule only")
+}
+
+/// Lowers the bounds of all rules inside a schema to those for members of a batch: what a rule over them may
+/// cost counts once for each member.
+pub(super) fn bounds_for_members(schema: &mut Schema) {
+    if let Some(fields) = schema.as_object_mut() {
+        fields.values_mut().for_each(lower_bounds);
+    }
+}
+
+fn lower_bounds(schema: &mut Value) {
+    match schema {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let bound = match name.as_str() {
+                    "rules" => Some(limits::MEMBER_RULES),
+                    "targetHosts" => Some(limits::MEMBER_HOSTS),
+                    _ => None,
+                };
+                if let (Some(bound), Some(max)) = (bound, value.get_mut("maxItems")) {
+                    *max = Value::from(bound);
+                }
+                lower_bounds(value);
+            }
+        }
+        Value::Array(schemas) => schemas.iter_mut().for_each(lower_bounds),
+        _ => {}
+    }
 }

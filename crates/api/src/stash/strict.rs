@@ -19,7 +19,8 @@ impl<K: CustomResourceExt> CustomResourceExt for Strict<K> {
     fn crd() -> CustomResourceDefinition {
         let mut definition = K::crd();
         for version in &mut definition.spec.versions {
-            if let Some(root) = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut()) {
+            if let Some(root) = version.schema.as_mut().and_then(|schema| schema.open_api_v3_schema.as_mut())
+            {
                 forbid_null(root);
             }
         }

@@ -1,6 +1,7 @@
 //! S3, Google Cloud Storage and Azure through object_store, whose own retries are off (the retry layer is the
 //! one place). Errors come out classified; listings are checked against what was asked for.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -28,14 +29,12 @@ pub(crate) trait Cloud: ObjectStore + MultipartStore + PaginatedListStore {}
 impl<T: ObjectStore + MultipartStore + PaginatedListStore> Cloud for T {}
 
 /// Who signs URLs: the store itself, one that speaks for the public endpoint, or nobody and why.
-#[derive(Debug)]
 pub(crate) enum Signing {
     By(Arc<dyn Signer>),
     Refused(&'static str),
 }
 
 /// A bucket in the cloud.
-#[derive(Debug)]
 pub(crate) struct Remote {
     pub site: Site,
     pub cloud: Arc<dyn Cloud>,
@@ -44,6 +43,13 @@ pub(crate) struct Remote {
     pub single: Arc<dyn Cloud>,
     pub signing: Signing,
     pub tags: TagSet,
+}
+
+impl fmt::Debug for Remote {
+    /// Not what object_store would print of itself: it holds credentials.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Remote").field("site", &self.site).finish_non_exhaustive()
+    }
 }
 
 impl Remote {

@@ -72,3 +72,38 @@ fn shorten(text: &str) -> String {
         None => text,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::s3(
+        "<?xml?><Error><Code>AccessDenied</Code><Message>a &amp; b</Message></Error>",
+        "status 403 AccessDenied: a & b"
+    )]
+    #[case::google(
+        r#"{"error":{"code":403,"message":"no","status":"PERMISSION_DENIED"}}"#,
+        "status 403 PERMISSION_DENIED: no"
+    )]
+    #[case::oauth(
+        r#"{"error":"invalid_grant","error_description":"expired"}"#,
+        "status 403 invalid_grant: expired"
+    )]
+    #[case::html("<html><body>no</body></html>", "status 403")]
+    #[case::text("plain words\n", "status 403: plain words")]
+    #[case::control("a\u{1b}[31mb", "status 403: a [31mb")]
+    #[case::nothing("", "status 403")]
+    fn a_servers_words_are_read(#[case] body: &str, #[case] expected: &str) {
+        let answer = Answer::new("http://x".into(), StatusCode::FORBIDDEN, None, body);
+        assert_eq!(answer.detail(), expected);
+    }
+
+    #[test]
+    fn a_long_message_is_cut() {
+        let answer = Answer::new("http://x".into(), StatusCode::FORBIDDEN, None, &"ü".repeat(1000));
+        assert_eq!(answer.message.unwrap().chars().count(), MAX_MESSAGE + 1);
+    }
+}

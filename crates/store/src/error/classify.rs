@@ -39,7 +39,7 @@ impl<'a> Operation<'a> {
     }
 
     fn words(self) -> String {
-        format!("{} '{}'", self.name, self.key)
+        if self.key.is_empty() { self.name.to_owned() } else { format!("{} '{}'", self.name, self.key) }
     }
 }
 
@@ -67,6 +67,11 @@ pub(crate) fn classify(site: &Site, operation: Operation<'_>, error: &(dyn StdEr
         let detail = format!("it holds a key that no store of ours can write: {error}");
         return Error::Listing { prefix: operation.key.into(), detail };
     }
+    if let Some(body) = innermost(error).strip_prefix("Server returned error response: ") {
+        // Status 200 with an error inside; object_store looks for two of them and tells the body as text.
+        let answer = Answer::new(site.endpoint.clone(), StatusCode::OK, None, body);
+        return from_answer(site, operation, &answer);
+    }
     if let Some(failure) = from_bulk_delete(site, operation, error) {
         return failure;
     }
@@ -87,6 +92,10 @@ fn from_answer(site: &Site, operation: Operation<'_>, answer: &Answer) -> Error 
     let key = operation.key.to_owned();
     match (answer.status.as_u16(), answer.code.as_deref().unwrap_or_default()) {
         (_, "NoSuchBucket" | "ContainerNotFound") => Error::BucketNotFound { bucket, endpoint },
+        // A write at the same moment; S3 asks to try again, and then says who was first.
+        (_, "ConditionalRequestConflict" | "OperationAborted") => {
+            Error::Server { endpoint, action: operation.words(), detail }
+        }
         (_, "NoSuchUpload") => Error::Other { action: operation.words(), detail },
         (_, "InvalidAccessKeyId" | "InvalidClientTokenId") => {
             credentials(&endpoint, BadCredentials::UnknownKeyId, detail)
@@ -205,6 +214,10 @@ fn from_tls(endpoint: String, error: &TlsError) -> Error {
         TlsError::InvalidCertificate(certificate) => match certificate {
             CertificateError::UnknownIssuer => {
                 (BadCertificate::Untrusted, "it is signed by an unknown authority".to_owned())
+            }
+            CertificateError::BadSignature => {
+                let detail = "an authority of the same name is trusted, but it has another key";
+                (BadCertificate::Untrusted, detail.to_owned())
             }
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
                 (BadCertificate::Expired, "it has expired".to_owned())

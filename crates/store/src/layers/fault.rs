@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -34,7 +35,14 @@ pub enum Fault {
     Hang,
 }
 
-/// `fault` happens to requests number `first` to `first + times - 1` of the kind, counted from 1.
+impl Fault {
+    fn is_of_body(self) -> bool {
+        matches!(self, Self::CutBody(_) | Self::ShortBody(_))
+    }
+}
+
+/// `fault` happens to requests number `first` to `first + times - 1` of the kind, counted from 1. Faults of bodies
+/// count the bodies that were opened.
 #[derive(Debug, Clone, Copy)]
 pub struct Rule {
     pub kind: RequestKind,
@@ -50,6 +58,7 @@ pub struct Faults {
     /// Of a thousand requests, so many fail; the seed decides which and how.
     random: Option<(u64, u64)>,
     counts: Arc<Mutex<BTreeMap<RequestKind, u64>>>,
+    bodies: Arc<AtomicU64>,
 }
 
 impl Faults {
@@ -83,20 +92,24 @@ impl Faults {
         let number = counts.entry(kind).and_modify(|count| *count += 1).or_insert(1);
         let number = *number;
         drop(counts);
-        self.fault(kind, number)
+        self.fault(kind, number, false)
     }
 
-    fn fault(&self, kind: RequestKind, number: u64) -> Option<Fault> {
-        let hit =
-            |rule: &&Rule| rule.kind == kind && number >= rule.first && number - rule.first < rule.times;
+    fn fault(&self, kind: RequestKind, number: u64, of_body: bool) -> Option<Fault> {
+        let hit = |rule: &&Rule| {
+            rule.kind == kind
+                && rule.fault.is_of_body() == of_body
+                && number >= rule.first
+                && number - rule.first < rule.times
+        };
         if let Some(rule) = self.rules.iter().find(hit) {
             return Some(rule.fault);
         }
         let (seed, per_thousand) = self.random?;
-        let dice = mixed(seed ^ (number << 8) ^ kind as u64);
-        (dice % 1000 < per_thousand).then(|| match (dice >> 32) % 3 {
+        let dice = mixed(seed ^ (number << 8) ^ (u64::from(of_body) << 7) ^ kind as u64);
+        (dice % 1000 < per_thousand).then_some(match (dice >> 32) % 3 {
+            _ if of_body => Fault::CutBody((dice >> 34) & 0xFFFF),
             0 => Fault::Before,
-            1 if kind == RequestKind::Get => Fault::CutBody(dice >> 34 & 0xFFFF),
             1 => Fault::After,
             _ => Fault::Throttle,
         })
@@ -149,8 +162,8 @@ impl Layer for Faults {
     }
 
     async fn body(&self, key: &Key, reading: Reading, _reopen: Reopen) -> Result<Reading> {
-        // The same count as in `call`, which was made just before for this request.
-        let (limit, fails) = match self.fault(RequestKind::Get, self.count(RequestKind::Get)) {
+        let number = self.bodies.fetch_add(1, Ordering::Relaxed) + 1;
+        let (limit, fails) = match self.fault(RequestKind::Get, number, true) {
             Some(Fault::CutBody(limit)) => (limit, true),
             Some(Fault::ShortBody(limit)) => (limit, false),
             _ => return Ok(reading),

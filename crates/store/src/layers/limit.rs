@@ -1,16 +1,14 @@
-//! At most so many requests at once, bodies that are being read included: the bound on memory and on the load we
-//! put on the store. Outside callers wait; nothing is refused.
+//! At most so many requests at once: the bound on the load we put on the store. Callers wait; nothing is refused.
+//! A body that is being read does not count: its reader may need the store to go on (a copy within one store), and
+//! would wait for itself.
 
 use std::future::Future;
 use std::sync::Arc;
 
-use futures::StreamExt;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 
-use super::{Layer, Reopen, Request};
-use crate::backend::Reading;
+use super::{Layer, Request};
 use crate::error::{Error, Result};
-use crate::key::Key;
 
 /// Bounds the number of requests in flight.
 #[derive(Debug, Clone)]
@@ -23,13 +21,6 @@ impl Limit {
     pub fn new(concurrent: usize) -> Self {
         Self { permits: Arc::new(Semaphore::new(concurrent.max(1))) }
     }
-
-    async fn permit(&self, action: &str) -> Result<OwnedSemaphorePermit> {
-        Arc::clone(&self.permits).acquire_owned().await.map_err(|_| Error::Other {
-            action: action.to_owned(),
-            detail: "the limit on concurrent requests was closed".into(),
-        })
-    }
 }
 
 impl Layer for Limit {
@@ -39,15 +30,10 @@ impl Layer for Limit {
         F: Fn() -> Fut + Send + Sync,
         Fut: Future<Output = Result<T>> + Send,
     {
-        let _permit = self.permit(request.kind.as_str()).await?;
+        let _permit = self.permits.acquire().await.map_err(|_| Error::Other {
+            action: request.kind.as_str().to_owned(),
+            detail: "the limit on concurrent requests was closed".into(),
+        })?;
         run().await
-    }
-
-    async fn body(&self, _key: &Key, reading: Reading, _reopen: Reopen) -> Result<Reading> {
-        let permit = self.permit("get").await?;
-        let body = reading.body.inspect(move |_| {
-            let _held_while_the_body_lives = &permit;
-        });
-        Ok(Reading { body: body.boxed(), ..reading })
     }
 }

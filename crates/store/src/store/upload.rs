@@ -76,13 +76,27 @@ struct Upload {
     backend: Arc<dyn Backend>,
     key: Key,
     id: UploadId,
+    before: Before,
     finished: bool,
+}
+
+/// What was there before an upload.
+enum Before {
+    Nothing,
+    Version(Option<String>),
+    Unknown,
 }
 
 impl Upload {
     async fn begin(backend: &Arc<dyn Backend>, key: Key) -> Result<Self> {
+        let before = match backend.head(&key).await {
+            Ok(info) => Before::Version(info.etag),
+            Err(error) if error.is_not_found() => Before::Nothing,
+            // Rights to write without rights to look are rights enough.
+            Err(_) => Before::Unknown,
+        };
         let id = backend.begin_upload(&key).await?;
-        Ok(Self { backend: Arc::clone(backend), key, id, finished: false })
+        Ok(Self { backend: Arc::clone(backend), key, id, before, finished: false })
     }
 
     async fn run<S>(
@@ -97,18 +111,18 @@ impl Upload {
     {
         let result = self.send_parts(first, &mut chunks, part_size, concurrency).await;
         let outcome = match result {
-            Ok((parts, size)) => {
-                self.backend.complete_upload(&self.key, &self.id, &parts).await.map(|()| size)
-            }
+            Ok((parts, size)) => match self.backend.complete_upload(&self.key, &self.id, &parts).await {
+                Err(error) if !self.arrived(size).await => Err(error),
+                _ => Ok(size),
+            },
             Err(error) => Err(error),
         };
-        // Whatever happened, this upload is settled here and not in `drop`.
-        self.finished = true;
         if outcome.is_err()
             && let Err(error) = self.backend.abort_upload(&self.key, &self.id).await
         {
             tracing::warn!(key = %self.key, %error, "the parts of a failed upload stay in the bucket");
         }
+        self.finished = true;
         outcome
     }
 
@@ -153,6 +167,20 @@ impl Upload {
             }
         }
         Ok((parts.into_iter().flatten().collect(), offset))
+    }
+
+    /// Whether the object is there although its completion failed: the answer was lost, and the upload that the
+    /// next try asked for no longer exists.
+    async fn arrived(&self, size: u64) -> bool {
+        let Ok(now) = self.backend.head(&self.key).await else {
+            return false;
+        };
+        now.size == size
+            && match &self.before {
+                Before::Nothing => true,
+                Before::Version(etag) => now.etag.is_some() && now.etag != *etag,
+                Before::Unknown => false,
+            }
     }
 
     async fn send(&self, part: Part) -> Result<(usize, PartId)> {

@@ -86,7 +86,7 @@ pub(super) async fn missing_objects(store: &Store) {
     clear(store, "m/").await;
 }
 
-pub(super) async fn deletes(store: &Store) {
+pub(super) async fn deletes(store: &Store, no_empty_prefixes: bool) {
     store.put("d/a", "x").await.unwrap();
     store.put("d/b/c", "x").await.unwrap();
     store.delete("d/a").await.unwrap();
@@ -96,11 +96,8 @@ pub(super) async fn deletes(store: &Store) {
     assert_eq!(keys(store, "d/").await, ["d/b/c"], "deleting a prefix deletes nothing");
     store.delete_many(["d/b/c", "d/never"]).await.unwrap();
     store.delete_many(Vec::<String>::new()).await.unwrap();
-    assert_eq!(
-        store.list_directory("d/").await.unwrap().prefixes,
-        Vec::<String>::new(),
-        "no empty directories"
-    );
+    let prefixes = store.list_directory("d/").await.unwrap().prefixes;
+    assert!(prefixes.is_empty() || !no_empty_prefixes, "no empty prefixes: {prefixes:?}");
 }
 
 pub(super) async fn similar_prefixes(store: &Store) {
@@ -117,10 +114,10 @@ pub(super) async fn similar_prefixes(store: &Store) {
     clear(store, "p/").await;
 }
 
-pub(super) async fn special_characters(store: &Store, any: bool) {
+pub(super) async fn special_characters(store: &Store) {
     let usual = ["s/a b", "s/ü-日本", "s/a+b=c&d", "s/a%20b", "s/(a)'b',;:@$!", "s/~tilde_-.x", "s/..hidden"];
-    let unusual = ["s/a#1", "s/what?", "s/star*", "s/q\"uote", "s/<a>|b", "s/[a]{b}^`", "s/back\\slash"];
-    let names = if any { [&usual[..], &unusual[..]].concat() } else { usual.to_vec() };
+    let unusual = ["s/a#1", "s/what?", "s/star*", "s/q\"uote", "s/<a>|b", "s/[a]{b}^`"];
+    let names = [&usual[..], &unusual[..]].concat();
     for name in &names {
         store.put(name, format!("content of {name}")).await.unwrap();
     }
@@ -152,12 +149,14 @@ pub(super) async fn many_keys(store: &Store) {
 }
 
 pub(super) async fn streams(store: &Store) {
-    // Three parts and a bit at the default size, in chunks that fit nothing.
-    let size = 3 * 16 * 1024 * 1024 + 12_345;
+    // Three parts and a bit, in chunks that fit nothing.
+    let part = store.part_size();
+    let size = 3 * part + 12_345;
+    let chunk = part / 3 + 77;
     let content: Vec<u8> = (0..size).map(|i: usize| i.wrapping_mul(2_654_435_761).to_le_bytes()[2]).collect();
     let content = Bytes::from(content);
     let chunks: Vec<Result<Bytes, Error>> =
-        (0..size).step_by(777_777).map(|start| Ok(content.slice(start..size.min(start + 777_777)))).collect();
+        (0..size).step_by(chunk).map(|start| Ok(content.slice(start..size.min(start + chunk)))).collect();
     assert_eq!(store.put_stream("t/large", stream::iter(chunks)).await.unwrap(), size as u64);
     assert_eq!(store.head("t/large").await.unwrap().size, size as u64);
     let reading = store.get_stream("t/large").await.unwrap();
@@ -169,8 +168,9 @@ pub(super) async fn streams(store: &Store) {
         position += chunk.len();
     }
     assert_eq!(position, size);
-    let across = store.get_range("t/large", 16_777_200..16_777_300).await.unwrap();
-    assert!(across == content.slice(16_777_200..16_777_300), "a range over the border of two parts");
+    let border = part - 50..part + 50;
+    let across = store.get_range("t/large", border.start as u64..border.end as u64).await.unwrap();
+    assert!(across == content.slice(border), "a range over the border of two parts");
 
     for (name, chunks) in
         [("t/none", vec![]), ("t/empty", vec![Bytes::new()]), ("t/small", vec!["ab".into(), "c".into()])]
@@ -182,8 +182,8 @@ pub(super) async fn streams(store: &Store) {
     }
 
     // A source that fails leaves nothing, however far it came.
-    for chunks in [1, 30] {
-        let good = std::iter::repeat_with(|| Ok(Bytes::from(vec![7; 1024 * 1024]))).take(chunks);
+    for parts in [0, 2] {
+        let good = std::iter::repeat_with(|| Ok(Bytes::from(vec![7; part + 1]))).take(parts);
         let body = stream::iter(good.chain([Err("the dump failed")]));
         let error = store.put_stream("t/failed", body).await.unwrap_err();
         assert!(error.to_string().contains("the dump failed"), "{error}");
@@ -193,7 +193,7 @@ pub(super) async fn streams(store: &Store) {
 }
 
 pub(super) async fn refused_keys(store: &Store) {
-    for key in ["", "/abs", "a/../b", "..", "a//b", "a/", "nul\0", "line\nbreak"] {
+    for key in ["", "/abs", "a/../b", "..", "a//b", "a/", "nul\0", "line\nbreak", "back\\slash"] {
         for error in [
             store.put(key, "x").await.unwrap_err(),
             store.get(key).await.unwrap_err(),

@@ -11,9 +11,14 @@ use lifeboat_store::layers::{Layer, Layered};
 use lifeboat_store::testing::{Abilities, Faults, conformance};
 use lifeboat_store::{Memory, RetryPolicy, Store, Tuning};
 
+/// Small parts, so that the suite is quick.
+fn tuning() -> Tuning {
+    Tuning { part_size: 64 * 1024, ..Tuning::default() }
+}
+
 #[tokio::test]
 async fn memory_conforms() {
-    conformance(&Store::memory(), Abilities::local()).await;
+    conformance(&Store::new(Arc::new(Memory::new()), "", tuning()).unwrap(), Abilities::local()).await;
 }
 
 #[tokio::test]
@@ -42,7 +47,7 @@ impl Observer for Nobody {
 
 async fn layer_conforms(layer: impl Layer) {
     let backend = Arc::new(Layered::new(layer, Arc::new(Memory::new())));
-    let store = Store::new(backend, "loc/ation", Tuning::default()).unwrap();
+    let store = Store::new(backend, "loc/ation", tuning()).unwrap();
     conformance(&store, Abilities::local()).await;
 }
 
@@ -71,8 +76,7 @@ async fn the_fault_layer_without_faults_conforms() {
 async fn a_store_over_a_failing_backend_conforms() {
     for seed in [1, 2, 3] {
         let backend = Arc::new(Layered::new(Faults::random(seed, 100), Arc::new(Memory::new())));
-        let tuning =
-            Tuning { retry: RetryPolicy { attempts: 12, ..RetryPolicy::default() }, ..Tuning::default() };
+        let tuning = Tuning { retry: RetryPolicy { attempts: 12, ..RetryPolicy::default() }, ..tuning() };
         let store = Store::new(backend, "", tuning).unwrap();
         conformance(&store, Abilities::local()).await;
     }

@@ -180,6 +180,40 @@ async fn an_upload_that_fails_is_aborted(#[case] kind: RequestKind) {
     assert!(!store.exists("a").await.unwrap());
 }
 
+/// The answer to the completion is lost, and the second try is told that there is no such upload.
+#[rstest]
+#[case::new(false)]
+#[case::replacing(true)]
+#[tokio::test(start_paused = true)]
+async fn an_upload_whose_completion_was_lost_is_found_complete(#[case] replacing: bool) {
+    let faults = Faults::nth(RequestKind::CompleteUpload, 1, Fault::After);
+    let store = faulty(&faults);
+    if replacing {
+        store.put("a", Bytes::from(vec![9; 40 * 1024 * 1024])).await.unwrap();
+    }
+    assert_eq!(store.put_stream("a", large()).await.unwrap(), 40 * 1024 * 1024);
+    assert_eq!(store.get_range("a", 0..2).await.unwrap(), vec![1, 1]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_older_object_of_the_same_size_is_not_taken_for_the_upload() {
+    let faults = Faults::always(RequestKind::CompleteUpload, Fault::Before);
+    let store = over(&faults, Arc::new(Memory::new()), patience(2, None));
+    store.put("a", Bytes::from(vec![9; 40 * 1024 * 1024])).await.unwrap();
+    assert!(store.put_stream("a", large()).await.is_err());
+    assert_eq!(store.get_range("a", 0..2).await.unwrap(), vec![9, 9]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_within_one_store_does_not_wait_for_itself() {
+    let tuning = Tuning { concurrency: 1, ..Tuning::default() };
+    let store = over(&Faults::default(), Arc::new(Memory::new()), tuning);
+    store.put("a", "x").await.unwrap();
+    let body = store.get_stream("a").await.unwrap().body;
+    store.put_stream("b", body).await.unwrap();
+    assert_eq!(store.get("b").await.unwrap(), "x");
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_upload_that_is_dropped_is_aborted() {
     let memory = Arc::new(Memory::new());

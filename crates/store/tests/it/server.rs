@@ -131,6 +131,11 @@ async fn serve(
         if socket.read_buf(&mut text).await.ok()? == 0 {
             return None;
         }
+        if !text[0].is_ascii_uppercase() {
+            // A TLS greeting: answered in HTTP, as real servers do.
+            socket.write_all(b"HTTP/1.0 400 Bad Request\r\n\r\n").await.ok()?;
+            return None;
+        }
         if let Some(end) = text.windows(4).position(|window| window == b"\r\n\r\n") {
             break end + 4;
         }
@@ -156,7 +161,7 @@ async fn serve(
     let mut answer =
         format!("HTTP/1.1 {} X\r\nconnection: close\r\ncontent-length: {}\r\n", reply.status, reply.claimed);
     for (name, value) in &reply.headers {
-        answer += &format!("{name}: {value}\r\n");
+        answer.extend([name, ": ", value.as_str(), "\r\n"]);
     }
     answer += "\r\n";
     if request.method != "HEAD" {
@@ -173,9 +178,13 @@ pub(crate) struct Authority {
 
 impl Authority {
     pub(crate) fn new() -> Self {
+        Self::named("test authority")
+    }
+
+    pub(crate) fn named(name: &str) -> Self {
         let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        params.distinguished_name.push(rcgen::DnType::CommonName, "test authority");
+        params.distinguished_name.push(rcgen::DnType::CommonName, name);
         Self { issuer: CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap() }
     }
 

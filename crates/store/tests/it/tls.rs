@@ -32,18 +32,19 @@ async fn the_right_one_of_several_authorities_is_found() {
 }
 
 #[rstest]
-#[case::no_authority(false)]
-#[case::another_authority(true)]
+#[case::no_authority(None, "it is signed by an unknown authority")]
+#[case::another_authority(Some("another"), "it is signed by an unknown authority")]
+#[case::an_older_key(
+    Some("test authority"),
+    "an authority of the same name is trusted, but it has another key"
+)]
 #[tokio::test]
-async fn an_unknown_authority_is_not_trusted(#[case] with_another: bool) {
+async fn an_unknown_authority_is_not_trusted(#[case] trusted: Option<&str>, #[case] detail: &str) {
     let server = Server::tls(Authority::new().server("localhost", |_| ()), hollow).await;
-    let ca_pem = with_another.then(|| Authority::new().pem());
+    let ca_pem = trusted.map(|name| Authority::named(name).pem());
     let error = probed(&StoreConfig { ca_pem, ..server.location(&[]) }).await.unwrap_err();
     assert_eq!(error.category(), "certificate_untrusted", "{error:?}");
-    assert_eq!(
-        error.to_string(),
-        format!("the certificate of '{}' is not accepted: it is signed by an unknown authority", server.url)
-    );
+    assert_eq!(error.to_string(), format!("the certificate of '{}' is not accepted: {detail}", server.url));
     assert!(error.hint().contains("caCert"));
     assert_eq!(server.seen().len(), 0, "nothing is sent to a server that is not trusted");
 }

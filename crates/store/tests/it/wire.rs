@@ -99,7 +99,7 @@ async fn tags_and_checksums_are_sent() {
         assert_eq!(request.header("x-amz-tagging"), Some("team=backup&stage=prod"), "{request:?}");
     }
     let put = seen.iter().find(|r| is(r, "PUT", "/bkt/small")).unwrap();
-    assert_eq!(put.header("x-amz-checksum-sha256"), Some("LXEWQrcmsEQBYnyp++6wy9chTD7GQPMTbAiWHF5IaSE="));
+    assert_eq!(put.header("x-amz-checksum-sha256"), Some("LXEWQrcmsEQBYnyp+6wy9chTD7GQPMTbAiWHF5IaSIE="));
     let part = seen.iter().find(|r| is(r, "PUT", "partNumber=1")).unwrap();
     assert!(part.header("x-amz-checksum-sha256").is_some());
 }
@@ -186,12 +186,9 @@ async fn a_read_that_breaks_goes_on_pinned_to_the_same_version() {
 }
 
 fn page(keys: &[&str], next: Option<&str>) -> String {
-    let contents: String = keys
-        .iter()
-        .map(|key| {
-            format!("<Contents><Key>{key}</Key><Size>1</Size><LastModified>2026-11-15T10:00:00.000Z</LastModified></Contents>")
-        })
-        .collect();
+    let modified = "<LastModified>2026-11-15T10:00:00.000Z</LastModified>";
+    let entry = |key: &&str| format!("<Contents><Key>{key}</Key><Size>1</Size>{modified}</Contents>");
+    let contents = keys.iter().map(entry).collect::<Vec<_>>().concat();
     let next = next.map_or("<IsTruncated>false</IsTruncated>".to_owned(), |token| {
         format!("<IsTruncated>true</IsTruncated><NextContinuationToken>{token}</NextContinuationToken>")
     });
@@ -245,6 +242,21 @@ async fn a_page_that_fails_once_is_asked_for_again() {
     let store = opened(&server.location(&[])).await;
     let keys: Vec<String> = store.list("p/").map_ok(|info| info.key).try_collect().await.unwrap();
     assert_eq!(keys, ["p/a", "p/b"]);
+}
+
+#[tokio::test]
+async fn a_key_that_cannot_be_ours_fails_the_listing_and_is_named() {
+    let server = Server::plain(|_| Reply::new(200, page(&["p//x"], None))).await;
+    let error = opened(&server.location(&[])).await.list("p/").try_collect::<Vec<_>>().await.unwrap_err();
+    assert_eq!(error.category(), "listing");
+    assert!(error.to_string().contains("p//x"), "{error}");
+}
+
+#[tokio::test]
+async fn an_open_store_shows_no_secret() {
+    let server = Server::plain(hollow).await;
+    let store = opened(&server.location(&[("serverSideEncryption", "AES256")])).await;
+    assert!(!format!("{store:?}").contains("CANARY"), "{store:?}");
 }
 
 #[tokio::test]
@@ -308,4 +320,24 @@ async fn a_signed_url_is_made_for_those_outside(#[case] entries: &[(&str, &str)]
     assert!(query.contains("X-Amz-Expires=600") && query.contains("X-Amz-Signature="), "{query}");
     assert!(!url.as_str().contains("CANARY"));
     assert_eq!(server.seen().len(), 0, "signing asks nobody");
+}
+
+/// S3 answers 200 to the end of an upload before it knows whether it works.
+#[rstest]
+#[case::failed("InternalError")]
+#[case::other("EntityTooSmall")]
+#[tokio::test]
+async fn an_error_after_status_200_is_an_error(#[case] code: &'static str) {
+    let server = Server::plain(move |request| {
+        if request.method == "POST" && request.target.contains("uploadId") {
+            return Reply::new(200, format!("<?xml version=\"1.0\"?>\n<Error><Code>{code}</Code></Error>"));
+        }
+        hollow(request)
+    })
+    .await;
+    let large = stream::iter((0..17).map(|_| Ok::<_, Error>(Bytes::from(vec![1; 1024 * 1024]))));
+    let error = opened(&server.location(&[])).await.put_stream("a", large).await.unwrap_err();
+    assert_eq!(error.category(), "server_error", "{error:?}");
+    assert!(error.to_string().contains(code), "{error}");
+    assert!(server.seen().iter().any(|request| is(request, "DELETE", "uploadId")), "the upload is aborted");
 }

@@ -1,0 +1,108 @@
+//! Installing and removing: what is made, what is refused, what stays.
+
+use lifeboat_e2e::{Installation, Namespace, get, kubectl, lifeboat, variable, wait_for};
+use serde_json::Value;
+
+#[test]
+fn the_servers_pods_run_where_restricted_is_enforced() {
+    Installation::ensure();
+    let namespace = get(&["namespace", "lifeboat"]);
+    assert_eq!(namespace["metadata"]["labels"]["pod-security.kubernetes.io/enforce"], "restricted");
+    let deployment = get(&["-n", "lifeboat", "deployment", "lifeboat"]);
+    assert_eq!(deployment["status"]["readyReplicas"], 2);
+    // The proof that it is enforced: a pod that asks for more is refused.
+    let said = kubectl()
+        .args(["-n", "lifeboat", "run", "bad", "--image", &variable("LIFEBOAT_TEST_IMAGE"), "--restart=Never"])
+        .refused();
+    assert!(said.contains("violates PodSecurity"), "{said}");
+}
+
+#[test]
+fn a_live_velero_is_refused_unless_told_to_adopt() {
+    Installation::ensure();
+    let namespace = Namespace::new("velero");
+    namespace.apply(
+        "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: velero, labels: {component: velero}}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: velero}}
+  template:
+    metadata: {labels: {app: velero}}
+    spec:
+      containers:
+      - {name: velero, image: TEST_IMAGE, imagePullPolicy: IfNotPresent, command: [sleep, infinity]}
+",
+    );
+    let install = lifeboat().args(["install", "--image", &variable("LIFEBOAT_IMAGE")]);
+    let said = install.refused();
+    assert!(said.contains("Velero") && said.contains(&namespace.name) && said.contains("--adopt"), "{said}");
+    namespace.kubectl().args(["scale", "deployment/velero", "--replicas=0"]).ok();
+    install.clone().args(["--server-arg=--store-validation-frequency=10s"]).ok();
+    namespace.kubectl().args(["scale", "deployment/velero", "--replicas=1"]).ok();
+    install.args(["--adopt", "--server-arg=--store-validation-frequency=10s"]).ok();
+}
+
+#[test]
+fn bad_arguments_are_refused_before_anything_happens() {
+    let install = || lifeboat().args(["install", "--image", &variable("LIFEBOAT_IMAGE")]);
+    let said = install().args(["--provider", "aws", "--bucket", "b"]).refused();
+    assert!(said.contains("--secret-file") && said.contains("--no-secret"), "{said}");
+    let said = install().args(["--provider", "aws"]).refused();
+    assert!(said.contains("--bucket"), "{said}");
+    let said = install()
+        .args(["--provider", "aws", "--bucket", "b", "--secret-file", "/nonexistent"])
+        .refused();
+    assert!(said.contains("/nonexistent"), "{said}");
+    let said = install().args(["--repository-password-file", "/nonexistent"]).refused();
+    assert!(said.contains("/nonexistent"), "{said}");
+}
+
+#[test]
+fn uninstall_keeps_objects_and_password_and_deleting_them_needs_two_yeses() {
+    Installation::ensure();
+    let said = lifeboat().args(["uninstall", "--delete-crds"]).refused();
+    assert!(said.contains("--yes-delete-every-backup-object"), "{said}");
+    assert_ne!(get(&["-n", "lifeboat", "deployment", "lifeboat"]), Value::Null);
+    lifeboat().arg("uninstall").ok();
+    assert_eq!(get(&["-n", "lifeboat", "deployment", "lifeboat"]), Value::Null);
+    assert_eq!(get(&["clusterrolebinding", "lifeboat"]), Value::Null);
+    assert_ne!(get(&["crd", "backups.velero.io"]), Value::Null);
+    assert_ne!(get(&["-n", "lifeboat", "bsl", "default"]), Value::Null);
+    assert_ne!(get(&["-n", "lifeboat", "secret", "velero-repo-credentials"]), Value::Null);
+    Installation::ensure();
+}
+
+#[test]
+fn a_limited_installation_works_and_has_no_rights_elsewhere() {
+    let namespace = Namespace::new("limited");
+    Installation::ensure();
+    lifeboat().arg("uninstall").ok();
+    lifeboat()
+        .args(["install", "--image", &variable("LIFEBOAT_IMAGE"), "--namespaces", &namespace.name])
+        .args(["--server-arg=--store-validation-frequency=10s"])
+        .ok();
+    let may = |verb: &str, what: &str, place: &str| {
+        let output = kubectl()
+            .args(["auth", "can-i", verb, what, "-n", place, "--as", "system:serviceaccount:lifeboat:lifeboat"])
+            .run();
+        output.stdout.trim() == "yes"
+    };
+    assert!(may("create", "deployments.apps", &namespace.name));
+    assert!(!may("list", "secrets", "kube-system"));
+    assert!(!may("create", "clusterroles", "default"));
+    let before = get(&["-n", "lifeboat", "bsl", "default"])["status"]["lastValidationTime"].clone();
+    wait_for("a fresh verdict by the limited server", 40, || {
+        let location = get(&["-n", "lifeboat", "bsl", "default"]);
+        let status = &location["status"];
+        if status["phase"] == "Available" && status["lastValidationTime"] != before {
+            Ok(())
+        } else {
+            Err(status.to_string())
+        }
+    });
+    lifeboat().arg("uninstall").ok();
+    Installation::ensure();
+}

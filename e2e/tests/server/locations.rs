@@ -1,0 +1,245 @@
+//! BackupStorageLocation: `Available`, or `Unavailable` within seconds with a cause that a person can act on.
+
+use std::fs;
+
+use lifeboat_e2e::{Installation, Namespace, Program, apply, get, lifeboat, s3, wait_for};
+use serde_json::Value;
+
+/// How long a verdict on a new location may take: "in seconds".
+const VERDICT: u64 = 25;
+
+/// A location that is removed with the test.
+struct Location<'a> {
+    name: &'a str,
+}
+
+impl<'a> Location<'a> {
+    fn new(name: &'a str, bucket: &str, config: &str, more: &[&str]) -> Self {
+        lifeboat().args(["backup-location", "delete", name, "--confirm"]).run();
+        lifeboat()
+            .args(["backup-location", "create", name, "--provider", "aws", "--bucket", bucket, "--config", config])
+            .args(more)
+            .ok();
+        Self { name }
+    }
+
+    fn unavailable(&self, installation: &Installation) -> String {
+        installation.wait_for_phase(self.name, "Unavailable", VERDICT)
+    }
+}
+
+impl Drop for Location<'_> {
+    fn drop(&mut self) {
+        lifeboat().args(["backup-location", "delete", self.name, "--confirm"]).run();
+    }
+}
+
+fn secret(name: &str, content: &str) {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), content).unwrap();
+    let from_file = format!("--from-file=cloud={}", file.path().display());
+    let manifest = lifeboat_e2e::kubectl()
+        .args(["-n", "lifeboat", "create", "secret", "generic", name, &from_file, "--dry-run=client", "-o", "yaml"])
+        .ok();
+    apply(&manifest);
+}
+
+#[test]
+fn a_good_location_is_available_over_http_and_tls() {
+    let installation = Installation::ensure();
+    let plain = Location::new("plain", "lifeboat", &s3().config(), &["--prefix", "e2e"]);
+    installation.wait_for_phase(plain.name, "Available", VERDICT);
+    let tls = Location::new("tls", "lifeboat", &s3().tls_config(), &["--prefix", "e2e", "--cacert", &s3().ca]);
+    installation.wait_for_phase(tls.name, "Available", VERDICT);
+}
+
+#[test]
+fn a_wrong_bucket_is_named() {
+    let installation = Installation::ensure();
+    let message = Location::new("no-bucket", "no-such-bucket", &s3().config(), &[]).unavailable(&installation);
+    assert!(message.contains("no-such-bucket"), "{message}");
+}
+
+#[test]
+fn a_wrong_key_is_told_apart_from_a_wrong_bucket() {
+    let installation = Installation::ensure();
+    secret("wrong-key", "[default]\naws_access_key_id = WRONGKEYID\naws_secret_access_key = canary-secret-value\n");
+    let location = Location::new("wrong-key", "lifeboat", &s3().config(), &["--credential", "wrong-key=cloud"]);
+    let message = location.unavailable(&installation);
+    assert!(message.contains("WRONGKEYID") || message.contains("access key"), "{message}");
+    assert!(!message.contains("canary-secret-value"), "{message}");
+}
+
+#[test]
+fn corrected_credentials_make_it_available_without_waiting_for_the_next_period() {
+    let installation = Installation::ensure();
+    secret("corrected", "[default]\naws_access_key_id = WRONG\naws_secret_access_key = WRONG\n");
+    let more = ["--prefix", "e2e", "--credential", "corrected=cloud", "--validation-frequency", "1h"];
+    let location = Location::new("corrected", "lifeboat", &s3().config(), &more);
+    location.unavailable(&installation);
+    secret("corrected", &s3().credentials());
+    installation.wait_for_phase(location.name, "Available", VERDICT);
+}
+
+#[test]
+fn an_unreachable_endpoint_is_named() {
+    let installation = Installation::ensure();
+    let config = format!("region={},s3Url=http://127.0.0.1:9,s3ForcePathStyle=true", s3().region);
+    let message = Location::new("unreachable", "lifeboat", &config, &[]).unavailable(&installation);
+    assert!(message.contains("127.0.0.1:9"), "{message}");
+}
+
+#[test]
+fn an_untrusted_certificate_is_said_to_be_untrusted() {
+    let installation = Installation::ensure();
+    let message = Location::new("untrusted", "lifeboat", &s3().tls_config(), &[]).unavailable(&installation);
+    assert!(message.contains("certificate") && message.contains("caCert"), "{message}");
+}
+
+#[test]
+fn an_expired_certificate_is_said_to_be_expired() {
+    let installation = Installation::ensure();
+    let namespace = Namespace::new("expired");
+    let host = format!("expired.{}.svc.cluster.local", namespace.name);
+    let (authority, certificate, key) = expired_certificate(&host);
+    let indented = |text: &str| text.lines().map(|line| format!("    {line}")).collect::<Vec<_>>().join("\n");
+    namespace.apply(&format!(
+        "
+apiVersion: v1
+kind: Secret
+metadata: {{name: tls}}
+stringData:
+  cert.pem: |
+{}
+  key.pem: |
+{}
+---
+apiVersion: v1
+kind: Service
+metadata: {{name: expired}}
+spec: {{selector: {{app: expired}}, ports: [{{port: 8443}}]}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {{name: expired, labels: {{app: expired}}}}
+spec:
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: main
+    image: TEST_IMAGE
+    imagePullPolicy: IfNotPresent
+    command: [openssl, s_server, -accept, '8443', -cert, /tls/cert.pem, -key, /tls/key.pem, -www]
+    readinessProbe: {{tcpSocket: {{port: 8443}}, periodSeconds: 1}}
+    volumeMounts: [{{name: tls, mountPath: /tls}}]
+  volumes:
+  - name: tls
+    secret: {{secretName: tls}}
+",
+        indented(&certificate),
+        indented(&key)
+    ));
+    namespace.kubectl().args(["wait", "--for=condition=Ready", "--timeout=60s", "pod/expired"]).ok();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), authority).unwrap();
+    let config = format!("region={},s3Url=https://{host}:8443,s3ForcePathStyle=true", s3().region);
+    let more = ["--cacert", &file.path().to_string_lossy()];
+    let message = Location::new("expired", "lifeboat", &config, &more).unavailable(&installation);
+    assert!(message.contains("expired"), "{message}");
+}
+
+/// An authority, and a certificate of it that was valid in the year 2000 only.
+fn expired_certificate(host: &str) -> (String, String, String) {
+    let authority_key = rcgen::KeyPair::generate().unwrap();
+    let mut authority = rcgen::CertificateParams::new(Vec::new()).unwrap();
+    authority.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let authority_pem = authority.self_signed(&authority_key).unwrap().pem();
+    let key = rcgen::KeyPair::generate().unwrap();
+    let mut parameters = rcgen::CertificateParams::new(vec![host.to_owned()]).unwrap();
+    parameters.not_before = rcgen::date_time_ymd(2000, 1, 1);
+    parameters.not_after = rcgen::date_time_ymd(2000, 12, 31);
+    let issuer = rcgen::Issuer::new(authority, authority_key);
+    let certificate = parameters.signed_by(&key, &issuer).unwrap();
+    (authority_pem, certificate.pem(), key.serialize_pem())
+}
+
+#[test]
+fn an_unknown_setting_is_named_with_the_one_that_was_meant() {
+    let installation = Installation::ensure();
+    let config = format!("{},s3ForcePathStile=true", s3().config());
+    let message = Location::new("misspelt", "lifeboat", &config, &[]).unavailable(&installation);
+    assert!(message.contains("s3ForcePathStile") && message.contains("s3ForcePathStyle"), "{message}");
+}
+
+#[test]
+fn a_bucket_that_belongs_to_something_else_is_refused_by_the_name_of_its_directories() {
+    let installation = Installation::ensure();
+    put("elsewhere/photos/cat.jpg", "meow");
+    let location = Location::new("foreign", "lifeboat", &s3().config(), &["--prefix", "elsewhere"]);
+    let message = location.unavailable(&installation);
+    assert!(message.contains("photos"), "{message}");
+}
+
+/// Writes an object with curl's own S3 signature.
+fn put(key: &str, content: &str) {
+    let s3 = s3();
+    let settings = format!("user = \"{}:{}\"\n", s3.access_key, s3.secret_key);
+    let file = tempfile::NamedTempFile::new().unwrap();
+    fs::write(file.path(), content).unwrap();
+    Program::new("curl")
+        .args(["--silent", "--fail", "--config", "-", "--aws-sigv4", &format!("aws:amz:{}:s3", s3.region)])
+        .args(["--upload-file", &file.path().to_string_lossy(), &format!("{}/lifeboat/{key}", s3.endpoint)])
+        .input(&settings)
+        .ok();
+}
+
+#[test]
+fn of_several_defaults_the_newest_stays_and_the_other_gets_an_event() {
+    let installation = Installation::ensure();
+    let newer = Location::new("newer-default", "lifeboat", &s3().config(), &["--prefix", "e2e", "--default"]);
+    wait_for("the older default unset", 30, || {
+        let older = get(&["-n", "lifeboat", "bsl", "default"]);
+        if older["spec"]["default"] == Value::Bool(true) { Err(older["spec"].to_string()) } else { Ok(()) }
+    });
+    assert_eq!(get(&["-n", "lifeboat", "bsl", newer.name])["spec"]["default"], true);
+    wait_for("an event on the older one", 30, || {
+        let events = installation.kubectl().args(["get", "events", "-o", "json"]).ok();
+        let events: Value = serde_json::from_str(&events).unwrap();
+        let found = events["items"].as_array().unwrap().iter().any(|event| {
+            event["reason"] == "DefaultUnset" && event["involvedObject"]["name"] == "default"
+        });
+        if found { Ok(()) } else { Err("no DefaultUnset".to_owned()) }
+    });
+    drop(newer);
+    lifeboat().args(["backup-location", "set", "default", "--default"]).ok();
+}
+
+#[test]
+fn create_with_wait_tells_the_verdict() {
+    Installation::ensure();
+    let create = |bucket: &str| {
+        lifeboat()
+            .args(["backup-location", "create", "waited", "--provider", "aws", "--bucket", bucket, "--prefix", "e2e"])
+            .args(["--config", &s3().config(), "--wait"])
+    };
+    let said = create("no-such-bucket").refused();
+    assert!(said.contains("no-such-bucket"), "{said}");
+    lifeboat().args(["backup-location", "delete", "waited", "--confirm"]).ok();
+    assert!(create("lifeboat").ok().contains("available"));
+    let said = lifeboat().args(["backup-location", "delete", "waited"]).refused();
+    assert!(said.contains("--confirm"), "{said}");
+    lifeboat().args(["backup-location", "delete", "waited", "--confirm"]).ok();
+}
+
+#[test]
+fn get_prints_tables_for_people_and_objects_for_machines() {
+    let installation = Installation::ensure();
+    installation.wait_for_phase("default", "Available", VERDICT);
+    let table = lifeboat().args(["backup-location", "get"]).ok();
+    assert!(table.starts_with("NAME ") && table.contains("lifeboat/e2e") && table.contains("Available"), "{table}");
+    let list: Value = serde_json::from_str(&lifeboat().args(["backup-location", "get", "-o", "json"]).ok()).unwrap();
+    assert_eq!(list["kind"], "List");
+    let one = lifeboat().args(["backup-location", "get", "default", "-o", "yaml"]).ok();
+    assert!(one.contains("kind: BackupStorageLocation"), "{one}");
+    let said = lifeboat().args(["backup-location", "get", "nothing"]).refused();
+    assert!(said.contains("\"nothing\"") && said.contains("default"), "{said}");
+}
