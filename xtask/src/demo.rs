@@ -44,7 +44,7 @@ fn install(target: &Target) -> Result<()> {
     let region = &target.environment["AWS_REGION"];
     let outcome = run::run(
         target
-            .lifeboat()?
+            .lifeboat()
             .args(["install", "--image", &target.image])
             .args(["--provider", "aws", "--bucket", "lifeboat", "--prefix", "demo", "--secret-file"])
             .arg(&credentials)
@@ -87,9 +87,9 @@ fn sample_app(target: &Target) -> Result<()> {
 }
 
 fn closing_page(target: &Target, start: Instant) -> Result<()> {
-    run::run(target.lifeboat()?.arg("version"))?;
+    run::run(target.lifeboat().arg("version"))?;
     println!();
-    run::run(target.lifeboat()?.args(["backup-location", "get"]))?;
+    run::run(target.lifeboat().args(["backup-location", "get"]))?;
     println!();
     run::run(target.kubectl().args(["get", "pods", "-n", "lifeboat", "-o", "wide"]))?;
     println!();
@@ -114,7 +114,7 @@ fn down(args: &Args) -> Result<()> {
     }
     let target = Target::prepare(&args.target)?;
     run::run(target.kubectl().args(["delete", "namespace", "demo-app", "--ignore-not-found"]))?;
-    run::run(target.lifeboat()?.arg("uninstall"))?;
+    run::run(target.lifeboat().arg("uninstall"))?;
     println!("Kept: namespace lifeboat with its Secrets, and the custom resource definitions.");
     Ok(())
 }

@@ -29,6 +29,10 @@ pub(crate) struct Target {
     context: Option<String>,
     pub(crate) image: String,
     pub(crate) test_image: String,
+    /// Lifeboat on this machine, the same program that is in the image.
+    pub(crate) binary: PathBuf,
+    /// The archive of Lifeboat's image.
+    pub(crate) archive: PathBuf,
     pub(crate) environment: BTreeMap<String, String>,
 }
 
@@ -46,12 +50,14 @@ impl Target {
 
     fn in_the_box() -> Result<Self> {
         cluster_box::up()?;
-        let archives = [image::lifeboat(image::Profile::Fast)?, image::debian()?];
-        cluster_box::load(&archives)?;
+        let archive = image::lifeboat(image::Profile::Fast)?;
+        cluster_box::load(&[archive.clone(), image::debian()?])?;
         Ok(Self {
             context: None,
             image: image::LIFEBOAT.to_owned(),
             test_image: image::DEBIAN.to_owned(),
+            binary: image::binary(image::Profile::Fast)?,
+            archive,
             environment: cluster_box::environment()?,
         })
     }
@@ -71,19 +77,14 @@ impl Target {
             environment.insert(name.to_owned(), value);
         }
         environment.insert("LIFEBOAT_CONTEXT".to_owned(), context.to_owned());
-        Ok(Self { context: Some(context.to_owned()), image: image.clone(), test_image: test_image.clone(), environment })
-    }
-
-    /// Our own binary on this machine, the one that is in the image.
-    #[allow(clippy::unused_self)] // a target implies which binary fits its image
-    pub(crate) fn binary(&self) -> Result<PathBuf> {
-        image::binary(image::Profile::Fast)
-    }
-
-    /// The archive of Lifeboat's image.
-    #[allow(clippy::unused_self)] // as above
-    pub(crate) fn archive(&self) -> Result<PathBuf> {
-        image::lifeboat(image::Profile::Fast)
+        Ok(Self {
+            context: Some(context.to_owned()),
+            image: image.clone(),
+            test_image: test_image.clone(),
+            archive: image::lifeboat(image::Profile::Fast)?,
+            binary: image::binary(image::Profile::Fast)?,
+            environment,
+        })
     }
 
     pub(crate) fn is_box(&self) -> bool {
@@ -100,12 +101,12 @@ impl Target {
     }
 
     /// Our own binary, as it is in the image, for this cluster and no other.
-    pub(crate) fn lifeboat(&self) -> Result<Command> {
-        let mut command = self.command(&image::binary(image::Profile::Fast)?.to_string_lossy());
+    pub(crate) fn lifeboat(&self) -> Command {
+        let mut command = self.command(&self.binary.to_string_lossy());
         if let Some(context) = &self.context {
             command.args(["--context", context]);
         }
-        Ok(command)
+        command
     }
 
     /// A program with the environment that leads to this cluster.

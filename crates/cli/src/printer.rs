@@ -9,7 +9,7 @@ use crate::error::CliError;
 /// Prints one value; a table has to be made by the caller.
 pub(crate) fn print<T: Serialize>(output: Output, value: &T, table: impl FnOnce() -> Table) -> Result<(), CliError> {
     match output {
-        Output::Table => println!("{}", table()),
+        Output::Table => println!("{}", table().trim_fmt()),
         Output::Json => println!("{}", json(value)?),
         Output::Yaml => print!("{}", yaml(value)?),
     }

@@ -35,6 +35,8 @@ pub(super) fn clean(state: &State) -> Result<()> {
     }
     step("remove its mounts and loop devices", || {
         leftovers::remove(&state.created_paths)?;
+        // Block volumes first: they hold the file system that their files lie in. Then what the unmounting freed.
+        mounts::detach_loops_below(dir)?;
         mounts::unmount_below(dir)?;
         mounts::detach_loops_below(dir)
     })?;

@@ -57,16 +57,33 @@ pub(super) fn unmount_below(dir: &Path) -> Result<()> {
     anyhow::bail!("cannot unmount everything in {}; `mount` shows what is left", dir.display())
 }
 
-/// Frees loop devices whose file lies in a directory (block volumes, or a mount that was detached).
+/// Frees loop devices whose file lies in a directory: block volumes, which stand on each other, and detached mounts. A
+/// device that is still mounted goes when it is unmounted.
 pub(super) fn detach_loops_below(dir: &Path) -> Result<()> {
-    for entry in fs::read_dir("/sys/block").into_iter().flatten().flatten() {
-        let Ok(file) = fs::read_to_string(entry.path().join("loop/backing_file")) else { continue };
-        if Path::new(file.trim().trim_end_matches(" (deleted)")).starts_with(dir) {
-            let device = Path::new("/dev").join(entry.file_name());
-            run::output(Command::new("losetup").arg("--detach").arg(device))?;
-        }
+    for device in loops_below(dir) {
+        run::output(Command::new("losetup").arg("--detach").arg(device))?;
     }
     Ok(())
+}
+
+/// The youngest first: a loop device may have another one as its file.
+fn loops_below(dir: &Path) -> Vec<PathBuf> {
+    let mut numbers: Vec<u32> = fs::read_dir("/sys/block")
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(|entry| {
+            fs::read_to_string(entry.path().join("loop/backing_file"))
+                .is_ok_and(|file| lies_below(file.trim(), dir))
+        })
+        .filter_map(|entry| entry.file_name().to_str()?.strip_prefix("loop")?.parse().ok())
+        .collect();
+    numbers.sort_unstable_by(|one, other| other.cmp(one));
+    numbers.into_iter().map(|number| PathBuf::from(format!("/dev/loop{number}"))).collect()
+}
+
+fn lies_below(file: &str, dir: &Path) -> bool {
+    Path::new(file.trim_end_matches(" (deleted)")).starts_with(dir)
 }
 
 /// What a file system in a file is for.
@@ -112,5 +129,13 @@ mod tests {
                 Mount { target: "/var/lib/a b".into(), kind: "overlay".into() }
             ]
         );
+    }
+
+    #[test]
+    fn a_file_in_the_directory_is_ours_even_when_it_was_deleted() {
+        let dir = Path::new("/var/lib/lifeboat-box");
+        assert!(lies_below("/var/lib/lifeboat-box/disk/x", dir));
+        assert!(lies_below("/var/lib/lifeboat-box/disk.img (deleted)", dir));
+        assert!(!lies_below("/var/lib/lifeboat-boxes/x", dir));
     }
 }

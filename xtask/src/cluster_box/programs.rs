@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use sha2::{Digest, Sha256};
 
 use super::layout::CACHE;
@@ -47,11 +47,24 @@ const GROUPS: [Group; 6] = [
 
 /// The programs a box runs, by group; builds what is not in the cache.
 pub(super) fn for_box() -> Result<BTreeMap<String, PathBuf>> {
-    GROUPS
-        .iter()
-        .filter(|group| group.name != "helm")
-        .map(|group| Ok((group.name.to_owned(), provide(group)?)))
-        .collect()
+    let toolchain = go_version()?;
+    let groups = || GROUPS.iter().filter(|group| group.name != "helm");
+    let all: BTreeMap<String, PathBuf> = groups()
+        .map(|group| Ok((group.name.to_owned(), directory(group, &toolchain)?)))
+        .collect::<Result<_>>()?;
+    if all.values().any(|directory| !directory.exists()) {
+        let _lock = build_lock()?;
+        // Downloading and linking keep one core busy at most: the largest group beside all the others.
+        let (large, small): (Vec<_>, Vec<_>) = groups().partition(|group| group.name == "kube");
+        let build_each =
+            |groups: Vec<&Group>| groups.into_iter().try_for_each(|group| complete(group, &all[group.name]));
+        std::thread::scope(|scope| {
+            let beside = scope.spawn(|| build_each(small));
+            let built = build_each(large);
+            built.and(beside.join().unwrap_or_else(|_| Err(anyhow!("a build stopped unexpectedly"))))
+        })?;
+    }
+    Ok(all)
 }
 
 /// A tool for tests that the box itself does not need.
@@ -74,14 +87,23 @@ pub(super) fn missing() -> Result<usize> {
 pub(crate) fn provide(group: &Group) -> Result<PathBuf> {
     let directory = directory(group, &go_version()?)?;
     if !directory.exists() {
-        // One build at a time on this machine; whoever waited finds it done.
-        let _lock = Lock::acquire("build", "another clone builds the box's programs")?;
-        if !directory.exists() {
-            progress::step(&format!("build {}", group.about), || build(group, &directory))?;
-            prune(group.name, &directory);
-        }
+        let _lock = build_lock()?;
+        complete(group, &directory)?;
     }
     Ok(directory)
+}
+
+/// One clone builds at a time on this machine; whoever waited finds it done.
+fn build_lock() -> Result<Lock> {
+    Lock::acquire("build", "another clone builds programs")
+}
+
+fn complete(group: &Group, directory: &Path) -> Result<()> {
+    if !directory.exists() {
+        progress::step_beside(&format!("build {}", group.about), || build(group, directory))?;
+        prune(group.name, directory);
+    }
+    Ok(())
 }
 
 /// Builds beside the final place and moves it there, so that half a build never looks like a whole one.

@@ -7,9 +7,17 @@ use anyhow::Result;
 
 /// Runs one step, shows what it does and how long it took.
 pub(super) fn step<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    show(what, std::io::stderr().is_terminal(), work)
+}
+
+/// The same for steps that run at the same time: each line stays where it is.
+pub(super) fn step_beside<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    show(what, false, work)
+}
+
+fn show<T>(what: &str, redraw: bool, work: impl FnOnce() -> Result<T>) -> Result<T> {
     let began = Instant::now();
-    let terminal = std::io::stderr().is_terminal();
-    if terminal {
+    if redraw {
         eprint!("  …  {what}");
         let _ = std::io::stderr().flush();
     } else {
@@ -17,7 +25,7 @@ pub(super) fn step<T>(what: &str, work: impl FnOnce() -> Result<T>) -> Result<T>
     }
     let result = work();
     let mark = if result.is_ok() { "ok" } else { "failed" };
-    let clear = if terminal { "\r\x1b[K" } else { "" };
+    let clear = if redraw { "\r\x1b[K" } else { "" };
     eprintln!("{clear}  {mark}  {what} ({})", seconds(began.elapsed()));
     result
 }

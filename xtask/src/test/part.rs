@@ -64,9 +64,9 @@ impl Run {
         command
             .envs(&environment)
             .env("PATH", format!("{}:{}", environment.get("PATH").cloned().unwrap_or_default(), path()))
-            .env("LIFEBOAT_BIN", target.binary()?)
+            .env("LIFEBOAT_BIN", &target.binary)
             .env("LIFEBOAT_IMAGE", &target.image)
-            .env("LIFEBOAT_IMAGE_ARCHIVE", target.archive()?)
+            .env("LIFEBOAT_IMAGE_ARCHIVE", &target.archive)
             .env("LIFEBOAT_TEST_IMAGE", &target.test_image)
             .env("LIFEBOAT_XTASK", std::env::current_exe()?)
             .env("VELERO_BIN", tools::velero()?)

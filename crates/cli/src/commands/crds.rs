@@ -35,7 +35,7 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
                     crd.spec.names.short_names.clone().unwrap_or_default().join(","),
                 ]
             });
-            println!("{}", printer::table(&["KIND", "GROUP", "VERSIONS", "SCOPE", "SHORT NAMES"], rows));
+            println!("{}", printer::table(&["KIND", "GROUP", "VERSIONS", "SCOPE", "SHORT NAMES"], rows).trim_fmt());
         }
     }
     Ok(())

@@ -1,0 +1,145 @@
+//! The Helm chart: what it renders is what `lifeboat install` applies and what `lifeboat crds` prints, and the API
+//! server accepts it. Both come from one source; these tests look at what comes out at the other end.
+#![allow(clippy::unwrap_used)] // tests end by panicking
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use lifeboat_e2e::{Namespace, Program, kubectl, variable};
+use serde_json::Value;
+
+/// helm, with the chart of this checkout. A client alone takes an old cluster for granted; the chart asks for 1.30.
+fn helm(command: &[&str], arguments: &[&str]) -> Program {
+    let chart = Path::new(env!("CARGO_MANIFEST_DIR")).join("../charts/lifeboat");
+    Program::new(&variable("HELM_BIN")).args(command).arg(&chart.to_string_lossy()).args(arguments)
+}
+
+fn template(namespace: &str, values: &[&str]) -> String {
+    helm(&["template", "lifeboat"], &["--namespace", namespace, "--kube-version", "1.34.0"]).args(values).ok()
+}
+
+/// Our binary with its own defaults: `cargo xtask test` names image and namespace in the environment.
+fn lifeboat(arguments: &[&str]) -> String {
+    Program::new("env")
+        .args(["-u", "LIFEBOAT_IMAGE", "-u", "LIFEBOAT_NAMESPACE", &variable("LIFEBOAT_BIN")])
+        .args(arguments)
+        .ok()
+}
+
+/// What `lifeboat install` would apply, without what Helm does in its own way: Namespace (`--create-namespace`) and
+/// custom resource definitions (directory `crds`).
+fn install(arguments: &[&str]) -> BTreeMap<String, Value> {
+    let text = lifeboat(&[&["install", "--dry-run", "--output", "json"], arguments].concat());
+    let mut objects = by_name(items(&text));
+    objects
+        .retain(|name, _| !name.starts_with("Namespace/") && !name.starts_with("CustomResourceDefinition/"));
+    objects
+}
+
+fn items(list: &str) -> Vec<Value> {
+    let list: Value = serde_json::from_str(list).unwrap();
+    list["items"].as_array().cloned().unwrap()
+}
+
+fn documents(yaml: &str) -> Vec<Value> {
+    let documents: Vec<Value> = serde_saphyr::from_multiple(yaml).unwrap();
+    documents.into_iter().filter(|document| !document.is_null()).collect()
+}
+
+/// Objects by what names them in a cluster; none may be there twice.
+fn by_name(objects: Vec<Value>) -> BTreeMap<String, Value> {
+    let mut named = BTreeMap::new();
+    for object in objects {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let name = format!("{}/{}/{}", text("/kind"), text("/metadata/namespace"), text("/metadata/name"));
+        let before = named.insert(name.clone(), object);
+        assert_eq!(before, None, "{name} is there twice");
+    }
+    named
+}
+
+/// Compares object by object, so that a failure shows the one that differs.
+fn assert_same(chart: Vec<Value>, wanted: &BTreeMap<String, Value>) {
+    let chart = by_name(chart);
+    assert!(!wanted.is_empty());
+    assert_eq!(chart.keys().collect::<Vec<_>>(), wanted.keys().collect::<Vec<_>>());
+    for (name, object) in wanted {
+        assert_eq!(
+            &chart[name], object,
+            "{name}: left is the chart's, right is what `lifeboat install` applies"
+        );
+    }
+}
+
+#[test]
+fn the_chart_passes_helms_own_lint() {
+    let said = helm(&["lint"], &["--strict", "--kube-version", "1.34.0"]).ok();
+    assert!(said.contains("1 chart(s) linted, 0 chart(s) failed"), "{said}");
+}
+
+#[test]
+fn default_values_render_what_install_applies() {
+    assert_same(documents(&template("lifeboat", &[])), &install(&[]));
+}
+
+#[test]
+fn values_render_what_the_same_flags_of_install_apply() {
+    let chart = template(
+        "rescue",
+        &[
+            "--set=rbac.namespaces={shop,blog}",
+            "--set=replicas=1",
+            "--set=image=example.com/lifeboat:1",
+            "--set=serverArgs={--log-format=json,--store-validation-frequency=10s}",
+            r"--set-string=serviceAccount.annotations.eks\.amazonaws\.com/role-arn=arn:aws:iam::1:role/backup",
+            "--set-string=serviceAccount.annotations.number=1",
+        ],
+    );
+    let wanted = install(&[
+        "--namespace=rescue",
+        "--namespaces=shop,blog",
+        "--replicas=1",
+        "--image=example.com/lifeboat:1",
+        "--server-arg=--log-format=json",
+        "--server-arg=--store-validation-frequency=10s",
+        "--sa-annotations=eks.amazonaws.com/role-arn=arn:aws:iam::1:role/backup,number=1",
+    ]);
+    assert_same(documents(&chart), &wanted);
+}
+
+#[test]
+fn namespaces_whose_names_look_like_numbers_stay_names() {
+    let chart = template("2024", &["--set-string=rbac.namespaces={404}"]);
+    assert_same(documents(&chart), &install(&["--namespace=2024", "--namespaces=404"]));
+}
+
+#[test]
+fn the_charts_custom_resource_definitions_are_those_of_the_command() {
+    let wanted = by_name(items(&lifeboat(&["crds", "--output", "json"])));
+    assert_same(documents(&helm(&["show", "crds"], &[]).ok()), &wanted);
+    let everything = documents(&template("lifeboat", &["--include-crds"]));
+    let crds = everything.into_iter().filter(|object| object["kind"] == "CustomResourceDefinition");
+    assert_same(crds.collect(), &wanted);
+}
+
+#[test]
+fn the_api_server_accepts_both_profiles() {
+    let (own, shop) = (Namespace::new("chart"), Namespace::new("chart-shop"));
+    let limited = format!("--set=rbac.namespaces={{{}}}", shop.name);
+    for values in [&[][..], &[limited.as_str()][..]] {
+        let objects = template(&own.name, values);
+        let said = kubectl()
+            .args([
+                "apply",
+                "--server-side",
+                "--force-conflicts",
+                "--dry-run=server",
+                "--validate=strict",
+                "-f",
+                "-",
+            ])
+            .input(&objects)
+            .ok();
+        assert_eq!(said.lines().count(), documents(&objects).len(), "{said}");
+    }
+}
