@@ -32,7 +32,10 @@ impl Program {
     }
 
     #[must_use]
-    pub fn args<'a>(mut self, arguments: impl IntoIterator<Item = &'a (impl AsRef<str> + ?Sized + 'a)>) -> Self {
+    pub fn args<'a>(
+        mut self,
+        arguments: impl IntoIterator<Item = &'a (impl AsRef<str> + ?Sized + 'a)>,
+    ) -> Self {
         self.arguments.extend(arguments.into_iter().map(|argument| argument.as_ref().to_owned()));
         self
     }
@@ -73,7 +76,13 @@ impl Program {
     /// Runs it; it must succeed. Gives standard output.
     pub fn ok(&self) -> String {
         let output = self.run();
-        assert!(output.code == 0, "{self} failed with {}:\n{}\n{}", output.code, output.stdout, output.stderr);
+        assert!(
+            output.code == 0,
+            "{self} failed with {}:\n{}\n{}",
+            output.code,
+            output.stdout,
+            output.stderr
+        );
         output.stdout
     }
 

@@ -16,7 +16,8 @@ use serde_json::Value;
 
 /// A variable that `cargo xtask test` sets.
 pub fn variable(name: &str) -> String {
-    std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set; run these tests with `cargo xtask test`"))
+    std::env::var(name)
+        .unwrap_or_else(|_| panic!("{name} is not set; run these tests with `cargo xtask test`"))
 }
 
 /// `kubectl` on the cluster under test.

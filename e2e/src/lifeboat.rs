@@ -58,7 +58,15 @@ impl Installation {
         let credentials = tempfile::NamedTempFile::new().unwrap();
         fs::write(credentials.path(), s3().credentials()).unwrap();
         lifeboat()
-            .args(["install", "--image", &variable("LIFEBOAT_IMAGE"), "--provider", "aws", "--bucket", "lifeboat"])
+            .args([
+                "install",
+                "--image",
+                &variable("LIFEBOAT_IMAGE"),
+                "--provider",
+                "aws",
+                "--bucket",
+                "lifeboat",
+            ])
             .args(["--prefix", "e2e", "--secret-file", &credentials.path().to_string_lossy()])
             .args(["--backup-location-config", &s3().config()])
             .args(["--server-arg=--store-validation-frequency=10s"])

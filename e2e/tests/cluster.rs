@@ -84,7 +84,11 @@ spec: {{source: {{persistentVolumeClaimName: data-{node}}}}}
     ));
     wait_for("a ready snapshot", 60, || {
         let snapshot = get(&["-n", &namespace.name, "volumesnapshot", "moment"]);
-        if snapshot["status"]["readyToUse"] == Value::Bool(true) { Ok(()) } else { Err(snapshot["status"].to_string()) }
+        if snapshot["status"]["readyToUse"] == Value::Bool(true) {
+            Ok(())
+        } else {
+            Err(snapshot["status"].to_string())
+        }
     });
     namespace.kubectl().args(["exec", &source, "--", "sh", "-c", "echo changed > /data/file"]).ok();
     namespace.apply(&format!(

@@ -19,11 +19,27 @@ fn machine() -> BTreeSet<String> {
     add("interface", "ip", &["-oneline", "-brief", "link"]);
     add("address", "ip", &["-oneline", "-brief", "address"]);
     add("route", "ip", &["route", "show", "table", "all"]);
-    add("sysctl", "sysctl", &["--all", "--pattern", "^net\\.(ipv4\\.(ip_forward|conf)|bridge|netfilter\\.nf_conntrack_(max|tcp))"]);
+    add(
+        "sysctl",
+        "sysctl",
+        &[
+            "--all",
+            "--pattern",
+            "^net\\.(ipv4\\.(ip_forward|conf)|bridge|netfilter\\.nf_conntrack_(max|tcp))",
+        ],
+    );
     for program in ["iptables-save", "ip6tables-save"] {
-        let rules = Program::new("sh").args(["-c", &format!("command -v {program} >/dev/null && {program} || true")]).run();
+        let rules = Program::new("sh")
+            .args(["-c", &format!("command -v {program} >/dev/null && {program} || true")])
+            .run();
         // Counters and times change by themselves; a table without rules is as good as none.
-        lines.extend(rules.stdout.lines().filter(|line| line.starts_with('-')).map(|line| format!("{program}: {line}")));
+        lines.extend(
+            rules
+                .stdout
+                .lines()
+                .filter(|line| line.starts_with('-'))
+                .map(|line| format!("{program}: {line}")),
+        );
         let chains = rules.stdout.lines().filter(|line| line.starts_with(':') && line.contains(" - "));
         lines.extend(chains.map(|line| format!("{program}: {}", line.split(' ').next().unwrap())));
     }
@@ -49,8 +65,19 @@ fn cgroups(root: &str, depth: u8) -> Vec<String> {
 /// Programs that a box runs; those of the test itself come and go and do not count.
 fn processes() -> Vec<String> {
     let names = [
-        "etcd", "kube-", "kubelet", "containerd", "weed", "coredns", "csi-", "hostpathplugin", "snapshot-controller",
-        "lifeboat", "pause", "box-", "registrar",
+        "etcd",
+        "kube-",
+        "kubelet",
+        "containerd",
+        "weed",
+        "coredns",
+        "csi-",
+        "hostpathplugin",
+        "snapshot-controller",
+        "lifeboat",
+        "pause",
+        "box-",
+        "registrar",
     ];
     let text = Program::new("ps").args(["-e", "-o", "comm="]).ok();
     let ours = text.lines().map(str::trim).filter(|name| names.iter().any(|known| name.starts_with(known)));

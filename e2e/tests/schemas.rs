@@ -95,9 +95,10 @@ fn rejects_wrong_missing_and_contradictory_fields_by_name() {
     let mut wrong = Vec::new();
     for file in fixtures("rejected/stash") {
         let text = fs::read_to_string(&file).unwrap();
-        let expected = text.lines().next().and_then(|line| line.strip_prefix("# expect: ")).unwrap_or_else(|| {
-            panic!("{} does not start with \"# expect: \"", file.display());
-        });
+        let expected =
+            text.lines().next().and_then(|line| line.strip_prefix("# expect: ")).unwrap_or_else(|| {
+                panic!("{} does not start with \"# expect: \"", file.display());
+            });
         let output = dry_run(&file).run();
         if output.code == 0 || !output.stderr.contains(expected.trim()) {
             wrong.push(format!("{}: expected {expected:?}, got: {}", file.display(), output.stderr.trim()));
@@ -121,7 +122,11 @@ fn every_stash_kind_has_manifests_that_are_rejected() {
 #[test]
 fn kubectl_explain_has_words_for_the_kinds() {
     every_kind();
-    for path in ["backup.spec.orderedResources", "backupbatches.spec.members.target.alias", "restic.spec.volumeSelector"] {
+    for path in [
+        "backup.spec.orderedResources",
+        "backupbatches.spec.members.target.alias",
+        "restic.spec.volumeSelector",
+    ] {
         let text = wait_for(path, 30, || {
             let output = kubectl().args(["explain", path]).run();
             if output.code == 0 { Ok(output.stdout) } else { Err(output.stderr) }

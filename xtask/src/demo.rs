@@ -48,7 +48,10 @@ fn install(target: &Target) -> Result<()> {
             .args(["install", "--image", &target.image])
             .args(["--provider", "aws", "--bucket", "lifeboat", "--prefix", "demo", "--secret-file"])
             .arg(&credentials)
-            .args(["--backup-location-config", &format!("region={region},s3Url={endpoint},s3ForcePathStyle=true")]),
+            .args([
+                "--backup-location-config",
+                &format!("region={region},s3Url={endpoint},s3ForcePathStyle=true"),
+            ]),
     );
     fs::remove_file(&credentials).context("cannot remove the credentials file")?;
     outcome
@@ -99,7 +102,9 @@ fn closing_page(target: &Target, start: Instant) -> Result<()> {
         start.elapsed().as_secs()
     );
     if target.is_box() {
-        println!("  eval \"$(cargo xtask box env)\"                 # kubectl and S3 of the box in this shell");
+        println!(
+            "  eval \"$(cargo xtask box env)\"                 # kubectl and S3 of the box in this shell"
+        );
     }
     println!("  kubectl -n lifeboat get bsl                   # the storage location as Kubernetes shows it");
     println!("  kubectl explain backup.spec                   # every field has words");

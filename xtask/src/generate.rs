@@ -34,7 +34,12 @@ pub(crate) fn check() -> Result<()> {
             Some(_) => {}
         }
     }
-    wrong.extend(present.keys().filter(|path| !wanted.contains_key(*path)).map(|p| format!("{} is left over", p.display())));
+    wrong.extend(
+        present
+            .keys()
+            .filter(|path| !wanted.contains_key(*path))
+            .map(|p| format!("{} is left over", p.display())),
+    );
     if !wrong.is_empty() {
         bail!("generated files differ; run `cargo xtask gen` and commit:\n  {}", wrong.join("\n  "));
     }
@@ -81,7 +86,8 @@ fn collect(root: &Path, directory: &Path, files: &mut BTreeMap<PathBuf, String>)
         if path.is_dir() {
             collect(root, &path, files)?;
         } else {
-            let text = fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+            let text =
+                fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
             files.insert(path.strip_prefix(root)?.to_path_buf(), text);
         }
     }

@@ -17,8 +17,11 @@ pub(crate) struct Args {
     only: Option<String>,
 }
 
+/// A name and what it checks.
+type Check = (&'static str, fn() -> Result<()>);
+
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let checks: [(&str, fn() -> Result<()>); 5] = [
+    let checks: [Check; 5] = [
         ("fmt", fmt),
         ("directions", directions),
         ("locked", locked),
@@ -48,6 +51,15 @@ fn locked() -> Result<()> {
 
 fn clippy() -> Result<()> {
     let mut command: Command = run::cargo();
-    command.args(["clippy", "--quiet", "--workspace", "--all-targets", "--all-features", "--", "-D", "warnings"]);
+    command.args([
+        "clippy",
+        "--quiet",
+        "--workspace",
+        "--all-targets",
+        "--all-features",
+        "--",
+        "-D",
+        "warnings",
+    ]);
     run::run(&mut command)
 }

@@ -18,7 +18,12 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let out = command.output().with_context(|| format!("cannot start {}", describe(command)))?;
     if !out.status.success() {
-        bail!("{} ended with {}: {}", describe(command), out.status, String::from_utf8_lossy(&out.stderr).trim());
+        bail!(
+            "{} ended with {}: {}",
+            describe(command),
+            out.status,
+            String::from_utf8_lossy(&out.stderr).trim()
+        );
     }
     Ok(String::from_utf8_lossy(&out.stdout).into_owned())
 }

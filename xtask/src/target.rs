@@ -37,7 +37,8 @@ pub(crate) struct Target {
 }
 
 /// What a named cluster needs from the user's environment, because it has no S3 server of ours beside it.
-const STORAGE: [&str; 4] = ["LIFEBOAT_S3_ENDPOINT", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"];
+const STORAGE: [&str; 4] =
+    ["LIFEBOAT_S3_ENDPOINT", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"];
 
 impl Target {
     /// Brings the box up and loads the images, or checks that a named cluster can be used.
@@ -72,7 +73,10 @@ impl Target {
         let mut environment = BTreeMap::new();
         for name in STORAGE {
             let Ok(value) = std::env::var(name) else {
-                bail!("cluster {context:?} has no S3 server of ours beside it: set {} for one that it reaches, with a bucket `lifeboat`", STORAGE.join(", "));
+                bail!(
+                    "cluster {context:?} has no S3 server of ours beside it: set {} for one that it reaches, with a bucket `lifeboat`",
+                    STORAGE.join(", ")
+                );
             };
             environment.insert(name.to_owned(), value);
         }

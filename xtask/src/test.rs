@@ -80,7 +80,7 @@ fn run_part(part: Part, run: &mut Run) -> Result<Tally> {
             lint::run(&lint::Args::default())?;
             Ok(Tally { passed: 1, failed: 0 })
         }
-        Part::Unit => run.unit(),
+        Part::Unit => Run::unit(),
         Part::Box => run.machine(),
         Part::Storage => run.storage(),
         Part::Api => run.e2e(&["schemas"]),

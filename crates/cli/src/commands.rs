@@ -16,7 +16,7 @@ use crate::settings::Settings;
 pub(crate) async fn run(cli: Cli) -> Result<(), CliError> {
     let settings = Settings::new(cli.global);
     match cli.command {
-        Command::Install(args) => install::run(&settings, *args).await,
+        Command::Install(args) => install::run(&settings, &args).await,
         Command::Uninstall(args) => uninstall::run(&settings, args).await,
         Command::Version(args) => version::run(&settings, args).await,
         Command::BackupLocation(command) => backup_location::run(&settings, command).await,

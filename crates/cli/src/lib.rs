@@ -35,9 +35,9 @@ pub fn main() -> ExitCode {
 
 /// The whole command tree, under the name the program was called by.
 pub fn command() -> clap::Command {
-    let as_plugin = std::env::args_os()
-        .next()
-        .is_some_and(|name| std::path::Path::new(&name).file_stem().is_some_and(|stem| stem == "kubectl-lifeboat"));
+    let as_plugin = std::env::args_os().next().is_some_and(|name| {
+        std::path::Path::new(&name).file_stem().is_some_and(|stem| stem == "kubectl-lifeboat")
+    });
     let command = Cli::command();
     // `kubectl lifeboat` runs this program as `kubectl-lifeboat`; help must show what the user typed.
     if as_plugin { command.bin_name("kubectl lifeboat") } else { command }

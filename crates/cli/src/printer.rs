@@ -7,7 +7,11 @@ use crate::args::Output;
 use crate::error::CliError;
 
 /// Prints one value; a table has to be made by the caller.
-pub(crate) fn print<T: Serialize>(output: Output, value: &T, table: impl FnOnce() -> Table) -> Result<(), CliError> {
+pub(crate) fn print<T: Serialize>(
+    output: Output,
+    value: &T,
+    table: impl FnOnce() -> Table,
+) -> Result<(), CliError> {
     match output {
         Output::Table => println!("{}", table().trim_fmt()),
         Output::Json => println!("{}", json(value)?),

@@ -29,7 +29,8 @@ impl ObjectName {
 
     fn api(&self, client: &Client) -> Api<DynamicObject> {
         let types = TypeMeta { api_version: self.api_version.clone(), kind: self.kind.clone() };
-        let gvk = GroupVersionKind::try_from(types).unwrap_or_else(|_| GroupVersionKind::gvk("", "v1", &self.kind));
+        let gvk =
+            GroupVersionKind::try_from(types).unwrap_or_else(|_| GroupVersionKind::gvk("", "v1", &self.kind));
         let resource = ApiResource::from_gvk(&gvk);
         match &self.namespace {
             Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),

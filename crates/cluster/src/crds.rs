@@ -11,7 +11,7 @@ use crate::wait::{Look, WaitError, until};
 use crate::{ApiError, Attempt, MANAGER};
 
 /// How long the API server may take to serve a new kind.
-const ESTABLISH: Duration = Duration::from_secs(60);
+const ESTABLISH: Duration = Duration::from_mins(1);
 
 /// Applies all, then waits until all are served.
 pub async fn install(client: &Client, crds: &[Crd]) -> Result<(), WaitError> {

@@ -56,7 +56,10 @@ impl Election {
             match self.try_once().await {
                 Ok(true) => return true,
                 Ok(false) => {}
-                Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "cannot take part in the election"),
+                Err(error) => tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "cannot take part in the election"
+                ),
             }
             tokio::select! {
                 () = stop.cancelled() => return false,
@@ -76,7 +79,10 @@ impl Election {
     /// Lets others take over at once.
     pub async fn release(&mut self) {
         if let Err(error) = self.try_release().await {
-            tracing::warn!(error = &error as &dyn std::error::Error, "cannot release the lease; it expires by itself");
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "cannot release the lease; it expires by itself"
+            );
         }
     }
 
@@ -104,7 +110,8 @@ impl Election {
         let current = self.api.get_opt(&self.name).await.attempt(format!("read Lease {}", self.name))?;
         let record = current.as_ref().map(to_record);
         let unchanged_for = self.observe(record.as_ref());
-        let Step::Take(next) = step(&self.me, record.as_ref(), unchanged_for, Timestamp::now(), self.times) else {
+        let Step::Take(next) = step(&self.me, record.as_ref(), unchanged_for, Timestamp::now(), self.times)
+        else {
             return Ok(false);
         };
         match self.write(current, &next).await {
@@ -118,7 +125,9 @@ impl Election {
     }
 
     async fn try_release(&mut self) -> Result<(), ApiError> {
-        let Some(current) = self.api.get_opt(&self.name).await.attempt(format!("read Lease {}", self.name))? else {
+        let Some(current) =
+            self.api.get_opt(&self.name).await.attempt(format!("read Lease {}", self.name))?
+        else {
             return Ok(());
         };
         let record = to_record(&current);

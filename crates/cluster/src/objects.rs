@@ -39,9 +39,13 @@ pub async fn merge(
         patch["metadata"]["resourceVersion"] = Value::String(version);
     }
     let name = object.name_any();
-    api.patch(&name, &PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() }, &Patch::Merge(patch))
-        .await
-        .attempt(format!("update {} {name}", kind_of(object)))
+    api.patch(
+        &name,
+        &PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() },
+        &Patch::Merge(patch),
+    )
+    .await
+    .attempt(format!("update {} {name}", kind_of(object)))
 }
 
 fn kind_of(object: &DynamicObject) -> String {

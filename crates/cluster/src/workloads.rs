@@ -13,8 +13,10 @@ use crate::{ApiError, Attempt};
 /// Every workload of the cluster.
 pub async fn list(client: &Client) -> Result<Vec<Workload>, ApiError> {
     let everything = ListParams::default();
-    let deployments = Api::<Deployment>::all(client.clone()).list(&everything).await.attempt("list Deployments")?;
-    let stateful = Api::<StatefulSet>::all(client.clone()).list(&everything).await.attempt("list StatefulSets")?;
+    let deployments =
+        Api::<Deployment>::all(client.clone()).list(&everything).await.attempt("list Deployments")?;
+    let stateful =
+        Api::<StatefulSet>::all(client.clone()).list(&everything).await.attempt("list StatefulSets")?;
     let daemons = Api::<DaemonSet>::all(client.clone()).list(&everything).await.attempt("list DaemonSets")?;
     let mut found = Vec::new();
     found.extend(deployments.iter().map(|d| {
@@ -32,8 +34,14 @@ pub async fn list(client: &Client) -> Result<Vec<Workload>, ApiError> {
     Ok(found)
 }
 
-fn workload(kind: &str, object: &impl ResourceExt, template: Option<&PodTemplateSpec>, replicas: i32) -> Workload {
-    let containers = template.and_then(|t| t.spec.as_ref()).map(|spec| spec.containers.as_slice()).unwrap_or_default();
+fn workload(
+    kind: &str,
+    object: &impl ResourceExt,
+    template: Option<&PodTemplateSpec>,
+    replicas: i32,
+) -> Workload {
+    let containers =
+        template.and_then(|t| t.spec.as_ref()).map(|spec| spec.containers.as_slice()).unwrap_or_default();
     Workload {
         kind: kind.to_owned(),
         namespace: object.namespace().unwrap_or_default(),

@@ -38,7 +38,8 @@ pub(crate) async fn drive<S, F>(
     controller
         .run(
             |object, shared: Arc<Shared<S, F>>| async move {
-                let outcome = shared.reconcile.call(object.clone(), shared.context.clone(), shared.state.clone()).await;
+                let outcome =
+                    shared.reconcile.call(object.clone(), shared.context.clone(), shared.state.clone()).await;
                 let label = if outcome.is_ok() { Outcome::Ok } else { Outcome::Error };
                 shared.context.metrics.count_reconcile(shared.name, label);
                 outcome
@@ -61,7 +62,11 @@ pub(crate) async fn drive<S, F>(
             if let Err(error) = outcome
                 && !matches!(error, controller::Error::ReconcilerFailed(..))
             {
-                tracing::warn!(controller = name, error = &error as &dyn std::error::Error, "watch disturbed");
+                tracing::warn!(
+                    controller = name,
+                    error = &error as &dyn std::error::Error,
+                    "watch disturbed"
+                );
             }
         })
         .await;

@@ -12,8 +12,8 @@ use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::{Context, VERSION};
-use crate::settings::ServerSettings;
 use crate::controllers;
+use crate::settings::ServerSettings;
 
 /// The Lease of the election.
 const LEASE: &str = "lifeboat-server";
@@ -36,7 +36,12 @@ pub async fn run(
     let settings = Arc::new(settings);
     let client = lifeboat_cluster::connect(connection).await?;
     let (metrics, health) = (Metrics::new(VERSION), Health::default());
-    tracing::info!(version = VERSION, identity = settings.identity, namespace = settings.namespace, "server starts");
+    tracing::info!(
+        version = VERSION,
+        identity = settings.identity,
+        namespace = settings.namespace,
+        "server starts"
+    );
 
     // The HTTP server outlives the controllers, so that the last moments can be observed too.
     let stop_web = CancellationToken::new();
@@ -75,7 +80,7 @@ async fn serve_terms(context: &Context, health: &Health, stop: &CancellationToke
         }
         tracing::info!(identity = settings.identity, "leading");
         context.metrics.set_leader(true);
-        let ended = election.lead(term(context, stop)).await;
+        let ended = election.lead(Box::pin(term(context, stop))).await;
         context.metrics.set_leader(false);
         if ended == Ended::WorkDone {
             election.release().await;
@@ -107,8 +112,13 @@ async fn wait_for_kinds(client: &Client, health: &Health, stop: &CancellationTok
                 health.set_ready(true);
                 return true;
             }
-            Ok(missing) => tracing::error!(?missing, "the cluster lacks custom resources; apply them with `lifeboat install` or `lifeboat crds | kubectl apply -f -`"),
-            Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "the cluster does not answer"),
+            Ok(missing) => tracing::error!(
+                ?missing,
+                "the cluster lacks custom resources; apply them with `lifeboat install` or `lifeboat crds | kubectl apply -f -`"
+            ),
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "the cluster does not answer");
+            }
         }
         tokio::select! {
             () = stop.cancelled() => return false,

@@ -123,7 +123,8 @@ mod tests {
     #[test]
     fn a_limited_installation_binds_nothing_cluster_wide_that_writes() {
         let objects = rendered(Rights::Namespaces(vec!["shop".into()]));
-        let role = objects.iter().find(|o| o["kind"] == "ClusterRole" && o["metadata"]["name"] == "lifeboat-view");
+        let role =
+            objects.iter().find(|o| o["kind"] == "ClusterRole" && o["metadata"]["name"] == "lifeboat-view");
         let rules = role.map(|role| role["rules"].clone()).unwrap_or_default();
         let verbs: Vec<_> = rules
             .as_array()

@@ -103,7 +103,8 @@ mod tests {
         #[case] transitions: Option<i32>,
     ) {
         let now = Timestamp::UNIX_EPOCH;
-        let step = step("me", current.as_ref(), Duration::from_secs(unchanged_for), now, LeaseTimes::default());
+        let step =
+            step("me", current.as_ref(), Duration::from_secs(unchanged_for), now, LeaseTimes::default());
         match (step, transitions) {
             (Step::Wait, None) => {}
             (Step::Take(record), Some(transitions)) => {

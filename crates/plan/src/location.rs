@@ -50,7 +50,8 @@ pub fn validate(spec: &BackupStorageLocationSpec) -> Result<ValidLocation, Vec<F
         problems.push(problem("spec.provider", "is empty; name the storage: aws, gcp, azure or local"));
     }
     if storage.bucket.trim().is_empty() {
-        problems.push(problem("spec.objectStorage.bucket", "is empty; name the bucket that holds the backups"));
+        problems
+            .push(problem("spec.objectStorage.bucket", "is empty; name the bucket that holds the backups"));
     }
     let ca = match (&storage.ca_cert, &storage.ca_cert_ref) {
         (Some(_), Some(_)) => {
@@ -61,14 +62,18 @@ pub fn validate(spec: &BackupStorageLocationSpec) -> Result<ValidLocation, Vec<F
             CaSource::System
         }
         (Some(pem), None) => CaSource::Inline(pem.0.clone()),
-        (None, Some(reference)) => {
-            CaSource::Secret(secret_key("spec.objectStorage.caCertRef", &reference.name, &reference.key, &mut problems))
-        }
+        (None, Some(reference)) => CaSource::Secret(secret_key(
+            "spec.objectStorage.caCertRef",
+            &reference.name,
+            &reference.key,
+            &mut problems,
+        )),
         (None, None) => CaSource::System,
     };
-    let credential = spec.credential.as_ref().map(|reference| {
-        secret_key("spec.credential", &reference.name, &reference.key, &mut problems)
-    });
+    let credential = spec
+        .credential
+        .as_ref()
+        .map(|reference| secret_key("spec.credential", &reference.name, &reference.key, &mut problems));
     if !problems.is_empty() {
         return Err(problems);
     }
@@ -182,7 +187,7 @@ mod tests {
     #[case::exactly_due(60, false, Some(40), 100, Due::Now)]
     #[case::periodic_is_off(0, false, Some(40), 100, Due::WhenItChanges)]
     #[case::off_but_changed(0, true, Some(40), 100, Due::Now)]
-    #[case::the_clock_went_back(60, false, Some(500), 100, Due::In(Duration::from_secs(60)))]
+    #[case::the_clock_went_back(60, false, Some(500), 100, Due::In(Duration::from_mins(1)))]
     fn the_bucket_is_looked_at_when_due(
         #[case] frequency: u64,
         #[case] changed: bool,
@@ -197,7 +202,9 @@ mod tests {
     fn candidates(created: &[i64]) -> Vec<DefaultCandidate> {
         let at = |second: i64| Timestamp::from_second(second).ok();
         let named = created.iter().enumerate();
-        named.map(|(i, second)| DefaultCandidate { name: format!("location-{i}"), created: at(*second) }).collect()
+        named
+            .map(|(i, second)| DefaultCandidate { name: format!("location-{i}"), created: at(*second) })
+            .collect()
     }
 
     #[rstest]

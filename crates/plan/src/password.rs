@@ -50,7 +50,9 @@ pub enum PasswordPlan {
 /// Why a given password cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PasswordError {
-    #[error("the password file is empty; put the repository password in it, or leave out --repository-password-file to have one made")]
+    #[error(
+        "the password file is empty; put the repository password in it, or leave out --repository-password-file to have one made"
+    )]
     Empty,
     #[error(
         "secret {SECRET} already holds another repository password: repositories written with it could not be opened any more; leave out --repository-password-file to keep it"
@@ -70,7 +72,9 @@ pub fn plan(
     let given = given.map(str::trim_end);
     let stored = existing.and_then(|secret| secret.data.get(KEY)).filter(|stored| !stored.is_empty());
     match (existing, stored, given) {
-        (_, Some(stored), Some(given)) if !is_public_default(stored) && stored.as_slice() != given.as_bytes() => {
+        (_, Some(stored), Some(given))
+            if !is_public_default(stored) && stored.as_slice() != given.as_bytes() =>
+        {
             Err(PasswordError::Differs)
         }
         (Some(secret), Some(stored), given) if is_public_default(stored) => {

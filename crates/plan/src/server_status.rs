@@ -12,7 +12,7 @@ use crate::unsupported::seconds;
 pub const VELERO_VERSION: &str = "v1.18.3";
 
 /// How long an answered request is kept, upstream's value.
-pub const KEEP: Duration = Duration::from_secs(60);
+pub const KEEP: Duration = Duration::from_mins(1);
 
 /// What to do with a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,10 +69,10 @@ mod tests {
     }
 
     #[rstest]
-    #[case::just_answered(0, RequestPlan::KeepFor(Duration::from_secs(60)))]
+    #[case::just_answered(0, RequestPlan::KeepFor(Duration::from_mins(1)))]
     #[case::half_a_minute_ago(30, RequestPlan::KeepFor(Duration::from_secs(30)))]
     #[case::a_minute_ago(60, RequestPlan::Delete)]
-    #[case::the_clock_went_back(-5, RequestPlan::KeepFor(Duration::from_secs(60)))]
+    #[case::the_clock_went_back(-5, RequestPlan::KeepFor(Duration::from_mins(1)))]
     fn an_answered_request_is_kept_for_a_minute(#[case] now: i64, #[case] expected: RequestPlan) {
         let request = json!({"status": {"phase": "Processed", "processedTimestamp": "1970-01-01T00:00:00Z"}});
         assert_eq!(plan(&request, "0.1.0", at(now)), expected);

@@ -55,11 +55,7 @@ impl Metrics {
             "1 where the backup location is Available, 0 where it is not",
             location_status.clone(),
         );
-        registry.register(
-            "lifeboat_reconciles",
-            "Reconciles by controller and outcome",
-            reconciles.clone(),
-        );
+        registry.register("lifeboat_reconciles", "Reconciles by controller and outcome", reconciles.clone());
         registry.register("lifeboat_leader", "1 in the replica that leads", leader.clone());
         registry.register(
             "lifeboat_repository_password_exported",
@@ -140,7 +136,9 @@ mod tests {
         metrics.count_reconcile("backup-storage-location", Outcome::Error);
         let text = metrics.render();
         assert!(
-            text.contains("lifeboat_reconciles_total{controller=\"backup-storage-location\",outcome=\"Error\"} 1"),
+            text.contains(
+                "lifeboat_reconciles_total{controller=\"backup-storage-location\",outcome=\"Error\"} 1"
+            ),
             "{text}"
         );
     }

@@ -12,7 +12,15 @@ fn the_servers_pods_run_where_restricted_is_enforced() {
     assert_eq!(deployment["status"]["readyReplicas"], 2);
     // The proof that it is enforced: a pod that asks for more is refused.
     let said = kubectl()
-        .args(["-n", "lifeboat", "run", "bad", "--image", &variable("LIFEBOAT_TEST_IMAGE"), "--restart=Never"])
+        .args([
+            "-n",
+            "lifeboat",
+            "run",
+            "bad",
+            "--image",
+            &variable("LIFEBOAT_TEST_IMAGE"),
+            "--restart=Never",
+        ])
         .refused();
     assert!(said.contains("violates PodSecurity"), "{said}");
 }
@@ -52,9 +60,8 @@ fn bad_arguments_are_refused_before_anything_happens() {
     assert!(said.contains("--secret-file") && said.contains("--no-secret"), "{said}");
     let said = install().args(["--provider", "aws"]).refused();
     assert!(said.contains("--bucket"), "{said}");
-    let said = install()
-        .args(["--provider", "aws", "--bucket", "b", "--secret-file", "/nonexistent"])
-        .refused();
+    let said =
+        install().args(["--provider", "aws", "--bucket", "b", "--secret-file", "/nonexistent"]).refused();
     assert!(said.contains("/nonexistent"), "{said}");
     let said = install().args(["--repository-password-file", "/nonexistent"]).refused();
     assert!(said.contains("/nonexistent"), "{said}");
@@ -86,7 +93,16 @@ fn a_limited_installation_works_and_has_no_rights_elsewhere() {
         .ok();
     let may = |verb: &str, what: &str, place: &str| {
         let output = kubectl()
-            .args(["auth", "can-i", verb, what, "-n", place, "--as", "system:serviceaccount:lifeboat:lifeboat"])
+            .args([
+                "auth",
+                "can-i",
+                verb,
+                what,
+                "-n",
+                place,
+                "--as",
+                "system:serviceaccount:lifeboat:lifeboat",
+            ])
             .run();
         output.stdout.trim() == "yes"
     };

@@ -64,7 +64,17 @@ fn wait_for_another(old: &str) -> String {
 /// A new location gets its verdict: somebody leads and works.
 fn everything_works(name: &str) {
     let create = lifeboat()
-        .args(["backup-location", "create", name, "--provider", "aws", "--bucket", "lifeboat", "--prefix", "e2e"])
+        .args([
+            "backup-location",
+            "create",
+            name,
+            "--provider",
+            "aws",
+            "--bucket",
+            "lifeboat",
+            "--prefix",
+            "e2e",
+        ])
         .args(["--config", &s3().config(), "--wait"]);
     wait_for("a verdict", 60, || {
         let output = create.run();

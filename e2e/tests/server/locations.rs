@@ -17,7 +17,17 @@ impl<'a> Location<'a> {
     fn new(name: &'a str, bucket: &str, config: &str, more: &[&str]) -> Self {
         lifeboat().args(["backup-location", "delete", name, "--confirm"]).run();
         lifeboat()
-            .args(["backup-location", "create", name, "--provider", "aws", "--bucket", bucket, "--config", config])
+            .args([
+                "backup-location",
+                "create",
+                name,
+                "--provider",
+                "aws",
+                "--bucket",
+                bucket,
+                "--config",
+                config,
+            ])
             .args(more)
             .ok();
         Self { name }
@@ -39,7 +49,18 @@ fn secret(name: &str, content: &str) {
     fs::write(file.path(), content).unwrap();
     let from_file = format!("--from-file=cloud={}", file.path().display());
     let manifest = lifeboat_e2e::kubectl()
-        .args(["-n", "lifeboat", "create", "secret", "generic", name, &from_file, "--dry-run=client", "-o", "yaml"])
+        .args([
+            "-n",
+            "lifeboat",
+            "create",
+            "secret",
+            "generic",
+            name,
+            &from_file,
+            "--dry-run=client",
+            "-o",
+            "yaml",
+        ])
         .ok();
     apply(&manifest);
 }
@@ -49,22 +70,28 @@ fn a_good_location_is_available_over_http_and_tls() {
     let installation = Installation::ensure();
     let plain = Location::new("plain", "lifeboat", &s3().config(), &["--prefix", "e2e"]);
     installation.wait_for_phase(plain.name, "Available", VERDICT);
-    let tls = Location::new("tls", "lifeboat", &s3().tls_config(), &["--prefix", "e2e", "--cacert", &s3().ca]);
+    let tls =
+        Location::new("tls", "lifeboat", &s3().tls_config(), &["--prefix", "e2e", "--cacert", &s3().ca]);
     installation.wait_for_phase(tls.name, "Available", VERDICT);
 }
 
 #[test]
 fn a_wrong_bucket_is_named() {
     let installation = Installation::ensure();
-    let message = Location::new("no-bucket", "no-such-bucket", &s3().config(), &[]).unavailable(&installation);
+    let message =
+        Location::new("no-bucket", "no-such-bucket", &s3().config(), &[]).unavailable(&installation);
     assert!(message.contains("no-such-bucket"), "{message}");
 }
 
 #[test]
 fn a_wrong_key_is_told_apart_from_a_wrong_bucket() {
     let installation = Installation::ensure();
-    secret("wrong-key", "[default]\naws_access_key_id = WRONGKEYID\naws_secret_access_key = canary-secret-value\n");
-    let location = Location::new("wrong-key", "lifeboat", &s3().config(), &["--credential", "wrong-key=cloud"]);
+    secret(
+        "wrong-key",
+        "[default]\naws_access_key_id = WRONGKEYID\naws_secret_access_key = canary-secret-value\n",
+    );
+    let location =
+        Location::new("wrong-key", "lifeboat", &s3().config(), &["--credential", "wrong-key=cloud"]);
     let message = location.unavailable(&installation);
     assert!(message.contains("WRONGKEYID") || message.contains("access key"), "{message}");
     assert!(!message.contains("canary-secret-value"), "{message}");
@@ -204,9 +231,10 @@ fn of_several_defaults_the_newest_stays_and_the_other_gets_an_event() {
     wait_for("an event on the older one", 30, || {
         let events = installation.kubectl().args(["get", "events", "-o", "json"]).ok();
         let events: Value = serde_json::from_str(&events).unwrap();
-        let found = events["items"].as_array().unwrap().iter().any(|event| {
-            event["reason"] == "DefaultUnset" && event["involvedObject"]["name"] == "default"
-        });
+        let found =
+            events["items"].as_array().unwrap().iter().any(|event| {
+                event["reason"] == "DefaultUnset" && event["involvedObject"]["name"] == "default"
+            });
         if found { Ok(()) } else { Err("no DefaultUnset".to_owned()) }
     });
     drop(newer);
@@ -218,7 +246,17 @@ fn create_with_wait_tells_the_verdict() {
     Installation::ensure();
     let create = |bucket: &str| {
         lifeboat()
-            .args(["backup-location", "create", "waited", "--provider", "aws", "--bucket", bucket, "--prefix", "e2e"])
+            .args([
+                "backup-location",
+                "create",
+                "waited",
+                "--provider",
+                "aws",
+                "--bucket",
+                bucket,
+                "--prefix",
+                "e2e",
+            ])
             .args(["--config", &s3().config(), "--wait"])
     };
     let said = create("no-such-bucket").refused();
@@ -235,8 +273,12 @@ fn get_prints_tables_for_people_and_objects_for_machines() {
     let installation = Installation::ensure();
     installation.wait_for_phase("default", "Available", VERDICT);
     let table = lifeboat().args(["backup-location", "get"]).ok();
-    assert!(table.starts_with("NAME ") && table.contains("lifeboat/e2e") && table.contains("Available"), "{table}");
-    let list: Value = serde_json::from_str(&lifeboat().args(["backup-location", "get", "-o", "json"]).ok()).unwrap();
+    assert!(
+        table.starts_with("NAME ") && table.contains("lifeboat/e2e") && table.contains("Available"),
+        "{table}"
+    );
+    let list: Value =
+        serde_json::from_str(&lifeboat().args(["backup-location", "get", "-o", "json"]).ok()).unwrap();
     assert_eq!(list["kind"], "List");
     let one = lifeboat().args(["backup-location", "get", "default", "-o", "yaml"]).ok();
     assert!(one.contains("kind: BackupStorageLocation"), "{one}");

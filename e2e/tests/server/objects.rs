@@ -10,7 +10,12 @@ const UNSUPPORTED: [(&str, &str, &str, &str); 6] = [
     ("v1", "Schedule", "{schedule: '@daily', template: {}}", "/status/validationErrors/0"),
     ("v1", "DeleteBackupRequest", "{backupName: x}", "/status/errors/0"),
     ("v1", "VolumePluginBackup", "{volume: v, backup: b, plugin: p}", "/status/message"),
-    ("v1", "BackupRepository", "{volumeNamespace: n, backupStorageLocation: default, repositoryType: kopia, maintenanceFrequency: 1h}", "/status/message"),
+    (
+        "v1",
+        "BackupRepository",
+        "{volumeNamespace: n, backupStorageLocation: default, repositoryType: kopia, maintenanceFrequency: 1h}",
+        "/status/message",
+    ),
 ];
 
 #[test]
@@ -22,10 +27,16 @@ fn objects_of_kinds_without_a_controller_are_ended_in_words() {
         ));
         let said = wait_for(kind, 20, || {
             let object = get(&["-n", "lifeboat", &format!("{}.velero.io", kind.to_lowercase()), "nobody"]);
-            object.pointer(pointer).and_then(Value::as_str).map(str::to_owned).ok_or_else(|| object["status"].to_string())
+            object
+                .pointer(pointer)
+                .and_then(Value::as_str)
+                .map(str::to_owned)
+                .ok_or_else(|| object["status"].to_string())
         });
         assert!(said.contains("not supported by this version"), "{kind}: {said}");
-        kubectl().args(["-n", "lifeboat", "delete", &format!("{}.velero.io", kind.to_lowercase()), "nobody"]).ok();
+        kubectl()
+            .args(["-n", "lifeboat", "delete", &format!("{}.velero.io", kind.to_lowercase()), "nobody"])
+            .ok();
     }
 }
 

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use super::config::client_kubeconfig;
 use super::layout::{
-    self, ADDRESS, API_SERVER, BARE_API_SERVER, CONTROLLERS, CSI_DRIVER, ETCD, ETCD_PEER, Node, PODS,
-    PROXY_HEALTH, PROXY_METRICS, S3, S3_FILER, S3_FILER_GRPC, S3_GRPC, S3_MASTER, S3_MASTER_GRPC, S3_TLS,
-    S3_VOLUME, S3_VOLUME_GRPC, SCHEDULER, SERVICES,
+    self, ADDRESS, API_SERVER, BARE_API_SERVER, CONTROLLERS, CSI_DRIVER, ETCD, ETCD_PEER, LOOPBACK, Node,
+    PODS, PROXY_HEALTH, PROXY_METRICS, S3, S3_FILER, S3_FILER_GRPC, S3_GRPC, S3_MASTER, S3_MASTER_GRPC,
+    S3_TLS, S3_VOLUME, S3_VOLUME_GRPC, SCHEDULER, SERVICES,
 };
 use super::state::State;
 use super::supervisor::Spec;
@@ -272,8 +272,9 @@ fn s3(state: &State) -> Spec {
             one("logtostderr", "true".into()),
             "server".into(),
             one("dir", layout::disk().join("s3").display().to_string()),
-            one("ip", ADDRESS.into()),
-            one("ip.bind", ADDRESS.into()),
+            one("ip", LOOPBACK.into()),
+            one("ip.bind", LOOPBACK.into()),
+            one("s3.ip.bind", ADDRESS.into()),
             port("master.port", S3_MASTER),
             port("master.port.grpc", S3_MASTER_GRPC),
             one("master.telemetry", "false".into()),

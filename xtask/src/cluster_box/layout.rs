@@ -118,12 +118,13 @@ pub(super) const DNS_READY: Port = port("coredns", LOOPBACK, 18055);
 pub(super) const S3: Port = port("s3", ADDRESS, 18333);
 pub(super) const S3_TLS: Port = port("s3", ADDRESS, 18334);
 pub(super) const S3_GRPC: Port = port("s3", ADDRESS, 18335);
-pub(super) const S3_MASTER: Port = port("s3", ADDRESS, 18336);
-pub(super) const S3_MASTER_GRPC: Port = port("s3", ADDRESS, 18337);
-pub(super) const S3_VOLUME: Port = port("s3", ADDRESS, 18338);
-pub(super) const S3_VOLUME_GRPC: Port = port("s3", ADDRESS, 18339);
-pub(super) const S3_FILER: Port = port("s3", ADDRESS, 18340);
-pub(super) const S3_FILER_GRPC: Port = port("s3", ADDRESS, 18341);
+// The parts behind the S3 gateway ask for no password: loopback only.
+pub(super) const S3_MASTER: Port = port("s3", LOOPBACK, 18336);
+pub(super) const S3_MASTER_GRPC: Port = port("s3", LOOPBACK, 18337);
+pub(super) const S3_VOLUME: Port = port("s3", LOOPBACK, 18338);
+pub(super) const S3_VOLUME_GRPC: Port = port("s3", LOOPBACK, 18339);
+pub(super) const S3_FILER: Port = port("s3", LOOPBACK, 18340);
+pub(super) const S3_FILER_GRPC: Port = port("s3", LOOPBACK, 18341);
 
 /// Every port of the box.
 pub(super) fn ports() -> Vec<Port> {

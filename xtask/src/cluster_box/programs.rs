@@ -31,7 +31,7 @@ const GROUPS: [Group; 6] = [
         name: "kube",
         source: "box/kube",
         make: make_kube,
-        about: "Kubernetes 1.34 and the snapshot controller",
+        about: "Kubernetes 1.34 and the snapshot controller (about 6 minutes the first time)",
     },
     Group { name: "hostpath", source: "box/hostpath", make: make_hostpath, about: "the CSI driver" },
     Group {

@@ -11,7 +11,9 @@ use super::firewall;
 use super::layout::{self, STATE};
 use super::process::{self, Process};
 
-#[derive(Debug, Clone, Serialize, Deserialize)]
+/// A field that an older version did not write gets its default; `version` then tells that the box must be replaced.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(default)]
 pub(super) struct State {
     pub version: u32,
     /// Marks every process of this box through its environment.
@@ -55,18 +57,7 @@ pub(super) enum Found {
 
 impl State {
     pub(super) fn new(id: String, s3_secret_key: String) -> Self {
-        Self {
-            version: layout::VERSION,
-            id,
-            boot_id: process::boot_id(),
-            complete: false,
-            programs: BTreeMap::new(),
-            s3_secret_key,
-            firewall: firewall::Before::default(),
-            sysctls: BTreeMap::new(),
-            controllers: Vec::new(),
-            created_paths: Vec::new(),
-        }
+        Self { version: layout::VERSION, id, boot_id: process::boot_id(), s3_secret_key, ..Self::default() }
     }
 
     pub(super) fn load() -> Result<Option<Self>> {

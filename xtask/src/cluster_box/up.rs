@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use super::cgroup::Hierarchies;
 use super::layout::{
-    self, ADDRESS, BUCKET, CACHE, DNS_READY, NODES, S3, S3_FILER, S3_FILER_GRPC, S3_MASTER, S3_MASTER_GRPC,
+    self, BUCKET, CACHE, DNS_READY, NODES, S3, S3_FILER, S3_FILER_GRPC, S3_MASTER, S3_MASTER_GRPC,
 };
 use super::lock::Lock;
 use super::mounts::{self, Purpose};
@@ -155,7 +155,7 @@ fn apply(state: &State, path: &Path) -> Result<()> {
 
 fn create_bucket(state: &State) -> Result<()> {
     let server =
-        |http: layout::Port, grpc: layout::Port| format!("{ADDRESS}:{}.{}", http.number, grpc.number);
+        |http: layout::Port, grpc: layout::Port| format!("{}:{}.{}", http.address, http.number, grpc.number);
     let mut shell = Command::new(state.program("s3", "weed"))
         .arg("shell")
         .arg(format!("-master={}", server(S3_MASTER, S3_MASTER_GRPC)))

@@ -63,7 +63,8 @@ fn program(profile: Profile, target_directory: &Path) -> Result<PathBuf> {
     let triple = host_triple()?;
     let mut flags = vec!["-Ctarget-feature=+crt-static".to_owned()];
     if let Some(home) = cargo_home() {
-        flags.push(format!("--remap-path-prefix={}=/cargo", home.display())); // same bytes for every user
+        // Keeps the builder's home out of the program; C code (aws-lc-sys) still carries it.
+        flags.push(format!("--remap-path-prefix={}=/cargo", home.display()));
     }
     let mut command = cargo();
     command

@@ -78,7 +78,8 @@ fn packages(root: &Path) -> Result<Vec<Package>> {
     let mut command: Command = run::cargo();
     command.args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path"]);
     let text = run::output(command.arg(root.join("Cargo.toml")))?;
-    let metadata: Metadata = serde_json::from_str(&text).context("cannot read what cargo metadata printed")?;
+    let metadata: Metadata =
+        serde_json::from_str(&text).context("cannot read what cargo metadata printed")?;
     Ok(metadata.packages)
 }
 
@@ -87,20 +88,28 @@ fn forbidden(packages: &[Package]) -> Vec<String> {
     let mut found = Vec::new();
     for package in packages {
         let Some(allowed) = may_use.get(package.name.as_str()) else {
-            found.push(format!("{} is in no row of the table: say in xtask/src/lint/directions.rs what it may use", package.name));
+            found.push(format!(
+                "{} is in no row of the table: say in xtask/src/lint/directions.rs what it may use",
+                package.name
+            ));
             continue;
         };
         for dependency in package.dependencies.iter().filter(|d| d.kind.as_deref() != Some("dev")) {
             let ours = dependency.name.starts_with("lifeboat");
             if ours && !allowed.contains(&dependency.name.as_str()) {
-                found.push(format!("{} must not use {}: arrows point the other way", package.name, dependency.name));
+                found.push(format!(
+                    "{} must not use {}: arrows point the other way",
+                    package.name, dependency.name
+                ));
             }
             for (name, banned, why) in MUST_NOT_USE {
                 if name == package.name && banned.contains(&dependency.name.as_str()) {
                     found.push(format!("{name} must not use {}: {why}", dependency.name));
                 }
             }
-            if CLIENT_FREE.contains(&package.name.as_str()) && dependency.features.iter().any(|f| f == "client") {
+            if CLIENT_FREE.contains(&package.name.as_str())
+                && dependency.features.iter().any(|f| f == "client")
+            {
                 found.push(format!("{} must not use the client of {}", package.name, dependency.name));
             }
         }
@@ -122,9 +131,17 @@ mod tests {
     #[test]
     fn a_forbidden_dependency_turns_the_lint_red() {
         for (krate, line, expected) in [
-            ("crates/plan", "kube = { workspace = true, features = [\"client\"] }", "lifeboat-plan must not use kube"),
+            (
+                "crates/plan",
+                "kube = { workspace = true, features = [\"client\"] }",
+                "lifeboat-plan must not use kube",
+            ),
             ("crates/plan", "tokio.workspace = true", "lifeboat-plan must not use tokio"),
-            ("crates/store", "lifeboat-cluster.workspace = true", "lifeboat-store must not use lifeboat-cluster"),
+            (
+                "crates/store",
+                "lifeboat-cluster.workspace = true",
+                "lifeboat-store must not use lifeboat-cluster",
+            ),
             ("crates/api", "lifeboat-plan.workspace = true", "lifeboat-api must not use lifeboat-plan"),
         ] {
             let copy = tempfile::tempdir().unwrap();
@@ -132,7 +149,8 @@ mod tests {
             check(copy.path()).unwrap();
             let manifest = copy.path().join(krate).join("Cargo.toml");
             let text = fs::read_to_string(&manifest).unwrap();
-            fs::write(&manifest, text.replacen("[dependencies]\n", &format!("[dependencies]\n{line}\n"), 1)).unwrap();
+            fs::write(&manifest, text.replacen("[dependencies]\n", &format!("[dependencies]\n{line}\n"), 1))
+                .unwrap();
             let error = check(copy.path()).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }

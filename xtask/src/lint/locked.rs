@@ -25,7 +25,10 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     command.args(["--prefix", "none", "--format", "{p}", "--manifest-path"]);
     let found = banned(&run::output(command.arg(root.join("Cargo.toml")))?);
     if !found.is_empty() {
-        bail!("crates that must not come in (`cargo tree -i NAME` tells who brings them):\n  {}", found.join("\n  "));
+        bail!(
+            "crates that must not come in (`cargo tree -i NAME` tells who brings them):\n  {}",
+            found.join("\n  ")
+        );
     }
     Ok(())
 }

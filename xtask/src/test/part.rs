@@ -25,7 +25,7 @@ impl Run {
     }
 
     /// Everything but the crate that needs a cluster.
-    pub(crate) fn unit(&self) -> Result<Tally> {
+    pub(crate) fn unit() -> Result<Tally> {
         let mut command = run::cargo();
         command.args(["test", "--quiet", "--no-fail-fast", "--workspace", "--exclude", "lifeboat-e2e"]);
         command.args(["--features", "lifeboat-store/testing"]);
@@ -47,7 +47,16 @@ impl Run {
     pub(crate) fn storage(&mut self) -> Result<Tally> {
         let environment = self.target()?.environment.clone();
         let mut command = run::cargo();
-        command.args(["test", "--quiet", "--package", "lifeboat-store", "--features", "real-s3", "--test", "s3"]);
+        command.args([
+            "test",
+            "--quiet",
+            "--package",
+            "lifeboat-store",
+            "--features",
+            "real-s3",
+            "--test",
+            "s3",
+        ]);
         counted(command.envs(environment).env("PATH", path()))
     }
 
@@ -60,7 +69,8 @@ impl Run {
         }
         let target = self.target()?;
         // `env` of the box may have grown since the target was prepared: the bare API server has its own kubeconfig.
-        let environment = if target.is_box() { cluster_box::environment()? } else { target.environment.clone() };
+        let environment =
+            if target.is_box() { cluster_box::environment()? } else { target.environment.clone() };
         command
             .envs(&environment)
             .env("PATH", format!("{}:{}", environment.get("PATH").cloned().unwrap_or_default(), path()))

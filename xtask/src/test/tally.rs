@@ -31,8 +31,7 @@ impl Tally {
         let number = |word: &str| {
             summary
                 .split(['.', ';'])
-                .filter_map(|piece| piece.trim().strip_suffix(word)?.trim().parse().ok())
-                .next()
+                .find_map(|piece| piece.trim().strip_suffix(word)?.trim().parse().ok())
                 .unwrap_or(0)
         };
         Self { passed: number("passed"), failed: number("failed") }

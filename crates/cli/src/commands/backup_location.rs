@@ -50,7 +50,8 @@ async fn find(api: &Api<DynamicObject>, name: &str) -> Result<DynamicObject, Cli
     }
     let all = api.list(&kube::api::ListParams::default()).await.attempt("list BackupStorageLocations")?;
     let names: Vec<_> = all.iter().filter_map(|location| location.metadata.name.clone()).collect();
-    let there_is = if names.is_empty() { "there is none".to_owned() } else { format!("there is {}", names.join(", ")) };
+    let there_is =
+        if names.is_empty() { "there is none".to_owned() } else { format!("there is {}", names.join(", ")) };
     Err(CliError::not_found(format!("there is no backup location {name:?}")).help(there_is))
 }
 
@@ -69,16 +70,21 @@ pub(crate) async fn wait_until_available(
     let api = api(client, namespace);
     let outcome = until(&format!("location {name}"), limit, async || {
         let found = api.get(name).await.attempt(format!("read BackupStorageLocation {name}"))?;
-        Ok::<_, ApiError>(match (text(&found, "/status/phase").as_str(), text(&found, "/status/lastValidationTime")) {
-            ("Available", _) => Look::Done(None),
-            (_, looked) if !looked.is_empty() => Look::Done(Some(text(&found, "/status/message"))),
-            _ => Look::NotYet("not looked at by the server yet".into()),
-        })
+        Ok::<_, ApiError>(
+            match (text(&found, "/status/phase").as_str(), text(&found, "/status/lastValidationTime")) {
+                ("Available", _) => Look::Done(None),
+                (_, looked) if !looked.is_empty() => Look::Done(Some(text(&found, "/status/message"))),
+                _ => Look::NotYet("not looked at by the server yet".into()),
+            },
+        )
     })
     .await?;
     match outcome {
         None => Ok(()),
-        Some(message) => Err(CliError::refused(format!("location {name} is not usable: {message}"))
-            .help(format!("the location was made; change it with `lifeboat backup-location set {name}` or make it anew"))),
+        Some(message) => {
+            Err(CliError::refused(format!("location {name} is not usable: {message}")).help(format!(
+                "the location was made; change it with `lifeboat backup-location set {name}` or make it anew"
+            )))
+        }
     }
 }

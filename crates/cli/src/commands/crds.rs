@@ -30,12 +30,20 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
                 vec![
                     crd.spec.names.kind.clone(),
                     crd.spec.group.clone(),
-                    crd.spec.versions.iter().map(|version| version.name.clone()).collect::<Vec<_>>().join(","),
+                    crd.spec
+                        .versions
+                        .iter()
+                        .map(|version| version.name.clone())
+                        .collect::<Vec<_>>()
+                        .join(","),
                     crd.spec.scope.clone(),
                     crd.spec.names.short_names.clone().unwrap_or_default().join(","),
                 ]
             });
-            println!("{}", printer::table(&["KIND", "GROUP", "VERSIONS", "SCOPE", "SHORT NAMES"], rows).trim_fmt());
+            println!(
+                "{}",
+                printer::table(&["KIND", "GROUP", "VERSIONS", "SCOPE", "SHORT NAMES"], rows).trim_fmt()
+            );
         }
     }
     Ok(())

@@ -24,7 +24,7 @@ use crate::error::CliError;
 use crate::printer;
 use crate::settings::Settings;
 
-pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError> {
+pub(crate) async fn run(settings: &Settings, args: &Args) -> Result<(), CliError> {
     let checked = options::check(&settings.namespace, args)?;
     if checked.dry_run {
         return print_objects(&checked);
@@ -76,7 +76,9 @@ async fn refuse_beside_others(client: &Client, adopt: bool) -> Result<(), CliErr
     }
     let list = found.iter().map(|f| format!("{} ({})", f.product, f.workload)).collect::<Vec<_>>().join(", ");
     if adopt {
-        eprintln!("Taking over beside {list}; scale it to 0 replicas, or both will work on the same objects.");
+        eprintln!(
+            "Taking over beside {list}; scale it to 0 replicas, or both will work on the same objects."
+        );
         return Ok(());
     }
     Err(CliError::refused(format!("this cluster is served by {list}"))
@@ -109,7 +111,8 @@ async fn wait_until_running(client: &Client, settings: &Settings, limit: Duratio
 }
 
 fn print_objects(checked: &Checked) -> Result<(), CliError> {
-    let to_value = |crd| serde_json::to_value(crd).map_err(|error| CliError::failed("cannot write YAML", error));
+    let to_value =
+        |crd| serde_json::to_value(crd).map_err(|error| CliError::failed("cannot write YAML", error));
     let mut objects = crds::installed().iter().map(to_value).collect::<Result<Vec<Value>, _>>()?;
     if !checked.crds_only {
         objects.extend(install::objects(&checked.options));
@@ -135,7 +138,9 @@ async fn say_what_to_know(settings: &Settings, checked: &Checked, client: &Clien
     println!("\nLifeboat is installed in namespace {namespace}.");
     match &checked.options.rights {
         install::Rights::Full => {
-            println!("  Rights: it can back up and restore anything in the cluster; that is cluster-admin in effect.");
+            println!(
+                "  Rights: it can back up and restore anything in the cluster; that is cluster-admin in effect."
+            );
             println!("          Whoever may create objects in namespace {namespace} has those rights too.");
         }
         install::Rights::Namespaces(names) => {
@@ -146,7 +151,9 @@ async fn say_what_to_know(settings: &Settings, checked: &Checked, client: &Clien
         println!("  To do:  {}", fact.message);
     }
     if checked.location.is_none() {
-        println!("  Next:   say where backups go: lifeboat backup-location create default --default --provider aws …");
+        println!(
+            "  Next:   say where backups go: lifeboat backup-location create default --default --provider aws …"
+        );
     } else {
         println!("  Next:   lifeboat backup-location get");
     }

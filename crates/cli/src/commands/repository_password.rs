@@ -41,8 +41,11 @@ pub(crate) async fn run(settings: &Settings, command: Command) -> Result<(), Cli
 async fn export(settings: &Settings, args: ExportArgs) -> Result<(), CliError> {
     let client = settings.client().await?;
     let Some(secret) = password::read(&client, &settings.namespace).await? else {
-        return Err(CliError::not_found(format!("there is no Secret {SECRET} in namespace {}", settings.namespace))
-            .help("it is made by `lifeboat install` or by the server's first start"));
+        return Err(CliError::not_found(format!(
+            "there is no Secret {SECRET} in namespace {}",
+            settings.namespace
+        ))
+        .help("it is made by `lifeboat install` or by the server's first start"));
     };
     let public = uses_public_default(Some(&secret));
     let key = if public { NEW_REPOSITORIES_KEY } else { KEY };
@@ -52,7 +55,9 @@ async fn export(settings: &Settings, args: ExportArgs) -> Result<(), CliError> {
     };
     hand_out(value, args.file.as_deref())?;
     if public {
-        eprintln!("Repositories made by Velero before use Velero's public default password; this one is for new ones.");
+        eprintln!(
+            "Repositories made by Velero before use Velero's public default password; this one is for new ones."
+        );
     }
     let patch = serde_json::json!({"metadata": {"annotations": {EXPORTED_ANNOTATION: now()}}});
     let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };

@@ -50,7 +50,11 @@ pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
     );
 }
 
-async fn reconcile(object: Arc<DynamicObject>, context: Context, state: Arc<State>) -> Result<Action, ApiError> {
+async fn reconcile(
+    object: Arc<DynamicObject>,
+    context: Context,
+    state: Arc<State>,
+) -> Result<Action, ApiError> {
     if object.metadata.deletion_timestamp.is_some() {
         return Ok(Action::await_change());
     }
@@ -62,7 +66,11 @@ async fn reconcile(object: Arc<DynamicObject>, context: Context, state: Arc<Stat
 }
 
 fn every_location(locations: &Store<DynamicObject>, kind: &ApiResource) -> Vec<ObjectRef<DynamicObject>> {
-    locations.state().iter().map(|location| ObjectRef::from_obj_with(location.as_ref(), kind.clone())).collect()
+    locations
+        .state()
+        .iter()
+        .map(|location| ObjectRef::from_obj_with(location.as_ref(), kind.clone()))
+        .collect()
 }
 
 /// A deleted location no longer shows in the metrics.

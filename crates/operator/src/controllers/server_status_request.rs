@@ -16,7 +16,8 @@ use crate::dynamic;
 
 pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
     let resource = objects::resource("velero.io", "v1", "ServerStatusRequest", "serverstatusrequests");
-    let controller = dynamic::controller(context, &resource).graceful_shutdown_on(resting.clone().cancelled_owned());
+    let controller =
+        dynamic::controller(context, &resource).graceful_shutdown_on(resting.clone().cancelled_owned());
     dynamic::drive("server-status-request", controller, context.clone(), Arc::new(resource), reconcile).await;
 }
 

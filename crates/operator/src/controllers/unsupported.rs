@@ -26,12 +26,17 @@ pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
 
 async fn run_kind(context: &Context, resting: &CancellationToken, kind: UnsupportedKind) {
     let resource = objects::resource(GROUP, kind.version, kind.kind, kind.plural);
-    let controller = dynamic::controller(context, &resource).graceful_shutdown_on(resting.clone().cancelled_owned());
+    let controller =
+        dynamic::controller(context, &resource).graceful_shutdown_on(resting.clone().cancelled_owned());
     let state = Arc::new(Kind { kind, resource });
     dynamic::drive("unsupported", controller, context.clone(), state, reconcile).await;
 }
 
-async fn reconcile(object: Arc<DynamicObject>, context: Context, state: Arc<Kind>) -> Result<Action, ApiError> {
+async fn reconcile(
+    object: Arc<DynamicObject>,
+    context: Context,
+    state: Arc<Kind>,
+) -> Result<Action, ApiError> {
     let Some(patch) = end(&state.kind, &objects::to_json(&object), VERSION, context.now()) else {
         return Ok(Action::await_change());
     };

@@ -43,15 +43,16 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
         _ => {}
     }
     let client = settings.client().await?;
-    let object: DynamicObject =
-        serde_json::from_value(object).map_err(|error| CliError::failed("cannot make the location", error))?;
+    let object: DynamicObject = serde_json::from_value(object)
+        .map_err(|error| CliError::failed("cannot make the location", error))?;
     api(&client, &settings.namespace)
         .create(&PostParams::default(), &object)
         .await
         .attempt(format!("create BackupStorageLocation {}", args.name))?;
     println!("Backup storage location {:?} created.", args.name);
     if args.wait {
-        wait_until_available(&client, &settings.namespace, &args.name, Duration::from_secs(args.timeout)).await?;
+        wait_until_available(&client, &settings.namespace, &args.name, Duration::from_secs(args.timeout))
+            .await?;
         println!("It is available.");
     }
     Ok(())

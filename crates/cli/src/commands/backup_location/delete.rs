@@ -32,8 +32,11 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
     let api = api(&client, &settings.namespace);
     let mut found = Vec::new();
     if args.names.is_empty() {
-        let params = args.selector.as_deref().map_or_else(ListParams::default, |s| ListParams::default().labels(s));
-        found.extend(api.list(&params).await.attempt("list BackupStorageLocations")?.into_iter().map(|o| o.name_any()));
+        let params =
+            args.selector.as_deref().map_or_else(ListParams::default, |s| ListParams::default().labels(s));
+        found.extend(
+            api.list(&params).await.attempt("list BackupStorageLocations")?.into_iter().map(|o| o.name_any()),
+        );
     } else {
         for name in &args.names {
             found.push(find(&api, name).await?.name_any());
@@ -47,7 +50,9 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
         ask(&found)?;
     }
     for name in &found {
-        api.delete(name, &DeleteParams::default()).await.attempt(format!("delete BackupStorageLocation {name}"))?;
+        api.delete(name, &DeleteParams::default())
+            .await
+            .attempt(format!("delete BackupStorageLocation {name}"))?;
         println!("Backup storage location {name:?} deleted; the data in its bucket is untouched.");
         forget_contents(&client, settings, name).await?;
     }
@@ -61,7 +66,8 @@ async fn forget_contents(client: &Client, settings: &Settings, location: &str) -
     for (kind, plural) in [("Backup", "backups"), ("BackupRepository", "backuprepositories")] {
         let resource = objects::resource("velero.io", "v1", kind, plural);
         let api: Api<DynamicObject> = objects::namespaced(client, &settings.namespace, &resource);
-        let stored = api.list(&labelled).await.attempt(format!("list the {plural} of location {location}"))?;
+        let stored =
+            api.list(&labelled).await.attempt(format!("list the {plural} of location {location}"))?;
         for object in &stored {
             let name = object.name_any();
             api.delete(&name, &DeleteParams::default()).await.attempt(format!("delete {kind} {name}"))?;
@@ -72,7 +78,10 @@ async fn forget_contents(client: &Client, settings: &Settings, location: &str) -
 }
 
 fn ask(names: &[String]) -> Result<(), CliError> {
-    let refusal = || CliError::refused("not confirmed; nothing was deleted").help("pass --confirm to delete without a question");
+    let refusal = || {
+        CliError::refused("not confirmed; nothing was deleted")
+            .help("pass --confirm to delete without a question")
+    };
     if !std::io::stdin().is_terminal() {
         return Err(refusal());
     }

@@ -1,8 +1,8 @@
 //! `lifeboat backup-location get [NAME…]`.
 
 use jiff::{SignedDuration, Timestamp};
-use kube::api::{DynamicObject, ListParams};
 use kube::ResourceExt;
+use kube::api::{DynamicObject, ListParams};
 use lifeboat_cluster::Attempt;
 use serde_json::{Value, json};
 
@@ -30,7 +30,8 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
     let api = api(&settings.client().await?, &settings.namespace);
     let mut found = Vec::new();
     if args.names.is_empty() {
-        let params = args.selector.as_deref().map_or_else(ListParams::default, |s| ListParams::default().labels(s));
+        let params =
+            args.selector.as_deref().map_or_else(ListParams::default, |s| ListParams::default().labels(s));
         found.extend(api.list(&params).await.attempt("list BackupStorageLocations")?);
     } else {
         for name in &args.names {

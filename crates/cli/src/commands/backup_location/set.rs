@@ -44,7 +44,8 @@ pub(crate) struct Args {
 pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError> {
     let patch = patch(&args)?;
     if patch.as_object().is_some_and(serde_json::Map::is_empty) {
-        return Err(CliError::refused("nothing to change was given").help("see `lifeboat backup-location set --help`"));
+        return Err(CliError::refused("nothing to change was given")
+            .help("see `lifeboat backup-location set --help`"));
     }
     let api = api(&settings.client().await?, &settings.namespace);
     let location = find(&api, &args.name).await?;

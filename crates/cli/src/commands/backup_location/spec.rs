@@ -22,8 +22,9 @@ impl FromStr for ConfigArg {
     fn from_str(text: &str) -> Result<Self, String> {
         let mut map = BTreeMap::new();
         for pair in text.split(',').filter(|pair| !pair.trim().is_empty()) {
-            let (key, value) =
-                pair.split_once('=').ok_or_else(|| format!("{pair:?} has no \"=\"; write KEY=VALUE,KEY=VALUE"))?;
+            let (key, value) = pair
+                .split_once('=')
+                .ok_or_else(|| format!("{pair:?} has no \"=\"; write KEY=VALUE,KEY=VALUE"))?;
             if key.trim().is_empty() {
                 return Err(format!("{pair:?} has no key before \"=\""));
             }
@@ -150,7 +151,9 @@ pub(crate) fn object(namespace: &str, name: &str, args: &LocationArgs) -> Result
     if args.untrusted {
         metadata["annotations"] = json!({UNTRUSTED_ANNOTATION: "true"});
     }
-    Ok(json!({"apiVersion": "velero.io/v1", "kind": "BackupStorageLocation", "metadata": metadata, "spec": spec}))
+    Ok(
+        json!({"apiVersion": "velero.io/v1", "kind": "BackupStorageLocation", "metadata": metadata, "spec": spec}),
+    )
 }
 
 /// A certificate authority as the object holds it.

@@ -1,6 +1,6 @@
 //! The arguments of `install` and their check: every file is read and every value judged before the cluster is touched.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use base64::Engine;
@@ -90,7 +90,7 @@ pub(super) struct Checked {
     pub(super) output: Output,
 }
 
-pub(super) fn check(namespace: &str, args: Args) -> Result<Checked, CliError> {
+pub(super) fn check(namespace: &str, args: &Args) -> Result<Checked, CliError> {
     if args.provider.is_some() && args.secret_file.is_none() && !args.no_secret {
         return Err(CliError::refused("no credentials were given for the storage location")
             .help("pass --secret-file FILE, or --no-secret where the server has an identity of its own"));
@@ -120,7 +120,7 @@ pub(super) fn check(namespace: &str, args: Args) -> Result<Checked, CliError> {
         _ => None,
     };
     Ok(Checked {
-        options: options(namespace, &args),
+        options: options(namespace, args),
         location,
         credentials,
         password,
@@ -134,10 +134,15 @@ pub(super) fn check(namespace: &str, args: Args) -> Result<Checked, CliError> {
 }
 
 fn options(namespace: &str, args: &Args) -> InstallOptions {
-    let annotations = |given: &Option<ConfigArg>| given.as_ref().map_or_else(|| json!({}), |map| json!(map.0));
+    let annotations =
+        |given: &Option<ConfigArg>| given.as_ref().map_or_else(|| json!({}), |map| json!(map.0));
     InstallOptions {
         replicas: i64::from(args.replicas),
-        rights: if args.namespaces.is_empty() { Rights::Full } else { Rights::Namespaces(args.namespaces.clone()) },
+        rights: if args.namespaces.is_empty() {
+            Rights::Full
+        } else {
+            Rights::Namespaces(args.namespaces.clone())
+        },
         server_args: args.server_arg.clone(),
         service_account_annotations: annotations(&args.sa_annotations),
         pod_annotations: annotations(&args.pod_annotations),
@@ -155,7 +160,7 @@ fn cloud_credentials(namespace: &str, bytes: &[u8]) -> Value {
     })
 }
 
-fn read_text(path: &PathBuf) -> Result<String, CliError> {
+fn read_text(path: &Path) -> Result<String, CliError> {
     let bytes = spec::read_file(path, "repository password")?;
     String::from_utf8(bytes)
         .map_err(|error| CliError::failed(format!("{} is not text", path.display()), error.utf8_error()))

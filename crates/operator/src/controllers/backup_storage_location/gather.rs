@@ -76,7 +76,11 @@ fn secret_names(location: &BackupStorageLocation) -> Vec<String> {
     let customer_key = config
         .filter(|(key, _)| *key == "customerKeyEncryptionSecret")
         .filter_map(|(_, value)| Some(value.split_once('/')?.0.to_owned()));
-    std::iter::once(credential.to_owned()).chain(authority).chain(customer_key).filter(|name| !name.is_empty()).collect()
+    std::iter::once(credential.to_owned())
+        .chain(authority)
+        .chain(customer_key)
+        .filter(|name| !name.is_empty())
+        .collect()
 }
 
 fn values(secret: Secret) -> SecretValues {

@@ -63,7 +63,8 @@ pub(super) async fn write(
 
 fn patch(context: &Context, gathered: &Gathered, available: bool, message: &str) -> Value {
     let now = context.now();
-    let old = gathered.location.as_ref().ok().and_then(|location| location.status.as_ref()?.conditions.clone());
+    let old =
+        gathered.location.as_ref().ok().and_then(|location| location.status.as_ref()?.conditions.clone());
     let conditions =
         conditions::merge(&old.unwrap_or_default(), &password::facts(gathered.password.as_ref()), now);
     json!({"status": {

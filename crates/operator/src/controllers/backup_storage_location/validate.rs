@@ -19,7 +19,9 @@ pub(super) struct Unusable {
 
 pub(super) fn validate(gathered: &Gathered) -> Result<Opening, Unusable> {
     let location = gathered.location.as_ref().map_err(|error| {
-        unusable(format!("the object cannot be read: {error}; correct it with `kubectl edit`, or make it anew"))
+        unusable(format!(
+            "the object cannot be read: {error}; correct it with `kubectl edit`, or make it anew"
+        ))
     })?;
     let valid = location::validate(&location.spec).map_err(|problems| {
         unusable(problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
@@ -34,10 +36,15 @@ pub(super) fn validate(gathered: &Gathered) -> Result<Opening, Unusable> {
         customer_key: None,
     };
     let named = config.customer_key_secret().map_err(|error| unusable(error.to_string()))?;
-    config.customer_key = match named.map(|(secret, key)| SecretKey { secret: secret.into(), key: key.into() }) {
-        Some(wanted) => Some(SecretSlice::from(secret_value(gathered, "spec.config[customerKeyEncryptionSecret]", &wanted)?)),
-        None => None,
-    };
+    config.customer_key =
+        match named.map(|(secret, key)| SecretKey { secret: secret.into(), key: key.into() }) {
+            Some(wanted) => Some(SecretSlice::from(secret_value(
+                gathered,
+                "spec.config[customerKeyEncryptionSecret]",
+                &wanted,
+            )?)),
+            None => None,
+        };
     Ok(Opening { config })
 }
 
@@ -62,7 +69,9 @@ fn credentials(gathered: &Gathered, valid: &ValidLocation) -> Result<Option<Secr
 fn secret_value(gathered: &Gathered, field: &str, wanted: &SecretKey) -> Result<Vec<u8>, Unusable> {
     let SecretKey { secret: name, key } = wanted;
     let Some(Some(secret)) = gathered.secrets.get(name) else {
-        return Err(unusable(format!("{field} names Secret {name:?}, which does not exist in Lifeboat's namespace")));
+        return Err(unusable(format!(
+            "{field} names Secret {name:?}, which does not exist in Lifeboat's namespace"
+        )));
     };
     secret.values.get(key).cloned().ok_or_else(|| {
         let keys = secret.values.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
