@@ -3,8 +3,6 @@
 //! Takes the workspace (for `lifeboat`) or the machine's Debian packages (for the test images) and gives archives
 //! that `ctr images import`, `podman load` and `docker load` read. `box load`, the demo and the e2e tests call
 //! [`lifeboat`], [`debian`] and [`databases`]. How it works and what is in each image: docs/images.md.
-#[path = "apt.rs"]
-pub(crate) mod apt; // moves to main.rs when the box uses it too
 mod debian;
 mod elf;
 mod host_files;

@@ -1,6 +1,7 @@
 //! `cargo xtask`: the one door for people and CI. Each subcommand has a module of its own.
 #![allow(clippy::print_stdout, clippy::print_stderr)] // a terminal program
 
+mod apt;
 mod bench;
 mod cluster_box;
 mod demo;

@@ -27,10 +27,17 @@ pub fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let code = error.exit_code();
-            eprintln!("{:?}", miette::Report::new(error));
+            show(error);
             code
         }
     }
+}
+
+/// Terminals wrap lines well enough; wrapped here, flags would be cut in two and could not be copied.
+fn show(error: error::CliError) {
+    let _ =
+        miette::set_hook(Box::new(|_| Box::new(miette::MietteHandlerOpts::new().wrap_lines(false).build())));
+    eprintln!("{:?}", miette::Report::new(error));
 }
 
 /// The whole command tree, under the name the program was called by.

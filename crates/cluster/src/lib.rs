@@ -7,6 +7,7 @@ pub mod crds;
 pub mod events;
 pub mod lease;
 pub mod objects;
+pub mod rights;
 pub mod wait;
 pub mod workloads;
 

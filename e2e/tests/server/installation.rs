@@ -44,6 +44,7 @@ spec:
       - {name: velero, image: TEST_IMAGE, imagePullPolicy: IfNotPresent, command: [sleep, infinity]}
 ",
     );
+    let _asleep = Asleep { namespace: &namespace };
     let install = lifeboat().args(["install", "--image", &variable("LIFEBOAT_IMAGE")]);
     let said = install.refused();
     assert!(said.contains("Velero") && said.contains(&namespace.name) && said.contains("--adopt"), "{said}");
@@ -51,6 +52,17 @@ spec:
     install.clone().args(["--server-arg=--store-validation-frequency=10s"]).ok();
     namespace.kubectl().args(["scale", "deployment/velero", "--replicas=1"]).ok();
     install.args(["--adopt", "--server-arg=--store-validation-frequency=10s"]).ok();
+}
+
+/// Whatever the test finds, its Velero is no longer alive for the tests after it.
+struct Asleep<'a> {
+    namespace: &'a Namespace,
+}
+
+impl Drop for Asleep<'_> {
+    fn drop(&mut self) {
+        self.namespace.kubectl().args(["scale", "deployment/velero", "--replicas=0"]).run();
+    }
 }
 
 #[test]
@@ -86,7 +98,7 @@ fn uninstall_keeps_objects_and_password_and_deleting_them_needs_two_yeses() {
 fn a_limited_installation_works_and_has_no_rights_elsewhere() {
     let namespace = Namespace::new("limited");
     Installation::ensure();
-    lifeboat().arg("uninstall").ok();
+    // Over the full installation: its rights must end.
     lifeboat()
         .args(["install", "--image", &variable("LIFEBOAT_IMAGE"), "--namespaces", &namespace.name])
         .args(["--server-arg=--store-validation-frequency=10s"])
@@ -119,6 +131,11 @@ fn a_limited_installation_works_and_has_no_rights_elsewhere() {
             Err(status.to_string())
         }
     });
-    lifeboat().arg("uninstall").ok();
     Installation::ensure();
+    assert!(!may_bind(&namespace.name), "the rights of the limited installation are still there");
+}
+
+/// Whether a binding of a limited installation is in the namespace.
+fn may_bind(namespace: &str) -> bool {
+    get(&["-n", namespace, "rolebinding", "lifeboat-namespace"]) != Value::Null
 }

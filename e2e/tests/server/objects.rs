@@ -13,7 +13,7 @@ const UNSUPPORTED: [(&str, &str, &str, &str); 6] = [
     (
         "v1",
         "BackupRepository",
-        "{volumeNamespace: n, backupStorageLocation: default, repositoryType: kopia, maintenanceFrequency: 1h}",
+        "{volumeNamespace: shop, backupStorageLocation: default, repositoryType: kopia, maintenanceFrequency: 1h}",
         "/status/message",
     ),
 ];

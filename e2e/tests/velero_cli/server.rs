@@ -16,10 +16,9 @@ fn version_shows_a_server_that_needs_no_warning() {
 #[test]
 fn the_list_of_plugins_is_empty_and_not_an_error() {
     Installation::ensure().leader();
+    // This command prints errors on standard output with exit code 0, and nothing where there is no plugin.
     let said = velero().args(["plugin", "get", "--timeout", "30s"]).ok();
-    // Errors of this command go to standard output, with exit code 0.
-    assert!(!said.contains("error"), "{said}");
-    assert_eq!(said.lines().map(super::cells).collect::<Vec<_>>(), [["NAME", "KIND"]], "{said}");
+    assert_eq!(said, "");
 }
 
 #[test]

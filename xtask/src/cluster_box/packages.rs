@@ -6,6 +6,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use super::progress;
+use crate::apt::apt_install;
 use crate::run;
 
 /// A package and a file that shows it is there: a program in PATH, or a path.
@@ -47,13 +48,7 @@ pub(super) fn install() -> Result<()> {
 
 fn apt(packages: &[&str]) -> Result<()> {
     let brings_containerd = packages.contains(&"containerd");
-    let get = || {
-        let mut command = Command::new("apt-get");
-        command.env("DEBIAN_FRONTEND", "noninteractive").args(["-q", "-y"]);
-        command
-    };
-    run::output(get().arg("update")).context("cannot read the package lists")?;
-    run::output(get().args(["install", "--no-install-recommends"]).args(packages))?;
+    apt_install(packages)?;
     if brings_containerd && Path::new("/run/systemd/system").exists() {
         run::output(Command::new("systemctl").args(["disable", "--now", "containerd.service"]))
             .context("cannot stop the containerd service that apt has started")?;

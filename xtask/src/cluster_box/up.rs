@@ -157,7 +157,7 @@ fn create_bucket(state: &State) -> Result<()> {
     let server =
         |http: layout::Port, grpc: layout::Port| format!("{}:{}.{}", http.address, http.number, grpc.number);
     let mut shell = Command::new(state.program("s3", "weed"))
-        .arg("shell")
+        .args(["-logtostderr=true", "shell"]) // else it leaves log files in /tmp
         .arg(format!("-master={}", server(S3_MASTER, S3_MASTER_GRPC)))
         .arg(format!("-filer={}", server(S3_FILER, S3_FILER_GRPC)))
         .stdin(Stdio::piped())

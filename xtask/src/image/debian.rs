@@ -10,11 +10,11 @@ use anyhow::{Context, Result};
 use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::apt::apt_install;
 use super::layer::EPOCH;
 use super::lifeboat::megabytes;
 use super::oci::{self, Image, Layer};
 use super::{architecture, progress, sources};
+use crate::apt::apt_install;
 use crate::run;
 
 const CACHE: &str = "/var/cache/lifeboat-box/images";

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
-use super::apt::apt_install;
+use crate::apt::apt_install;
 
 const CA_ROOTS: &str = "/usr/share/ca-certificates/mozilla";
 const ZONES: &str = "/usr/share/zoneinfo";

@@ -122,7 +122,9 @@ fn path() -> String {
 
 /// Runs `cargo test`, shows what it prints and counts. A run that printed no result at all is an error.
 fn counted(command: &mut Command) -> Result<Tally> {
+    // Where an assertion stands is in its message; a backtrace would hide it.
     let mut child = command
+        .env("RUST_BACKTRACE", "0")
         .stdout(Stdio::piped())
         .spawn()
         .with_context(|| format!("cannot start {}", run::describe(command)))?;

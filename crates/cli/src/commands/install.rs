@@ -9,8 +9,9 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, Client};
 use lifeboat_api::crds;
+use lifeboat_cluster::apply::ObjectName;
 use lifeboat_cluster::wait::{Look, until};
-use lifeboat_cluster::{Attempt, apply, workloads};
+use lifeboat_cluster::{Attempt, apply, rights, workloads};
 use lifeboat_operator::password;
 use lifeboat_plan::{foreign, install, password as password_plan};
 use serde_json::Value;
@@ -36,13 +37,16 @@ pub(crate) async fn run(settings: &Settings, args: &Args) -> Result<(), CliError
     if checked.crds_only {
         return Ok(());
     }
+    let mut applied = Vec::new();
     for object in install::objects(&checked.options) {
         let name = apply::apply(&client, &object).await?;
         step(&name.to_string());
         if name.kind == "Namespace" {
             apply_secrets(&client, settings, &checked).await?;
         }
+        applied.push(name);
     }
+    take_back_other_rights(&client, settings, &applied).await?;
     if let Some(location) = &checked.location {
         step(&apply::apply(&client, location).await?.to_string());
     }
@@ -53,6 +57,20 @@ pub(crate) async fn run(settings: &Settings, args: &Args) -> Result<(), CliError
         }
     }
     say_what_to_know(settings, &checked, &client).await
+}
+
+/// An earlier installation may have had other rights (the whole cluster, other namespaces): they end here.
+async fn take_back_other_rights(
+    client: &Client,
+    settings: &Settings,
+    applied: &[ObjectName],
+) -> Result<(), CliError> {
+    for name in rights::held(client, &settings.namespace).await? {
+        if !applied.contains(&name) && apply::delete(client, &name).await? {
+            step(&format!("taken back: {name}"));
+        }
+    }
+    Ok(())
 }
 
 /// The Secrets are not among the objects: a password is made once and never replaced.

@@ -1,12 +1,10 @@
 //! `lifeboat uninstall`: removes the server and its rights. Custom resources, Secrets (the repository password!) and
 //! the bucket stay, unless the user says so twice.
 
-use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, RoleBinding};
-use kube::api::ListParams;
-use kube::{Api, Client, ResourceExt};
+use kube::Client;
 use lifeboat_api::crds;
-use lifeboat_cluster::Attempt;
 use lifeboat_cluster::apply::{ObjectName, delete};
+use lifeboat_cluster::rights;
 
 use crate::error::CliError;
 use crate::settings::Settings;
@@ -59,32 +57,11 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
     Ok(())
 }
 
-/// What `install` made, found by its labels; rights in namespaces that were named at install included.
+/// What `install` made; rights in namespaces that were named at install included.
 async fn ours(client: &Client, settings: &Settings) -> Result<Vec<ObjectName>, CliError> {
     let namespace = Some(settings.namespace.as_str());
     let mut names = vec![object("apps/v1", "Deployment", namespace, "lifeboat")];
-    let labelled = ListParams::default().labels("app.kubernetes.io/name=lifeboat,component=velero");
-    let rbac = "rbac.authorization.k8s.io/v1";
-    let mine = |subjects: &Option<Vec<k8s_openapi::api::rbac::v1::Subject>>| {
-        subjects.iter().flatten().any(|subject| subject.namespace.as_deref() == namespace)
-    };
-    let bindings: Api<ClusterRoleBinding> = Api::all(client.clone());
-    for binding in bindings.list(&labelled).await.attempt("list ClusterRoleBindings")? {
-        if mine(&binding.subjects) {
-            names.push(object(rbac, "ClusterRoleBinding", None, &binding.name_any()));
-        }
-    }
-    let bindings: Api<RoleBinding> = Api::all(client.clone());
-    for binding in bindings.list(&labelled).await.attempt("list RoleBindings")? {
-        if mine(&binding.subjects) {
-            names.push(object(rbac, "RoleBinding", binding.namespace().as_deref(), &binding.name_any()));
-        }
-    }
-    let roles: Api<ClusterRole> = Api::all(client.clone());
-    for role in roles.list(&labelled).await.attempt("list ClusterRoles")? {
-        names.push(object(rbac, "ClusterRole", None, &role.name_any()));
-    }
-    names.push(object(rbac, "Role", namespace, "lifeboat"));
+    names.extend(rights::held(client, &settings.namespace).await?);
     names.push(object("coordination.k8s.io/v1", "Lease", namespace, "lifeboat-server"));
     names.push(object("v1", "ServiceAccount", namespace, "lifeboat"));
     Ok(names)

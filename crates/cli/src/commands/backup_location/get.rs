@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn times_are_told_in_the_largest_unit() {
         let now = Timestamp::from_second(1_000_000).unwrap();
-        let at = |ago| Timestamp::from_second(1_000_000 - ago).unwrap().to_string();
+        let at = |ago: i64| Timestamp::from_second(1_000_000 - ago).unwrap().to_string();
         assert_eq!(super::ago(&at(5), now), "5s ago");
         assert_eq!(super::ago(&at(3600), now), "60m ago");
         assert_eq!(super::ago(&at(200_000), now), "2d ago");

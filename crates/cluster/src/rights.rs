@@ -1,0 +1,49 @@
+//! The rights that an installation holds, found by its labels and by whom they are given to. Called by uninstall, which
+//! removes them all, and by install, which removes those of an earlier profile.
+
+use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding, Subject};
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt};
+
+use crate::apply::ObjectName;
+use crate::{ApiError, Attempt};
+
+const RBAC: &str = "rbac.authorization.k8s.io/v1";
+const LABELS: &str = "app.kubernetes.io/name=lifeboat,component=velero";
+
+/// Every binding to, and every role of, the server in `namespace`; bindings first.
+pub async fn held(client: &Client, namespace: &str) -> Result<Vec<ObjectName>, ApiError> {
+    let labelled = ListParams::default().labels(LABELS);
+    let mut names = Vec::new();
+    let bindings = Api::<ClusterRoleBinding>::all(client.clone()).list(&labelled).await;
+    for binding in bindings.attempt("list ClusterRoleBindings")? {
+        if gives_to(binding.subjects.as_ref(), namespace) {
+            names.push(name("ClusterRoleBinding", &binding));
+        }
+    }
+    let bindings = Api::<RoleBinding>::all(client.clone()).list(&labelled).await;
+    for binding in bindings.attempt("list RoleBindings")? {
+        if gives_to(binding.subjects.as_ref(), namespace) {
+            names.push(name("RoleBinding", &binding));
+        }
+    }
+    let roles = Api::<ClusterRole>::all(client.clone()).list(&labelled).await.attempt("list ClusterRoles")?;
+    names.extend(roles.iter().map(|role| name("ClusterRole", role)));
+    let roles =
+        Api::<Role>::namespaced(client.clone(), namespace).list(&labelled).await.attempt("list Roles")?;
+    names.extend(roles.iter().map(|role| name("Role", role)));
+    Ok(names)
+}
+
+fn gives_to(subjects: Option<&Vec<Subject>>, namespace: &str) -> bool {
+    subjects.into_iter().flatten().any(|subject| subject.namespace.as_deref() == Some(namespace))
+}
+
+fn name(kind: &str, object: &impl ResourceExt) -> ObjectName {
+    ObjectName {
+        api_version: RBAC.to_owned(),
+        kind: kind.to_owned(),
+        namespace: object.namespace(),
+        name: object.name_any(),
+    }
+}
