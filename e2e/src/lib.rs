@@ -3,11 +3,15 @@
 #![allow(clippy::unwrap_used, clippy::panic, clippy::missing_panics_doc, clippy::print_stderr)] // tests end by panicking
 
 mod command;
+mod leadership;
 mod lifeboat;
 mod namespace;
 mod wait;
 
 pub use command::{Output, Program};
+pub use leadership::{
+    everything_works, process_of, restart_api_server, signal, wait_for_another, wait_for_one_leader,
+};
 pub use lifeboat::{Installation, S3, s3};
 pub use namespace::Namespace;
 pub use wait::wait_for;

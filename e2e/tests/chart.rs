@@ -93,6 +93,10 @@ fn values_render_what_the_same_flags_of_install_apply() {
             "--set=serverArgs={--log-format=json,--store-validation-frequency=10s}",
             r"--set-string=serviceAccount.annotations.eks\.amazonaws\.com/role-arn=arn:aws:iam::1:role/backup",
             "--set-string=serviceAccount.annotations.number=1",
+            "--set-string=podLabels.team=rescue",
+            "--set-string=podAnnotations.number=1",
+            "--set=env[0].name=HTTPS_PROXY,env[0].value=http://proxy:3128",
+            "--set-string=resources.limits.memory=1Gi,resources.requests.cpu=1",
         ],
     );
     let wanted = install(&[
@@ -103,7 +107,25 @@ fn values_render_what_the_same_flags_of_install_apply() {
         "--server-arg=--log-format=json",
         "--server-arg=--store-validation-frequency=10s",
         "--sa-annotations=eks.amazonaws.com/role-arn=arn:aws:iam::1:role/backup,number=1",
+        "--pod-labels=team=rescue",
+        "--pod-annotations=number=1",
+        "--env=HTTPS_PROXY=http://proxy:3128",
+        "--pod-mem-limit=1Gi",
+        "--pod-cpu-request=1",
     ]);
+    assert_same(documents(&chart), &wanted);
+}
+
+#[test]
+fn annotations_and_labels_that_we_set_ourselves_are_settled_as_install_does() {
+    let chart = template(
+        "lifeboat",
+        &[
+            r"--set-string=podAnnotations.prometheus\.io/scrape=false",
+            "--set-string=podLabels.component=other",
+        ],
+    );
+    let wanted = install(&["--pod-annotations=prometheus.io/scrape=false", "--pod-labels=component=other"]);
     assert_same(documents(&chart), &wanted);
 }
 

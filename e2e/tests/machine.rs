@@ -1,17 +1,21 @@
 //! The box on this machine: it comes, comes again, survives the death of all its processes, and goes without a trace.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests end by panicking
 
+#[path = "machine/processes.rs"]
+mod processes;
+
 use std::collections::BTreeSet;
 use std::fs;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
 
-use lifeboat_e2e::{Program, wait_for, xtask};
-use serde_json::Value;
+use lifeboat_e2e::{Output, Program, xtask};
 
 /// What the machine looks like from outside: one line for each thing that a box could leave behind.
 fn machine() -> BTreeSet<String> {
     let mut lines = BTreeSet::new();
     let mut add = |what: &str, program: &str, arguments: &[&str]| {
-        let text = Program::new(program).args(arguments).run().stdout;
+        let text = Program::new(program).args(arguments).ok();
         lines.extend(text.lines().map(|line| format!("{what}: {}", line.trim())));
     };
     add("mount", "findmnt", &["--raw", "--noheadings", "--output", "TARGET,SOURCE,FSTYPE,PROPAGATION"]);
@@ -25,28 +29,38 @@ fn machine() -> BTreeSet<String> {
         &[
             "--all",
             "--pattern",
-            "^net\\.(ipv4\\.(ip_forward|conf)|bridge|netfilter\\.nf_conntrack_(max|tcp))",
+            "^(net\\.(ipv4\\.(ip_forward|conf)|bridge|netfilter\\.nf_conntrack_(max|tcp))|vm\\.(overcommit_memory|panic_on_oom)|\
+             kernel\\.(panic|panic_on_oops|keys\\.root_max.*)$)",
         ],
     );
     for program in ["iptables-save", "ip6tables-save"] {
-        let rules = Program::new("sh")
-            .args(["-c", &format!("command -v {program} >/dev/null && {program} || true")])
-            .run();
+        let rules = Program::new(program).ok();
         // Counters and times change by themselves; a table without rules is as good as none.
-        lines.extend(
-            rules
-                .stdout
-                .lines()
-                .filter(|line| line.starts_with('-'))
-                .map(|line| format!("{program}: {line}")),
-        );
-        let chains = rules.stdout.lines().filter(|line| line.starts_with(':') && line.contains(" - "));
-        lines.extend(chains.map(|line| format!("{program}: {}", line.split(' ').next().unwrap())));
+        let added = rules.lines().filter(|line| line.starts_with('-')).map(str::to_owned);
+        let chains = rules.lines().filter(|line| line.starts_with(':') && line.contains(" - "));
+        let chains = chains.map(|line| line.split(' ').next().unwrap().to_owned());
+        lines.extend(added.chain(chains).map(|line| format!("{program}: {line}")));
     }
     lines.extend(cgroups("/sys/fs/cgroup", 3));
-    lines.extend(processes());
+    lines.extend(PATHS.iter().filter(|path| Path::new(path).exists()).map(|path| format!("path: {path}")));
+    lines.extend(processes::of_the_box().iter().map(|process| format!("process: {process:?}")));
     lines
 }
+
+/// Places outside its own directory where the box's programs leave something.
+const PATHS: [&str; 8] = [
+    "/var/lib/lifeboat-box",
+    "/run/containerd",
+    "/var/lib/cni",
+    "/var/lib/kubelet",
+    "/var/log/containers",
+    "/var/log/pods",
+    "/opt/containerd",
+    "/run/netns",
+];
+
+/// What a box's control groups, or those of its container runtimes, have in their paths; other programs' come and go.
+const CGROUPS: [&str; 4] = ["lifeboat-box", "kubepods", "containerd", "k8s.io"];
 
 /// Directories of the control group hierarchies.
 fn cgroups(root: &str, depth: u8) -> Vec<String> {
@@ -57,88 +71,130 @@ fn cgroups(root: &str, depth: u8) -> Vec<String> {
         if depth > 0 {
             found.extend(cgroups(&path, depth - 1));
         }
-        found.push(format!("cgroup: {path}"));
+        if CGROUPS.iter().any(|name| path.contains(name)) {
+            found.push(format!("cgroup: {path}"));
+        }
     }
     found
 }
 
-/// Programs that a box runs; those of the test itself come and go and do not count.
-fn processes() -> Vec<String> {
-    let names = [
-        "etcd",
-        "kube-",
-        "kubelet",
-        "containerd",
-        "weed",
-        "coredns",
-        "csi-",
-        "hostpathplugin",
-        "snapshot-controller",
-        "lifeboat",
-        "pause",
-        "box-",
-        "registrar",
-    ];
-    let text = Program::new("ps").args(["-e", "-o", "comm="]).ok();
-    let ours = text.lines().map(str::trim).filter(|name| names.iter().any(|known| name.starts_with(known)));
-    ours.map(|name| format!("process: {name}")).collect()
+/// No test leaves its box behind: the parts after this one start their own.
+struct NoBox;
+
+impl NoBox {
+    fn here() -> Self {
+        xtask().args(["box", "down"]).ok();
+        Self
+    }
 }
 
-/// Every process of the box, as its status names them.
-fn recorded_processes() -> Vec<String> {
-    let status: Value = serde_json::from_str(&xtask().args(["box", "status", "-o", "json"]).ok()).unwrap();
-    let components = status["components"].as_array().unwrap();
-    components.iter().filter_map(|component| component["pid"].as_u64()).map(|pid| pid.to_string()).collect()
+impl Drop for NoBox {
+    fn drop(&mut self) {
+        xtask().args(["box", "down"]).run();
+    }
+}
+
+fn assert_same(before: &BTreeSet<String>, after: &BTreeSet<String>) {
+    let left: Vec<_> = after.difference(before).collect();
+    let lost: Vec<_> = before.difference(after).collect();
+    assert!(left.is_empty() && lost.is_empty(), "left behind: {left:#?}\nmissing: {lost:#?}");
 }
 
 #[test]
 fn the_box_comes_survives_and_goes_without_a_trace() {
-    xtask().args(["box", "down"]).ok();
+    let _guard = NoBox::here();
     let before = machine();
+    assert!(processes::of_the_box().is_empty(), "{:?}", processes::of_the_box());
 
     xtask().args(["box", "up"]).ok();
-    let first = recorded_processes();
+    let first = processes::recorded();
     xtask().args(["box", "up"]).ok();
-    assert_eq!(recorded_processes(), first, "a second up restarted something");
-    assert!(machine() != before, "the comparison sees nothing of a running box");
-
-    for pid in &first {
-        Program::new("kill").args(["-9", pid]).run();
+    assert_eq!(processes::recorded(), first, "a second up restarted something");
+    let running = machine();
+    for kind in [
+        "mount",
+        "loop device",
+        "interface",
+        "address",
+        "route",
+        "iptables-save",
+        "cgroup",
+        "process",
+        "path",
+    ] {
+        let of_kind = |lines: &BTreeSet<String>| lines.iter().filter(|line| line.starts_with(kind)).count();
+        assert!(of_kind(&running) > of_kind(&before), "the comparison sees no {kind} of a running box");
     }
-    wait_for("the box to be found dead", 30, || {
-        let output = xtask().args(["box", "status"]).run();
-        if output.code == 0 { Err(output.stdout) } else { Ok(()) }
-    });
-    from_another_clone(&["box", "up"]);
+
+    processes::kill_everything();
+    let status = xtask().args(["box", "status"]).run();
+    assert_eq!(status.code, 1, "{}", status.stdout);
+    assert!(status.stdout.contains("its processes were killed"), "{}", status.stdout);
+    let up = from_another_clone(&["box", "up"]);
+    assert!(up.stderr.contains("a box was here, but its processes were killed"), "{}", up.stderr);
     xtask().args(["box", "status"]).ok();
 
     xtask().args(["box", "down"]).ok();
-    let after = machine();
-    let left: Vec<_> = after.difference(&before).collect();
-    let lost: Vec<_> = before.difference(&after).collect();
-    assert!(left.is_empty() && lost.is_empty(), "left behind: {left:#?}\nmissing: {lost:#?}");
+    assert_same(&before, &machine());
 }
 
-/// Runs the project's `cargo xtask` from a second clone of this checkout, whose only tie to the box is the machine.
-fn from_another_clone(arguments: &[&str]) {
+/// Runs the project's `cargo xtask` from a second clone of this checkout, whose only tie to the box is the machine. What
+/// others wrote (crates) is compiled once for all such clones.
+fn from_another_clone(arguments: &[&str]) -> Output {
     let directory = tempfile::tempdir().unwrap();
     let clone = directory.path().join("clone");
     let checkout = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
     Program::new("git").args(["clone", "--quiet", checkout, &clone.to_string_lossy()]).ok();
-    let manifest = clone.join("Cargo.toml");
-    Program::new("cargo")
-        .args(["run", "--quiet", "--manifest-path", &manifest.to_string_lossy(), "--package", "xtask", "--"])
+    let output = Program::new("cargo")
+        .args(["run", "--quiet", "--manifest-path", &clone.join("Cargo.toml").to_string_lossy()])
+        .args(["--package", "xtask", "--"])
         .args(arguments)
-        .ok();
+        .env("CARGO_TARGET_DIR", &target_directory().join("another-clone").to_string_lossy())
+        .run();
+    assert_eq!(output.code, 0, "{}{}", output.stdout, output.stderr);
+    output
+}
+
+/// This program lies in TARGET/PROFILE/deps.
+fn target_directory() -> PathBuf {
+    std::env::current_exe().unwrap().ancestors().nth(3).unwrap().to_owned()
 }
 
 #[test]
 fn a_port_in_use_is_named_and_nothing_is_left_behind() {
-    xtask().args(["box", "down"]).ok();
+    let _guard = NoBox::here();
     let before = machine();
-    let listener = std::net::TcpListener::bind("127.0.0.1:16443").unwrap();
-    let said = xtask().args(["box", "up"]).refused();
-    drop(listener);
-    assert!(said.contains("16443"), "{said}");
-    assert_eq!(machine(), before);
+    // Every address, which includes one that does not exist before the box does; and an address of its own.
+    for (address, component) in [("0.0.0.0:16443", "kube-apiserver"), ("127.0.0.1:12379", "etcd")] {
+        let listener = TcpListener::bind(address).unwrap();
+        let said = xtask().args(["box", "up"]).refused();
+        drop(listener);
+        let (_, port) = address.split_once(':').unwrap();
+        assert!(said.contains(&format!("port {port}")) && said.contains(component), "{said}");
+        assert_same(&before, &machine());
+    }
+}
+
+#[test]
+fn a_box_whose_record_cannot_be_read_is_cleaned_without_a_person() {
+    let _guard = NoBox::here();
+    let before = machine();
+    xtask().args(["box", "up"]).ok();
+    fs::write("/var/lib/lifeboat-box/state.json", "{\"version\": ").unwrap();
+    let status = xtask().args(["box", "status"]).run();
+    assert_eq!(status.code, 1, "{}", status.stdout);
+    assert!(status.stdout.contains("its record cannot be read"), "{}", status.stdout);
+    xtask().args(["box", "down"]).ok();
+    // Settings of the kernel stay, because nobody but this test knows what they were.
+    restore_settings(&before);
+    assert_same(&before, &machine());
+}
+
+/// Twice: `ip_forward` sets others.
+fn restore_settings(before: &BTreeSet<String>) {
+    for _ in 0..2 {
+        for line in before.difference(&machine()).filter_map(|line| line.strip_prefix("sysctl: ")) {
+            Program::new("sysctl").args(["--quiet", "--write", &line.replacen(" = ", "=", 1)]).ok();
+        }
+    }
 }

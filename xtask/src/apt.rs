@@ -1,6 +1,7 @@
-//! Installing Debian packages on this machine: takes package names, installs those that are missing. Image and box
-//! modules call it for the tools they need.
+//! Installing Debian packages on this machine: takes package names, installs those that are missing. Image, box and
+//! test modules call it for the tools they need.
 use std::fs::File;
+use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -9,6 +10,25 @@ use crate::run;
 
 /// Only root can create it; nobody else could install either.
 const LOCK: &str = "/run/lifeboat-apt.lock";
+
+/// Where programs of Debian packages are, also for a PATH without the sbin directories.
+pub(crate) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// Packages whose file (a program in PATH, or an absolute path) is not there; each once.
+pub(crate) fn missing<'a>(needed: &[(&'a str, &str)]) -> Vec<&'a str> {
+    let mut packages: Vec<&str> =
+        needed.iter().filter(|(_, file)| !is_present(file)).map(|(package, _)| *package).collect();
+    packages.dedup();
+    packages
+}
+
+pub(crate) fn is_present(file: &str) -> bool {
+    if file.starts_with('/') {
+        return Path::new(file).exists();
+    }
+    let path = std::env::var("PATH").unwrap_or_default();
+    path.split(':').chain(PATH.split(':')).any(|dir| Path::new(dir).join(file).exists())
+}
 
 /// Installs what is missing among `packages`; does nothing, and needs no root, where all are there.
 pub(crate) fn apt_install(packages: &[&str]) -> Result<()> {
@@ -46,4 +66,16 @@ fn apt_get(action: &str, packages: &[&str]) -> Result<()> {
         .args(packages)
         .env("DEBIAN_FRONTEND", "noninteractive");
     run::output(&mut command).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_package_is_missing_once_however_many_of_its_programs_are() {
+        let needed =
+            [("shell", "sh"), ("ghost", "no-such-program"), ("ghost", "/no/such/file"), ("root", "/")];
+        assert_eq!(missing(&needed), ["ghost"]);
+    }
 }

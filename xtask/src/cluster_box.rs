@@ -148,7 +148,6 @@ pub(crate) fn down() -> Result<()> {
 }
 
 /// Is there a box with every process running and both nodes ready?
-#[allow(dead_code, reason = "for demo and tests")]
 pub(crate) fn is_up() -> bool {
     status::status().is_ok_and(|status| status.healthy)
 }

@@ -123,15 +123,6 @@ fn progress(text: &str) {
     eprintln!("image: {text}");
 }
 
-/// The name of this machine's processor in image manifests.
-fn architecture() -> Result<&'static str> {
-    match std::env::consts::ARCH {
-        "x86_64" => Ok("amd64"),
-        "aarch64" => Ok("arm64"),
-        other => anyhow::bail!("images are made for x86_64 and aarch64 only; this machine is {other}"),
-    }
-}
-
 fn copy_into(directory: &Path, archive: &Path) -> Result<PathBuf> {
     fs::create_dir_all(directory).with_context(|| format!("cannot create {}", directory.display()))?;
     let name = archive.file_name().context("an archive path ends in a file name")?;

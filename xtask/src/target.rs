@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use crate::{cluster_box, image, run};
 
@@ -23,17 +23,22 @@ pub(crate) struct TargetArgs {
     pub(crate) test_image: Option<String>,
 }
 
-/// A cluster with storage beside it, and how to reach both.
-pub(crate) struct Target {
+/// A cluster and how to reach it.
+pub(crate) struct Cluster {
     /// `None` is the box.
     context: Option<String>,
+    /// Lifeboat on this machine.
+    pub(crate) binary: PathBuf,
+    pub(crate) environment: BTreeMap<String, String>,
+}
+
+/// A cluster with storage beside it and images in it.
+pub(crate) struct Target {
+    pub(crate) cluster: Cluster,
     pub(crate) image: String,
     pub(crate) test_image: String,
-    /// Lifeboat on this machine, the same program that is in the image.
-    pub(crate) binary: PathBuf,
-    /// The archive of Lifeboat's image.
-    pub(crate) archive: PathBuf,
-    pub(crate) environment: BTreeMap<String, String>,
+    /// The archive of Lifeboat's image; a named cluster takes its images from a registry.
+    pub(crate) archive: Option<PathBuf>,
 }
 
 /// What a named cluster needs from the user's environment, because it has no S3 server of ours beside it.
@@ -53,13 +58,12 @@ impl Target {
         cluster_box::up()?;
         let archive = image::lifeboat(image::Profile::Fast)?;
         cluster_box::load(&[archive.clone(), image::debian()?])?;
+        let binary = image::binary(image::Profile::Fast)?;
         Ok(Self {
-            context: None,
+            cluster: Cluster { context: None, binary, environment: cluster_box::environment()? },
             image: image::LIFEBOAT.to_owned(),
             test_image: image::DEBIAN.to_owned(),
-            binary: image::binary(image::Profile::Fast)?,
-            archive,
-            environment: cluster_box::environment()?,
+            archive: Some(archive),
         })
     }
 
@@ -70,29 +74,37 @@ impl Target {
                  them to a registry that it reaches, and pass --image REF --test-image REF"
             );
         };
-        let mut environment = BTreeMap::new();
-        for name in STORAGE {
-            let Ok(value) = std::env::var(name) else {
-                bail!(
-                    "cluster {context:?} has no S3 server of ours beside it: set {} for one that it reaches, with a bucket `lifeboat`",
-                    STORAGE.join(", ")
-                );
-            };
-            environment.insert(name.to_owned(), value);
-        }
-        environment.insert("LIFEBOAT_CONTEXT".to_owned(), context.to_owned());
+        let storage = storage(|name| std::env::var(name).ok()).with_context(|| {
+            format!("cluster {context:?} has no S3 server of ours beside it: name one that it reaches, with a bucket `lifeboat`")
+        })?;
+        let mut cluster = Cluster::named(context)?;
+        cluster.environment.extend(storage);
+        Ok(Self { cluster, image: image.clone(), test_image: test_image.clone(), archive: None })
+    }
+}
+
+/// The storage variables, all of them.
+fn storage(variable: impl Fn(&str) -> Option<String>) -> Result<BTreeMap<String, String>> {
+    let missing: Vec<&str> = STORAGE.into_iter().filter(|name| variable(name).is_none()).collect();
+    if !missing.is_empty() {
+        bail!("{} not set", missing.join(", "));
+    }
+    Ok(STORAGE.iter().filter_map(|name| Some(((*name).to_owned(), variable(name)?))).collect())
+}
+
+impl Cluster {
+    /// A cluster of the user's kubeconfig. Needs nothing but cargo: no root, no packages, no Linux.
+    pub(crate) fn named(context: &str) -> Result<Self> {
+        run::run(run::cargo().args(["build", "--quiet", "--package", "lifeboat"]))?;
         Ok(Self {
             context: Some(context.to_owned()),
-            image: image.clone(),
-            test_image: test_image.clone(),
-            archive: image::lifeboat(image::Profile::Fast)?,
-            binary: image::binary(image::Profile::Fast)?,
-            environment,
+            binary: run::target_directory()?.join("debug/lifeboat"),
+            environment: BTreeMap::from([("LIFEBOAT_CONTEXT".to_owned(), context.to_owned())]),
         })
     }
 
-    pub(crate) fn is_box(&self) -> bool {
-        self.context.is_none()
+    pub(crate) fn context(&self) -> Option<&str> {
+        self.context.as_deref()
     }
 
     /// `kubectl` for this cluster and no other.
@@ -104,7 +116,7 @@ impl Target {
         command
     }
 
-    /// Our own binary, as it is in the image, for this cluster and no other.
+    /// Our own binary, for this cluster and no other.
     pub(crate) fn lifeboat(&self) -> Command {
         let mut command = self.command(&self.binary.to_string_lossy());
         if let Some(context) = &self.context {
@@ -114,7 +126,7 @@ impl Target {
     }
 
     /// A program with the environment that leads to this cluster.
-    pub(crate) fn command(&self, program: &str) -> Command {
+    fn command(&self, program: &str) -> Command {
         let program = self.resolve(program);
         let mut command = Command::new(program);
         command.envs(&self.environment).current_dir(run::checkout());
@@ -128,5 +140,17 @@ impl Target {
             .map(|directory| Path::new(directory).join(program))
             .find(|candidate| candidate.is_file())
             .unwrap_or_else(|| PathBuf::from(program))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_missing_storage_variable_is_named_at_once() {
+        let some = |name: &str| name.starts_with("AWS_").then(|| "x".to_owned());
+        assert_eq!(storage(some).expect_err("one is missing").to_string(), "LIFEBOAT_S3_ENDPOINT not set");
+        assert_eq!(storage(|_| Some("x".to_owned())).expect("all are there").len(), STORAGE.len());
     }
 }

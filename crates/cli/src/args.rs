@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use lifeboat_plan::install::DEFAULT_NAMESPACE;
+
 use crate::commands;
 
 /// Backup and recovery for applications on Kubernetes
@@ -20,7 +22,7 @@ pub(crate) struct Cli {
 #[derive(Args, Clone)]
 pub(crate) struct Global {
     /// Namespace in which Lifeboat lives
-    #[arg(short, long, global = true, env = "LIFEBOAT_NAMESPACE", default_value = "lifeboat")]
+    #[arg(short, long, global = true, env = "LIFEBOAT_NAMESPACE", default_value = DEFAULT_NAMESPACE, value_parser = namespace_name)]
     pub(crate) namespace: String,
     /// Context of the kubeconfig to use instead of the current one
     #[arg(long, global = true, visible_alias = "kubecontext", value_name = "NAME")]
@@ -34,6 +36,13 @@ pub(crate) struct Global {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Output {
     Table,
+    Json,
+    Yaml,
+}
+
+/// How a command prints objects that have no table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
     Json,
     Yaml,
 }
@@ -66,4 +75,39 @@ pub(crate) enum Command {
     Server(commands::server::Args),
     /// Print a shell's completion script
     Completion(commands::completion::Args),
+}
+
+/// A namespace's name as Kubernetes takes it.
+pub(crate) fn namespace_name(text: &str) -> Result<String, String> {
+    if text.len() <= 63 && is_label(text) {
+        return Ok(text.to_owned());
+    }
+    Err("a namespace has at most 63 lower-case letters, digits and \"-\", and starts and ends with a letter or digit".to_owned())
+}
+
+/// An object's name as Kubernetes takes it.
+pub(crate) fn object_name(text: &str) -> Result<String, String> {
+    if text.len() <= 253 && text.split('.').all(is_label) {
+        return Ok(text.to_owned());
+    }
+    Err("a name has lower-case letters, digits, \"-\" and \".\", and starts and ends with a letter or digit"
+        .to_owned())
+}
+
+fn is_label(text: &str) -> bool {
+    let inside = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    !text.is_empty() && text.chars().all(inside) && !text.starts_with('-') && !text.ends_with('-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_judged_as_kubernetes_would() {
+        assert!(namespace_name("lifeboat-2").is_ok() && object_name("a.b-c").is_ok());
+        for bad in ["", "Bad", "a b", "-a", "a-", "a..b", "ünï", "../x"] {
+            assert!(namespace_name(bad).is_err() && object_name(bad).is_err(), "{bad}");
+        }
+    }
 }

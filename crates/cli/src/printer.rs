@@ -1,4 +1,7 @@
-//! Printing data: tables for people, JSON and YAML for machines.
+//! Printing data: tables for people, JSON and YAML for machines. A reader that goes away (`lifeboat crds | head`) ends the
+//! program quietly.
+
+use std::io::{ErrorKind, Write};
 
 use comfy_table::{Table, presets};
 use serde::Serialize;
@@ -13,11 +16,29 @@ pub(crate) fn print<T: Serialize>(
     table: impl FnOnce() -> Table,
 ) -> Result<(), CliError> {
     match output {
-        Output::Table => println!("{}", table().trim_fmt()),
-        Output::Json => println!("{}", json(value)?),
-        Output::Yaml => print!("{}", yaml(value)?),
+        Output::Table => line(&table().trim_fmt()),
+        Output::Json => line(&json(value)?),
+        Output::Yaml => text(&yaml(value)?),
     }
     Ok(())
+}
+
+/// Prints a line on standard output.
+pub(crate) fn line(text: &str) {
+    self::text(&format!("{text}\n"));
+}
+
+/// Prints on standard output.
+pub(crate) fn text(text: &str) {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(error) => {
+            eprintln!("cannot write to standard output: {error}");
+            std::process::exit(1);
+        }
+    }
 }
 
 /// A table in kubectl's manner: headings, columns, no lines.
@@ -45,10 +66,10 @@ pub(crate) fn yaml<T: Serialize>(value: &T) -> Result<String, CliError> {
 
 /// Several YAML documents, as `kubectl apply -f` takes them.
 pub(crate) fn documents<T: Serialize>(values: &[T]) -> Result<String, CliError> {
-    let mut text = String::new();
+    let mut all = String::new();
     for value in values {
-        text.push_str("---\n");
-        text.push_str(&yaml(value)?);
+        all.push_str("---\n");
+        all.push_str(&yaml(value)?);
     }
-    Ok(text)
+    Ok(all)
 }

@@ -32,12 +32,27 @@ pub enum ConnectError {
     Client(#[source] Box<kube::Error>),
 }
 
-/// Makes a client. Calls that do not answer are given up after half a minute.
+/// How long the API server may be silent: a connection that died without a word (a node that vanished, a firewall that
+/// forgot it) must not hold a caller for ever. Whoever needs long silences, such as exec, needs a client of its own.
+const SILENCE: Duration = Duration::from_mins(1);
+
+/// How long one watch is asked for, in seconds. Shorter than the silence that a client bears, so that the API server
+/// ends a quiet watch in good order and it is asked for again.
+pub const WATCH_SECONDS: u32 = 45;
+
+/// Makes a client. Calls that do not answer are given up after a minute.
 pub async fn connect(options: &ConnectOptions) -> Result<Client, ConnectError> {
-    let mut config = config(options).await?;
+    let config = bounded(config(options).await?, SILENCE);
+    Client::try_from(config).map_err(|error| ConnectError::Client(Box::new(error)))
+}
+
+fn bounded(mut config: Config, silence: Duration) -> Config {
     config.connect_timeout = Some(Duration::from_secs(10));
     config.write_timeout = Some(Duration::from_secs(30));
-    Client::try_from(config).map_err(|error| ConnectError::Client(Box::new(error)))
+    config.read_timeout = Some(silence);
+    // The silence counts from the request, not from when its connection was last used.
+    config.reset_reader_on_write = true;
+    config
 }
 
 async fn config(options: &ConnectOptions) -> Result<Config, ConnectError> {
@@ -59,4 +74,25 @@ async fn config(options: &ConnectOptions) -> Result<Config, ConnectError> {
     Config::from_custom_kubeconfig(kubeconfig, &choice)
         .await
         .map_err(|error| ConnectError::Kubeconfig(Box::new(error)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_call_to_a_silent_api_server_ends() {
+        // Accepts connections and never says a word.
+        let silent = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = silent.local_addr().unwrap();
+        let config = Config::new(format!("http://{address}").parse().unwrap());
+        let client = Client::try_from(bounded(config, Duration::from_millis(100))).unwrap();
+        let answer = tokio::time::timeout(Duration::from_secs(10), client.apiserver_version()).await;
+        assert!(answer.expect("the call hangs").is_err());
+    }
+
+    #[test]
+    fn a_quiet_watch_is_ended_by_the_api_server_before_the_client_gives_up() {
+        assert!(Duration::from_secs(WATCH_SECONDS.into()) + Duration::from_secs(10) < SILENCE);
+    }
 }

@@ -46,13 +46,13 @@ pub async fn missing(client: &Client, names: &[String]) -> Result<Vec<String>, A
     Ok(missing)
 }
 
-/// Deletes the definition and with it every object of the kind.
-pub async fn delete(client: &Client, name: &str) -> Result<(), ApiError> {
+/// Deletes the definition and with it every object of the kind; false where there was none.
+pub async fn delete(client: &Client, name: &str) -> Result<bool, ApiError> {
     let api: Api<CustomResourceDefinition> = Api::all(client.clone());
     match api.delete(name, &DeleteParams::default()).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
-        Err(source) => Err(ApiError { attempt: format!("delete CustomResourceDefinition {name}"), source }),
+        Ok(_) => Ok(true),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
+        Err(source) => Err(source).attempt(format!("delete CustomResourceDefinition {name}")),
     }
 }
 

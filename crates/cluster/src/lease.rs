@@ -15,6 +15,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{ApiError, Attempt};
 
+/// How often one try looks again because somebody else wrote the Lease in between.
+const CONFLICTS: usize = 3;
+
 /// One candidate of one election.
 pub struct Election {
     api: Api<Lease>,
@@ -22,6 +25,11 @@ pub struct Election {
     me: String,
     times: LeaseTimes,
     seen: Option<Seen>,
+    /// When the try began that last took or renewed the lease. Others count from the moment they see the record, which
+    /// is later: a leader gives up before they may take over, however slow the answer was.
+    renewed: Instant,
+    /// Called at every turn of the election, whether or not the API server answered.
+    pulse: Box<dyn Fn() + Send + Sync>,
 }
 
 /// The record as last read, and since when it has been so.
@@ -47,25 +55,45 @@ impl Election {
             me: me.to_owned(),
             times,
             seen: None,
+            renewed: Instant::now(),
+            pulse: Box::new(|| {}),
         }
+    }
+
+    /// Calls `pulse` at every turn: a watchdog sees that the election goes on.
+    #[must_use]
+    pub fn with_pulse(mut self, pulse: impl Fn() + Send + Sync + 'static) -> Self {
+        self.pulse = Box::new(pulse);
+        self
     }
 
     /// Tries until this process leads, or until `stop`; false where it stopped.
     pub async fn acquire(&mut self, stop: &CancellationToken) -> bool {
+        tokio::select! {
+            () = stop.cancelled() => false,
+            () = self.try_until_taken() => true,
+        }
+    }
+
+    async fn try_until_taken(&mut self) {
         loop {
-            match self.try_once().await {
-                Ok(true) => return true,
-                Ok(false) => {}
-                Err(error) => tracing::warn!(
+            (self.pulse)();
+            match timeout(self.patience(), self.try_once()).await {
+                Ok(Ok(true)) => return,
+                Ok(Ok(false)) => {}
+                Ok(Err(error)) => tracing::warn!(
                     error = &error as &dyn std::error::Error,
                     "cannot take part in the election"
                 ),
+                Err(_elapsed) => tracing::warn!("cannot take part in the election: no answer in time"),
             }
-            tokio::select! {
-                () = stop.cancelled() => return false,
-                () = sleep(self.times.retry) => {}
-            }
+            sleep(self.times.retry).await;
         }
+    }
+
+    /// How long one try may take: a connection that died silently leaves time for a second try on a new one.
+    fn patience(&self) -> Duration {
+        self.times.renew_deadline / 2
     }
 
     /// Runs `work` while this process holds the lease. When the lease is lost, `work` is dropped on the spot.
@@ -78,35 +106,55 @@ impl Election {
 
     /// Lets others take over at once.
     pub async fn release(&mut self) {
-        if let Err(error) = self.try_release().await {
-            tracing::warn!(
+        match timeout(self.patience(), self.try_release()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(
                 error = &error as &dyn std::error::Error,
                 "cannot release the lease; it expires by itself"
-            );
+            ),
+            Err(_elapsed) => tracing::warn!("cannot release the lease in time; it expires by itself"),
         }
     }
 
     async fn renew_until_lost(&mut self) {
-        let mut renewed = Instant::now();
         loop {
             sleep(self.times.retry).await;
-            let rest = self.times.renew_deadline.saturating_sub(renewed.elapsed());
-            match timeout(rest, self.try_once()).await {
-                Ok(Ok(true)) => renewed = Instant::now(),
+            (self.pulse)();
+            let rest = self.times.renew_deadline.saturating_sub(self.renewed.elapsed());
+            match timeout(rest.min(self.patience()), self.try_once()).await {
+                Ok(Ok(true)) => {}
                 Ok(Ok(false)) => return tracing::error!("another replica has taken the lease"),
                 Ok(Err(error)) => {
                     tracing::warn!(error = &error as &dyn std::error::Error, "cannot renew the lease");
                 }
-                Err(_elapsed) => {}
+                Err(_elapsed) => tracing::warn!("cannot renew the lease: no answer in time"),
             }
-            if renewed.elapsed() >= self.times.renew_deadline {
+            if self.renewed.elapsed() >= self.times.renew_deadline {
                 return tracing::error!("gave the lease up: it could not be renewed in time");
             }
         }
     }
 
-    /// One look and, where allowed, one write; true where this process leads afterwards.
+    /// Looks and, where allowed, writes; true where this process leads afterwards. A conflict tells only that somebody
+    /// wrote, not who leads: it looks again.
     async fn try_once(&mut self) -> Result<bool, ApiError> {
+        let begun = Instant::now();
+        let mut conflicts = 0;
+        loop {
+            match self.look_and_write().await {
+                Ok(leads) => {
+                    if leads {
+                        self.renewed = begun;
+                    }
+                    return Ok(leads);
+                }
+                Err(error) if error.is_conflict() && conflicts < CONFLICTS => conflicts += 1,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    async fn look_and_write(&mut self) -> Result<bool, ApiError> {
         let current = self.api.get_opt(&self.name).await.attempt(format!("read Lease {}", self.name))?;
         let record = current.as_ref().map(to_record);
         let unchanged_for = self.observe(record.as_ref());
@@ -114,14 +162,9 @@ impl Election {
         else {
             return Ok(false);
         };
-        match self.write(current, &next).await {
-            Ok(()) => {
-                self.seen = Some(Seen { record: next, since: Instant::now() });
-                Ok(true)
-            }
-            Err(error) if error.is_conflict() => Ok(false),
-            Err(error) => Err(error),
-        }
+        self.write(current, &next).await?;
+        self.seen = Some(Seen { record: next, since: Instant::now() });
+        Ok(true)
     }
 
     async fn try_release(&mut self) -> Result<(), ApiError> {
@@ -188,5 +231,120 @@ fn to_spec(record: &LeaseRecord, times: LeaseTimes) -> LeaseSpec {
         lease_transitions: Some(record.transitions),
         lease_duration_seconds: i32::try_from(times.duration.as_secs()).ok(),
         ..LeaseSpec::default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::testing::{Asked, client, failure};
+
+    /// A Lease on an API server that checks resource versions.
+    #[derive(Clone)]
+    struct Stored(Arc<Mutex<Value>>);
+
+    impl Stored {
+        fn held_by(holder: &str) -> Self {
+            let lease = json!({"metadata": {"name": "l", "resourceVersion": "1"},
+                "spec": {"holderIdentity": holder}});
+            Self(Arc::new(Mutex::new(lease)))
+        }
+
+        fn change(&self, change: impl FnOnce(&mut Value)) {
+            let mut lease = self.0.lock().unwrap();
+            change(&mut lease);
+            let version: u64 =
+                lease["metadata"]["resourceVersion"].as_str().unwrap_or("0").parse().unwrap_or(0);
+            lease["metadata"]["resourceVersion"] = json!((version + 1).to_string());
+        }
+
+        fn answer(&self, asked: &Asked) -> (u16, Value) {
+            let current = self.0.lock().unwrap().clone();
+            let version = &current["metadata"]["resourceVersion"];
+            if asked.method == "PUT" {
+                if asked.body["metadata"]["resourceVersion"] != *version {
+                    return failure(409, "Conflict");
+                }
+                self.change(|lease| lease["spec"] = asked.body["spec"].clone());
+            }
+            (200, self.0.lock().unwrap().clone())
+        }
+
+        fn holder(&self) -> String {
+            self.0.lock().unwrap()["spec"]["holderIdentity"].as_str().unwrap_or_default().to_owned()
+        }
+    }
+
+    /// An election of `me`, in which `meddle` happens between the first read and the first write.
+    async fn meddled(lease: &Stored, meddle: impl Fn(&mut Value) + Send + Sync + 'static) -> Election {
+        let (stored, meddled) = (lease.clone(), Mutex::new(false));
+        let client = client(move |asked| {
+            if asked.method == "PUT" && !std::mem::replace(&mut *meddled.lock().unwrap(), true) {
+                stored.change(&meddle);
+            }
+            stored.answer(&asked)
+        });
+        Election::new(&client.await, "n", "l", "me", LeaseTimes::default())
+    }
+
+    #[tokio::test]
+    async fn a_conflict_with_one_who_leaves_the_holder_alone_does_not_end_leadership() {
+        let lease = Stored::held_by("me");
+        let mut election = meddled(&lease, |lease| lease["metadata"]["labels"] = json!({"a": "b"})).await;
+        assert!(election.try_once().await.unwrap());
+    }
+
+    #[tokio::test]
+    async fn a_conflict_with_another_holder_ends_leadership() {
+        let lease = Stored::held_by("me");
+        let taken = json!({"holderIdentity": "other"});
+        let mut election = meddled(&lease, move |lease| lease["spec"] = taken.clone()).await;
+        assert!(!election.try_once().await.unwrap());
+        assert_eq!(lease.holder(), "other");
+    }
+
+    #[tokio::test]
+    async fn a_conflict_on_every_write_is_an_error_and_not_a_lost_lease() {
+        let lease = Stored::held_by("me");
+        let client = client(move |asked| match asked.method.as_str() {
+            "PUT" => failure(409, "Conflict"),
+            _ => lease.answer(&asked),
+        });
+        let mut election = Election::new(&client.await, "n", "l", "me", LeaseTimes::default());
+        assert!(election.try_once().await.unwrap_err().is_conflict());
+    }
+
+    /// An API server that takes connections and never answers.
+    async fn silent() -> (Client, tokio::net::TcpListener) {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        (Client::try_from(kube::Config::new(url.parse().unwrap())).unwrap(), listener)
+    }
+
+    #[tokio::test]
+    async fn a_silent_api_server_neither_stops_the_election_nor_holds_up_the_end() {
+        let (client, _listener) = silent().await;
+        let short = Duration::from_millis(50);
+        let times = LeaseTimes { duration: short * 3, renew_deadline: short * 2, retry: short };
+        let turns = Arc::new(Mutex::new(0));
+        let (counted, stop) = (turns.clone(), CancellationToken::new());
+        let stops = stop.clone();
+        let mut election = Election::new(&client, "n", "l", "me", times).with_pulse(move || {
+            let mut turns = counted.lock().unwrap();
+            *turns += 1;
+            if *turns == 3 {
+                stops.cancel();
+            }
+        });
+        let acquired = timeout(Duration::from_secs(20), election.acquire(&stop)).await;
+        assert!(!acquired.expect("the election hangs"));
+        assert!(*turns.lock().unwrap() >= 3);
+        timeout(Duration::from_secs(20), election.release()).await.expect("stepping down hangs");
+        let led = timeout(Duration::from_secs(20), election.lead(std::future::pending())).await;
+        assert_eq!(led.expect("leading hangs"), Ended::Lost);
     }
 }

@@ -1,5 +1,6 @@
 //! Everything that touches a Kubernetes API: connecting, applying, the leader election, events. It carries out what
 //! crate `plan` decided and decides nothing itself.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
 pub mod apply;
 pub mod connect;
@@ -8,6 +9,8 @@ pub mod events;
 pub mod lease;
 pub mod objects;
 pub mod rights;
+#[cfg(feature = "testing")]
+pub mod testing;
 pub mod wait;
 pub mod workloads;
 
@@ -45,6 +48,26 @@ impl ApiError {
     /// The API server refused the object itself (its schema, a policy).
     pub fn is_invalid(&self) -> bool {
         matches!(self.code(), Some(400 | 422))
+    }
+
+    /// The API server is busy, restarting or out of reach: the same call may succeed in a moment.
+    pub fn is_transient(&self) -> bool {
+        match &self.source {
+            kube::Error::Api(status) => status.code == 429 || status.code >= 500,
+            kube::Error::HyperError(_) | kube::Error::Service(_) => true,
+            _ => false,
+        }
+    }
+
+    /// The error and its causes, on one line.
+    pub fn chain(&self) -> String {
+        let mut text = self.to_string();
+        let mut source = std::error::Error::source(self);
+        while let Some(cause) = source {
+            text = format!("{text}: {cause}");
+            source = cause.source();
+        }
+        text
     }
 }
 

@@ -1,7 +1,7 @@
 //! Objects of kinds that are read without trusting their shape: one broken object must not hide the others, so
 //! controllers watch `DynamicObject` and read the typed form one object at a time.
 
-use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
 use kube::core::{ApiResource, GroupVersionKind};
 use kube::{Api, Client, ResourceExt};
 use serde::de::DeserializeOwned;
@@ -46,6 +46,16 @@ pub async fn merge(
     )
     .await
     .attempt(format!("update {} {name}", kind_of(object)))
+}
+
+/// Deletes this very object, not one that took its name since; that it is gone already is fine.
+pub async fn delete(api: &Api<DynamicObject>, object: &DynamicObject) -> Result<(), ApiError> {
+    let name = object.name_any();
+    let same = Preconditions { uid: object.uid(), resource_version: None };
+    match api.delete(&name, &DeleteParams::default().preconditions(same)).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        deleted => deleted.attempt(format!("delete {} {name}", kind_of(object))).map(drop),
+    }
 }
 
 fn kind_of(object: &DynamicObject) -> String {

@@ -4,6 +4,7 @@
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding, Subject};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
+use lifeboat_plan::install::rights_name;
 
 use crate::apply::ObjectName;
 use crate::{ApiError, Attempt};
@@ -27,12 +28,19 @@ pub async fn held(client: &Client, namespace: &str) -> Result<Vec<ObjectName>, A
             names.push(name("RoleBinding", &binding));
         }
     }
+    let prefix = rights_name(namespace);
     let roles = Api::<ClusterRole>::all(client.clone()).list(&labelled).await.attempt("list ClusterRoles")?;
-    names.extend(roles.iter().map(|role| name("ClusterRole", role)));
+    let ours = roles.iter().filter(|role| role.name_any().split_once(&prefix).is_some_and(is_ours));
+    names.extend(ours.map(|role| name("ClusterRole", role)));
     let roles =
         Api::<Role>::namespaced(client.clone(), namespace).list(&labelled).await.attempt("list Roles")?;
     names.extend(roles.iter().map(|role| name("Role", role)));
     Ok(names)
+}
+
+/// The prefix stands at the start and is followed by nothing or by another part: `shop` is not `shop-2`.
+fn is_ours((before, after): (&str, &str)) -> bool {
+    before.is_empty() && (after.is_empty() || after.starts_with(':'))
 }
 
 fn gives_to(subjects: Option<&Vec<Subject>>, namespace: &str) -> bool {

@@ -7,6 +7,7 @@ use kube::Client;
 use lifeboat_cluster::events::Events;
 use lifeboat_web::Metrics;
 
+use crate::refused::Refused;
 use crate::settings::ServerSettings;
 
 /// Shared by all controllers of one term of leadership.
@@ -15,12 +16,14 @@ pub(crate) struct Context {
     pub(crate) client: Client,
     pub(crate) events: Events,
     pub(crate) metrics: Metrics,
+    pub(crate) refused: Refused,
     pub(crate) settings: Arc<ServerSettings>,
 }
 
 impl Context {
     pub(crate) fn new(client: Client, metrics: Metrics, settings: Arc<ServerSettings>) -> Self {
-        Self { events: Events::new(client.clone(), &settings.identity), client, metrics, settings }
+        let events = Events::new(client.clone(), &settings.identity);
+        Self { client, events, metrics, refused: Refused::default(), settings }
     }
 
     /// The one place of the server that looks at the clock.

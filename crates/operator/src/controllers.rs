@@ -1,4 +1,5 @@
-//! All controllers, run together for one term of leadership, after the repository password is seen to.
+//! All controllers, run together for one term of leadership, after the repository password was seen to. Where that does
+//! not succeed at once, they start all the same and it is tried again beside them: locations can be judged without.
 
 mod backup_storage_location;
 mod server_status_request;
@@ -11,8 +12,18 @@ use crate::password;
 
 /// Runs every controller until `resting` is cancelled and reconciles in flight have ended.
 pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
+    let settled = tokio::select! {
+        () = resting.cancelled() => return,
+        settled = password::first_try(context) => settled,
+    };
+    let password = async {
+        if !settled {
+            password::ensure(context, resting).await;
+        }
+    };
     tokio::join!(
-        password::ensure(context, resting),
+        password,
+        password::follow(context, resting),
         backup_storage_location::run(context, resting),
         server_status_request::run(context, resting),
         unsupported::run(context, resting),

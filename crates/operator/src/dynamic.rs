@@ -11,6 +11,7 @@ use kube::runtime::controller::Action;
 use kube::runtime::watcher;
 use kube::runtime::{Controller, controller};
 use kube::{Api, ResourceExt};
+use lifeboat_cluster::connect::WATCH_SECONDS;
 use lifeboat_cluster::{ApiError, objects};
 use lifeboat_web::Outcome;
 
@@ -19,8 +20,18 @@ use crate::context::Context;
 /// Makes the controller; callers may add watches before they hand it to [`drive`].
 pub(crate) fn controller(context: &Context, resource: &ApiResource) -> Controller<DynamicObject> {
     let api: Api<DynamicObject> = objects::namespaced(&context.client, &context.settings.namespace, resource);
-    Controller::new_with(api, watcher::Config::default(), resource.clone())
+    Controller::new_with(api, watching(), resource.clone())
         .with_config(controller::Config::default().concurrency(8))
+}
+
+/// How everything is watched.
+pub(crate) fn watching() -> watcher::Config {
+    watcher::Config::default().timeout(WATCH_SECONDS)
+}
+
+/// Looks again after this time; zero means only when something changes.
+pub(crate) fn again_after(time: Duration) -> Action {
+    if time.is_zero() { Action::await_change() } else { Action::requeue(time) }
 }
 
 /// Drives the controller for ever. `reconcile` does the work for one object and says when to look again.
@@ -101,5 +112,16 @@ where
         state: Arc<S>,
     ) -> impl Future<Output = Result<Action, ApiError>> + Send {
         self(object, context, state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zero_waits_for_a_change_and_never_spins() {
+        assert_eq!(again_after(Duration::ZERO), Action::await_change());
+        assert_eq!(again_after(Duration::from_secs(9)), Action::requeue(Duration::from_secs(9)));
     }
 }

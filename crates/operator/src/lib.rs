@@ -1,11 +1,13 @@
 //! The server: controllers over the custom resources, the leader election, metrics and probes. `runtime::run` is what
 //! `lifeboat server` calls. Each controller reads, validates, plans, applies and writes status, in that order; what is
 //! decided is decided in crate `plan`.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
 mod context;
 mod controllers;
 mod dynamic;
 pub mod password;
+mod refused;
 pub mod runtime;
 pub mod settings;
 

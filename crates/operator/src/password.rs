@@ -1,50 +1,120 @@
-//! The repository password of this installation: sees to it that the Secret holds one (see `plan::password`), and
-//! reads it for the controllers, which tell people whether it was ever exported.
+//! The repository password of this installation: sees to it that the Secret holds one (see `plan::password`), reads it
+//! for the controllers, which tell people whether it was ever exported, and shows the same in the metrics.
 
+use std::pin::pin;
 use std::time::Duration;
 
+use futures::StreamExt;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{Patch, PatchParams, PostParams};
+use kube::runtime::WatchStreamExt;
+use kube::runtime::watcher::{Event, watcher};
 use kube::{Api, Client, ResourceExt};
 use lifeboat_cluster::{ApiError, Attempt, MANAGER};
-use lifeboat_plan::password::{self, PasswordPlan, PasswordSecret, SECRET};
+use lifeboat_plan::password::{
+    self, EXPORTED_ANNOTATION, PasswordError, PasswordPlan, PasswordSecret, SECRET,
+};
 use rand::distr::{Alphanumeric, SampleString};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
+use crate::dynamic;
+
+/// How long the controllers wait for the first try.
+const FIRST_TRY: Duration = Duration::from_secs(15);
+
+/// How often somebody else may write the Secret at the same time before that is an error.
+const CONFLICTS: usize = 5;
+
+/// Why the Secret was not seen to.
+#[derive(Debug, thiserror::Error)]
+pub enum SettleError {
+    #[error(transparent)]
+    Api(#[from] ApiError),
+    #[error(transparent)]
+    Password(#[from] PasswordError),
+}
+
+/// Tries once, in a bounded time; false where the Secret must be seen to later, with [`ensure`].
+pub(crate) async fn first_try(context: &Context) -> bool {
+    let settled = timeout(FIRST_TRY, settle(&context.client, &context.settings.namespace, None)).await;
+    match settled {
+        Ok(Ok(())) => return true,
+        Ok(Err(error)) => warn(&error),
+        Err(_elapsed) => tracing::warn!("cannot see to the repository password in time"),
+    }
+    false
+}
 
 /// Sees to the Secret, trying again until it holds a password.
 pub(crate) async fn ensure(context: &Context, resting: &CancellationToken) {
     loop {
-        match ensure_once(context).await {
-            Ok(()) => return,
-            Err(error) => tracing::warn!(
-                error = &error as &dyn std::error::Error,
-                "cannot see to the repository password"
-            ),
-        }
         tokio::select! {
             () = resting.cancelled() => return,
             () = sleep(Duration::from_secs(10)) => {}
         }
+        match settle(&context.client, &context.settings.namespace, None).await {
+            Ok(()) => return,
+            Err(error) => warn(&error),
+        }
     }
 }
 
-async fn ensure_once(context: &Context) -> Result<(), ApiError> {
+fn warn(error: &SettleError) {
+    tracing::warn!(error = error as &dyn std::error::Error, "cannot see to the repository password");
+}
+
+/// Shows in the metrics what the Secret says, now and whenever it changes: also where there is no location yet.
+pub(crate) async fn follow(context: &Context, resting: &CancellationToken) {
     let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.settings.namespace);
-    let existing = read(&context.client, &context.settings.namespace).await?;
-    let random = random_password();
-    match password::plan(existing.as_ref(), None, &random) {
-        Ok(plan) => carry_out(&secrets, plan).await,
-        // Only a given password can be refused, and none is given here.
-        Err(_) => Ok(()),
+    let only = dynamic::watching().fields(&format!("metadata.name={SECRET}"));
+    let mut changes = pin!(watcher(secrets, only).default_backoff());
+    let mut listed = None;
+    loop {
+        let change = tokio::select! {
+            () = resting.cancelled() => return,
+            change = changes.next() => change,
+        };
+        match change {
+            Some(Ok(Event::Init)) => listed = None,
+            Some(Ok(Event::InitApply(secret))) => listed = Some(holds(secret)),
+            Some(Ok(Event::InitDone)) => show(context, listed.as_ref()),
+            Some(Ok(Event::Apply(secret))) => show(context, Some(&holds(secret))),
+            Some(Ok(Event::Delete(_))) => show(context, None),
+            Some(Err(error)) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "watch of the password disturbed");
+            }
+            None => return,
+        }
     }
 }
 
-/// Writes what was planned. Called by the server and by `lifeboat install`.
+fn show(context: &Context, secret: Option<&PasswordSecret>) {
+    let exported = secret.is_some_and(|secret| secret.annotations.contains_key(EXPORTED_ANNOTATION));
+    context.metrics.set_password(exported, password::uses_public_default(secret));
+}
+
+/// Sees to it that the Secret holds a password: `given`, or a random one. Whoever else writes it at the same time (a
+/// server beside `lifeboat install`) gets a conflict or gives us one; then what is there now is read and decided on.
+pub async fn settle(client: &Client, namespace: &str, given: Option<&str>) -> Result<(), SettleError> {
+    let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
+    let mut conflicts = 0;
+    loop {
+        let existing = read(client, namespace).await?;
+        let plan = password::plan(existing.as_ref(), given, &random_password())?;
+        match carry_out(&secrets, plan).await {
+            Ok(()) => return Ok(()),
+            Err(error) if error.is_conflict() && conflicts < CONFLICTS => conflicts += 1,
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Writes what was planned, on the condition that the Secret still is as it was read: a conflict means that it is not,
+/// and that the plan must be made anew.
 pub async fn carry_out(secrets: &Api<Secret>, plan: PasswordPlan) -> Result<(), ApiError> {
     let attempt = format!("write Secret {SECRET}");
     match plan {
@@ -61,10 +131,10 @@ pub async fn carry_out(secrets: &Api<Secret>, plan: PasswordPlan) -> Result<(), 
             };
             secrets.create(&PostParams::default(), &secret).await.attempt(attempt).map(drop)
         }
-        PasswordPlan::AddKey { key, password } => {
+        PasswordPlan::AddKey { key, password, version } => {
             // A new password has been exported by nobody.
             let patch = serde_json::json!({
-                "metadata": {"annotations": {password::EXPORTED_ANNOTATION: null}},
+                "metadata": {"resourceVersion": version, "annotations": {EXPORTED_ANNOTATION: null}},
                 "stringData": {key: password},
             });
             let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
@@ -77,13 +147,86 @@ pub async fn carry_out(secrets: &Api<Secret>, plan: PasswordPlan) -> Result<(), 
 pub async fn read(client: &Client, namespace: &str) -> Result<Option<PasswordSecret>, ApiError> {
     let secrets: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let found = secrets.get_opt(SECRET).await.attempt(format!("read Secret {namespace}/{SECRET}"))?;
-    Ok(found.map(|secret| PasswordSecret {
+    Ok(found.map(holds))
+}
+
+fn holds(secret: Secret) -> PasswordSecret {
+    PasswordSecret {
         annotations: secret.annotations().iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
+        version: secret.resource_version(),
         data: secret.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.0)).collect(),
-    }))
+    }
 }
 
 /// 32 letters and digits: 190 bits.
 pub fn random_password() -> String {
     Alphanumeric.sample_string(&mut rand::rng(), 32)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use lifeboat_cluster::testing::{Asked, client, failure};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// An API server with one Secret, into which somebody else writes `theirs` just before our first write.
+    async fn contested(stored: Option<Value>, theirs: Value) -> (Client, Arc<Mutex<Option<Value>>>) {
+        let secret = Arc::new(Mutex::new(stored));
+        let (held, meddled) = (secret.clone(), Mutex::new(false));
+        let client = client(move |asked| {
+            if asked.method != "GET" && !std::mem::replace(&mut *meddled.lock().unwrap(), true) {
+                *held.lock().unwrap() = Some(theirs.clone());
+            }
+            answer(&mut held.lock().unwrap(), &asked)
+        });
+        (client.await, secret)
+    }
+
+    fn answer(held: &mut Option<Value>, asked: &Asked) -> (u16, Value) {
+        let version = held.as_ref().map(|secret| secret["metadata"]["resourceVersion"].clone());
+        match (asked.method.as_str(), held.clone()) {
+            ("GET", None) => failure(404, "NotFound"),
+            ("GET", Some(secret)) => (200, secret),
+            ("POST", Some(_)) => failure(409, "AlreadyExists"),
+            ("PATCH", _) if version.as_ref() != Some(&asked.body["metadata"]["resourceVersion"]) => {
+                failure(409, "Conflict")
+            }
+            ("PATCH" | "POST", _) => {
+                *held = Some(asked.body.clone());
+                (200, asked.body.clone())
+            }
+            (method, _) => failure(405, method),
+        }
+    }
+
+    fn stored(version: &str, data: &Value) -> Value {
+        json!({"metadata": {"name": SECRET, "resourceVersion": version}, "data": data})
+    }
+
+    #[tokio::test]
+    async fn of_two_who_make_the_secret_one_password_stays() {
+        let theirs = stored("1", &json!({"repository-password": "dGhlaXJz"}));
+        let (client, secret) = contested(None, theirs.clone()).await;
+        settle(&client, "n", None).await.unwrap();
+        assert_eq!(*secret.lock().unwrap(), Some(theirs));
+    }
+
+    #[tokio::test]
+    async fn of_two_who_add_a_password_to_the_secret_one_stays() {
+        let theirs = stored("2", &json!({"repository-password": "dGhlaXJz"}));
+        let (client, secret) = contested(Some(stored("1", &json!({}))), theirs.clone()).await;
+        settle(&client, "n", None).await.unwrap();
+        assert_eq!(*secret.lock().unwrap(), Some(theirs));
+    }
+
+    #[tokio::test]
+    async fn a_given_password_that_came_second_is_refused() {
+        let theirs = stored("1", &json!({"repository-password": "dGhlaXJz"}));
+        let (client, _secret) = contested(None, theirs).await;
+        let refused = settle(&client, "n", Some("mine")).await;
+        assert!(matches!(refused, Err(SettleError::Password(PasswordError::Differs))));
+    }
 }

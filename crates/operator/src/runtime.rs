@@ -8,7 +8,7 @@ use kube::Client;
 use lifeboat_cluster::lease::{Election, Ended};
 use lifeboat_cluster::{ConnectError, ConnectOptions, crds};
 use lifeboat_web::{Health, Metrics, WebError};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::context::{Context, VERSION};
@@ -17,6 +17,9 @@ use crate::settings::ServerSettings;
 
 /// The Lease of the election.
 const LEASE: &str = "lifeboat-server";
+
+/// How long the question which kinds there are may take.
+const ANSWER: Duration = Duration::from_secs(30);
 
 /// Why a server ended other than by being told to.
 #[derive(Debug, thiserror::Error)]
@@ -73,17 +76,22 @@ async fn serve_terms(context: &Context, health: &Health, stop: &CancellationToke
     }
     let settings = &context.settings;
     while !stop.is_cancelled() {
+        let watchdog = health.clone();
         let mut election =
-            Election::new(&context.client, &settings.namespace, LEASE, &settings.identity, settings.lease);
+            Election::new(&context.client, &settings.namespace, LEASE, &settings.identity, settings.lease)
+                .with_pulse(move || watchdog.pulse());
         if !election.acquire(stop).await {
             return;
         }
         tracing::info!(identity = settings.identity, "leading");
-        context.metrics.set_leader(true);
+        context.metrics.begin_term();
         let ended = election.lead(Box::pin(term(context, stop))).await;
-        context.metrics.set_leader(false);
+        context.metrics.end_term();
         if ended == Ended::WorkDone {
             election.release().await;
+        }
+        if !stop.is_cancelled() {
+            sleep(settings.lease.retry).await;
         }
     }
 }
@@ -94,11 +102,12 @@ async fn term(context: &Context, stop: &CancellationToken) {
     let controllers = controllers::run(context, &resting);
     tokio::pin!(controllers);
     tokio::select! {
-        () = &mut controllers => {}
+        // They end only when told to; the next term starts them anew.
+        () = &mut controllers => tracing::error!("the controllers ended by themselves"),
         () = stop.cancelled() => {
             resting.cancel();
             // Reconciles in flight are short; whatever hangs must not hold the handover.
-            let _ = tokio::time::timeout(Duration::from_secs(10), &mut controllers).await;
+            let _ = timeout(Duration::from_secs(10), &mut controllers).await;
         }
     }
 }
@@ -106,23 +115,28 @@ async fn term(context: &Context, stop: &CancellationToken) {
 /// Waits until the cluster answers and serves our kinds; false where stopped first.
 async fn wait_for_kinds(client: &Client, health: &Health, stop: &CancellationToken) -> bool {
     let names = lifeboat_api::crds::installed().iter().map(|crd| crd.name().to_owned()).collect::<Vec<_>>();
-    loop {
-        match crds::missing(client, &names).await {
-            Ok(missing) if missing.is_empty() => {
-                health.set_ready(true);
-                return true;
+    let served = async {
+        loop {
+            health.pulse();
+            match timeout(ANSWER, crds::missing(client, &names)).await {
+                Ok(Ok(missing)) if missing.is_empty() => return,
+                Ok(Ok(missing)) => tracing::error!(
+                    ?missing,
+                    "the cluster lacks custom resources; apply them with `lifeboat install` or `lifeboat crds | kubectl apply -f -`"
+                ),
+                Ok(Err(error)) => {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "the cluster does not answer");
+                }
+                Err(_elapsed) => tracing::warn!("the cluster does not answer in time"),
             }
-            Ok(missing) => tracing::error!(
-                ?missing,
-                "the cluster lacks custom resources; apply them with `lifeboat install` or `lifeboat crds | kubectl apply -f -`"
-            ),
-            Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "the cluster does not answer");
-            }
+            sleep(Duration::from_secs(2)).await;
         }
-        tokio::select! {
-            () = stop.cancelled() => return false,
-            () = sleep(Duration::from_secs(2)) => {}
+    };
+    tokio::select! {
+        () = stop.cancelled() => false,
+        () = served => {
+            health.set_ready(true);
+            true
         }
     }
 }

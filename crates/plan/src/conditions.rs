@@ -1,6 +1,8 @@
 //! Conditions of a status: takes the old list and what is true now, gives the new list. Transition times are kept
 //! while a condition's status stays the same, so that a person sees since when something holds.
 
+use std::borrow::Cow;
+
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
@@ -9,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 pub struct Fact {
     pub kind: &'static str,
     pub holds: bool,
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     pub message: String,
 }
 
@@ -24,11 +26,22 @@ fn merge_one(old: &[Condition], fact: &Fact, now: Timestamp) -> Condition {
     Condition {
         type_: fact.kind.to_owned(),
         status: status.to_owned(),
-        reason: fact.reason.to_owned(),
+        reason: fact.reason.clone().into_owned(),
         message: fact.message.clone(),
         last_transition_time: before.map_or(Time(now), |condition| condition.last_transition_time.clone()),
         observed_generation: None,
     }
+}
+
+/// A category such as `bucket_not_found` as a condition's reason: `BucketNotFound`.
+pub fn reason(category: &str) -> String {
+    let words = category.split('_').filter(|word| !word.is_empty());
+    words.map(capitalised).collect()
+}
+
+fn capitalised(word: &str) -> String {
+    let mut letters = word.chars();
+    letters.next().into_iter().flat_map(char::to_uppercase).chain(letters).collect()
 }
 
 #[cfg(test)]
@@ -36,7 +49,7 @@ mod tests {
     use super::*;
 
     fn fact(holds: bool) -> Fact {
-        Fact { kind: "PasswordExported", holds, reason: "Because", message: "text".into() }
+        Fact { kind: "PasswordExported", holds, reason: "Because".into(), message: "text".into() }
     }
 
     #[test]
@@ -49,5 +62,11 @@ mod tests {
         let changed = merge(&same, &[fact(true)], second);
         assert_eq!(changed[0].last_transition_time, Time(second));
         assert_eq!(changed[0].status, "True");
+    }
+
+    #[test]
+    fn a_category_becomes_a_reason_as_kubernetes_writes_them() {
+        assert_eq!(reason("bucket_not_found"), "BucketNotFound");
+        assert_eq!(reason("dns"), "Dns");
     }
 }

@@ -1,4 +1,4 @@
-//! Is somebody else's Velero or Stash at work here? Takes a description of the cluster's workloads, gives those that
+//! Is somebody else's Velero or Stash, or a second Lifeboat, at work here? Takes a description of the cluster's workloads, gives those that
 //! would fight with Lifeboat over the same objects. A running workload counts, custom resource definitions alone do
 //! not. Called by `lifeboat install`, which refuses without `--adopt`.
 
@@ -23,11 +23,14 @@ pub struct Foreign {
     pub workload: String,
 }
 
-/// The live workloads of other backup tools that serve the same API groups, in the order given.
-pub fn live(workloads: &[Workload]) -> Vec<Foreign> {
+/// The live workloads that serve the same API groups, in the order given: other backup tools, and a Lifeboat in another
+/// namespace than `namespace`.
+pub fn live(workloads: &[Workload], namespace: &str) -> Vec<Foreign> {
     workloads
         .iter()
-        .filter(|workload| workload.replicas > 0 && !is_ours(workload))
+        .filter(|workload| {
+            workload.replicas > 0 && !(is_lifeboat(workload) && workload.namespace == namespace)
+        })
         .filter_map(|workload| {
             product(workload).map(|product| Foreign {
                 product,
@@ -42,11 +45,14 @@ pub fn live(workloads: &[Workload]) -> Vec<Foreign> {
         .collect()
 }
 
-fn is_ours(workload: &Workload) -> bool {
+fn is_lifeboat(workload: &Workload) -> bool {
     label(workload, "app.kubernetes.io/name") == Some("lifeboat")
 }
 
 fn product(workload: &Workload) -> Option<&'static str> {
+    if is_lifeboat(workload) {
+        return Some("Lifeboat");
+    }
     let app = label(workload, "app.kubernetes.io/name").or_else(|| label(workload, "app"));
     if label(workload, "component") == Some("velero")
         || label(workload, "deploy") == Some("velero")
@@ -107,6 +113,12 @@ mod tests {
         #[case] workload: Workload,
         #[case] product: Option<&'static str>,
     ) {
-        assert_eq!(live(&[workload]).first().map(|foreign| foreign.product), product);
+        assert_eq!(live(&[workload], "ns").first().map(|foreign| foreign.product), product);
+    }
+
+    #[test]
+    fn a_lifeboat_in_another_namespace_would_fight_too() {
+        let other = workload(&[("app.kubernetes.io/name", "lifeboat")], "lifeboat", 1);
+        assert_eq!(live(&[other], "elsewhere")[0].product, "Lifeboat");
     }
 }

@@ -27,10 +27,15 @@ pub struct InstallOptions {
     pub image: String,
     pub replicas: i64,
     pub rights: Rights,
+    /// The namespace was there before Lifeboat: uninstall must leave it.
+    pub namespace_existed: bool,
     /// Arguments after `lifeboat server`.
     pub server_args: Vec<String>,
     pub service_account_annotations: Value,
     pub pod_annotations: Value,
+    pub pod_labels: Value,
+    /// Variables of the server, as a list of names and values.
+    pub env: Vec<Value>,
     pub resources: Value,
 }
 
@@ -41,9 +46,12 @@ impl InstallOptions {
             image: image.to_owned(),
             replicas: 2,
             rights: Rights::Full,
+            namespace_existed: false,
             server_args: Vec::new(),
             service_account_annotations: json!({}),
             pod_annotations: json!({}),
+            pod_labels: json!({}),
+            env: Vec::new(),
             resources: default_resources(),
         }
     }
@@ -56,10 +64,16 @@ pub fn default_resources() -> Value {
 
 /// All objects but the custom resource definitions and the Secrets, in the order to apply them.
 pub fn objects(options: &InstallOptions) -> Vec<Value> {
-    let mut objects = vec![namespace(&options.namespace), service_account(options)];
+    let mut objects = vec![namespace(options), service_account(options)];
     objects.extend(rbac::objects(options));
     objects.push(deployment::object(options));
     objects
+}
+
+/// The name of rights that are not inside Lifeboat's namespace: it names that namespace, so that two installations
+/// never share, take or delete each other's rights.
+pub fn rights_name(namespace: &str) -> String {
+    format!("lifeboat:{namespace}")
 }
 
 /// The labels of everything that an installation makes; uninstall finds it by them.
@@ -67,13 +81,16 @@ pub fn labels() -> Value {
     json!({"app.kubernetes.io/name": "lifeboat", "component": "velero"})
 }
 
+/// On a namespace that Lifeboat did not make.
+pub const EXISTED_ANNOTATION: &str = "lifeboat.io/existed-before";
+
 /// The server's namespace, in which only pods of the strictest Pod Security level may run.
-pub fn namespace(name: &str) -> Value {
-    json!({
+fn namespace(options: &InstallOptions) -> Value {
+    let mut namespace = json!({
         "apiVersion": "v1",
         "kind": "Namespace",
         "metadata": {
-            "name": name,
+            "name": options.namespace,
             "labels": {
                 "app.kubernetes.io/name": "lifeboat",
                 "component": "velero",
@@ -83,7 +100,11 @@ pub fn namespace(name: &str) -> Value {
                 "pod-security.kubernetes.io/warn": "restricted",
             }
         }
-    })
+    });
+    if options.namespace_existed {
+        namespace["metadata"]["annotations"] = json!({EXISTED_ANNOTATION: "true"});
+    }
+    namespace
 }
 
 fn service_account(options: &InstallOptions) -> Value {
@@ -123,8 +144,9 @@ mod tests {
     #[test]
     fn a_limited_installation_binds_nothing_cluster_wide_that_writes() {
         let objects = rendered(Rights::Namespaces(vec!["shop".into()]));
-        let role =
-            objects.iter().find(|o| o["kind"] == "ClusterRole" && o["metadata"]["name"] == "lifeboat-view");
+        let role = objects
+            .iter()
+            .find(|o| o["kind"] == "ClusterRole" && o["metadata"]["name"] == "lifeboat:lifeboat:view");
         let rules = role.map(|role| role["rules"].clone()).unwrap_or_default();
         let verbs: Vec<_> = rules
             .as_array()
@@ -139,6 +161,6 @@ mod tests {
             .filter(|o| o["kind"] == "ClusterRoleBinding")
             .map(|o| o["roleRef"]["name"].clone())
             .collect();
-        assert_eq!(cluster_wide, [json!("lifeboat-view")]);
+        assert_eq!(cluster_wide, [json!("lifeboat:lifeboat:view")]);
     }
 }

@@ -11,6 +11,3 @@ pub mod location;
 pub mod password;
 pub mod server_status;
 pub mod unsupported;
-
-/// The group of every annotation, label and finalizer that is ours and not upstream's.
-pub const OWN_DOMAIN: &str = "lifeboat.io";

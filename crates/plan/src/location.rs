@@ -5,7 +5,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
+use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::BackupStorageLocationSpec;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use crate::conditions::{self, Fact};
 
 /// A reference to one value of a Secret in Lifeboat's namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,7 +59,9 @@ pub fn validate(spec: &BackupStorageLocationSpec) -> Result<ValidLocation, Vec<F
         problems
             .push(problem("spec.objectStorage.bucket", "is empty; name the bucket that holds the backups"));
     }
-    let ca = match (&storage.ca_cert, &storage.ca_cert_ref) {
+    // Empty is unset, as upstream: a client may write `caCert: ""`.
+    let inline = storage.ca_cert.as_ref().filter(|pem| !pem.0.is_empty());
+    let ca = match (inline, &storage.ca_cert_ref) {
         (Some(_), Some(_)) => {
             problems.push(problem(
                 "spec.objectStorage",
@@ -125,6 +133,87 @@ pub fn due(frequency: Duration, changed: bool, last_look: Option<Timestamp>, now
     }
 }
 
+/// What a location shows of earlier looks, and how often it wants to be looked at. Read from the object as it is: one
+/// whose spec cannot be read has a status all the same.
+#[derive(Clone, Debug, PartialEq, Default)]
+pub struct Shown {
+    pub last_look: Option<Timestamp>,
+    pub phase: String,
+    pub conditions: Vec<Condition>,
+    /// `None`: the server's frequency. Zero, or less: only when something changes.
+    pub frequency: Option<Duration>,
+}
+
+impl Shown {
+    pub fn read(object: &Value) -> Self {
+        Self {
+            last_look: value::<String>(object, "/status/lastValidationTime")
+                .and_then(|text| text.parse().ok()),
+            phase: value(object, "/status/phase").unwrap_or_default(),
+            conditions: value(object, "/status/conditions").unwrap_or_default(),
+            frequency: value::<GoDuration>(object, "/spec/validationFrequency").map(positive),
+        }
+    }
+}
+
+fn value<T: DeserializeOwned>(object: &Value, pointer: &str) -> Option<T> {
+    serde_json::from_value(object.pointer(pointer)?.clone()).ok()
+}
+
+/// A negative frequency means what zero means: off.
+fn positive(duration: GoDuration) -> Duration {
+    u64::try_from(duration.as_nanos()).map(Duration::from_nanos).unwrap_or_default()
+}
+
+/// A look that this server remembers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PastLook {
+    /// All that the verdict depended on.
+    pub inputs: String,
+    pub at: Timestamp,
+}
+
+/// Whether the next look is due, from what the location shows and what this server remembers. Conditions that are gone
+/// come back by a new look: a stock client that wrote the object does not know them and dropped them. What the API
+/// server would not take is not in the object; the memory counts then.
+pub fn next_look(
+    shown: &Shown,
+    past: Option<&PastLook>,
+    inputs: &str,
+    frequency: Duration,
+    now: Timestamp,
+) -> Due {
+    let changed = past.is_none_or(|past| past.inputs != inputs) || shown.conditions.is_empty();
+    due(frequency, changed, shown.last_look.max(past.map(|past| past.at)), now)
+}
+
+/// What a look found: `problem` is a category and a message.
+pub fn facts(problem: Option<(&str, &str)>, warnings: &[String]) -> Vec<Fact> {
+    let mut facts = vec![match problem {
+        None => Fact {
+            kind: "Available",
+            holds: true,
+            reason: "BucketUsable".into(),
+            message: "the bucket can be used".to_owned(),
+        },
+        Some((category, message)) => Fact {
+            kind: "Available",
+            holds: false,
+            reason: conditions::reason(category).into(),
+            message: message.to_owned(),
+        },
+    }];
+    if !warnings.is_empty() {
+        facts.push(Fact {
+            kind: "StorageSecure",
+            holds: false,
+            reason: "InsecureSettings".into(),
+            message: warnings.join("; "),
+        });
+    }
+    facts
+}
+
 /// What matters of a location for the choice of the default.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DefaultCandidate {
@@ -178,6 +267,80 @@ mod tests {
         assert_eq!(valid.ca, CaSource::Inline(b"x".to_vec()));
         assert_eq!(valid.credential, Some(SecretKey { secret: "s".into(), key: "k".into() }));
         assert_eq!((valid.prefix.as_str(), valid.config["region"].as_str()), ("p", "r"));
+    }
+
+    #[test]
+    fn an_empty_authority_is_none() {
+        let valid =
+            validate(&spec(json!({"provider": "aws", "objectStorage": {"bucket": "b", "caCert": ""}})));
+        assert_eq!(valid.unwrap().ca, CaSource::System);
+        let storage = json!({"bucket": "b", "caCert": "", "caCertRef": {"name": "s", "key": "k"}});
+        let valid = validate(&spec(json!({"provider": "aws", "objectStorage": storage})));
+        assert_eq!(valid.unwrap().ca, CaSource::Secret(SecretKey { secret: "s".into(), key: "k".into() }));
+    }
+
+    /// Looked at 40 s ago, shown and remembered.
+    fn looked_at() -> (Value, PastLook) {
+        let condition = json!({"type": "Available", "status": "True", "reason": "BucketUsable", "message": "",
+            "lastTransitionTime": "1970-01-01T00:00:00Z"});
+        let status = json!({"phase": "Available", "lastValidationTime": "1970-01-01T00:01:00Z", "conditions": [condition]});
+        let past = PastLook { inputs: "inputs".into(), at: Timestamp::from_second(60).unwrap() };
+        (json!({"spec": {"config": {"region": ["broken"]}}, "status": status}), past)
+    }
+
+    fn next(object: &Value, past: Option<&PastLook>, inputs: &str) -> Due {
+        let now = Timestamp::from_second(100).unwrap();
+        next_look(&Shown::read(object), past, inputs, Duration::from_mins(1), now)
+    }
+
+    #[test]
+    fn a_location_that_cannot_be_read_is_not_looked_at_again_because_of_its_own_verdict() {
+        let (object, past) = looked_at();
+        assert_eq!(next(&object, Some(&past), "inputs"), Due::In(Duration::from_secs(20)));
+        assert_eq!(next(&object, Some(&past), "other inputs"), Due::Now);
+        assert_eq!(next(&object, None, "inputs"), Due::Now);
+    }
+
+    #[test]
+    fn conditions_that_a_stock_client_dropped_come_back_even_without_periodic_looks() {
+        let (mut object, past) = looked_at();
+        let off = |object: &Value| {
+            let now = Timestamp::from_second(100).unwrap();
+            next_look(&Shown::read(object), Some(&past), "inputs", Duration::ZERO, now)
+        };
+        assert_eq!(off(&object), Due::WhenItChanges);
+        object["status"]["conditions"] = Value::Null;
+        assert_eq!(off(&object), Due::Now);
+    }
+
+    #[test]
+    fn a_verdict_that_could_not_be_written_is_remembered() {
+        let (mut object, past) = looked_at();
+        object["status"]["lastValidationTime"] = json!("1970-01-01T00:00:01Z");
+        assert_eq!(next(&object, Some(&past), "inputs"), Due::In(Duration::from_secs(20)));
+    }
+
+    #[rstest]
+    #[case::unset(json!({}), None)]
+    #[case::its_own(json!({"validationFrequency": "90s"}), Some(90))]
+    #[case::off(json!({"validationFrequency": "0s"}), Some(0))]
+    #[case::negative_is_off(json!({"validationFrequency": "-1m"}), Some(0))]
+    fn the_frequency_is_the_locations_own_where_it_has_one(
+        #[case] spec: Value,
+        #[case] expected: Option<u64>,
+    ) {
+        assert_eq!(Shown::read(&json!({"spec": spec})).frequency, expected.map(Duration::from_secs));
+    }
+
+    #[test]
+    fn a_look_shows_its_category_and_what_is_insecure() {
+        let found = facts(Some(("bucket_not_found", "no bucket")), &["verification is off".to_owned()]);
+        let shown: Vec<_> = found.iter().map(|fact| (fact.kind, fact.holds, fact.reason.as_ref())).collect();
+        assert_eq!(
+            shown,
+            [("Available", false, "BucketNotFound"), ("StorageSecure", false, "InsecureSettings")]
+        );
+        assert!(facts(None, &[]).iter().all(|fact| fact.holds));
     }
 
     #[rstest]

@@ -25,6 +25,8 @@ const PUBLIC_DEFAULT: &str = "static-passw0rd";
 pub struct PasswordSecret {
     pub data: BTreeMap<String, Vec<u8>>,
     pub annotations: BTreeMap<String, String>,
+    /// The resource version that was read: what is written applies to this state and no other.
+    pub version: Option<String>,
 }
 
 impl std::fmt::Debug for PasswordSecret {
@@ -32,6 +34,7 @@ impl std::fmt::Debug for PasswordSecret {
         f.debug_struct("PasswordSecret")
             .field("keys", &self.data.keys().collect::<Vec<_>>())
             .field("annotations", &self.annotations)
+            .field("version", &self.version)
             .finish()
     }
 }
@@ -43,8 +46,8 @@ pub enum PasswordPlan {
     Keep,
     /// Create the Secret with this key.
     Create { key: &'static str, password: String },
-    /// Add this key to the Secret; what it holds stays.
-    AddKey { key: &'static str, password: String },
+    /// Add this key to the Secret as it was read in `version`; what it holds stays.
+    AddKey { key: &'static str, password: String, version: Option<String> },
 }
 
 /// Why a given password cannot be used.
@@ -70,31 +73,20 @@ pub fn plan(
         return Err(PasswordError::Empty);
     }
     let given = given.map(str::trim_end);
-    let stored = existing.and_then(|secret| secret.data.get(KEY)).filter(|stored| !stored.is_empty());
-    match (existing, stored, given) {
-        (_, Some(stored), Some(given))
-            if !is_public_default(stored) && stored.as_slice() != given.as_bytes() =>
-        {
-            Err(PasswordError::Differs)
-        }
-        (Some(secret), Some(stored), given) if is_public_default(stored) => {
-            match (secret.data.get(NEW_REPOSITORIES_KEY), given) {
-                (Some(new), Some(given)) if new.as_slice() != given.as_bytes() => Err(PasswordError::Differs),
-                (Some(_), _) => Ok(PasswordPlan::Keep),
-                (None, given) => Ok(PasswordPlan::AddKey {
-                    key: NEW_REPOSITORIES_KEY,
-                    password: given.unwrap_or(random).to_owned(),
-                }),
-            }
-        }
-        (_, Some(_), _) => Ok(PasswordPlan::Keep),
-        (Some(_), None, given) => {
-            Ok(PasswordPlan::AddKey { key: KEY, password: given.unwrap_or(random).to_owned() })
-        }
-        (None, None, given) => {
-            Ok(PasswordPlan::Create { key: KEY, password: given.unwrap_or(random).to_owned() })
-        }
+    let password = given.unwrap_or(random).to_owned();
+    let Some(secret) = existing else { return Ok(PasswordPlan::Create { key: KEY, password }) };
+    // The key that new repositories use.
+    let key = if uses_public_default(existing) { NEW_REPOSITORIES_KEY } else { KEY };
+    match (held(secret, key), given) {
+        (Some(stored), Some(given)) if stored != given.as_bytes() => Err(PasswordError::Differs),
+        (Some(_), _) => Ok(PasswordPlan::Keep),
+        (None, _) => Ok(PasswordPlan::AddKey { key, password, version: secret.version.clone() }),
     }
+}
+
+/// The value under `key`, without the line end that a Secret made from a file often has; `None` where it is empty.
+fn held<'a>(secret: &'a PasswordSecret, key: &str) -> Option<&'a [u8]> {
+    secret.data.get(key).map(|value| value.trim_ascii_end()).filter(|value| !value.is_empty())
 }
 
 /// What every location says about the password, so that nobody learns on the worst day that it was never kept.
@@ -104,13 +96,13 @@ pub fn facts(secret: Option<&PasswordSecret>) -> Vec<Fact> {
         Some(when) => Fact {
             kind: "RepositoryPasswordExported",
             holds: true,
-            reason: "Exported",
+            reason: "Exported".into(),
             message: format!("the repository password was exported at {when}"),
         },
         None => Fact {
             kind: "RepositoryPasswordExported",
             holds: false,
-            reason: "NeverExported",
+            reason: "NeverExported".into(),
             message: "volume data cannot be restored without the repository password, and only this cluster has it: \
                       run `lifeboat repository-password export` and keep the result in a safe place"
                 .to_owned(),
@@ -120,7 +112,7 @@ pub fn facts(secret: Option<&PasswordSecret>) -> Vec<Fact> {
         facts.push(Fact {
             kind: "RepositoryPasswordPrivate",
             holds: false,
-            reason: "PublicDefault",
+            reason: "PublicDefault".into(),
             message: format!(
                 "secret {SECRET} holds Velero's public default password: repositories that exist keep it and can be \
                  read by anyone who reaches the bucket; new repositories use key {NEW_REPOSITORIES_KEY}"
@@ -148,6 +140,7 @@ mod tests {
         PasswordSecret {
             data: entries.iter().map(|(k, v)| ((*k).to_owned(), v.as_bytes().to_vec())).collect(),
             annotations: BTreeMap::new(),
+            version: Some("7".into()),
         }
     }
 
@@ -156,7 +149,9 @@ mod tests {
             match self {
                 Self::Keep => write!(f, "keep"),
                 Self::Create { key, password } => write!(f, "create {key}={password}"),
-                Self::AddKey { key, password } => write!(f, "add {key}={password}"),
+                Self::AddKey { key, password, version } => {
+                    write!(f, "add {key}={password} at {}", version.as_deref().unwrap_or("any version"))
+                }
             }
         }
     }
@@ -166,13 +161,19 @@ mod tests {
     #[case::fresh_with_a_given_one(None, Some("mine\n"), "create repository-password=mine")]
     #[case::taken_over(Some(secret(&[(KEY, "old")])), None, "keep")]
     #[case::the_same_given_again(Some(secret(&[(KEY, "old")])), Some("old"), "keep")]
-    #[case::public_default(Some(secret(&[(KEY, "static-passw0rd")])), None, "add repository-password-new=random")]
+    #[case::public_default(Some(secret(&[(KEY, "static-passw0rd")])), None, "add repository-password-new=random at 7")]
     #[case::public_default_and_given(Some(secret(&[(KEY, "static-passw0rd")])), Some("mine"),
-        "add repository-password-new=mine")]
+        "add repository-password-new=mine at 7")]
     #[case::public_default_taken_over_before(
         Some(secret(&[(KEY, "static-passw0rd"), (NEW_REPOSITORIES_KEY, "x")])), None, "keep")]
-    #[case::a_secret_without_the_key(Some(secret(&[("other", "x")])), None, "add repository-password=random")]
-    #[case::an_empty_value(Some(secret(&[(KEY, "")])), None, "add repository-password=random")]
+    #[case::a_secret_without_the_key(Some(secret(&[("other", "x")])), None, "add repository-password=random at 7")]
+    #[case::an_empty_value(Some(secret(&[(KEY, "")])), None, "add repository-password=random at 7")]
+    #[case::made_from_a_file_and_given_as_exported(Some(secret(&[(KEY, "old\n")])), Some("old\n"), "keep")]
+    #[case::the_new_one_made_from_a_file(
+        Some(secret(&[(KEY, "static-passw0rd\n"), (NEW_REPOSITORIES_KEY, "x\n")])), Some("x"), "keep")]
+    #[case::an_empty_new_one(
+        Some(secret(&[(KEY, "static-passw0rd"), (NEW_REPOSITORIES_KEY, "")])), None,
+        "add repository-password-new=random at 7")]
     fn keeps_what_exists_and_never_relies_on_the_public_default(
         #[case] existing: Option<PasswordSecret>,
         #[case] given: Option<&str>,

@@ -13,7 +13,7 @@ pub const GROUP: &str = "velero.io";
 /// How a kind says that an object has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// phase Failed, failureReason, completionTimestamp
+    /// phase Failed, failureReason, completionTimestamp; and validationErrors, which is what `velero describe` shows
     FailureReason,
     /// phase Failed, message, completionTimestamp
     Message,
@@ -21,8 +21,8 @@ enum End {
     ValidationErrors,
     /// phase Processed, errors
     ProcessedWithErrors,
-    /// phase Processed and nothing else: the kind has no place for words, the event says it
-    Processed,
+    /// The object goes: the kind has no place for words, and a stock client waits for an answer until it is gone
+    Removed,
     /// phase NotReady, message
     NotReady,
     /// phase Unavailable; the event says why
@@ -48,7 +48,7 @@ pub const KINDS: [UnsupportedKind; 13] = [
     kind("v1", "Restore", "restores", End::FailureReason),
     kind("v1", "Schedule", "schedules", End::ValidationErrors),
     kind("v1", "DeleteBackupRequest", "deletebackuprequests", End::ProcessedWithErrors),
-    kind("v1", "DownloadRequest", "downloadrequests", End::Processed),
+    kind("v1", "DownloadRequest", "downloadrequests", End::Removed),
     kind("v1", "VolumeSnapshotLocation", "volumesnapshotlocations", End::Unavailable),
     kind("v1", "PodVolumeBackup", "podvolumebackups", End::Message),
     kind("v1", "PodVolumeRestore", "podvolumerestores", End::Message),
@@ -67,24 +67,39 @@ pub fn message(kind: &UnsupportedKind, version: &str) -> String {
     )
 }
 
-/// The status that ends an object, as a merge patch; `None` where the object is not new and must be left alone (it
-/// may have come from a Velero that ran here before).
-pub fn end(kind: &UnsupportedKind, object: &Value, version: &str, now: Timestamp) -> Option<Value> {
+/// What ends an object.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub enum Ending {
+    /// Merge this into it.
+    Status(Value),
+    /// Delete it.
+    Removal,
+}
+
+/// How an object ends; `None` where it is not new and must be left alone (it may have come from a Velero that ran here
+/// before).
+pub fn end(kind: &UnsupportedKind, object: &Value, version: &str, now: Timestamp) -> Option<Ending> {
     let phase = object.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default();
     if !matches!(phase, "" | "New") {
         return None;
     }
     let text = message(kind, version);
     let time = seconds(now);
-    Some(json!({ "status": match kind.end {
-        End::FailureReason => json!({"phase": "Failed", "failureReason": text, "completionTimestamp": time}),
+    let status = match kind.end {
+        End::FailureReason => json!({
+            "phase": "Failed",
+            "failureReason": text,
+            "validationErrors": [text],
+            "completionTimestamp": time,
+        }),
         End::Message => json!({"phase": "Failed", "message": text, "completionTimestamp": time}),
         End::ValidationErrors => json!({"phase": "FailedValidation", "validationErrors": [text]}),
         End::ProcessedWithErrors => json!({"phase": "Processed", "errors": [text]}),
-        End::Processed => json!({"phase": "Processed"}),
         End::NotReady => json!({"phase": "NotReady", "message": text}),
         End::Unavailable => json!({"phase": "Unavailable"}),
-    }}))
+        End::Removed => return Some(Ending::Removal),
+    };
+    Some(Ending::Status(json!({"status": status})))
 }
 
 /// Times in objects are whole seconds, as the API server's own.

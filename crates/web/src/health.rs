@@ -1,13 +1,24 @@
-//! Is the process alive, is it ready: set by the operator, read by the probes.
+//! Is the process alive, is it ready: told by the operator, read by the probes.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-/// Shared between the operator, which sets it, and the HTTP server, which shows it.
-#[derive(Clone, Debug, Default)]
+/// How long the server's main loop may make no turn. It turns every few seconds, whether or not the API server answers:
+/// a longer silence is a process that hangs, which the kubelet should start again.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Shared between the operator, which tells, and the HTTP server, which shows.
+#[derive(Clone, Debug)]
 pub struct Health {
     ready: Arc<AtomicBool>,
-    broken: Arc<AtomicBool>,
+    last_turn: Arc<Mutex<Instant>>,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self { ready: Arc::default(), last_turn: Arc::new(Mutex::new(Instant::now())) }
+    }
 }
 
 impl Health {
@@ -16,9 +27,9 @@ impl Health {
         self.ready.store(ready, Ordering::Relaxed);
     }
 
-    /// Broken: a part that must run has ended; the kubelet should start the process again.
-    pub fn set_broken(&self) {
-        self.broken.store(true, Ordering::Relaxed);
+    /// The main loop made a turn.
+    pub fn pulse(&self) {
+        *self.last_turn.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
     pub(crate) fn ready(&self) -> bool {
@@ -26,7 +37,12 @@ impl Health {
     }
 
     pub(crate) fn alive(&self) -> bool {
-        !self.broken.load(Ordering::Relaxed)
+        self.alive_at(Instant::now())
+    }
+
+    fn alive_at(&self, now: Instant) -> bool {
+        let last = *self.last_turn.lock().unwrap_or_else(PoisonError::into_inner);
+        now.saturating_duration_since(last) <= PATIENCE
     }
 }
 
@@ -35,12 +51,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_broken_process_is_neither_alive_nor_ready() {
+    fn a_process_whose_main_loop_stands_still_is_not_alive_until_it_turns_again() {
+        let health = Health::default();
+        let start = Instant::now();
+        assert!(health.alive_at(start + Duration::from_secs(59)));
+        assert!(!health.alive_at(start + Duration::from_secs(62)));
+        *health.last_turn.lock().unwrap() += Duration::from_secs(50);
+        assert!(health.alive_at(start + Duration::from_secs(62)));
+        health.pulse();
+        assert!(health.alive());
+    }
+
+    #[test]
+    fn a_process_is_ready_when_it_is_told_so() {
         let health = Health::default();
         assert!(health.alive() && !health.ready());
         health.set_ready(true);
         assert!(health.ready());
-        health.set_broken();
-        assert!(!health.alive() && !health.ready());
     }
 }

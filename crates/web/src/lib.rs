@@ -1,5 +1,6 @@
 //! What the server shows over HTTP: `/metrics` for Prometheus, `/healthz` and `/readyz` for the kubelet.
 //! The operator makes one [`Metrics`] and one [`Health`], gives clones to its controllers and serves both here.
+#![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod health;
 mod metrics;

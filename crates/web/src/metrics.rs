@@ -1,14 +1,16 @@
 //! The server's metrics: upstream's names where upstream has them, so that existing dashboards and alerts go on
 //! working; `lifeboat_` for what is ours. Labels are bounded by the number of objects that people make.
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
 use std::sync::atomic::AtomicI64;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use prometheus_client::encoding::text::encode;
-use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue};
+use prometheus_client::encoding::{EncodeLabelSet, EncodeLabelValue, EncodeMetric, MetricEncoder};
+use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
-use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
@@ -32,15 +34,38 @@ struct ReconcileLabels {
     outcome: Outcome,
 }
 
+/// A gauge that only the leader shows: absent, not zero, in a replica that does not know.
+#[derive(Clone, Debug, Default)]
+struct LeadersGauge(Arc<Mutex<Option<bool>>>);
+
+impl LeadersGauge {
+    fn set(&self, value: Option<bool>) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = value;
+    }
+}
+
+impl EncodeMetric for LeadersGauge {
+    fn encode(&self, encoder: MetricEncoder<'_>) -> Result<(), std::fmt::Error> {
+        let value = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        value.map_or(Ok(()), |value| ConstGauge::new(i64::from(value)).encode(encoder))
+    }
+
+    fn metric_type(&self) -> MetricType {
+        MetricType::Gauge
+    }
+}
+
 /// Handles to all metrics; clones share them.
 #[derive(Clone, Debug)]
 pub struct Metrics {
     registry: Arc<Registry>,
     location_status: Family<LocationLabel, Gauge<i64, AtomicI64>>,
+    /// The labels of `location_status`.
+    locations: Arc<Mutex<BTreeSet<String>>>,
     reconciles: Family<ReconcileLabels, Counter>,
     leader: Gauge<i64, AtomicI64>,
-    password_exported: Gauge<i64, AtomicI64>,
-    password_public: Gauge<i64, AtomicI64>,
+    password_exported: LeadersGauge,
+    password_public: LeadersGauge,
 }
 
 impl Metrics {
@@ -48,8 +73,8 @@ impl Metrics {
         let mut registry = Registry::default();
         let location_status = Family::default();
         let reconciles = Family::default();
-        let (leader, password_exported, password_public) =
-            (Gauge::default(), Gauge::default(), Gauge::default());
+        let leader = Gauge::default();
+        let (password_exported, password_public) = (LeadersGauge::default(), LeadersGauge::default());
         registry.register(
             "velero_backup_location_status_gauge",
             "1 where the backup location is Available, 0 where it is not",
@@ -75,6 +100,7 @@ impl Metrics {
         Self {
             registry: Arc::new(registry),
             location_status,
+            locations: Arc::default(),
             reconciles,
             leader,
             password_exported,
@@ -83,25 +109,41 @@ impl Metrics {
     }
 
     pub fn set_location(&self, name: &str, available: bool) {
+        let mut locations = self.locations.lock().unwrap_or_else(PoisonError::into_inner);
+        locations.insert(name.to_owned());
         let label = LocationLabel { backup_location_name: name.to_owned() };
         self.location_status.get_or_create(&label).set(i64::from(available));
     }
 
-    pub fn forget_location(&self, name: &str) {
-        self.location_status.remove(&LocationLabel { backup_location_name: name.to_owned() });
+    /// Forgets every location that is not among `existing`.
+    pub fn retain_locations(&self, existing: &BTreeSet<String>) {
+        let mut locations = self.locations.lock().unwrap_or_else(PoisonError::into_inner);
+        for gone in locations.difference(existing) {
+            self.location_status.remove(&LocationLabel { backup_location_name: gone.clone() });
+        }
+        locations.retain(|name| existing.contains(name));
     }
 
     pub fn count_reconcile(&self, controller: &'static str, outcome: Outcome) {
         self.reconciles.get_or_create(&ReconcileLabels { controller, outcome }).inc();
     }
 
-    pub fn set_leader(&self, leads: bool) {
-        self.leader.set(i64::from(leads));
+    /// This replica leads now.
+    pub fn begin_term(&self) {
+        self.leader.set(1);
+    }
+
+    /// This replica leads no more: what only a leader knows is forgotten, so that nobody reads old news as present.
+    pub fn end_term(&self) {
+        self.leader.set(0);
+        self.retain_locations(&BTreeSet::new());
+        self.password_exported.set(None);
+        self.password_public.set(None);
     }
 
     pub fn set_password(&self, exported: bool, public_default: bool) {
-        self.password_exported.set(i64::from(exported));
-        self.password_public.set(i64::from(public_default));
+        self.password_exported.set(Some(exported));
+        self.password_public.set(Some(public_default));
     }
 
     pub(crate) fn render(&self) -> String {
@@ -126,8 +168,27 @@ mod tests {
         metrics.set_location("default", true);
         let line = "velero_backup_location_status_gauge{backup_location_name=\"default\"} 1";
         assert!(metrics.render().contains(line), "{}", metrics.render());
-        metrics.forget_location("default");
+        metrics.retain_locations(&BTreeSet::from(["other".to_owned()]));
         assert!(!metrics.render().contains("backup_location_name"));
+    }
+
+    #[test]
+    fn what_only_a_leader_knows_ends_with_its_term() {
+        let metrics = Metrics::new("0.1.0");
+        metrics.begin_term();
+        metrics.set_location("default", true);
+        metrics.set_password(true, false);
+        let text = metrics.render();
+        assert!(text.contains("\nlifeboat_repository_password_exported 1\n"), "{text}");
+        assert!(text.contains("\nlifeboat_leader 1\n"), "{text}");
+        metrics.end_term();
+        let text = metrics.render();
+        assert!(text.contains("\nlifeboat_leader 0\n"), "{text}");
+        let samples = text.lines().filter(|line| !line.starts_with('#')).collect::<Vec<_>>();
+        assert!(
+            samples.iter().all(|line| !line.contains("password") && !line.contains("location")),
+            "{samples:?}"
+        );
     }
 
     #[test]

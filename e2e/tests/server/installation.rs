@@ -80,6 +80,55 @@ fn bad_arguments_are_refused_before_anything_happens() {
 }
 
 #[test]
+fn nothing_is_changed_where_install_refuses() {
+    Installation::ensure();
+    let other = Namespace::new("tenant");
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata: {name: app}\nspec:\n  containers:\n  - {name: app, image: TEST_IMAGE, command: [sleep, infinity]}\n";
+    other.apply(pod);
+    let image = variable("LIFEBOAT_IMAGE");
+    // A second Lifeboat would work on the same objects.
+    let said = lifeboat().args(["-n", &other.name, "install", "--image", &image]).refused();
+    assert!(said.contains("Lifeboat (deployment lifeboat/lifeboat)"), "{said}");
+    let said = lifeboat().args(["-n", &other.name, "install", "--image", &image, "--adopt"]).refused();
+    assert!(said.contains("namespace of its own"), "{said}");
+    assert_eq!(get(&["namespace", &other.name])["metadata"]["labels"]["app.kubernetes.io/name"], Value::Null);
+    let said = lifeboat().args(["install", "--image", &image, "--namespaces", "no-such-namespace"]).refused();
+    assert!(said.contains("no-such-namespace"), "{said}");
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), "another-password").unwrap();
+    let path = file.path().to_string_lossy();
+    let said = lifeboat().args(["install", "--image", &image, "--repository-password-file", &path]).refused();
+    assert!(said.contains("another repository password"), "{said}");
+    let output = lifeboat().args(["-n", &other.name, "uninstall"]).run();
+    assert_eq!(output.code, 3, "{}", output.stderr);
+    assert_ne!(get(&["clusterrolebinding", "lifeboat:lifeboat"]), Value::Null);
+}
+
+#[test]
+fn a_live_stash_is_refused_too() {
+    Installation::ensure();
+    let namespace = Namespace::new("stash");
+    namespace.apply(
+        "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: stash, labels: {app.kubernetes.io/name: stash-enterprise}}
+spec:
+  replicas: 1
+  selector: {matchLabels: {app: stash}}
+  template:
+    metadata: {labels: {app: stash}}
+    spec:
+      containers:
+      - {name: operator, image: TEST_IMAGE, imagePullPolicy: IfNotPresent, command: [sleep, infinity]}
+",
+    );
+    let said = lifeboat().args(["install", "--image", &variable("LIFEBOAT_IMAGE")]).refused();
+    namespace.kubectl().args(["delete", "deployment", "stash"]).ok();
+    assert!(said.contains("Stash"), "{said}");
+}
+
+#[test]
 fn uninstall_keeps_objects_and_password_and_deleting_them_needs_two_yeses() {
     Installation::ensure();
     let said = lifeboat().args(["uninstall", "--delete-crds"]).refused();
@@ -87,7 +136,7 @@ fn uninstall_keeps_objects_and_password_and_deleting_them_needs_two_yeses() {
     assert_ne!(get(&["-n", "lifeboat", "deployment", "lifeboat"]), Value::Null);
     lifeboat().arg("uninstall").ok();
     assert_eq!(get(&["-n", "lifeboat", "deployment", "lifeboat"]), Value::Null);
-    assert_eq!(get(&["clusterrolebinding", "lifeboat"]), Value::Null);
+    assert_eq!(get(&["clusterrolebinding", "lifeboat:lifeboat"]), Value::Null);
     assert_ne!(get(&["crd", "backups.velero.io"]), Value::Null);
     assert_ne!(get(&["-n", "lifeboat", "bsl", "default"]), Value::Null);
     assert_ne!(get(&["-n", "lifeboat", "secret", "velero-repo-credentials"]), Value::Null);
@@ -131,11 +180,16 @@ fn a_limited_installation_works_and_has_no_rights_elsewhere() {
             Err(status.to_string())
         }
     });
+    // Running install again to upgrade must not make it a cluster administrator.
+    let said = lifeboat().args(["install", "--image", &variable("LIFEBOAT_IMAGE")]).refused();
+    assert!(said.contains("--full-rights") && said.contains(&namespace.name), "{said}");
+    assert!(!may("list", "secrets", "kube-system"));
+    lifeboat().args(["install", "--image", &variable("LIFEBOAT_IMAGE"), "--full-rights"]).ok();
     Installation::ensure();
     assert!(!may_bind(&namespace.name), "the rights of the limited installation are still there");
 }
 
 /// Whether a binding of a limited installation is in the namespace.
 fn may_bind(namespace: &str) -> bool {
-    get(&["-n", namespace, "rolebinding", "lifeboat-namespace"]) != Value::Null
+    get(&["-n", namespace, "rolebinding", "lifeboat:lifeboat:namespace"]) != Value::Null
 }

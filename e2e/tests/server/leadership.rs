@@ -1,10 +1,11 @@
 //! One replica leads; whatever happens to it, another one goes on.
 
-use std::fs;
+use lifeboat_e2e::{
+    Installation, everything_works, get, kubectl, process_of, restart_api_server, signal, wait_for,
+    wait_for_another,
+};
 
-use lifeboat_e2e::{Installation, Program, get, kubectl, lifeboat, s3, wait_for, xtask};
-
-/// How long leadership may take to move.
+/// How long leadership may take to move, or to come back.
 const MOVE: u64 = 20;
 
 #[test]
@@ -14,6 +15,19 @@ fn deleting_the_leader_moves_leadership() {
     installation.kubectl().args(["delete", "pod", &old, "--grace-period=0", "--force"]).ok();
     wait_for_another(&old);
     everything_works("after-delete");
+}
+
+#[test]
+fn a_leader_that_is_killed_is_replaced_or_comes_back() {
+    let installation = Installation::ensure();
+    let renewed = || get(&["-n", "lifeboat", "lease", "lifeboat-server"])["spec"]["renewTime"].to_string();
+    signal("-KILL", &process_of(&installation.leader()));
+    let last = renewed();
+    wait_for("a renewed lease", MOVE, || {
+        let now = renewed();
+        if now == last { Err(now) } else { Ok(()) }
+    });
+    everything_works("after-kill");
 }
 
 #[test]
@@ -31,6 +45,10 @@ fn a_leader_that_hangs_loses_its_lease_and_does_not_lead_when_it_wakes_up() {
         let output = kubectl().args(["get", "--raw", &path]).run();
         if output.stdout.contains("\nlifeboat_leader 0\n") { Ok(()) } else { Err(output.stdout) }
     });
+    // What only a leader knows is gone with the lease.
+    let path = format!("/api/v1/namespaces/lifeboat/pods/{old}:8085/proxy/metrics");
+    let metrics = kubectl().args(["get", "--raw", &path]).ok();
+    assert!(!metrics.contains("\nvelero_backup_location_status_gauge{"), "{metrics}");
     assert_eq!(installation.leader(), new);
     everything_works("after-hang");
 }
@@ -38,67 +56,7 @@ fn a_leader_that_hangs_loses_its_lease_and_does_not_lead_when_it_wakes_up() {
 #[test]
 fn the_server_recovers_by_itself_from_a_restart_of_the_api_server() {
     let installation = Installation::ensure();
-    if std::env::var("LIFEBOAT_CONTEXT").is_ok() {
-        return; // only the box lets us stop its API server
-    }
-    xtask().args(["box", "stop", "kube-apiserver"]).ok();
-    xtask().args(["box", "start", "kube-apiserver"]).ok();
-    wait_for("the API server", 60, || {
-        let output = kubectl().args(["get", "--raw", "/readyz"]).run();
-        if output.code == 0 { Ok(()) } else { Err(output.stderr) }
-    });
+    restart_api_server();
     installation.leader();
     everything_works("after-restart");
-}
-
-fn wait_for_another(old: &str) -> String {
-    wait_for("another leader", MOVE, || {
-        let lease = get(&["-n", "lifeboat", "lease", "lifeboat-server"]);
-        match lease["spec"]["holderIdentity"].as_str() {
-            Some(holder) if holder != old => Ok(holder.to_owned()),
-            other => Err(format!("{other:?}")),
-        }
-    })
-}
-
-/// A new location gets its verdict: somebody leads and works.
-fn everything_works(name: &str) {
-    let create = lifeboat()
-        .args([
-            "backup-location",
-            "create",
-            name,
-            "--provider",
-            "aws",
-            "--bucket",
-            "lifeboat",
-            "--prefix",
-            "e2e",
-        ])
-        .args(["--config", &s3().config(), "--wait"]);
-    wait_for("a verdict", 60, || {
-        let output = create.run();
-        if output.code == 0 {
-            return Ok(());
-        }
-        lifeboat().args(["backup-location", "delete", name, "--confirm"]).run();
-        Err(output.stderr)
-    });
-    lifeboat().args(["backup-location", "delete", name, "--confirm"]).ok();
-}
-
-/// The server's process on this machine, found by the identity in its environment.
-fn process_of(pod: &str) -> String {
-    let wanted = format!("LIFEBOAT_IDENTITY={pod}");
-    for entry in fs::read_dir("/proc").unwrap().flatten() {
-        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
-        if environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes()) {
-            return entry.file_name().to_string_lossy().into_owned();
-        }
-    }
-    panic!("no process of {pod} on this machine");
-}
-
-fn signal(signal: &str, process: &str) {
-    Program::new("kill").args([signal, process]).ok();
 }

@@ -83,6 +83,60 @@ fn a_wrong_bucket_is_named() {
     assert!(message.contains("no-such-bucket"), "{message}");
 }
 
+/// Status and reason of a condition, once it is there.
+fn condition(location: &str, kind: &str) -> (String, String) {
+    wait_for(&format!("condition {kind} of {location}"), VERDICT, || {
+        let object = get(&["-n", "lifeboat", "bsl", location]);
+        let conditions = object["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let found = conditions.iter().find(|condition| condition["type"] == kind);
+        let text = |field: &str| found.and_then(|condition| condition[field].as_str()).map(str::to_owned);
+        text("status").zip(text("reason")).ok_or_else(|| object["status"].to_string())
+    })
+}
+
+#[test]
+fn the_category_of_a_verdict_is_the_reason_of_a_condition() {
+    let installation = Installation::ensure();
+    let location = Location::new("categorised", "no-such-bucket", &s3().config(), &[]);
+    location.unavailable(&installation);
+    assert_eq!(condition(location.name, "Available"), ("False".into(), "BucketNotFound".into()));
+}
+
+#[test]
+fn storage_without_verification_is_available_and_said_to_be_insecure() {
+    let installation = Installation::ensure();
+    let config = format!("{},insecureSkipTLSVerify=true", s3().tls_config());
+    let location = Location::new("unverified", "lifeboat", &config, &["--prefix", "e2e"]);
+    installation.wait_for_phase(location.name, "Available", VERDICT);
+    assert_eq!(condition(location.name, "StorageSecure").0, "False");
+    wait_for_event(&installation, "InsecureSettings", location.name);
+}
+
+#[test]
+fn conditions_that_a_client_dropped_come_back_without_periodic_looks() {
+    let installation = Installation::ensure();
+    let more = ["--prefix", "e2e", "--validation-frequency", "0s"];
+    let location = Location::new("dropped", "lifeboat", &s3().config(), &more);
+    installation.wait_for_phase(location.name, "Available", VERDICT);
+    condition(location.name, "Available");
+    let patch = r#"{"status": {"conditions": null}}"#;
+    installation.kubectl().args(["patch", "bsl", location.name, "--type=merge", "-p", patch]).ok();
+    assert_eq!(condition(location.name, "Available").0, "True");
+}
+
+fn wait_for_event(installation: &Installation, reason: &str, location: &str) {
+    wait_for(&format!("event {reason} on {location}"), 30, || {
+        let events = installation.kubectl().args(["get", "events", "-o", "json"]).ok();
+        let events: Value = serde_json::from_str(&events).unwrap();
+        let events = events["items"].as_array().cloned().unwrap_or_default();
+        let about = |event: &&Value| event["involvedObject"]["name"] == location;
+        if events.iter().filter(about).any(|event| event["reason"] == reason) {
+            return Ok(());
+        }
+        Err(format!("{:?}", events.iter().filter(about).map(|event| &event["reason"]).collect::<Vec<_>>()))
+    });
+}
+
 #[test]
 fn a_wrong_key_is_told_apart_from_a_wrong_bucket() {
     let installation = Installation::ensure();
@@ -228,15 +282,33 @@ fn of_several_defaults_the_newest_stays_and_the_other_gets_an_event() {
         if older["spec"]["default"] == Value::Bool(true) { Err(older["spec"].to_string()) } else { Ok(()) }
     });
     assert_eq!(get(&["-n", "lifeboat", "bsl", newer.name])["spec"]["default"], true);
-    wait_for("an event on the older one", 30, || {
-        let events = installation.kubectl().args(["get", "events", "-o", "json"]).ok();
-        let events: Value = serde_json::from_str(&events).unwrap();
-        let found =
-            events["items"].as_array().unwrap().iter().any(|event| {
-                event["reason"] == "DefaultUnset" && event["involvedObject"]["name"] == "default"
-            });
-        if found { Ok(()) } else { Err("no DefaultUnset".to_owned()) }
-    });
+    wait_for_event(&installation, "DefaultUnset", "default");
+    drop(newer);
+    lifeboat().args(["backup-location", "set", "default", "--default"]).ok();
+}
+
+#[test]
+fn an_older_location_that_is_marked_later_does_not_stay_a_second_default() {
+    let installation = Installation::ensure();
+    let unset = |name: &str| {
+        wait_for(&format!("{name} unset"), 30, || {
+            let spec = get(&["-n", "lifeboat", "bsl", name])["spec"].clone();
+            if spec["default"] == Value::Bool(true) { Err(spec.to_string()) } else { Ok(()) }
+        });
+    };
+    let more = ["--prefix", "e2e", "--validation-frequency", "0s"];
+    let older = Location::new("older-default", "lifeboat", &s3().config(), &more);
+    installation.wait_for_phase(older.name, "Available", VERDICT);
+    let more = ["--prefix", "e2e", "--validation-frequency", "0s", "--default"];
+    let newer = Location::new("newest-default", "lifeboat", &s3().config(), &more);
+    installation.wait_for_phase(newer.name, "Available", VERDICT);
+    unset("default");
+    // Neither of the two is due again by itself.
+    let patch = r#"{"spec": {"default": true}}"#;
+    installation.kubectl().args(["patch", "bsl", older.name, "--type=merge", "-p", patch]).ok();
+    unset(older.name);
+    assert_eq!(get(&["-n", "lifeboat", "bsl", newer.name])["spec"]["default"], true);
+    wait_for_event(&installation, "DefaultUnset", older.name);
     drop(newer);
     lifeboat().args(["backup-location", "set", "default", "--default"]).ok();
 }

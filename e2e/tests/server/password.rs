@@ -24,8 +24,11 @@ fn every_location_says_that_the_password_was_never_exported_until_it_was() {
     let annotation = "lifeboat.io/password-exported-at-";
     installation.kubectl().args(["annotate", "secret", "velero-repo-credentials", annotation]).run();
     wait_for_condition("False");
-    let metrics = metrics(&installation.leader());
-    assert!(metrics.contains("\nlifeboat_repository_password_exported 0\n"), "{metrics}");
+    wait_for("the leader's metric", 10, || {
+        let metrics = metrics(&installation.leader());
+        let told = metrics.contains("\nlifeboat_repository_password_exported 0\n");
+        if told { Ok(()) } else { Err(metrics) }
+    });
 
     let exported = lifeboat().args(["repository-password", "export"]).ok();
     let secret = get(&["-n", "lifeboat", "secret", "velero-repo-credentials"]);

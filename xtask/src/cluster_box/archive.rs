@@ -1,8 +1,7 @@
 //! A container image from one static program, as the archive that `ctr images import` takes (docker-archive: one layer,
 //! a config with its digest, a manifest).
-use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::Write;
 use std::path::Path;
 
 use anyhow::{Context, Result};
@@ -10,13 +9,14 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::layout::PAUSE_IMAGE;
+use crate::run::{architecture, hex};
 
 /// Packs the pause program; it is the image's only file.
 pub(super) fn pause_image(program: &Path, archive: &Path) -> Result<()> {
     let program = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
     let layer = tar([("pause", program.as_slice(), 0o755)])?;
     let config = serde_json::to_vec(&json!({
-        "architecture": architecture(),
+        "architecture": architecture()?,
         "os": "linux",
         "config": { "Entrypoint": ["/pause"], "User": "65535:65535" },
         "rootfs": { "type": "layers", "diff_ids": [format!("sha256:{}", digest(&layer))] },
@@ -48,21 +48,4 @@ fn tar<'a>(files: impl IntoIterator<Item = (&'a str, &'a [u8], u32)>) -> Result<
 
 fn digest(content: &[u8]) -> String {
     hex(&Sha256::digest(content))
-}
-
-/// Bytes as text, two digits each.
-pub(super) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}"); // a String takes everything
-        text
-    })
-}
-
-/// Go's name for this machine's processor.
-fn architecture() -> &'static str {
-    match std::env::consts::ARCH {
-        "aarch64" => "arm64",
-        "x86_64" => "amd64",
-        other => other,
-    }
 }

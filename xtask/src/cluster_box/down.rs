@@ -11,17 +11,19 @@ use super::layout::STATE;
 use super::lock::Lock;
 use super::process::{self, Process};
 use super::progress::{note, step};
-use super::state::{self, State};
+use super::state::{self, Found, State};
 use super::{firewall, leftovers, mounts, network, preflight, supervisor};
 
 pub(super) fn down() -> Result<()> {
     preflight::machine()?;
     let _lock = Lock::acquire("box", "another clone starts or stops the box")?;
-    let Some(state) = State::load()? else {
-        note("there is no box on this machine");
-        return Ok(());
-    };
-    clean(&state)?;
+    match state::find()? {
+        Found::Nothing => {
+            note("there is no box on this machine");
+            return Ok(());
+        }
+        Found::Running(state) | Found::Stale(state, _) => clean(&state)?,
+    }
     note("the box is down");
     Ok(())
 }

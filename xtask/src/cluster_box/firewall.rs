@@ -1,10 +1,9 @@
 //! The packet filter: the box's own rules, and the way back. Before the first change `up` keeps what `iptables-save`
 //! says; `down` compares it with what is there now and takes away exactly what the box and kube-proxy added.
 use std::collections::BTreeMap;
-use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
 use super::layout::{NETWORK, PODS};
@@ -22,6 +21,24 @@ pub(super) struct Before {
 
 pub(super) fn save() -> Result<Before> {
     Ok(Before { v4: saved("iptables")?, v6: saved("ip6tables")? })
+}
+
+/// What was there before, where the record of it is lost: everything but what carries the box's own name. Chains of
+/// kube-proxy carry nobody's; they are the box's when they lead to its network (two kube-proxies cannot share a machine).
+pub(super) fn guess() -> Result<Before> {
+    let now = save()?;
+    let proxied = speaks_of_the_box(&now.v4);
+    Ok(Before { v4: without_ours(&now.v4, proxied), v6: without_ours(&now.v6, proxied) })
+}
+
+fn speaks_of_the_box(saved: &str) -> bool {
+    let network = NETWORK.trim_end_matches("0.0/16");
+    saved.lines().any(|line| line.starts_with("-A KUBE-") && line.contains(network))
+}
+
+fn without_ours(saved: &str, proxied: bool) -> String {
+    let is_ours = |line: &&str| line.contains("LIFEBOAT-BOX") || (proxied && line.contains("KUBE-"));
+    saved.lines().filter(|line| !is_ours(line)).fold(String::new(), |text, line| text + line + "\n")
 }
 
 /// Lets pods out and back in, whatever the policy of FORWARD is (Docker sets DROP).
@@ -79,21 +96,10 @@ fn saved(program: &str) -> Result<String> {
 }
 
 fn restore(program: &str, input: &str) -> Result<()> {
-    let program = format!("{program}-restore");
-    let mut child = Command::new(&program)
-        .args(["--noflush", "-w", "10"])
-        .stdin(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .with_context(|| format!("cannot start {program}"))?;
-    if let Some(mut stdin) = child.stdin.take() {
-        stdin.write_all(input.as_bytes()).with_context(|| format!("cannot write to {program}"))?;
-    }
-    let output = child.wait_with_output()?;
-    if !output.status.success() {
-        bail!("{program} refused:\n{input}\n{}", String::from_utf8_lossy(&output.stderr).trim());
-    }
-    Ok(())
+    let mut command = Command::new(format!("{program}-restore"));
+    run::with_input(command.args(["--noflush", "-w", "10"]), input)
+        .map(drop)
+        .with_context(|| format!("these rules were refused:\n{input}"))
 }
 
 /// The tables of one `iptables-save`, without counters.
@@ -189,6 +195,17 @@ mod tests {
 
     const BEFORE: &str = "# Generated\n*filter\n:INPUT ACCEPT [12:34]\n:FORWARD DROP [0:0]\n:DOCKER - [0:0]\n\
         -A FORWARD -j DOCKER\n-A DOCKER -s 172.17.0.2/32 -j ACCEPT\nCOMMIT\n";
+
+    #[test]
+    fn a_guess_takes_chains_of_kube_proxy_for_ours_only_when_they_lead_to_our_network() {
+        let ours = ":LIFEBOAT-BOX - [0:0]\n-A FORWARD -j LIFEBOAT-BOX\n";
+        let host = "*nat\n:KUBE-SVC - [0:0]\n-A KUBE-SVC -d 10.96.0.1/32 -j KUBE-SEP\n";
+        assert!(!speaks_of_the_box(host));
+        assert_eq!(without_ours(&format!("{host}{ours}"), false), host);
+        let boxed = host.replace("10.96.0.1", "10.217.128.1");
+        assert!(speaks_of_the_box(&boxed));
+        assert_eq!(without_ours(&format!("{boxed}{ours}"), true), "*nat\n");
+    }
 
     #[test]
     fn nothing_is_removed_when_nothing_was_added() {

@@ -26,6 +26,14 @@ pub(super) fn absent() -> Vec<PathBuf> {
     DIRECTORIES.iter().map(PathBuf::from).filter(|path| !path.exists()).collect()
 }
 
+/// Which of them may go when the record is lost: all, because only empty ones go; but the kubelet's not where more is in
+/// them than the box's kubelets leave.
+pub(super) fn guess() -> Vec<PathBuf> {
+    let kubelet = Path::new("/var/lib/kubelet");
+    let foreign = entries(kubelet).iter().any(|path| !path.ends_with("device-plugins"));
+    DIRECTORIES.iter().map(PathBuf::from).filter(|path| !(foreign && path.starts_with(kubelet))).collect()
+}
+
 /// Removes the box's files from those directories. Call it while the state directory still exists: it names them.
 pub(super) fn remove(created: &[PathBuf]) -> Result<()> {
     for socket in shim_sockets() {

@@ -1,13 +1,14 @@
-//! Debian packages the box needs: finds what is missing, installs it. A containerd that apt starts by itself is not
-//! ours to use and is stopped again.
+//! Debian packages the box needs: finds what is missing, installs it. A containerd that apt would start by itself
+//! is not ours to use and must not run.
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
 use super::progress;
-use crate::apt::apt_install;
-use crate::run;
+use crate::{apt, run};
 
 /// A package and a file that shows it is there: a program in PATH, or a path.
 const NEEDED: [(&str, &str); 11] = [
@@ -24,46 +25,97 @@ const NEEDED: [(&str, &str); 11] = [
     ("ca-certificates", "/etc/ssl/certs/ca-certificates.crt"),
 ];
 
-/// Where programs of Debian packages are, also for a PATH without the sbin directories.
-pub(super) const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
-
 pub(super) fn install() -> Result<()> {
-    let mut missing: Vec<&str> =
-        NEEDED.iter().filter(|(_, file)| !is_present(file)).map(|(package, _)| *package).collect();
+    let mut missing = apt::missing(&NEEDED);
     if !has_pip() {
         missing.push("python3-pip");
     }
     if missing.is_empty() {
         return Ok(());
     }
-    if !is_present("apt-get") {
+    if !apt::is_present("apt-get") {
         bail!(
             "these Debian packages are missing and there is no apt-get to install them: {}. Install what they hold in \
              your system's way, or use a cluster you own: `cargo xtask demo --context NAME`",
             missing.join(" ")
         );
     }
-    progress::step(&format!("install {}", missing.join(" ")), || apt(&missing))
+    progress::step(&format!("install {}", missing.join(" ")), || install_quietly(&missing))
 }
 
-fn apt(packages: &[&str]) -> Result<()> {
-    let brings_containerd = packages.contains(&"containerd");
-    apt_install(packages)?;
-    if brings_containerd && Path::new("/run/systemd/system").exists() {
+/// However the installation ends, no containerd that it brought runs.
+fn install_quietly(packages: &[&str]) -> Result<()> {
+    if !packages.contains(&"containerd") {
+        return apt::apt_install(packages);
+    }
+    let quiet = Quiet::new(Path::new("/usr/sbin/policy-rc.d"))?;
+    let installed = apt::apt_install(packages);
+    drop(quiet);
+    let service = Path::new("/lib/systemd/system/containerd.service").exists();
+    let stopped = if service && Path::new("/run/systemd/system").exists() {
         run::output(Command::new("systemctl").args(["disable", "--now", "containerd.service"]))
-            .context("cannot stop the containerd service that apt has started")?;
-    }
-    Ok(())
+            .map(drop)
+            .context("cannot stop the containerd service that apt has started")
+    } else {
+        Ok(())
+    };
+    installed.and(stopped)
 }
 
-fn is_present(file: &str) -> bool {
-    if file.starts_with('/') {
-        return Path::new(file).exists();
+/// While it lives, Debian's packages start no service. A policy that somebody else wrote is left alone.
+struct Quiet<'a>(Option<&'a Path>);
+
+/// Tells our file from others', also after a run that was killed.
+const POLICY: &str = "#!/bin/sh\n# written by lifeboat's `cargo xtask box up` while apt runs\nexit 101\n";
+
+impl<'a> Quiet<'a> {
+    fn new(policy: &'a Path) -> Result<Self> {
+        let theirs = policy.exists() && fs::read_to_string(policy).ok().as_deref() != Some(POLICY);
+        if theirs {
+            return Ok(Self(None));
+        }
+        fs::write(policy, POLICY)
+            .and_then(|()| fs::set_permissions(policy, fs::Permissions::from_mode(0o755)))
+            .with_context(|| format!("cannot write {}", policy.display()))?;
+        Ok(Self(Some(policy)))
     }
-    let path = std::env::var("PATH").unwrap_or_default();
-    path.split(':').chain(PATH.split(':')).any(|dir| Path::new(dir).join(file).exists())
+}
+
+impl Drop for Quiet<'_> {
+    fn drop(&mut self) {
+        if let Some(policy) = self.0 {
+            let _ = fs::remove_file(policy);
+        }
+    }
 }
 
 fn has_pip() -> bool {
     run::output(Command::new("python3").args(["-m", "pip", "--version"])).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_stay_quiet_only_as_long_as_it_takes() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let policy = dir.path().join("policy-rc.d");
+        let quiet = Quiet::new(&policy).expect("written");
+        assert_eq!(fs::metadata(&policy).expect("there").permissions().mode() & 0o777, 0o755);
+        drop(quiet);
+        assert!(!policy.exists());
+        fs::write(&policy, POLICY).expect("as a killed run leaves it");
+        drop(Quiet::new(&policy).expect("taken over"));
+        assert!(!policy.exists());
+    }
+
+    #[test]
+    fn a_policy_of_somebody_else_stays() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let policy = dir.path().join("policy-rc.d");
+        fs::write(&policy, "#!/bin/sh\nexit 0\n").expect("written");
+        drop(Quiet::new(&policy).expect("left alone"));
+        assert_eq!(fs::read_to_string(&policy).expect("still there"), "#!/bin/sh\nexit 0\n");
+    }
 }

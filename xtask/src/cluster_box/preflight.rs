@@ -1,9 +1,10 @@
 //! Checks before `up` changes anything: each failure names what is wrong and what to do. No effects.
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use super::cgroup::Hierarchies;
 use super::layout::{self, CACHE, NETWORK, STATE};
@@ -46,37 +47,57 @@ pub(super) fn room() -> Result<()> {
     Ok(())
 }
 
-fn space() -> Result<Vec<String>> {
-    let building = programs::missing()? > 0;
-    let needs =
-        [(STATE, STATE_SPACE, "the box"), (CACHE, if building { BUILD_SPACE } else { 0 }, "its programs")];
-    let mut wrong = Vec::new();
-    for (path, bytes, what) in needs {
-        let free = free(Path::new(path))?;
-        if let Some(text) = shortage(path, bytes, free, what) {
-            wrong.push(text);
-        }
-    }
-    Ok(wrong)
+/// Something that takes room on this machine, and the file system it would take it on.
+#[derive(Debug)]
+struct Need {
+    what: &'static str,
+    path: &'static str,
+    bytes: u64,
+    device: u64,
+    free: u64,
 }
 
-fn shortage(path: &str, needed: u64, free: u64, what: &str) -> Option<String> {
+fn space() -> Result<Vec<String>> {
+    let build = if programs::missing()? > 0 { BUILD_SPACE } else { 0 };
+    Ok(shortages(&[need("the box", STATE, STATE_SPACE)?, need("its programs", CACHE, build)?]))
+}
+
+/// Looks at the file system that will hold a path.
+fn need(what: &'static str, path: &'static str, bytes: u64) -> Result<Need> {
+    use std::os::unix::fs::MetadataExt;
+    let existing = Path::new(path).ancestors().find(|each| each.exists()).unwrap_or(Path::new("/"));
+    let device =
+        fs::metadata(existing).with_context(|| format!("cannot look at {}", existing.display()))?.dev();
+    let found = rustix::fs::statvfs(existing)?;
+    Ok(Need { what, path, bytes, device, free: found.f_bavail * found.f_frsize })
+}
+
+/// Needs on the same file system count together.
+fn shortages(needs: &[Need]) -> Vec<String> {
+    let mut by_device = BTreeMap::<u64, Vec<&Need>>::new();
+    for need in needs.iter().filter(|need| need.bytes > 0) {
+        by_device.entry(need.device).or_default().push(need);
+    }
+    by_device.into_values().filter_map(|group| shortage(&group)).collect()
+}
+
+fn shortage(group: &[&Need]) -> Option<String> {
     let tenths = |bytes: u64| format!("{}.{}", bytes / GIB, bytes % GIB * 10 / GIB);
+    let list =
+        |of: fn(&Need) -> &'static str| group.iter().map(|need| of(need)).collect::<Vec<_>>().join(" and ");
+    let needed: u64 = group.iter().map(|need| need.bytes).sum();
+    let free = group.first()?.free;
+    let verb = if group.len() == 1 && group[0].what == "the box" { "needs" } else { "need" };
     (free < needed).then(|| {
         format!(
-            "{what} needs {} GiB free at {path}, there are {}: free {} GiB there and run this again",
+            "{} {verb} {} GiB free at {}, there are {}: free {} GiB there and run this again",
+            list(|need| need.what),
             tenths(needed),
+            list(|need| need.path),
             tenths(free),
             tenths(needed - free)
         )
     })
-}
-
-/// Free bytes of the file system that will hold a path.
-fn free(path: &Path) -> Result<u64> {
-    let existing = path.ancestors().find(|each| each.exists()).unwrap_or(Path::new("/"));
-    let found = rustix::fs::statvfs(existing)?;
-    Ok(found.f_bavail * found.f_frsize)
 }
 
 fn addresses() -> Result<Vec<String>> {
@@ -112,17 +133,40 @@ pub(super) fn has_name_server() -> bool {
 mod tests {
     use super::*;
 
+    fn need(what: &'static str, path: &'static str, bytes: u64, device: u64, free: u64) -> Need {
+        Need { what, path, bytes, device, free }
+    }
+
     #[test]
     fn too_little_space_says_how_much_and_where() {
-        let text = shortage("/var/lib/x", 5 * GIB, GIB + GIB / 2, "the box").expect("too little");
+        let needs =
+            [need("the box", "/state", 5 * GIB, 1, GIB + GIB / 2), need("its programs", "/cache", 0, 1, 0)];
         assert_eq!(
-            text,
-            "the box needs 5.0 GiB free at /var/lib/x, there are 1.5: free 3.5 GiB there and run this again"
+            shortages(&needs),
+            ["the box needs 5.0 GiB free at /state, there are 1.5: free 3.5 GiB there and run this again"]
         );
     }
 
     #[test]
+    fn needs_on_one_file_system_count_together() {
+        let on = |device| {
+            [
+                need("the box", "/state", 5 * GIB, 1, 9 * GIB),
+                need("its programs", "/cache", 8 * GIB, device, 9 * GIB),
+            ]
+        };
+        assert_eq!(
+            shortages(&on(1)),
+            [
+                "the box and its programs need 13.0 GiB free at /state and /cache, there are 9.0: free 4.0 GiB there and \
+              run this again"
+            ]
+        );
+        assert!(shortages(&on(2)).is_empty());
+    }
+
+    #[test]
     fn enough_space_is_no_complaint() {
-        assert_eq!(shortage("/x", GIB, GIB, "the box"), None);
+        assert!(shortages(&[need("the box", "/x", GIB, 1, GIB)]).is_empty());
     }
 }

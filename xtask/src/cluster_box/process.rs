@@ -41,7 +41,8 @@ pub(super) fn boot_id() -> String {
 }
 
 /// Everything that runs for this box: processes that carry its id in their environment (what the supervisor started,
-/// and the container shims those started) and processes in the box's cgroups (what runs inside pods).
+/// and the container shims those started) and processes in the box's cgroups (what runs inside pods). An empty id stands
+/// for a box whose record is lost; there is only one box on a machine.
 pub(super) fn belonging_to(id: &str) -> BTreeSet<Process> {
     let wanted = format!("{ID_VARIABLE}={id}");
     let Ok(entries) = fs::read_dir("/proc") else { return BTreeSet::new() };
@@ -54,7 +55,11 @@ pub(super) fn belonging_to(id: &str) -> BTreeSet<Process> {
 
 fn has_variable(pid: i32, wanted: &str) -> bool {
     fs::read(format!("/proc/{pid}/environ"))
-        .is_ok_and(|text| text.split(|byte| *byte == 0).any(|each| each == wanted.as_bytes()))
+        .is_ok_and(|text| text.split(|byte| *byte == 0).any(|each| is_mark(each, wanted.as_bytes())))
+}
+
+fn is_mark(variable: &[u8], wanted: &[u8]) -> bool {
+    variable == wanted || (wanted.ends_with(b"=") && variable.starts_with(wanted))
 }
 
 fn is_in_cgroup(pid: i32) -> bool {
@@ -121,6 +126,14 @@ mod tests {
         let me = Process { pid, start_time: start_time(pid).expect("this process runs") };
         assert!(me.is_alive());
         assert!(!Process { start_time: me.start_time + 1, ..me }.is_alive());
+    }
+
+    #[test]
+    fn a_mark_is_exact_unless_the_id_is_unknown() {
+        assert!(is_mark(b"LIFEBOAT_BOX_ID=a", b"LIFEBOAT_BOX_ID=a"));
+        assert!(!is_mark(b"LIFEBOAT_BOX_ID=ab", b"LIFEBOAT_BOX_ID=a"));
+        assert!(is_mark(b"LIFEBOAT_BOX_ID=ab", b"LIFEBOAT_BOX_ID="));
+        assert!(!is_mark(b"LIFEBOAT_BOX_STATE=x", b"LIFEBOAT_BOX_ID="));
     }
 
     #[test]

@@ -123,7 +123,7 @@ fn directory(group: &Group, toolchain: &str) -> Result<PathBuf> {
     hash.update(env!("CARGO_PKG_VERSION"));
     hash_tree(&source(group), &mut hash)?;
     let digest = hash.finalize();
-    let short: String = archive::hex(&digest[..8]);
+    let short: String = run::hex(&digest[..8]);
     Ok(Path::new(CACHE).join(format!("{}-{short}", group.name)))
 }
 

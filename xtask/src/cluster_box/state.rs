@@ -7,16 +7,17 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 
-use super::firewall;
 use super::layout::{self, STATE};
 use super::process::{self, Process};
+use super::progress::note;
+use super::{firewall, leftovers};
 
 /// A field that an older version did not write gets its default; `version` then tells that the box must be replaced.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct State {
     pub version: u32,
-    /// Marks every process of this box through its environment.
+    /// Marks every process of this box through its environment. Empty when it is not known: then any box's mark counts.
     pub id: String,
     /// Pids, mounts, interfaces and rules end with the boot they were made in.
     pub boot_id: String,
@@ -68,12 +69,16 @@ impl State {
             Err(error) => return Err(error).with_context(|| format!("cannot read {}", path.display())),
         };
         let state = serde_json::from_str(&text).with_context(|| {
-            format!(
-                "{} cannot be understood; if a newer checkout made it, run `cargo xtask box down` there",
-                path.display()
-            )
+            format!("{} cannot be understood; `cargo xtask box up` replaces that box", path.display())
         })?;
         Ok(Some(state))
+    }
+
+    /// A box whose record is lost: what it made is found by fixed names and paths. Kernel settings stay as they are,
+    /// because nobody knows what they were.
+    fn unknown() -> Result<Self> {
+        let (firewall, created_paths) = (firewall::guess()?, leftovers::guess());
+        Ok(Self { firewall, created_paths, ..Self::new(String::new(), String::new()) })
     }
 
     pub(super) fn save(&self) -> Result<()> {
@@ -88,12 +93,26 @@ impl State {
 
 /// Judges the box from what is recorded and what is alive.
 pub(super) fn find() -> Result<Found> {
-    let Some(state) = State::load()? else { return Ok(Found::Nothing) };
+    let state = match State::load() {
+        Ok(None) => return Ok(Found::Nothing),
+        Ok(Some(state)) => state,
+        // Nobody but root may read it; that says nothing about the box.
+        Err(error) if is_denied(&error) => return Err(error),
+        Err(error) => {
+            note(&format!("{error:#}"));
+            return Ok(Found::Stale(Box::new(State::unknown()?), "its record cannot be read"));
+        }
+    };
     let supervised = recorded().iter().any(|each| each.name == "supervisor" && each.process.is_alive());
     Ok(match stale(&state, &process::boot_id(), supervised) {
         None => Found::Running(Box::new(state)),
         Some(why) => Found::Stale(Box::new(state), why),
     })
+}
+
+fn is_denied(error: &anyhow::Error) -> bool {
+    let cause = error.downcast_ref::<std::io::Error>();
+    cause.is_some_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied)
 }
 
 /// Why a box cannot be used any more, if so.
@@ -125,15 +144,16 @@ pub(super) fn replace(path: &Path, content: &[u8]) -> Result<()> {
     use std::io::Write;
     use std::os::unix::fs::OpenOptionsExt;
     let new = path.with_extension("new");
-    fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&new)
-        .and_then(|mut file| file.write_all(content))
-        .and_then(|()| fs::rename(&new, path))
-        .with_context(|| format!("cannot write {}", path.display()))
+    let write = || {
+        let mut file =
+            fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+        file.write_all(content)?;
+        // On the disk before it gets its name, and the name before anything relies on it: power may fail.
+        file.sync_all()?;
+        fs::rename(&new, path)?;
+        path.parent().map_or(Ok(()), |dir| fs::File::open(dir)?.sync_all())
+    };
+    write().with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn file() -> PathBuf {
@@ -163,6 +183,16 @@ mod tests {
         );
         let old = State { version: layout::VERSION + 1, ..state() };
         assert_eq!(stale(&old, "now", true), Some("another version of this project made it"));
+    }
+
+    #[test]
+    fn a_replaced_file_has_the_new_content_and_nothing_beside_it() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let path = dir.path().join("state.json");
+        replace(&path, b"one").expect("written");
+        replace(&path, b"two").expect("replaced");
+        assert_eq!(fs::read(&path).expect("readable"), b"two");
+        assert_eq!(fs::read_dir(dir.path()).expect("readable").count(), 1);
     }
 
     #[test]

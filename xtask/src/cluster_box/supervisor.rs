@@ -11,8 +11,9 @@ use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 
 use super::layout::{self, ID_VARIABLE};
+use super::progress;
 use super::state::{self, Recorded, State};
-use super::{packages, progress};
+use crate::apt;
 
 /// One process for the supervisor to run; see `Spec` in the agent.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -57,7 +58,7 @@ pub(super) fn launch(state: &State) -> Result<()> {
         .arg("--record")
         .arg(state::record_file())
         .env_clear()
-        .envs([("PATH", packages::PATH), ("HOME", layout::STATE), (ID_VARIABLE, &state.id)])
+        .envs([("PATH", apt::PATH), ("HOME", layout::STATE), (ID_VARIABLE, &state.id)])
         .current_dir(layout::STATE)
         .stdin(Stdio::null())
         .stdout(output.try_clone()?)

@@ -1,8 +1,7 @@
 //! `up`: a box that runs, from nothing, from a box that still runs, or from what a killed one left behind.
 use std::fs;
-use std::io::Write;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -17,7 +16,7 @@ use super::progress::{self, note, step, wait};
 use super::state::{Found, State};
 use super::supervisor::{self, Spec};
 use super::{
-    archive, certificates, components, config, down, firewall, images, kubectl, leftovers, network, packages,
+    certificates, components, config, down, firewall, images, kubectl, leftovers, network, packages,
     preflight, programs, state,
 };
 use crate::run;
@@ -156,25 +155,14 @@ fn apply(state: &State, path: &Path) -> Result<()> {
 fn create_bucket(state: &State) -> Result<()> {
     let server =
         |http: layout::Port, grpc: layout::Port| format!("{}:{}.{}", http.address, http.number, grpc.number);
-    let mut shell = Command::new(state.program("s3", "weed"))
+    let mut shell = Command::new(state.program("s3", "weed"));
+    shell
         .args(["-logtostderr=true", "shell"]) // else it leaves log files in /tmp
         .arg(format!("-master={}", server(S3_MASTER, S3_MASTER_GRPC)))
-        .arg(format!("-filer={}", server(S3_FILER, S3_FILER_GRPC)))
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()?;
-    if let Some(mut stdin) = shell.stdin.take() {
-        writeln!(stdin, "s3.bucket.create -name {BUCKET}\ns3.bucket.list")?;
-    }
-    let output = shell.wait_with_output()?;
-    let text = String::from_utf8_lossy(&output.stdout);
+        .arg(format!("-filer={}", server(S3_FILER, S3_FILER_GRPC)));
+    let text = run::with_input(&mut shell, &format!("s3.bucket.create -name {BUCKET}\ns3.bucket.list\n"))?;
     if !text.lines().any(|line| line.trim_start().starts_with(BUCKET)) {
-        bail!(
-            "the bucket {BUCKET} was not created: {} {}",
-            text.trim(),
-            String::from_utf8_lossy(&output.stderr).trim()
-        );
+        bail!("the bucket {BUCKET} was not created: {}", text.trim());
     }
     Ok(())
 }
@@ -233,5 +221,5 @@ fn random() -> Result<String> {
     fs::File::open("/dev/urandom")
         .and_then(|mut file| file.read_exact(&mut bytes))
         .context("cannot read /dev/urandom")?;
-    Ok(archive::hex(&bytes))
+    Ok(run::hex(&bytes))
 }

@@ -13,7 +13,7 @@ use sha2::{Digest, Sha256};
 use super::layer::EPOCH;
 use super::lifeboat::megabytes;
 use super::oci::{self, Image, Layer};
-use super::{architecture, progress, sources};
+use super::{progress, sources};
 use crate::apt::apt_install;
 use crate::run;
 
@@ -81,7 +81,7 @@ fn make(recipe: &Recipe, suite: &str, work: &Path, archive: &Path) -> Result<()>
     let layer = bootstrap(recipe, suite, work)?;
     let image = Image {
         reference: recipe.reference,
-        architecture: architecture()?,
+        architecture: run::architecture()?,
         config: json!({
             "Cmd": ["/bin/bash"],
             "Env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
@@ -155,8 +155,8 @@ fn customize(recipe: &Recipe) -> String {
 fn key(recipe: &Recipe, suite: &str) -> Result<String> {
     let packages = recipe.packages.join(",");
     let parts =
-        [suite, architecture()?, recipe.reference, &packages, &OPTIONS.join("\n"), &customize(recipe)];
-    Ok(oci::hex(&Sha256::digest(parts.join("\0")))[..16].to_owned())
+        [suite, run::architecture()?, recipe.reference, &packages, &OPTIONS.join("\n"), &customize(recipe)];
+    Ok(run::hex(&Sha256::digest(parts.join("\0")))[..16].to_owned())
 }
 
 /// The machine's cache, or the user's where that is not ours to write.

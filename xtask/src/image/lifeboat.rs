@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::layer::{Owner, ROOT, Tree};
 use super::oci::{self, Image, Layer};
-use super::{LIFEBOAT, Profile, architecture, elf, host_files, progress};
+use super::{LIFEBOAT, Profile, elf, host_files, progress};
 use crate::run;
 
 /// The promise of issue 3 on the size of the archive.
@@ -37,8 +37,8 @@ pub(super) fn reference(tag: &str) -> Result<String> {
 
 /// Builds the program if needed, then the archive.
 pub(super) fn build(profile: Profile, reference: &str) -> Result<PathBuf> {
-    let architecture = architecture()?;
-    let target = target_directory()?;
+    let architecture = run::architecture()?;
+    let target = run::target_directory()?;
     let program = program(profile, &target)?;
     let program = fs::read(&program).with_context(|| format!("cannot read {}", program.display()))?;
     let layer = Layer::gzip(&tree(program)?.to_tar()?)?;
@@ -53,7 +53,7 @@ pub(super) fn build(profile: Profile, reference: &str) -> Result<PathBuf> {
 
 /// Builds the program if needed, without an image around it; gives its path.
 pub(super) fn binary(profile: Profile) -> Result<PathBuf> {
-    program(profile, &target_directory()?)
+    program(profile, &run::target_directory()?)
 }
 
 /// Compiles with the C library linked in. The target is named even though it is the host's, so that the flags do not
@@ -66,7 +66,7 @@ fn program(profile: Profile, target_directory: &Path) -> Result<PathBuf> {
         // Keeps the builder's home out of the program; C code (aws-lc-sys) still carries it.
         flags.push(format!("--remap-path-prefix={}=/cargo", home.display()));
     }
-    let mut command = cargo();
+    let mut command = run::cargo();
     command
         .args(["build", "--package", "lifeboat", "--profile", profile.name(), "--target", &triple])
         .arg("--config")
@@ -140,25 +140,10 @@ pub(super) fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
 }
 
-/// Where cargo builds; CARGO_TARGET_DIR and configuration files included.
-fn target_directory() -> Result<PathBuf> {
-    let metadata = run::output(cargo().args(["metadata", "--no-deps", "--offline", "--format-version=1"]))?;
-    let metadata: Value = serde_json::from_str(&metadata).context("cannot understand cargo metadata")?;
-    let directory =
-        metadata["target_directory"].as_str().context("cargo metadata names no target directory")?;
-    Ok(PathBuf::from(directory))
-}
-
 fn host_triple() -> Result<String> {
     let version = run::output(Command::new("rustc").arg("-vV").current_dir(run::checkout()))?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
     Ok(host.context("rustc -vV names no host")?.to_owned())
-}
-
-fn cargo() -> Command {
-    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(run::checkout());
-    command
 }
 
 fn cargo_home() -> Option<PathBuf> {

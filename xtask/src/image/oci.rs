@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use super::layer::{ROOT, stamp};
+use crate::run::hex;
 
 const CREATED: &str = "2024-01-01T00:00:00Z"; // layer::EPOCH
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
@@ -164,14 +165,6 @@ fn digest(reader: &mut (impl Read + Seek)) -> Result<(String, u64)> {
     }
     reader.rewind().context("cannot read the layer")?;
     Ok((format!("sha256:{}", hex(&hash.finalize())), size))
-}
-
-pub(super) fn hex(bytes: &[u8]) -> String {
-    use std::fmt::Write as _;
-    bytes.iter().fold(String::new(), |mut text, byte| {
-        let _ = write!(text, "{byte:02x}"); // a String takes everything
-        text
-    })
 }
 
 #[cfg(test)]

@@ -2,13 +2,15 @@
 //! environment.
 
 use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, Result, bail};
 
+use super::box_only;
 use super::tally::Tally;
 use crate::target::{Target, TargetArgs};
-use crate::{cluster_box, run, tools};
+use crate::{apt, cluster_box, run, tools};
 
 /// What the parts share: the cluster, once it is there.
 pub(crate) struct Run {
@@ -17,11 +19,26 @@ pub(crate) struct Run {
     target: Option<Target>,
     /// The box was there before the tests; it is there afterwards.
     box_was_up: bool,
+    /// How many tests the filter let through.
+    matched: u32,
 }
+
+/// Packages of programs that the tests run on this machine.
+const TOOLS: [(&str, &str); 9] = [
+    ("curl", "curl"),
+    ("procps", "ps"),
+    ("procps", "sysctl"),
+    ("util-linux", "findmnt"),
+    ("mount", "losetup"),
+    ("libc-bin", "ldd"),
+    ("git", "git"),
+    ("iproute2", "ip"),
+    ("iptables", "iptables-save"),
+];
 
 impl Run {
     pub(crate) fn new(args: TargetArgs, filter: Option<String>) -> Self {
-        Self { args, filter, target: None, box_was_up: cluster_box::is_up() }
+        Self { args, filter, target: None, box_was_up: cluster_box::is_up(), matched: 0 }
     }
 
     /// Everything but the crate that needs a cluster.
@@ -29,23 +46,28 @@ impl Run {
         let mut command = run::cargo();
         command.args(["test", "--quiet", "--no-fail-fast", "--workspace", "--exclude", "lifeboat-e2e"]);
         command.args(["--features", "lifeboat-store/testing"]);
-        counted(&mut command)
+        some(counted(&mut command)?)
     }
 
     /// The box itself. It is taken down for this and comes back for the parts after it.
     pub(crate) fn machine(&mut self) -> Result<Tally> {
         if self.args.context.is_some() {
-            println!("the cluster was named with --context: the box is not tested");
+            println!("left out: the cluster was named with --context, so the box is not tested");
             return Ok(Tally::default());
         }
+        if self.box_was_up {
+            println!(
+                "the running box is taken down, with everything in it (a demo, too); an empty one comes back"
+            );
+        }
         self.target = None;
-        let mut command = self.e2e_command(&["machine"])?;
+        let mut command = self.e2e_command(&["machine"], &[])?;
         command.env("LIFEBOAT_XTASK", std::env::current_exe()?);
-        counted(&mut command)
+        self.filtered(&mut command)
     }
 
     pub(crate) fn storage(&mut self) -> Result<Tally> {
-        let environment = self.target()?.environment.clone();
+        let environment = self.target()?.cluster.environment.clone();
         let mut command = run::cargo();
         command.args([
             "test",
@@ -56,32 +78,86 @@ impl Run {
             "real-s3",
             "--test",
             "s3",
+            "--",
         ]);
-        counted(command.envs(environment).env("PATH", path()))
+        command.args(self.left_out(&box_only::STORAGE));
+        some(counted(command.envs(environment).env("PATH", path()))?)
+    }
+
+    /// Schemas, on an API server with nothing in it.
+    pub(crate) fn api(&mut self) -> Result<Tally> {
+        if self.args.context.is_some() {
+            println!("left out, needs an empty API server: every test of e2e/tests/schemas.rs");
+            return Ok(Tally::default());
+        }
+        self.on_the_cluster(&["schemas"], &[])
     }
 
     /// Test files of crate `e2e`, on the cluster.
     pub(crate) fn e2e(&mut self, files: &[&str]) -> Result<Tally> {
-        let mut command = self.e2e_command(files)?;
-        if self.args.context.is_none() {
+        let flags = self.left_out(&box_only::E2E);
+        self.on_the_cluster(files, &flags)
+    }
+
+    /// Faults again and again; shows each round as it happens.
+    pub(crate) fn soak(&mut self) -> Result<Tally> {
+        if let Some(context) = &self.args.context {
+            bail!(
+                "the soak kills processes of the box and stops its API server: it cannot run on {context:?}"
+            );
+        }
+        self.on_the_cluster(&["soak"], &["--nocapture".to_owned()])
+    }
+
+    fn on_the_cluster(&mut self, files: &[&str], flags: &[String]) -> Result<Tally> {
+        let mut command = self.e2e_command(files, flags)?;
+        let is_box = self.args.context.is_none();
+        if is_box {
             cluster_box::up()?;
             cluster_box::apiserver_up()?;
         }
         let target = self.target()?;
         // `env` of the box may have grown since the target was prepared: the bare API server has its own kubeconfig.
         let environment =
-            if target.is_box() { cluster_box::environment()? } else { target.environment.clone() };
+            if is_box { cluster_box::environment()? } else { target.cluster.environment.clone() };
         command
             .envs(&environment)
             .env("PATH", format!("{}:{}", environment.get("PATH").cloned().unwrap_or_default(), path()))
-            .env("LIFEBOAT_BIN", &target.binary)
+            .env("LIFEBOAT_BIN", &target.cluster.binary)
             .env("LIFEBOAT_IMAGE", &target.image)
-            .env("LIFEBOAT_IMAGE_ARCHIVE", &target.archive)
             .env("LIFEBOAT_TEST_IMAGE", &target.test_image)
-            .env("LIFEBOAT_XTASK", std::env::current_exe()?)
-            .env("VELERO_BIN", tools::velero()?)
-            .env("HELM_BIN", cluster_box::tool("helm")?);
-        counted(&mut command)
+            .env("LIFEBOAT_XTASK", std::env::current_exe()?);
+        if let Some(archive) = &target.archive {
+            command.env("LIFEBOAT_IMAGE_ARCHIVE", archive);
+        }
+        for (variable, build) in PROGRAMS {
+            // Building them needs root for the box's cache; elsewhere people have their own.
+            if is_box || std::env::var_os(variable).is_none() {
+                command.env(variable, build()?);
+            }
+        }
+        self.filtered(&mut command)
+    }
+
+    /// Flags that leave out what a named cluster cannot serve.
+    fn left_out(&self, tests: &[box_only::Left]) -> Vec<String> {
+        if self.args.context.is_some() { box_only::leave_out(tests) } else { Vec::new() }
+    }
+
+    /// Counts tests that the filter chooses from. Without one there must be some in each part, with one in all parts
+    /// together: see `check_filter`.
+    fn filtered(&mut self, command: &mut Command) -> Result<Tally> {
+        let tally = counted(command)?;
+        self.matched += tally.passed + tally.failed;
+        if self.filter.is_some() { Ok(tally) } else { some(tally) }
+    }
+
+    /// A filter that no test matches is a mistake.
+    pub(crate) fn check_filter(&self) -> Result<()> {
+        match &self.filter {
+            Some(text) if self.matched == 0 => bail!("no test of these parts has {text:?} in its name"),
+            _ => Ok(()),
+        }
     }
 
     /// Leaves the machine as it was found: with a box or without.
@@ -99,25 +175,35 @@ impl Run {
         self.target.as_ref().context("the target was prepared")
     }
 
-    fn e2e_command(&self, files: &[&str]) -> Result<Command> {
+    fn e2e_command(&self, files: &[&str], flags: &[String]) -> Result<Command> {
+        if self.args.context.is_none() {
+            apt::apt_install(&apt::missing(&TOOLS))?;
+        }
         let mut command = run::cargo();
         command.args(["test", "--quiet", "--no-fail-fast", "--package", "lifeboat-e2e"]);
-        for file in files {
-            let source = run::checkout().join(format!("e2e/tests/{file}.rs"));
-            if !source.exists() {
-                bail!("there are no {file} tests yet");
-            }
-            command.args(["--test", file]);
-        }
+        command.args(files.iter().flat_map(|file| ["--test", file]));
         command.args(self.filter.iter());
         // One at a time: the tests share a cluster on two cores, and kill servers of it.
-        command.args(["--", "--test-threads=1"]);
+        command.args(["--", "--test-threads=1"]).args(flags);
         Ok(command)
     }
 }
 
 fn path() -> String {
     std::env::var("PATH").unwrap_or_default()
+}
+
+/// Programs of others that tests run, and how they are made.
+type Build = fn() -> Result<PathBuf>;
+const PROGRAMS: [(&str, Build); 2] =
+    [("VELERO_BIN", tools::velero), ("HELM_BIN", || cluster_box::tool("helm"))];
+
+/// A part without a test tests nothing.
+fn some(tally: Tally) -> Result<Tally> {
+    if tally.is_nothing() {
+        bail!("not one test ran");
+    }
+    Ok(tally)
 }
 
 /// Runs `cargo test`, shows what it prints and counts. A run that printed no result at all is an error.
@@ -129,15 +215,55 @@ fn counted(command: &mut Command) -> Result<Tally> {
         .spawn()
         .with_context(|| format!("cannot start {}", run::describe(command)))?;
     let output = child.stdout.take().context("standard output was asked for")?;
-    let mut tally = Tally::default();
+    let mut tally: Option<Tally> = None;
     for line in BufReader::new(output).lines() {
         let line = line?;
         println!("{line}");
-        tally = tally + Tally::of_line(&line);
+        if let Some(more) = Tally::of_line(&line) {
+            tally = Some(tally.unwrap_or_default() + more);
+        }
     }
     let status = child.wait()?;
+    let Some(tally) = tally else {
+        bail!("{} ended with {status} and not one test result: does it compile?", run::describe(command));
+    };
     if !status.success() && tally.failed == 0 {
         bail!("{} ended with {status} and named no failed test: does it compile?", run::describe(command));
     }
     Ok(tally)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printing(text: &str) -> Result<Tally> {
+        counted(Command::new("printf").arg(text))
+    }
+
+    #[test]
+    fn results_of_several_files_add_up() {
+        let text = "test result: ok. 2 passed; 0 failed;\ntest result: ok. 0 passed; 0 failed;\n";
+        assert_eq!(printing(text).expect("counted"), Tally { passed: 2, failed: 0 });
+    }
+
+    #[test]
+    fn a_run_without_results_is_an_error() {
+        assert!(printing("nothing to see\n").is_err());
+        assert!(printing("test result: ok. 0 passed; 0 failed;\n").and_then(some).is_err());
+    }
+
+    #[test]
+    fn a_filter_that_matches_nothing_is_an_error() {
+        let args = TargetArgs { context: None, image: None, test_image: None };
+        let run = |matched| Run {
+            args: args.clone(),
+            filter: Some("typo".into()),
+            target: None,
+            box_was_up: false,
+            matched,
+        };
+        assert!(run(0).check_filter().expect_err("nothing matched").to_string().contains("\"typo\""));
+        assert!(run(1).check_filter().is_ok());
+    }
 }

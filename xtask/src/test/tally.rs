@@ -25,16 +25,20 @@ impl fmt::Display for Tally {
 }
 
 impl Tally {
-    /// What a line such as `test result: ok. 3 passed; 0 failed; …` adds.
-    pub(crate) fn of_line(line: &str) -> Self {
-        let Some(summary) = line.trim().strip_prefix("test result: ") else { return Self::default() };
+    pub(crate) fn is_nothing(self) -> bool {
+        self.passed + self.failed == 0
+    }
+
+    /// What a line such as `test result: ok. 3 passed; 0 failed; …` adds; none for any other line.
+    pub(crate) fn of_line(line: &str) -> Option<Self> {
+        let summary = line.trim().strip_prefix("test result: ")?;
         let number = |word: &str| {
             summary
                 .split(['.', ';'])
                 .find_map(|piece| piece.trim().strip_suffix(word)?.trim().parse().ok())
                 .unwrap_or(0)
         };
-        Self { passed: number("passed"), failed: number("failed") }
+        Some(Self { passed: number("passed"), failed: number("failed") })
     }
 }
 
@@ -45,7 +49,7 @@ mod tests {
     #[test]
     fn reads_the_summary_of_a_test_binary() {
         let line = "test result: FAILED. 60 passed; 3 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.22s";
-        assert_eq!(Tally::of_line(line), Tally { passed: 60, failed: 3 });
-        assert_eq!(Tally::of_line("test a::b ... ok"), Tally::default());
+        assert_eq!(Tally::of_line(line), Some(Tally { passed: 60, failed: 3 }));
+        assert_eq!(Tally::of_line("test a::b ... ok"), None);
     }
 }

@@ -19,10 +19,10 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     let crds = if args.all { crds::all() } else { crds::installed() };
     match args.output {
-        Output::Yaml => print!("{}", printer::documents(&crds)?),
+        Output::Yaml => printer::text(&printer::documents(&crds)?),
         Output::Json => {
             let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": crds});
-            println!("{}", printer::json(&list)?);
+            printer::line(&printer::json(&list)?);
         }
         Output::Table => {
             let rows = crds.iter().map(|crd| {
@@ -40,10 +40,8 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
                     crd.spec.names.short_names.clone().unwrap_or_default().join(","),
                 ]
             });
-            println!(
-                "{}",
-                printer::table(&["KIND", "GROUP", "VERSIONS", "SCOPE", "SHORT NAMES"], rows).trim_fmt()
-            );
+            let headings = ["KIND", "GROUP", "VERSIONS", "SCOPE", "SHORT NAMES"];
+            printer::line(&printer::table(&headings, rows).trim_fmt());
         }
     }
     Ok(())

@@ -25,7 +25,7 @@ pub(crate) struct Args {
     #[arg(long, default_value = "1m0s", value_parser = duration)]
     store_validation_frequency: Duration,
     /// What to log: error, warn, info, debug or trace, also per module as in "info,kube=debug"
-    #[arg(long, default_value = "info")]
+    #[arg(long, default_value = "info", value_parser = log_filter)]
     log_level: String,
     /// Form of the log lines
     #[arg(long, value_enum, default_value = "text")]
@@ -46,7 +46,7 @@ pub(crate) async fn run(settings: Settings, args: Args) -> Result<(), CliError> 
         metrics_address: args.metrics_address,
         validation_frequency: args.store_validation_frequency,
         lease: LeaseTimes::default(),
-        cloud: lifeboat_store::Environment::from_vars(std::env::vars()),
+        cloud: lifeboat_store::Environment::from_vars(readable_variables()),
     };
     let stop = CancellationToken::new();
     tokio::spawn(stop_on_signal(stop.clone()));
@@ -66,6 +66,33 @@ fn start_log(args: &Args) -> Result<(), CliError> {
         LogFormat::Json => log.json().flatten_event(true).init(),
     }
     Ok(())
+}
+
+/// Variables that are text; others are none of ours.
+fn readable_variables() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}
+
+/// A level, upstream's names included, or levels per module; a misspelt level would silence the server.
+fn log_filter(text: &str) -> Result<String, String> {
+    let level = |name: &str| match name.to_lowercase().as_str() {
+        "trace" => Some("trace"),
+        "debug" => Some("debug"),
+        "info" => Some("info"),
+        "warn" | "warning" => Some("warn"),
+        "error" | "fatal" | "panic" => Some("error"),
+        "off" => Some("off"),
+        _ => None,
+    };
+    let known = "use error, warn, info, debug or trace, also per module as in \"info,kube=debug\"";
+    let part = |part: &str| match part.split_once('=') {
+        None => level(part).map(str::to_owned).ok_or_else(|| format!("{part:?} is no log level; {known}")),
+        Some((module, name)) => level(name)
+            .map(|level| format!("{module}={level}"))
+            .ok_or_else(|| format!("{name:?} is no log level; {known}")),
+    };
+    text.split(',').map(str::trim).map(part).collect::<Result<Vec<_>, _>>().map(|parts| parts.join(","))
 }
 
 /// TERM from the kubelet, INT from a terminal: both mean "come to rest".
@@ -99,6 +126,13 @@ fn duration(text: &str) -> Result<Duration, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_misspelt_log_level_is_refused_and_upstreams_names_are_known() {
+        assert_eq!(log_filter("warning,kube=debug").unwrap(), "warn,kube=debug");
+        assert!(log_filter("inof").unwrap_err().contains("\"inof\""));
+        assert!(log_filter("").is_err());
+    }
 
     #[test]
     fn addresses_are_taken_in_gos_short_form() {

@@ -1,12 +1,15 @@
 //! `lifeboat uninstall`: removes the server and its rights. Custom resources, Secrets (the repository password!) and
 //! the bucket stay, unless the user says so twice.
 
-use kube::Client;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, Client, ResourceExt};
 use lifeboat_api::crds;
 use lifeboat_cluster::apply::{ObjectName, delete};
-use lifeboat_cluster::rights;
+use lifeboat_cluster::{Attempt, rights};
+use lifeboat_plan::install::EXISTED_ANNOTATION;
 
 use crate::error::CliError;
+use crate::printer;
 use crate::settings::Settings;
 
 #[derive(clap::Args)]
@@ -16,7 +19,7 @@ pub(crate) struct Args {
     #[arg(long)]
     delete_crds: bool,
     /// The second yes that --delete-crds needs
-    #[arg(long)]
+    #[arg(long, requires = "delete_crds")]
     yes_delete_every_backup_object: bool,
 }
 
@@ -31,29 +34,62 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
         ));
     }
     let client = settings.client().await?;
+    let namespace = our_namespace(&client, &settings.namespace).await?;
+    let mut deleted = 0;
     for name in ours(&client, settings).await? {
         if delete(&client, &name).await? {
             eprintln!("  deleted {name}");
+            deleted += 1;
         }
+    }
+    if deleted == 0 && (namespace.is_none() || !args.delete_crds) {
+        return Err(CliError::not_found(format!("there is no Lifeboat in namespace {}", settings.namespace))
+            .help("name its namespace with --namespace; `kubectl get deploy -A -l app.kubernetes.io/name=lifeboat` finds it"));
     }
     if args.delete_crds {
-        for crd in crds::installed() {
-            let name = crd.name();
-            lifeboat_cluster::crds::delete(&client, name).await?;
-            eprintln!("  deleted CustomResourceDefinition {name}");
-        }
-        let namespace = object("v1", "Namespace", None, &settings.namespace);
-        if delete(&client, &namespace).await? {
-            eprintln!("  deleted {namespace}");
-        }
-        println!("Lifeboat and its objects are gone; data in buckets is untouched.");
+        delete_everything(&client, settings, namespace.as_ref()).await
     } else {
-        println!(
-            "Lifeboat is gone from namespace {0}. Kept: the namespace with its Secrets and locations, the custom \
-             resource definitions with every backup object, and all data in buckets.",
+        printer::line(&format!(
+            "Lifeboat is gone from namespace {}. Kept: the namespace with its Secrets and locations, the custom resource \
+             definitions with every backup object, and all data in buckets.",
             settings.namespace
-        );
+        ));
+        Ok(())
     }
+}
+
+/// The namespace, where an installation has marked it as Lifeboat's; any other is nobody's business here.
+async fn our_namespace(client: &Client, name: &str) -> Result<Option<Namespace>, CliError> {
+    let found = Api::<Namespace>::all(client.clone())
+        .get_opt(name)
+        .await
+        .attempt(format!("read Namespace {name}"))?;
+    Ok(found.filter(|namespace| {
+        namespace.labels().get("app.kubernetes.io/name").is_some_and(|label| label == "lifeboat")
+    }))
+}
+
+async fn delete_everything(
+    client: &Client,
+    settings: &Settings,
+    namespace: Option<&Namespace>,
+) -> Result<(), CliError> {
+    for crd in crds::installed() {
+        if lifeboat_cluster::crds::delete(client, crd.name()).await? {
+            eprintln!("  deleted CustomResourceDefinition {}", crd.name());
+        }
+    }
+    let made_by_us =
+        namespace.is_some_and(|namespace| !namespace.annotations().contains_key(EXISTED_ANNOTATION));
+    if made_by_us {
+        let name = object("v1", "Namespace", None, &settings.namespace);
+        if delete(client, &name).await? {
+            eprintln!("  deleted {name}");
+        }
+    } else {
+        eprintln!("  kept Namespace {}: it was there before Lifeboat", settings.namespace);
+    }
+    printer::line("Lifeboat and its objects are gone; data in buckets is untouched.");
     Ok(())
 }
 

@@ -36,13 +36,13 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
     let value = json!({"client": {"version": client}, "server": server_version.as_ref().map(|v| json!({"version": v}))});
     match args.output.output {
         Output::Table => {
-            println!("Client: v{client}");
+            printer::line(&format!("Client: v{client}"));
             if let Some(version) = server_version {
-                println!("Server: {version}");
+                printer::line(&format!("Server: {version}"));
             }
         }
-        Output::Json => println!("{}", printer::json(&value)?),
-        Output::Yaml => print!("{}", printer::yaml(&value)?),
+        Output::Json => printer::line(&printer::json(&value)?),
+        Output::Yaml => printer::text(&printer::yaml(&value)?),
     }
     problem.map_or(Ok(()), Err)
 }

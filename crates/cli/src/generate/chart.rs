@@ -8,14 +8,24 @@ use lifeboat_plan::install::{self, InstallOptions, Rights};
 use serde_json::{Value, json};
 
 /// A mark that stands for a whole value of any type, and what takes its place.
-const MARKS: [(&str, &str); 7] = [
-    ("MARK-namespace", "{{ .Release.Namespace }}"),
-    ("MARK-image", "{{ .Values.image }}"),
+const MARKS: [(&str, &str); 11] = [
+    // Inside another name the namespace cannot be quoted.
+    (":MARK-namespace", ":{{ .Release.Namespace }}"),
+    ("MARK-namespace", "{{ .Release.Namespace | quote }}"),
+    ("MARK-image", "{{ .Values.image | quote }}"),
     ("MARK-replicas", "{{ .Values.replicas }}"),
     ("MARK-resources", "{{- toYaml .Values.resources | nindent 12 }}"),
     ("MARK-sa-annotations", "{{- toYaml .Values.serviceAccount.annotations | nindent 4 }}"),
-    ("MARK-arg", "{{- range .Values.serverArgs }}\n        - {{ . | quote }}\n        {{- end }}"),
-    ("MARK-target-namespace", "{{ $namespace }}"),
+    ("MARK-pod-annotations: \"\"", "{{- with .Values.podAnnotations }}{{- toYaml . | nindent 8 }}{{- end }}"),
+    ("MARK-pod-labels: \"\"", "{{- with .Values.podLabels }}{{- toYaml . | nindent 8 }}{{- end }}"),
+    ("MARK-env", "{{- with .Values.env }}{{- toYaml . | nindent 8 }}{{- end }}"),
+    (
+        "MARK-arg",
+        "{{- range .Values.serverArgs }}
+        - {{ . | quote }}
+        {{- end }}",
+    ),
+    ("MARK-target-namespace", "{{ $namespace | quote }}"),
 ];
 
 /// What Helm prints after an installation.
@@ -38,7 +48,10 @@ It can back up and restore anything in the cluster; that is cluster-admin in eff
 pub(super) fn files() -> BTreeMap<String, String> {
     let mut files = BTreeMap::new();
     for crd in crds::installed() {
-        files.insert(format!("charts/lifeboat/crds/{}.yaml", crd.name()), yaml(&json!(crd.definition())));
+        files.insert(
+            format!("charts/lifeboat/crds/{}.yaml", crd.name()),
+            format!("---\n{}", yaml(&json!(crd.definition()))),
+        );
     }
     let full = objects(Rights::Full);
     let limited = objects(Rights::Namespaces(vec!["MARK-target-namespace".to_owned()]));
@@ -69,6 +82,9 @@ fn objects(rights: Rights) -> Vec<Value> {
         rights,
         server_args: vec!["MARK-arg".to_owned()],
         service_account_annotations: json!("MARK-sa-annotations"),
+        pod_annotations: json!({"MARK-pod-annotations": ""}),
+        pod_labels: json!({"MARK-pod-labels": ""}),
+        env: vec![json!("MARK-env")],
         resources: json!("MARK-resources"),
         ..InstallOptions::new("MARK-namespace", "MARK-image")
     };

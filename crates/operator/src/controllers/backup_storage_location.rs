@@ -6,10 +6,12 @@ mod apply;
 mod gather;
 mod plan;
 mod status;
+#[cfg(test)]
+mod tests;
 mod validate;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
@@ -17,36 +19,54 @@ use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::{ObjectRef, Store};
-use kube::runtime::watcher;
 use kube::{Api, ResourceExt};
 use lifeboat_cluster::{ApiError, objects};
+use lifeboat_plan::location::PastLook;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
 use crate::dynamic;
 
-/// What outlives one reconcile: with which inputs each location was last looked at, by UID.
+/// What outlives one reconcile: when and with which inputs each location was last looked at, by UID.
 struct State {
     resource: ApiResource,
-    looked_at: Mutex<BTreeMap<String, String>>,
+    looked_at: Mutex<BTreeMap<String, PastLook>>,
+}
+
+impl State {
+    fn past(&self, object: &DynamicObject) -> Option<PastLook> {
+        let looked_at = self.looked_at.lock().unwrap_or_else(PoisonError::into_inner);
+        looked_at.get(object.metadata.uid.as_deref()?).cloned()
+    }
+
+    fn remember(&self, object: &DynamicObject, look: PastLook) {
+        let mut looked_at = self.looked_at.lock().unwrap_or_else(PoisonError::into_inner);
+        looked_at.insert(object.uid().unwrap_or_default(), look);
+    }
+
+    /// Forgets every location whose UID is not among `existing`.
+    fn retain(&self, existing: &BTreeSet<String>) {
+        let mut looked_at = self.looked_at.lock().unwrap_or_else(PoisonError::into_inner);
+        looked_at.retain(|uid, _| existing.contains(uid));
+    }
 }
 
 pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
     let resource = objects::resource("velero.io", "v1", "BackupStorageLocation", "backupstoragelocations");
     let controller = dynamic::controller(context, &resource);
-    let (locations, for_metrics) = (controller.store(), controller.store());
+    let (locations, existing) = (controller.store(), controller.store());
     // New credentials, another certificate authority, an exported password: every location is looked at again where
     // its inputs changed.
     let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.settings.namespace);
     let kind = resource.clone();
     let controller = controller
-        .watches(secrets, watcher::Config::default(), move |_| every_location(&locations, &kind))
+        .watches(secrets, dynamic::watching(), move |_| every_location(&locations, &kind))
         .graceful_shutdown_on(resting.clone().cancelled_owned());
     let state = Arc::new(State { resource, looked_at: Mutex::default() });
     tokio::join!(
-        dynamic::drive("backup-storage-location", controller, context.clone(), state, reconcile),
-        forget_deleted(context, for_metrics, resting),
+        dynamic::drive("backup-storage-location", controller, context.clone(), state.clone(), reconcile),
+        forget_deleted(context, &state, existing, resting),
     );
 }
 
@@ -60,7 +80,9 @@ async fn reconcile(
     }
     let gathered = gather::gather(&context, &state, object).await?;
     let validated = validate::validate(&gathered);
-    let plan = plan::plan(&gathered, validated, &context, &state);
+    let past = state.past(&gathered.object);
+    let plan =
+        plan::plan(&gathered, validated, past.as_ref(), context.settings.validation_frequency, context.now());
     let outcome = apply::apply(&context, &state, &gathered, plan).await?;
     status::write(&context, &state, &gathered, outcome).await
 }
@@ -73,15 +95,17 @@ fn every_location(locations: &Store<DynamicObject>, kind: &ApiResource) -> Vec<O
         .collect()
 }
 
-/// A deleted location no longer shows in the metrics.
-async fn forget_deleted(context: &Context, locations: Store<DynamicObject>, resting: &CancellationToken) {
-    let mut known = BTreeSet::new();
+/// A deleted location no longer shows in the metrics and is not remembered.
+async fn forget_deleted(
+    context: &Context,
+    state: &State,
+    locations: Store<DynamicObject>,
+    resting: &CancellationToken,
+) {
     loop {
-        let now: BTreeSet<_> = locations.state().iter().map(|location| location.name_any()).collect();
-        for gone in known.difference(&now) {
-            context.metrics.forget_location(gone);
-        }
-        known = now;
+        let existing = locations.state();
+        context.metrics.retain_locations(&existing.iter().map(|location| location.name_any()).collect());
+        state.retain(&existing.iter().filter_map(|location| location.uid()).collect());
         tokio::select! {
             () = resting.cancelled() => return,
             () = sleep(Duration::from_secs(5)) => {}

@@ -3,11 +3,10 @@
 
 use std::sync::Arc;
 
-use kube::ResourceExt;
-use kube::api::{DeleteParams, DynamicObject, Preconditions};
+use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::runtime::controller::Action;
-use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_cluster::{ApiError, objects};
 use lifeboat_plan::server_status::{KEEP, RequestPlan, plan};
 use tokio_util::sync::CancellationToken;
 
@@ -28,20 +27,17 @@ async fn reconcile(
 ) -> Result<Action, ApiError> {
     let api = objects::namespaced(&context.client, &context.settings.namespace, &resource);
     match plan(&objects::to_json(&object), VERSION, context.now()) {
-        RequestPlan::Answer(status) => {
-            objects::merge(&api, &object, status).await?;
-            Ok(Action::requeue(KEEP))
-        }
+        RequestPlan::Answer(status) => match objects::merge(&api, &object, status).await {
+            Ok(_) => Ok(Action::requeue(KEEP)),
+            Err(error) if error.is_invalid() => {
+                let words = "the request cannot be answered";
+                Ok(context.refused.tell(&context.events, &object, &resource, words, &error).await)
+            }
+            Err(error) => Err(error),
+        },
         RequestPlan::KeepFor(rest) => Ok(Action::requeue(rest)),
         RequestPlan::Delete => {
-            let same = Preconditions { uid: object.uid(), resource_version: None };
-            let params = DeleteParams::default().preconditions(same);
-            match api.delete(&object.name_any(), &params).await {
-                Err(kube::Error::Api(status)) if status.code == 404 => {}
-                deleted => {
-                    deleted.attempt(format!("delete ServerStatusRequest {}", object.name_any()))?;
-                }
-            }
+            objects::delete(&api, &object).await?;
             Ok(Action::await_change())
         }
     }

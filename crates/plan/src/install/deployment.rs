@@ -19,7 +19,7 @@ pub(super) fn object(options: &InstallOptions) -> Value {
             // The old server goes only when a new one answers.
             "strategy": {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}},
             "template": {
-                "metadata": {"labels": labels(), "annotations": pod_annotations(options)},
+                "metadata": {"labels": pod_labels(options), "annotations": pod_annotations(options)},
                 "spec": pod(options),
             },
         },
@@ -57,10 +57,7 @@ fn container(options: &InstallOptions) -> Value {
         "image": options.image,
         "imagePullPolicy": "IfNotPresent",
         "args": args,
-        "env": [
-            {"name": "LIFEBOAT_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
-            {"name": "LIFEBOAT_IDENTITY", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-        ],
+        "env": env(options),
         "ports": [{"name": "http", "containerPort": HTTP_PORT}],
         "livenessProbe": probe("/healthz", 10, 6),
         "readinessProbe": probe("/readyz", 2, 3),
@@ -78,15 +75,34 @@ fn probe(path: &str, period: u32, failures: u32) -> Value {
     json!({"httpGet": {"path": path, "port": "http"}, "periodSeconds": period, "failureThreshold": failures})
 }
 
+fn env(options: &InstallOptions) -> Vec<Value> {
+    let field =
+        |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
+    let mut env =
+        vec![field("LIFEBOAT_NAMESPACE", "metadata.namespace"), field("LIFEBOAT_IDENTITY", "metadata.name")];
+    env.extend(options.env.iter().cloned());
+    env
+}
+
 /// Prometheus finds the metrics by these; what the user gave wins.
 fn pod_annotations(options: &InstallOptions) -> Value {
-    let mut annotations = json!({
+    let own = json!({
         "prometheus.io/scrape": "true",
         "prometheus.io/port": HTTP_PORT.to_string(),
         "prometheus.io/path": "/metrics",
     });
-    if let (Some(all), Some(given)) = (annotations.as_object_mut(), options.pod_annotations.as_object()) {
+    merged(own, &options.pod_annotations)
+}
+
+/// What the user gave, and over it the labels by which the Deployment finds its pods.
+fn pod_labels(options: &InstallOptions) -> Value {
+    merged(options.pod_labels.clone(), &labels())
+}
+
+/// Both maps; the second wins.
+fn merged(mut base: Value, over: &Value) -> Value {
+    if let (Some(all), Some(given)) = (base.as_object_mut(), over.as_object()) {
         all.extend(given.clone());
     }
-    annotations
+    base
 }

@@ -4,24 +4,30 @@
 
 use serde_json::{Value, json};
 
-use super::{InstallOptions, Rights, labels};
+use super::{InstallOptions, Rights, labels, rights_name};
 
 pub(super) fn objects(options: &InstallOptions) -> Vec<Value> {
     match &options.rights {
-        Rights::Full => vec![cluster_role_binding(options, "lifeboat", "cluster-admin")],
+        Rights::Full => {
+            vec![cluster_role_binding(options, &rights_name(&options.namespace), "cluster-admin")]
+        }
         Rights::Namespaces(namespaces) => limited(options, namespaces),
     }
 }
 
 fn limited(options: &InstallOptions, namespaces: &[String]) -> Vec<Value> {
+    let prefix = rights_name(&options.namespace);
+    let (view, inside) = (format!("{prefix}:view"), format!("{prefix}:namespace"));
     let mut objects = vec![
-        cluster_role("lifeboat-view", &view_rules()),
-        cluster_role_binding(options, "lifeboat-view", "lifeboat-view"),
-        cluster_role("lifeboat-namespace", &namespace_rules()),
+        cluster_role(&view, &view_rules()),
+        cluster_role_binding(options, &view, &view),
+        cluster_role(&inside, &namespace_rules()),
         own_role(options),
-        role_binding(options, &options.namespace, "Role"),
+        role_binding(options, &options.namespace, "Role", "lifeboat"),
     ];
-    objects.extend(namespaces.iter().map(|namespace| role_binding(options, namespace, "ClusterRole")));
+    let bindings =
+        namespaces.iter().map(|namespace| role_binding(options, namespace, "ClusterRole", &inside));
+    objects.extend(bindings);
     objects
 }
 
@@ -90,8 +96,7 @@ fn cluster_role_binding(options: &InstallOptions, name: &str, role: &str) -> Val
 }
 
 /// Binds the own Role in Lifeboat's namespace, or the namespace ClusterRole in one of the users'.
-fn role_binding(options: &InstallOptions, namespace: &str, kind: &str) -> Value {
-    let name = if kind == "Role" { "lifeboat" } else { "lifeboat-namespace" };
+fn role_binding(options: &InstallOptions, namespace: &str, kind: &str, name: &str) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "RoleBinding",

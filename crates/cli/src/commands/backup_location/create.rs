@@ -1,13 +1,13 @@
-//! `lifeboat backup-location create NAME`: makes a location and, unless told otherwise, waits for the server's verdict.
+//! `lifeboat backup-location create NAME`: makes a location and, with --wait, tells the server's verdict.
 
 use std::time::Duration;
 
 use kube::api::{DynamicObject, PostParams};
-use lifeboat_cluster::Attempt;
+use lifeboat_cluster::{ApiError, Attempt};
 
 use super::spec::{self, LocationArgs};
-use super::{api, wait_until_available};
-use crate::args::Output;
+use super::{Freshness, api, wait_until_available};
+use crate::args::{Format, object_name};
 use crate::error::CliError;
 use crate::printer;
 use crate::settings::Settings;
@@ -15,6 +15,7 @@ use crate::settings::Settings;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Name of the location
+    #[arg(value_parser = object_name)]
     name: String,
     #[command(flatten)]
     location: LocationArgs,
@@ -26,34 +27,45 @@ pub(crate) struct Args {
     timeout: u64,
     /// Print the object instead of creating it
     #[arg(short, long, value_enum)]
-    output: Option<Output>,
+    output: Option<Format>,
 }
 
 pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError> {
     let object = spec::object(&settings.namespace, &args.name, &args.location)?;
     match args.output {
-        Some(Output::Json) => {
-            println!("{}", printer::json(&object)?);
+        Some(Format::Json) => {
+            printer::line(&printer::json(&object)?);
             return Ok(());
         }
-        Some(Output::Yaml) => {
-            print!("{}", printer::yaml(&object)?);
+        Some(Format::Yaml) => {
+            printer::text(&printer::yaml(&object)?);
             return Ok(());
         }
-        _ => {}
+        None => {}
     }
     let client = settings.client().await?;
     let object: DynamicObject = serde_json::from_value(object)
         .map_err(|error| CliError::failed("cannot make the location", error))?;
-    api(&client, &settings.namespace)
-        .create(&PostParams::default(), &object)
-        .await
-        .attempt(format!("create BackupStorageLocation {}", args.name))?;
-    println!("Backup storage location {:?} created.", args.name);
+    let before = Freshness::of(&client, &settings.namespace, &args.name).await?;
+    let created = api(&client, &settings.namespace).create(&PostParams::default(), &object).await;
+    created
+        .attempt(format!("create BackupStorageLocation {}", args.name))
+        .map_err(|error| refusal(error, &args.name))?;
+    printer::line(&format!("Backup storage location {:?} created.", args.name));
     if args.wait {
-        wait_until_available(&client, &settings.namespace, &args.name, Duration::from_secs(args.timeout))
-            .await?;
-        println!("It is available.");
+        let limit = Duration::from_secs(args.timeout);
+        wait_until_available(&client, &settings.namespace, &args.name, &before, limit).await?;
+        printer::line("It is available.");
     }
     Ok(())
+}
+
+fn refusal(error: ApiError, name: &str) -> CliError {
+    let exists = error.is_conflict();
+    let error = CliError::from(error);
+    if exists {
+        return error
+            .help(format!("change it with `lifeboat backup-location set {name}`, or delete it first"));
+    }
+    error
 }

@@ -5,10 +5,12 @@ use std::io::{BufRead, IsTerminal, Write};
 
 use kube::api::{DeleteParams, DynamicObject, ListParams};
 use kube::{Api, Client, ResourceExt};
+use lifeboat_api::velero::names::STORAGE_LOCATION;
 use lifeboat_cluster::{Attempt, objects};
 
 use super::{api, find};
 use crate::error::CliError;
+use crate::printer;
 use crate::settings::Settings;
 
 #[derive(clap::Args)]
@@ -39,9 +41,15 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
         );
     } else {
         for name in &args.names {
-            found.push(find(&api, name).await?.name_any());
+            // A location that is gone may have left objects behind when an earlier deletion was interrupted.
+            if contents(&client, settings, name).await?.is_empty() {
+                find(&api, name).await?;
+            }
+            found.push(name.clone());
         }
     }
+    found.sort();
+    found.dedup();
     if found.is_empty() {
         eprintln!("No backup locations to delete.");
         return Ok(());
@@ -50,31 +58,41 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
         ask(&found)?;
     }
     for name in &found {
-        api.delete(name, &DeleteParams::default())
-            .await
-            .attempt(format!("delete BackupStorageLocation {name}"))?;
-        println!("Backup storage location {name:?} deleted; the data in its bucket is untouched.");
-        forget_contents(&client, settings, name).await?;
+        match api.delete(name, &DeleteParams::default()).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            deleted => {
+                deleted.attempt(format!("delete BackupStorageLocation {name}"))?;
+                printer::line(&format!(
+                    "Backup storage location {name:?} deleted; the data in its bucket is untouched."
+                ));
+            }
+        }
+        for (api, object) in contents(&client, settings, name).await? {
+            objects::delete(&api, &object).await?;
+            let kind = object.types.as_ref().map(|types| types.kind.clone()).unwrap_or_default();
+            printer::line(&format!("{kind} object {:?} of that location deleted.", object.name_any()));
+        }
     }
     Ok(())
 }
 
-/// The objects that stand for backups and repositories in the location.
-async fn forget_contents(client: &Client, settings: &Settings, location: &str) -> Result<(), CliError> {
+/// The objects that stand for backups and repositories in the location, and where they live.
+async fn contents(
+    client: &Client,
+    settings: &Settings,
+    location: &str,
+) -> Result<Vec<(Api<DynamicObject>, DynamicObject)>, CliError> {
     let label = lifeboat_plan::label::value(location);
-    let labelled = ListParams::default().labels(&format!("velero.io/storage-location={label}"));
+    let labelled = ListParams::default().labels(&format!("{STORAGE_LOCATION}={label}"));
+    let mut found = Vec::new();
     for (kind, plural) in [("Backup", "backups"), ("BackupRepository", "backuprepositories")] {
         let resource = objects::resource("velero.io", "v1", kind, plural);
         let api: Api<DynamicObject> = objects::namespaced(client, &settings.namespace, &resource);
         let stored =
             api.list(&labelled).await.attempt(format!("list the {plural} of location {location}"))?;
-        for object in &stored {
-            let name = object.name_any();
-            api.delete(&name, &DeleteParams::default()).await.attempt(format!("delete {kind} {name}"))?;
-            println!("{kind} object {name:?} of that location deleted.");
-        }
+        found.extend(stored.into_iter().map(|object| (api.clone(), object)));
     }
-    Ok(())
+    Ok(found)
 }
 
 fn ask(names: &[String]) -> Result<(), CliError> {

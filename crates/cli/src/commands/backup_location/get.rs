@@ -38,14 +38,21 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
             found.push(find(&api, name).await?);
         }
     }
+    let total = found.len();
     if args.default {
         found.retain(is_default);
     }
     if args.output.output == Output::Table && found.is_empty() {
-        eprintln!(
-            "No backup locations in namespace {}; make one with `lifeboat backup-location create`.",
-            settings.namespace
-        );
+        let namespace = &settings.namespace;
+        if total > 0 {
+            eprintln!(
+                "None of the {total} backup locations in namespace {namespace} is the default; make one with `lifeboat backup-location set NAME --default`."
+            );
+        } else {
+            eprintln!(
+                "No backup locations in namespace {namespace}; make one with `lifeboat backup-location create`."
+            );
+        }
         return Ok(());
     }
     // One named location is printed as itself, a listing as a list: what kubectl does.

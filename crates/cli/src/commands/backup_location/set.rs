@@ -2,6 +2,7 @@
 //! certificate authority when none is given; this one keeps it).
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams};
@@ -10,8 +11,9 @@ use lifeboat_cluster::{Attempt, objects};
 use serde_json::{Value, json};
 
 use super::spec::{self, AccessMode, ConfigArg, CredentialArg};
-use super::{api, find};
+use super::{Freshness, api, find, wait_until_available};
 use crate::error::CliError;
+use crate::printer;
 use crate::settings::Settings;
 
 #[derive(clap::Args)]
@@ -21,6 +23,12 @@ pub(crate) struct Args {
     /// Make it the default location, or with --default=false no longer
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     default: Option<bool>,
+    /// Bucket that holds the backups
+    #[arg(long)]
+    bucket: Option<String>,
+    /// Directory in the bucket; empty for its root
+    #[arg(long)]
+    prefix: Option<String>,
     /// Secret with the credentials, and the key in it
     #[arg(long, value_name = "SECRET=KEY")]
     credential: Option<CredentialArg>,
@@ -39,6 +47,12 @@ pub(crate) struct Args {
     /// How often to check that the bucket can be used
     #[arg(long, value_name = "DURATION")]
     validation_frequency: Option<GoDuration>,
+    /// Wait until the server has looked at the bucket; fails where it cannot be used
+    #[arg(long)]
+    wait: bool,
+    /// How many seconds to wait
+    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    timeout: u64,
 }
 
 pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError> {
@@ -47,18 +61,28 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
         return Err(CliError::refused("nothing to change was given")
             .help("see `lifeboat backup-location set --help`"));
     }
-    let api = api(&settings.client().await?, &settings.namespace);
+    let client = settings.client().await?;
+    let api = api(&client, &settings.namespace);
     let location = find(&api, &args.name).await?;
+    let before = Freshness::of(&client, &settings.namespace, &args.name).await?;
     if args.default == Some(true) {
         // Before the new one, so that at no time there are two.
         let others = api.list(&ListParams::default()).await.attempt("list BackupStorageLocations")?;
         for other in others.iter().filter(|other| is_other_default(other, &args.name)) {
             objects::merge(&api, other, json!({"spec": {"default": false}})).await?;
-            println!("Backup storage location {:?} is no longer the default.", other.name_any());
+            printer::line(&format!(
+                "Backup storage location {:?} is no longer the default.",
+                other.name_any()
+            ));
         }
     }
     objects::merge(&api, &location, json!({"spec": patch})).await?;
-    println!("Backup storage location {:?} changed.", args.name);
+    printer::line(&format!("Backup storage location {:?} changed.", args.name));
+    if args.wait {
+        let limit = Duration::from_secs(args.timeout);
+        wait_until_available(&client, &settings.namespace, &args.name, &before, limit).await?;
+        printer::line("It is available.");
+    }
     Ok(())
 }
 
@@ -74,8 +98,15 @@ fn patch(args: &Args) -> Result<Value, CliError> {
     if let Some(credential) = &args.credential {
         spec["credential"] = json!({"name": credential.secret, "key": credential.key});
     }
+    if let Some(bucket) = &args.bucket {
+        spec["objectStorage"]["bucket"] = json!(bucket);
+    }
+    if let Some(prefix) = &args.prefix {
+        spec["objectStorage"]["prefix"] = json!(prefix);
+    }
     if let Some(path) = &args.cacert {
-        spec["objectStorage"] = json!({"caCert": spec::read_ca(path)?, "caCertRef": null});
+        spec["objectStorage"]["caCert"] = json!(spec::read_ca(path)?);
+        spec["objectStorage"]["caCertRef"] = Value::Null;
     }
     if let Some(config) = &args.config {
         let entries = config.0.iter();

@@ -5,24 +5,29 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use lifeboat_plan::install::{CLOUD_CREDENTIALS, InstallOptions, Rights, labels};
+use lifeboat_plan::install::{CLOUD_CREDENTIALS, InstallOptions, Rights, default_resources, labels};
+use lifeboat_store::{Environment, Files, StoreConfig};
+use secrecy::SecretSlice;
 use serde_json::{Value, json};
 
-use crate::args::Output;
+use crate::args::{Format, namespace_name};
 use crate::commands::backup_location::spec::{self, ConfigArg, LocationArgs};
 use crate::error::CliError;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Image of the server
-    #[arg(long, env = "LIFEBOAT_IMAGE", default_value = "localhost/lifeboat:dev")]
+    #[arg(long, env = "LIFEBOAT_IMAGE", default_value = "localhost/lifeboat:dev", value_parser = image)]
     image: String,
     /// How many servers; one leads, the others stand by
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=10))]
     replicas: u8,
     /// Give rights in these namespaces only, instead of the whole cluster
-    #[arg(long, value_delimiter = ',', value_name = "NAME,…")]
+    #[arg(long, value_delimiter = ',', value_name = "NAME,…", value_parser = namespace_name)]
     namespaces: Vec<String>,
+    /// Give rights in the whole cluster to an installation that was limited before
+    #[arg(long, conflicts_with = "namespaces")]
+    full_rights: bool,
     /// Storage provider of the first location: aws, gcp, azure or local
     #[arg(long, requires = "bucket")]
     provider: Option<String>,
@@ -53,6 +58,24 @@ pub(crate) struct Args {
     /// Annotations of the server's pods
     #[arg(long, value_name = "KEY=VALUE,…")]
     pod_annotations: Option<ConfigArg>,
+    /// Labels of the server's pods
+    #[arg(long, value_name = "KEY=VALUE,…")]
+    pod_labels: Option<ConfigArg>,
+    /// Variables of the server, such as HTTPS_PROXY=…
+    #[arg(long, value_name = "NAME=VALUE,…")]
+    env: Option<ConfigArg>,
+    /// CPU that each server asks for
+    #[arg(long, visible_alias = "velero-pod-cpu-request", value_name = "QUANTITY")]
+    pod_cpu_request: Option<String>,
+    /// Memory that each server asks for
+    #[arg(long, visible_alias = "velero-pod-mem-request", value_name = "QUANTITY")]
+    pod_mem_request: Option<String>,
+    /// CPU that each server may use at most
+    #[arg(long, visible_alias = "velero-pod-cpu-limit", value_name = "QUANTITY")]
+    pod_cpu_limit: Option<String>,
+    /// Memory that each server may use at most
+    #[arg(long, visible_alias = "velero-pod-mem-limit", value_name = "QUANTITY")]
+    pod_mem_limit: Option<String>,
     /// One more argument for `lifeboat server`; may be repeated
     #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
     server_arg: Vec<String>,
@@ -73,7 +96,7 @@ pub(crate) struct Args {
     timeout: u64,
     /// Format of --dry-run
     #[arg(short, long, value_enum, default_value = "yaml")]
-    output: Output,
+    output: Format,
 }
 
 /// Arguments that have been judged; nothing more to read.
@@ -83,11 +106,12 @@ pub(super) struct Checked {
     pub(super) credentials: Option<Value>,
     pub(super) password: Option<String>,
     pub(super) adopt: bool,
+    pub(super) full_rights: bool,
     pub(super) crds_only: bool,
     pub(super) dry_run: bool,
     pub(super) wait: bool,
     pub(super) timeout: Duration,
-    pub(super) output: Output,
+    pub(super) output: Format,
 }
 
 pub(super) fn check(namespace: &str, args: &Args) -> Result<Checked, CliError> {
@@ -103,6 +127,7 @@ pub(super) fn check(namespace: &str, args: &Args) -> Result<Checked, CliError> {
         Some(path) => Some(read_text(path)?),
         None => None,
     };
+    check_storage(args)?;
     let location = match (&args.provider, &args.bucket) {
         (Some(provider), Some(bucket)) => Some(spec::object(
             namespace,
@@ -125,6 +150,7 @@ pub(super) fn check(namespace: &str, args: &Args) -> Result<Checked, CliError> {
         credentials,
         password,
         adopt: args.adopt,
+        full_rights: args.full_rights,
         crds_only: args.crds_only,
         dry_run: args.dry_run,
         wait: args.wait,
@@ -133,9 +159,49 @@ pub(super) fn check(namespace: &str, args: &Args) -> Result<Checked, CliError> {
     })
 }
 
+/// Judges the location as the server will, as far as no network is needed: wrong settings or credentials must not
+/// replace good ones.
+fn check_storage(args: &Args) -> Result<(), CliError> {
+    let (Some(provider), Some(bucket), Some(secret_file)) = (&args.provider, &args.bucket, &args.secret_file)
+    else {
+        return Ok(());
+    };
+    let config = StoreConfig {
+        provider: provider.clone(),
+        bucket: bucket.clone(),
+        prefix: args.prefix.clone().unwrap_or_default(),
+        config: args.backup_location_config.clone().unwrap_or_default().0,
+        ca_pem: args
+            .cacert
+            .as_deref()
+            .map(|path| spec::read_file(path, "certificate authority"))
+            .transpose()?,
+        credentials: Some(SecretSlice::from(spec::read_file(secret_file, "credentials")?)),
+        customer_key: None,
+    };
+    // Keys and files that only the server can read are judged there.
+    let only_there = ["customerKeyEncryptionSecret", "customerKeyEncryptionFile"];
+    if config.config.keys().any(|key| only_there.contains(&key.as_str())) {
+        return Ok(());
+    }
+    config.validate(&Environment::default(), &Files::default()).map(drop).map_err(|error| {
+        let hint = error.hint();
+        CliError::refused(format!("the storage location cannot be used: {error}")).help(hint)
+    })
+}
+
+/// Enough of an image reference to catch what no registry takes.
+fn image(text: &str) -> Result<String, String> {
+    let wrong =
+        text.is_empty() || text.chars().any(|c| c.is_whitespace() || c.is_control()) || text.contains("::");
+    if wrong {
+        return Err("an image is written like registry.example/lifeboat:0.1.0".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
 fn options(namespace: &str, args: &Args) -> InstallOptions {
-    let annotations =
-        |given: &Option<ConfigArg>| given.as_ref().map_or_else(|| json!({}), |map| json!(map.0));
+    let map = |given: &Option<ConfigArg>| given.as_ref().map_or_else(|| json!({}), |map| json!(map.0));
     InstallOptions {
         replicas: i64::from(args.replicas),
         rights: if args.namespaces.is_empty() {
@@ -144,10 +210,34 @@ fn options(namespace: &str, args: &Args) -> InstallOptions {
             Rights::Namespaces(args.namespaces.clone())
         },
         server_args: args.server_arg.clone(),
-        service_account_annotations: annotations(&args.sa_annotations),
-        pod_annotations: annotations(&args.pod_annotations),
+        service_account_annotations: map(&args.sa_annotations),
+        pod_annotations: map(&args.pod_annotations),
+        pod_labels: map(&args.pod_labels),
+        env: env(args),
+        resources: resources(args),
         ..InstallOptions::new(namespace, &args.image)
     }
+}
+
+fn env(args: &Args) -> Vec<Value> {
+    let given = args.env.iter().flat_map(|map| &map.0);
+    given.map(|(name, value)| json!({"name": name, "value": value})).collect()
+}
+
+/// The defaults, with what was given in their place.
+fn resources(args: &Args) -> Value {
+    let mut resources = default_resources();
+    for (given, kind, resource) in [
+        (&args.pod_cpu_request, "requests", "cpu"),
+        (&args.pod_mem_request, "requests", "memory"),
+        (&args.pod_cpu_limit, "limits", "cpu"),
+        (&args.pod_mem_limit, "limits", "memory"),
+    ] {
+        if let Some(quantity) = given {
+            resources[kind][resource] = json!(quantity);
+        }
+    }
+    resources
 }
 
 fn cloud_credentials(namespace: &str, bytes: &[u8]) -> Value {

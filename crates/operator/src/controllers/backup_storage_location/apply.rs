@@ -3,15 +3,15 @@
 use std::time::Duration;
 
 use kube::{Resource, ResourceExt};
-use lifeboat_cluster::{ApiError, Attempt, objects};
-use lifeboat_plan::location::Due;
+use lifeboat_cluster::{ApiError, objects};
+use lifeboat_plan::location::{Due, PastLook};
 use lifeboat_store::{LOCATION_DIRECTORIES, Tuning, open, probe};
 use serde_json::json;
 
 use super::State;
 use super::gather::Gathered;
 use super::plan::{Look, Plan};
-use super::validate::Opening;
+use super::validate::{Opening, Problem};
 use crate::context::Context;
 
 /// How long a look may take: a person waits for the answer.
@@ -21,13 +21,17 @@ const PATIENCE: Duration = Duration::from_secs(15);
 pub(super) enum Outcome {
     Looked(Verdict),
     NotDue(Due),
+    /// This location is the default no more: that change brings the next reconcile.
+    Unset,
 }
 
 /// The result of a look.
 pub(super) struct Verdict {
     /// `None`: the bucket can be used.
-    pub(super) problem: Option<String>,
-    pub(super) fingerprint: String,
+    pub(super) problem: Option<Problem>,
+    /// What is insecure about the storage though it can be used.
+    pub(super) warnings: Vec<String>,
+    pub(super) this_look: PastLook,
     pub(super) first_look: bool,
     /// Zero where periodic looks are off.
     pub(super) next_look: Duration,
@@ -39,28 +43,38 @@ pub(super) async fn apply(
     gathered: &Gathered,
     plan: Plan,
 ) -> Result<Outcome, ApiError> {
-    if let Some((stays, surplus)) = &plan.surplus {
-        unset_if_surplus(context, state, gathered, stays, surplus).await?;
+    if let Some((stays, surplus)) = &plan.surplus
+        && unset(context, state, gathered, stays, surplus).await?
+    {
+        return Ok(Outcome::Unset);
     }
-    let problem = match plan.look {
+    let (problem, warnings) = match plan.look {
         Look::Later(due) => return Ok(Outcome::NotDue(due)),
-        Look::Unusable(unusable) => Some(unusable.reason),
-        Look::Now(opening) => look(context, &opening).await.err(),
+        Look::Unusable(problem) => (Some(problem), Vec::new()),
+        Look::Now(opening) => look(context, &opening).await,
     };
     Ok(Outcome::Looked(Verdict {
         problem,
-        fingerprint: plan.fingerprint,
+        warnings,
+        // From here the next period counts, however long the look took.
+        this_look: PastLook { at: context.now(), ..plan.this_look },
         first_look: plan.first_look,
         next_look: plan.frequency,
     }))
 }
 
-async fn look(context: &Context, opening: &Opening) -> Result<(), String> {
-    let looked = async {
-        let store = open(&opening.config, &context.settings.cloud, Tuning::default()).await?;
-        probe(&store, &LOCATION_DIRECTORIES, PATIENCE).await
+/// What is wrong with the bucket, and what is insecure about the way to it.
+async fn look(context: &Context, opening: &Opening) -> (Option<Problem>, Vec<String>) {
+    let store = match open(&opening.config, &context.settings.cloud, Tuning::default()).await {
+        Ok(store) => store,
+        Err(error) => return (Some(problem(&error)), Vec::new()),
     };
-    looked.await.map_err(|error: lifeboat_store::Error| words(&error))
+    let probed = probe(&store, &LOCATION_DIRECTORIES, PATIENCE).await;
+    (probed.err().map(|error| problem(&error)), store.warnings().to_vec())
+}
+
+fn problem(error: &lifeboat_store::Error) -> Problem {
+    Problem { category: error.category(), message: words(error) }
 }
 
 /// The error, its causes where they add something, and what to do.
@@ -77,23 +91,32 @@ fn words(error: &lifeboat_store::Error) -> String {
     format!("{text}; {}", error.hint())
 }
 
-/// Of several defaults the newest stays; its reconcile unsets the others, so that no two write the same object.
-async fn unset_if_surplus(
+/// Of several defaults the newest stays; whoever sees the others unsets them, each as it was listed. True where this
+/// location was among them.
+async fn unset(
     context: &Context,
     state: &State,
     gathered: &Gathered,
     stays: &str,
     surplus: &[String],
-) -> Result<(), ApiError> {
-    if gathered.object.name_any() != stays {
-        return Ok(());
-    }
+) -> Result<bool, ApiError> {
     let api = objects::namespaced(&context.client, &context.settings.namespace, &state.resource);
-    for other in surplus {
-        let found = api.get(other).await.attempt(format!("read BackupStorageLocation {other}"))?;
-        objects::merge(&api, &found, json!({"spec": {"default": false}})).await?;
-        let note = format!("location {stays} was made later and is the default now; this one no longer is");
-        context.events.warning(&found.object_ref(&state.resource), "DefaultUnset", &note).await;
+    let mut this_one = false;
+    for other in gathered.defaults.iter().filter(|other| surplus.contains(&other.name_any())) {
+        match objects::merge(&api, other, json!({"spec": {"default": false}})).await {
+            Ok(_) => {
+                let note =
+                    format!("location {stays} was made later and is the default now; this one no longer is");
+                context.events.warning(&other.object_ref(&state.resource), "DefaultUnset", &note).await;
+                this_one |= other.uid() == gathered.object.uid();
+            }
+            Err(error) if error.is_not_found() => {}
+            Err(error) if error.is_invalid() => {
+                let words = format!("location {stays} is the default, but this one cannot be unset");
+                context.refused.tell(&context.events, other, &state.resource, &words, &error).await;
+            }
+            Err(error) => return Err(error),
+        }
     }
-    Ok(())
+    Ok(this_one)
 }

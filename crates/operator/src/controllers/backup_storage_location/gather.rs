@@ -11,7 +11,7 @@ use kube::api::{DynamicObject, ListParams};
 use lifeboat_api::velero::BackupStorageLocation;
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::install::CLOUD_CREDENTIALS;
-use lifeboat_plan::location::DefaultCandidate;
+use lifeboat_plan::location::Shown;
 use lifeboat_plan::password::PasswordSecret;
 
 use super::State;
@@ -33,8 +33,10 @@ pub(super) struct Gathered {
     /// The Secrets that the location names, by name; a missing one is `None`.
     pub(super) secrets: BTreeMap<String, Option<SecretValues>>,
     pub(super) password: Option<PasswordSecret>,
-    /// Every location that is marked as default.
-    pub(super) defaults: Vec<DefaultCandidate>,
+    /// What the object shows of earlier looks.
+    pub(super) shown: Shown,
+    /// Every location that is marked as default and not being deleted.
+    pub(super) defaults: Vec<DynamicObject>,
 }
 
 pub(super) async fn gather(
@@ -56,14 +58,12 @@ pub(super) async fn gather(
         .await
         .attempt("list BackupStorageLocations")?;
     let defaults = all
-        .iter()
+        .into_iter()
         .filter(|other| other.data.pointer("/spec/default") == Some(&serde_json::Value::Bool(true)))
-        .map(|other| DefaultCandidate {
-            name: other.name_any(),
-            created: other.creation_timestamp().map(|time| time.0),
-        })
+        .filter(|other| other.metadata.deletion_timestamp.is_none())
         .collect();
-    Ok(Gathered { object, location, secrets, password, defaults })
+    let shown = Shown::read(&object.data);
+    Ok(Gathered { object, location, secrets, password, shown, defaults })
 }
 
 /// The Secrets a location depends on: its own, or the installation's.

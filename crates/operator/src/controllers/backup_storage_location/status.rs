@@ -1,18 +1,20 @@
 //! What the object shows afterwards: phase, message, time and conditions, in one patch; an event where the phase
 //! changed; the metric. A patch that the API server refuses (an object older than its schema) becomes an event.
 
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::controller::Action;
 use kube::{Resource, ResourceExt};
 use lifeboat_cluster::{ApiError, objects};
-use lifeboat_plan::location::Due;
-use lifeboat_plan::password::{self, EXPORTED_ANNOTATION};
-use lifeboat_plan::{conditions, unsupported};
+use lifeboat_plan::conditions::Fact;
+use lifeboat_plan::location::{self, Due};
+use lifeboat_plan::{conditions, password, unsupported};
 use serde_json::{Value, json};
 
 use super::State;
-use super::apply::Outcome;
+use super::apply::{Outcome, Verdict};
 use super::gather::Gathered;
 use crate::context::Context;
+use crate::dynamic::again_after;
 
 pub(super) async fn write(
     context: &Context,
@@ -20,57 +22,72 @@ pub(super) async fn write(
     gathered: &Gathered,
     outcome: Outcome,
 ) -> Result<Action, ApiError> {
-    let password = gathered.password.as_ref();
-    let exported = password.is_some_and(|secret| secret.annotations.contains_key(EXPORTED_ANNOTATION));
-    context.metrics.set_password(exported, password::uses_public_default(password));
     let verdict = match outcome {
-        Outcome::NotDue(Due::In(rest)) => return Ok(Action::requeue(rest)),
-        Outcome::NotDue(_) => return Ok(Action::await_change()),
+        Outcome::NotDue(Due::In(rest)) => return Ok(again_after(rest)),
+        Outcome::NotDue(_) | Outcome::Unset => return Ok(Action::await_change()),
         Outcome::Looked(verdict) => verdict,
     };
-    let name = gathered.object.name_any();
-    let available = verdict.problem.is_none();
-    context.metrics.set_location(&name, available);
+    context.metrics.set_location(&gathered.object.name_any(), verdict.problem.is_none());
+    let facts = facts(gathered, &verdict);
     let api = objects::namespaced(&context.client, &context.settings.namespace, &state.resource);
-    let about = gathered.object.object_ref(&state.resource);
-    let message = verdict.problem.unwrap_or_default();
-    match objects::merge(&api, &gathered.object, patch(context, gathered, available, &message)).await {
-        Ok(_) => {}
+    let written = objects::merge(&api, &gathered.object, patch(gathered, &verdict, &facts)).await;
+    match written {
+        Ok(_) => {
+            tell(context, &gathered.object.object_ref(&state.resource), gathered, &verdict, &facts).await;
+        }
         Err(error) if error.is_invalid() => {
-            let note = format!("the status cannot be written, the object is not valid any more: {message}");
-            context.events.warning(&about, "Unavailable", &note).await;
-            return Ok(Action::requeue(verdict.next_look));
+            let found = verdict.problem.as_ref().map_or("the bucket can be used", |problem| &problem.message);
+            let words = format!("the verdict cannot be written into this object: {found}");
+            state.remember(&gathered.object, verdict.this_look);
+            let object = &gathered.object;
+            return Ok(context.refused.tell(&context.events, object, &state.resource, &words, &error).await);
         }
         Err(error) => return Err(error),
     }
-    let before = gathered.object.data.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default();
-    if available && before != "Available" {
-        context.events.normal(&about, "Available", "the bucket can be used").await;
-    }
-    if !available && (before == "Available" || verdict.first_look) {
-        context.events.warning(&about, "Unavailable", &message).await;
-    }
-    if verdict.first_look {
-        for fact in password::facts(password).iter().filter(|fact| !fact.holds) {
-            context.events.warning(&about, fact.reason, &fact.message).await;
-        }
-    }
-    if let (Ok(mut known), Some(uid)) = (state.looked_at.lock(), gathered.object.uid()) {
-        known.insert(uid, verdict.fingerprint);
-    }
-    Ok(if verdict.next_look.is_zero() { Action::await_change() } else { Action::requeue(verdict.next_look) })
+    state.remember(&gathered.object, verdict.this_look);
+    Ok(again_after(verdict.next_look))
 }
 
-fn patch(context: &Context, gathered: &Gathered, available: bool, message: &str) -> Value {
-    let now = context.now();
-    let old =
-        gathered.location.as_ref().ok().and_then(|location| location.status.as_ref()?.conditions.clone());
-    let conditions =
-        conditions::merge(&old.unwrap_or_default(), &password::facts(gathered.password.as_ref()), now);
+/// Events: where the phase changed; at this server's first look also what does not hold.
+async fn tell(
+    context: &Context,
+    about: &ObjectReference,
+    gathered: &Gathered,
+    verdict: &Verdict,
+    facts: &[Fact],
+) {
+    let was_available = gathered.shown.phase == "Available";
+    match &verdict.problem {
+        None if !was_available => {
+            context.events.normal(about, "Available", "the bucket can be used").await;
+        }
+        Some(problem) if was_available || verdict.first_look => {
+            context.events.warning(about, "Unavailable", &problem.message).await;
+        }
+        _ => {}
+    }
+    if verdict.first_look {
+        // The verdict itself was told above.
+        for fact in facts.iter().filter(|fact| !fact.holds && fact.kind != "Available") {
+            context.events.warning(about, &fact.reason, &fact.message).await;
+        }
+    }
+}
+
+/// All that holds, or does not, for this location: what the look found, what is known of the password.
+pub(super) fn facts(gathered: &Gathered, verdict: &Verdict) -> Vec<Fact> {
+    let problem = verdict.problem.as_ref().map(|problem| (problem.category, problem.message.as_str()));
+    let mut facts = location::facts(problem, &verdict.warnings);
+    facts.extend(password::facts(gathered.password.as_ref()));
+    facts
+}
+
+pub(super) fn patch(gathered: &Gathered, verdict: &Verdict, facts: &[Fact]) -> Value {
+    let now = verdict.this_look.at;
     json!({"status": {
-        "phase": if available { "Available" } else { "Unavailable" },
-        "message": if available { Value::Null } else { json!(message) },
+        "phase": if verdict.problem.is_none() { "Available" } else { "Unavailable" },
+        "message": verdict.problem.as_ref().map(|problem| &problem.message),
         "lastValidationTime": unsupported::seconds(now),
-        "conditions": conditions,
+        "conditions": conditions::merge(&gathered.shown.conditions, facts, now),
     }})
 }

@@ -12,19 +12,22 @@ pub(super) struct Opening {
     pub(super) config: StoreConfig,
 }
 
-/// Why the bucket cannot even be opened.
-pub(super) struct Unusable {
-    pub(super) reason: String,
+/// Why the bucket cannot be used: a word for machines (`plan::conditions::reason`) and words for a person.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Problem {
+    pub(super) category: &'static str,
+    pub(super) message: String,
 }
 
-pub(super) fn validate(gathered: &Gathered) -> Result<Opening, Unusable> {
+pub(super) fn validate(gathered: &Gathered) -> Result<Opening, Problem> {
     let location = gathered.location.as_ref().map_err(|error| {
-        unusable(format!(
-            "the object cannot be read: {error}; correct it with `kubectl edit`, or make it anew"
-        ))
+        let message =
+            format!("the object cannot be read: {error}; correct it with `kubectl edit`, or make it anew");
+        Problem { category: "unreadable", message }
     })?;
     let valid = location::validate(&location.spec).map_err(|problems| {
-        unusable(problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))
+        let message = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        Problem { category: "config", message }
     })?;
     let mut config = StoreConfig {
         provider: valid.provider.clone(),
@@ -35,7 +38,9 @@ pub(super) fn validate(gathered: &Gathered) -> Result<Opening, Unusable> {
         credentials: credentials(gathered, &valid)?,
         customer_key: None,
     };
-    let named = config.customer_key_secret().map_err(|error| unusable(error.to_string()))?;
+    let named = config
+        .customer_key_secret()
+        .map_err(|error| Problem { category: error.category(), message: error.to_string() })?;
     config.customer_key =
         match named.map(|(secret, key)| SecretKey { secret: secret.into(), key: key.into() }) {
             Some(wanted) => Some(SecretSlice::from(secret_value(
@@ -48,7 +53,7 @@ pub(super) fn validate(gathered: &Gathered) -> Result<Opening, Unusable> {
     Ok(Opening { config })
 }
 
-fn authority(gathered: &Gathered, valid: &ValidLocation) -> Result<Option<Vec<u8>>, Unusable> {
+fn authority(gathered: &Gathered, valid: &ValidLocation) -> Result<Option<Vec<u8>>, Problem> {
     match &valid.ca {
         CaSource::System => Ok(None),
         CaSource::Inline(pem) => Ok(Some(pem.clone())),
@@ -57,7 +62,7 @@ fn authority(gathered: &Gathered, valid: &ValidLocation) -> Result<Option<Vec<u8
 }
 
 /// The location's own credentials; else the installation's, where there are some.
-fn credentials(gathered: &Gathered, valid: &ValidLocation) -> Result<Option<SecretSlice<u8>>, Unusable> {
+fn credentials(gathered: &Gathered, valid: &ValidLocation) -> Result<Option<SecretSlice<u8>>, Problem> {
     if let Some(wanted) = &valid.credential {
         return secret_value(gathered, "spec.credential", wanted).map(|value| Some(SecretSlice::from(value)));
     }
@@ -66,19 +71,19 @@ fn credentials(gathered: &Gathered, valid: &ValidLocation) -> Result<Option<Secr
     Ok(installation.and_then(|secret| secret.values.get(key)).map(|value| SecretSlice::from(value.clone())))
 }
 
-fn secret_value(gathered: &Gathered, field: &str, wanted: &SecretKey) -> Result<Vec<u8>, Unusable> {
+fn secret_value(gathered: &Gathered, field: &str, wanted: &SecretKey) -> Result<Vec<u8>, Problem> {
     let SecretKey { secret: name, key } = wanted;
     let Some(Some(secret)) = gathered.secrets.get(name) else {
-        return Err(unusable(format!(
+        return Err(no_secret(format!(
             "{field} names Secret {name:?}, which does not exist in Lifeboat's namespace"
         )));
     };
     secret.values.get(key).cloned().ok_or_else(|| {
         let keys = secret.values.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-        unusable(format!("{field} names key {key:?} of Secret {name:?}, which has only: {keys}"))
+        no_secret(format!("{field} names key {key:?} of Secret {name:?}, which has only: {keys}"))
     })
 }
 
-fn unusable(reason: String) -> Unusable {
-    Unusable { reason }
+fn no_secret(message: String) -> Problem {
+    Problem { category: "secret_not_found", message }
 }

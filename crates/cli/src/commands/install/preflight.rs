@@ -1,0 +1,136 @@
+//! What the cluster must allow, looked at before anything is changed: nobody else serves the same objects, the namespace
+//! is Lifeboat's to shape, the named namespaces exist, rights do not grow unasked, the password can be kept.
+
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use kube::api::ListParams;
+use kube::{Api, Client, ResourceExt};
+use lifeboat_cluster::{Attempt, rights, workloads};
+use lifeboat_operator::password;
+use lifeboat_plan::install::{EXISTED_ANNOTATION, Rights};
+use lifeboat_plan::password::PasswordPlan;
+use lifeboat_plan::{foreign, password as password_plan};
+
+use super::options::Checked;
+use crate::error::CliError;
+use crate::settings::Settings;
+
+/// What was found and decided before the first change.
+pub(super) struct Cleared {
+    pub(super) password: PasswordPlan,
+    /// The namespace is not of our making.
+    pub(super) namespace_existed: bool,
+}
+
+/// Refuses, or gives what the installation needs to know.
+pub(super) async fn check(
+    client: &Client,
+    settings: &Settings,
+    checked: &Checked,
+) -> Result<Cleared, CliError> {
+    nobody_else(client, settings, checked.adopt).await?;
+    if checked.crds_only {
+        return Ok(Cleared { password: PasswordPlan::Keep, namespace_existed: false });
+    }
+    let namespace_existed = namespace_can_be_ours(client, settings).await?;
+    rights_do_not_grow_unasked(client, settings, checked).await?;
+    if let Rights::Namespaces(names) = &checked.options.rights {
+        all_exist(client, names).await?;
+    }
+    let existing = password::read(client, &settings.namespace).await?;
+    let random = password::random_password();
+    let password = password_plan::plan(existing.as_ref(), checked.password.as_deref(), &random)
+        .map_err(|error| CliError::refused(error.to_string()))?;
+    Ok(Cleared { password, namespace_existed })
+}
+
+/// Two servers over the same objects would both work on them, and one would not know it.
+async fn nobody_else(client: &Client, settings: &Settings, adopt: bool) -> Result<(), CliError> {
+    let found = foreign::live(&workloads::list(client).await?, &settings.namespace);
+    if found.is_empty() {
+        return Ok(());
+    }
+    let list = found.iter().map(|f| format!("{} ({})", f.product, f.workload)).collect::<Vec<_>>().join(", ");
+    if adopt {
+        eprintln!(
+            "Taking over beside {list}; scale it to 0 replicas, or both will work on the same objects."
+        );
+        return Ok(());
+    }
+    Err(CliError::refused(format!("this cluster is served by {list}"))
+        .help("scale it to 0 replicas first, or pass --adopt to install beside it and take its objects over"))
+}
+
+/// Install sets the namespace's Pod Security level, which would break other pods in it. Tells whether the namespace was
+/// there before the first installation.
+async fn namespace_can_be_ours(client: &Client, settings: &Settings) -> Result<bool, CliError> {
+    let name = &settings.namespace;
+    let found = Api::<Namespace>::all(client.clone())
+        .get_opt(name)
+        .await
+        .attempt(format!("read Namespace {name}"))?;
+    let Some(namespace) = found else { return Ok(false) };
+    if namespace.metadata.deletion_timestamp.is_some() {
+        return Err(CliError::refused(format!("namespace {name} is being deleted"))
+            .help(format!("wait until it is gone: kubectl wait --for=delete namespace/{name}")));
+    }
+    if namespace.labels().get("app.kubernetes.io/name").is_some_and(|label| label == "lifeboat") {
+        return Ok(namespace.annotations().contains_key(EXISTED_ANNOTATION));
+    }
+    let pods = Api::<Pod>::namespaced(client.clone(), name)
+        .list(&ListParams::default().limit(1))
+        .await
+        .attempt(format!("list Pods in {name}"))?;
+    match pods.items.first() {
+        None => Ok(true),
+        Some(pod) => Err(CliError::refused(format!(
+            "namespace {name} is not Lifeboat's: pod {} runs in it, and only pods of the strictest Pod Security level may",
+            pod.name_any()
+        ))
+        .help("install into a namespace of its own with --namespace NAME; the default is lifeboat")),
+    }
+}
+
+/// Running install again to upgrade must not turn a limited server into a cluster administrator.
+async fn rights_do_not_grow_unasked(
+    client: &Client,
+    settings: &Settings,
+    checked: &Checked,
+) -> Result<(), CliError> {
+    if checked.full_rights || checked.options.rights != Rights::Full {
+        return Ok(());
+    }
+    let held = rights::held(client, &settings.namespace).await?;
+    let limited: Vec<_> = held
+        .iter()
+        .filter(|name| name.kind == "RoleBinding")
+        .filter_map(|name| name.namespace.clone())
+        .filter(|namespace| *namespace != settings.namespace)
+        .collect();
+    if limited.is_empty() {
+        return Ok(());
+    }
+    Err(CliError::refused(format!("this installation is limited to namespaces {}", limited.join(", "))).help(
+        format!(
+            "pass --namespaces {} to keep it so, or --full-rights to let it back up and restore anything",
+            limited.join(",")
+        ),
+    ))
+}
+
+async fn all_exist(client: &Client, names: &[String]) -> Result<(), CliError> {
+    let api = Api::<Namespace>::all(client.clone());
+    let mut missing = Vec::new();
+    for name in names {
+        if api.get_opt(name).await.attempt(format!("read Namespace {name}"))?.is_none() {
+            missing.push(name.clone());
+        }
+    }
+    if missing.is_empty() {
+        return Ok(());
+    }
+    Err(CliError::not_found(format!(
+        "--namespaces names {}, which the cluster does not have",
+        missing.join(", ")
+    ))
+    .help("create them first, or leave them out"))
+}

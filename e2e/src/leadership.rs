@@ -1,0 +1,104 @@
+//! Who leads, whether the server works, and faults that move leadership; for the tests of leadership and the soak.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::{Program, get, kubectl, lifeboat, s3, wait_for, xtask};
+
+/// How long leadership may take to move, in seconds.
+const MOVE: u64 = 20;
+
+fn holder() -> Option<String> {
+    let lease = get(&["-n", "lifeboat", "lease", "lifeboat-server"]);
+    lease["spec"]["holderIdentity"].as_str().map(str::to_owned)
+}
+
+/// Waits until a pod other than `old` holds the lease; gives its name.
+pub fn wait_for_another(old: &str) -> String {
+    wait_for("another leader", MOVE, || match holder() {
+        Some(holder) if holder != old => Ok(holder),
+        other => Err(format!("{other:?}")),
+    })
+}
+
+/// Waits until exactly one pod says that it leads, and it is the one that holds the lease; gives its name. A pod whose
+/// container is down at this moment says nothing and does not lead.
+pub fn wait_for_one_leader(seconds: u64) -> String {
+    wait_for("exactly one leader", seconds, || {
+        let leading: Vec<String> = pods().into_iter().filter(|pod| leads(pod)).collect();
+        match (&leading[..], holder()) {
+            ([only], Some(holder)) if *only == holder => Ok(holder),
+            (_, holder) => Err(format!("{leading:?} say that they lead, {holder:?} holds the lease")),
+        }
+    })
+}
+
+fn pods() -> Vec<String> {
+    let pods = get(&["-n", "lifeboat", "pods", "-l", "component=velero"]);
+    let items = pods["items"].as_array().cloned().unwrap_or_default();
+    items
+        .iter()
+        .filter_map(|pod| pod.pointer("/metadata/name").and_then(Value::as_str))
+        .map(str::to_owned)
+        .collect()
+}
+
+/// What the pod says of itself in its metrics.
+fn leads(pod: &str) -> bool {
+    let path = format!("/api/v1/namespaces/lifeboat/pods/{pod}:8085/proxy/metrics");
+    let output = kubectl().args(["get", "--raw", &path, "--request-timeout=5s"]).run();
+    output.stdout.contains("\nlifeboat_leader 1\n")
+}
+
+/// A new location gets its verdict: somebody leads and works.
+pub fn everything_works(name: &str) {
+    let create = lifeboat()
+        .args([
+            "backup-location",
+            "create",
+            name,
+            "--provider",
+            "aws",
+            "--bucket",
+            "lifeboat",
+            "--prefix",
+            "e2e",
+        ])
+        .args(["--config", &s3().config(), "--wait"]);
+    wait_for("a verdict", 60, || {
+        let output = create.run();
+        if output.code == 0 {
+            return Ok(());
+        }
+        lifeboat().args(["backup-location", "delete", name, "--confirm"]).run();
+        Err(output.stderr)
+    });
+    lifeboat().args(["backup-location", "delete", name, "--confirm"]).ok();
+}
+
+/// The server's process on this machine, found by the identity in its environment.
+pub fn process_of(pod: &str) -> String {
+    let wanted = format!("LIFEBOAT_IDENTITY={pod}");
+    for entry in fs::read_dir("/proc").unwrap().flatten() {
+        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
+        if environment.split(|byte| *byte == 0).any(|variable| variable == wanted.as_bytes()) {
+            return entry.file_name().to_string_lossy().into_owned();
+        }
+    }
+    panic!("no process of {pod} on this machine");
+}
+
+pub fn signal(signal: &str, process: &str) {
+    Program::new("kill").args([signal, process]).ok();
+}
+
+/// Stops the box's API server and starts it again; it answers when this returns.
+pub fn restart_api_server() {
+    xtask().args(["box", "stop", "kube-apiserver"]).ok();
+    xtask().args(["box", "start", "kube-apiserver"]).ok();
+    wait_for("the API server", 60, || {
+        let output = kubectl().args(["get", "--raw", "/readyz"]).run();
+        if output.code == 0 { Ok(()) } else { Err(output.stderr) }
+    });
+}
