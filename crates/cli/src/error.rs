@@ -81,14 +81,14 @@ impl From<ConnectError> for CliError {
 
 impl From<ApiError> for CliError {
     fn from(error: ApiError) -> Self {
-        let help = match (error.code(), &error.source) {
-            (Some(403), _) => Some("ask a cluster administrator for the right to do this".to_owned()),
-            (Some(404), _)
+        let help = match error.code() {
+            Some(403) => Some("ask a cluster administrator for the right to do this".to_owned()),
+            Some(404)
                 if error.attempt.contains("BackupStorageLocation") || error.attempt.contains("version") =>
             {
                 Some("if Lifeboat is not installed, run `lifeboat install` first".to_owned())
             }
-            (None, kube::Error::Service(_) | kube::Error::HyperError(_)) => {
+            None if error.is_transient() => {
                 Some("is the cluster running? `kubectl cluster-info` uses the same settings".to_owned())
             }
             _ => None,
@@ -97,16 +97,8 @@ impl From<ApiError> for CliError {
             message: format!("cannot {}", error.attempt),
             help,
             kind: if error.is_not_found() { Kind::NotFound } else { Kind::Failed },
-            source: Some(in_words(error.source)),
+            source: Some(Box::new(error.source)),
         }
-    }
-}
-
-/// What the API server answered, without the structure around it.
-fn in_words(error: kube::Error) -> Box<dyn std::error::Error + Send + Sync> {
-    match error {
-        kube::Error::Api(status) if !status.message.is_empty() => status.message.into(),
-        other => Box::new(other),
     }
 }
 

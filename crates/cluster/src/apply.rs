@@ -61,8 +61,7 @@ pub async fn apply(client: &Client, object: &Value) -> Result<ObjectName, ApiErr
 /// Deletes the object; that there is none is fine, and said by `false`.
 pub async fn delete(client: &Client, name: &ObjectName) -> Result<bool, ApiError> {
     match name.api(client).delete(&name.name, &DeleteParams::default()).await {
-        Ok(_) => Ok(true),
         Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
-        Err(source) => Err(ApiError { attempt: format!("delete {name}"), source }),
+        deleted => deleted.attempt(format!("delete {name}")).map(|_| true),
     }
 }

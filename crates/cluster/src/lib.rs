@@ -16,6 +16,8 @@ pub mod workloads;
 
 pub use connect::{ConnectError, ConnectOptions, connect};
 
+use kube::core::Status;
+
 /// The name under which this program owns fields and signs events.
 pub const MANAGER: &str = "lifeboat";
 
@@ -25,14 +27,40 @@ pub const MANAGER: &str = "lifeboat";
 pub struct ApiError {
     pub attempt: String,
     #[source]
-    pub source: kube::Error,
+    pub source: Cause,
+}
+
+/// Why a call failed. What the API server answers is shown in its own words, without the structure around them.
+#[derive(Debug, thiserror::Error)]
+pub enum Cause {
+    #[error("{}", words(.0))]
+    Api(Box<Status>),
+    #[error(transparent)]
+    Other(kube::Error),
+}
+
+impl From<kube::Error> for Cause {
+    fn from(error: kube::Error) -> Self {
+        match error {
+            kube::Error::Api(status) => Self::Api(status),
+            other => Self::Other(other),
+        }
+    }
+}
+
+fn words(status: &Status) -> String {
+    if status.message.is_empty() {
+        format!("the API server answered {}", status.code)
+    } else {
+        status.message.clone()
+    }
 }
 
 impl ApiError {
     pub fn code(&self) -> Option<u16> {
         match &self.source {
-            kube::Error::Api(status) => Some(status.code),
-            _ => None,
+            Cause::Api(status) => Some(status.code),
+            Cause::Other(_) => None,
         }
     }
 
@@ -53,9 +81,8 @@ impl ApiError {
     /// The API server is busy, restarting or out of reach: the same call may succeed in a moment.
     pub fn is_transient(&self) -> bool {
         match &self.source {
-            kube::Error::Api(status) => status.code == 429 || status.code >= 500,
-            kube::Error::HyperError(_) | kube::Error::Service(_) => true,
-            _ => false,
+            Cause::Api(status) => status.code == 429 || status.code >= 500,
+            Cause::Other(error) => matches!(error, kube::Error::HyperError(_) | kube::Error::Service(_)),
         }
     }
 
@@ -78,6 +105,6 @@ pub trait Attempt<T> {
 
 impl<T> Attempt<T> for Result<T, kube::Error> {
     fn attempt(self, words: impl Into<String>) -> Result<T, ApiError> {
-        self.map_err(|source| ApiError { attempt: words.into(), source })
+        self.map_err(|error| ApiError { attempt: words.into(), source: error.into() })
     }
 }

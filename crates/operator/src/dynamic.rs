@@ -21,7 +21,7 @@ use crate::context::Context;
 pub(crate) fn controller(context: &Context, resource: &ApiResource) -> Controller<DynamicObject> {
     let api: Api<DynamicObject> = objects::namespaced(&context.client, &context.settings.namespace, resource);
     Controller::new_with(api, watching(), resource.clone())
-        .with_config(controller::Config::default().concurrency(8))
+        .with_config(controller::Config::default().concurrency(32))
 }
 
 /// How everything is watched.

@@ -82,8 +82,17 @@ pub(crate) async fn follow(context: &Context, resting: &CancellationToken) {
             Some(Ok(Event::Init)) => listed = None,
             Some(Ok(Event::InitApply(secret))) => listed = Some(holds(secret)),
             Some(Ok(Event::InitDone)) => show(context, listed.as_ref()),
-            Some(Ok(Event::Apply(secret))) => show(context, Some(&holds(secret))),
-            Some(Ok(Event::Delete(_))) => show(context, None),
+            Some(Ok(Event::Apply(secret))) => {
+                show(context, Some(&holds(secret)));
+                mend(context).await;
+            }
+            Some(Ok(Event::Delete(_))) => {
+                show(context, None);
+                tracing::warn!(
+                    "Secret {SECRET} was deleted: a new repository password is made; keep the old one for repositories that exist"
+                );
+                mend(context).await;
+            }
             Some(Err(error)) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "watch of the password disturbed");
             }
@@ -92,8 +101,15 @@ pub(crate) async fn follow(context: &Context, resting: &CancellationToken) {
     }
 }
 
+/// Sees to the Secret again after somebody changed it: a key may be missing now.
+async fn mend(context: &Context) {
+    if let Err(error) = settle(&context.client, &context.settings.namespace, None).await {
+        warn(&error);
+    }
+}
+
 fn show(context: &Context, secret: Option<&PasswordSecret>) {
-    let exported = secret.is_some_and(|secret| secret.annotations.contains_key(EXPORTED_ANNOTATION));
+    let exported = secret.is_some_and(|secret| password::exported_at(secret).is_some());
     context.metrics.set_password(exported, password::uses_public_default(secret));
 }
 

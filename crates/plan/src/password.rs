@@ -6,6 +6,8 @@
 
 use std::collections::BTreeMap;
 
+use sha2::{Digest, Sha256};
+
 use crate::conditions::Fact;
 
 /// Upstream's name for the Secret, so that an existing one is taken over.
@@ -14,8 +16,13 @@ pub const SECRET: &str = "velero-repo-credentials";
 pub const KEY: &str = "repository-password";
 /// The password of new repositories where `KEY` holds the public default.
 pub const NEW_REPOSITORIES_KEY: &str = "repository-password-new";
-/// Set by `lifeboat repository-password export`; its value is the time.
+/// Set by `lifeboat repository-password export`: the time, and a fingerprint of what was exported, so that the mark ends
+/// with the password.
 pub const EXPORTED_ANNOTATION: &str = "lifeboat.io/password-exported-at";
+
+/// What to do until the password is kept elsewhere.
+const EXPORT: &str = "volume data cannot be restored without the repository password, and only this cluster has it: run \
+                      `lifeboat repository-password export` and keep the result in a safe place";
 
 /// What every Velero installation uses unless it was told otherwise: no secret at all.
 const PUBLIC_DEFAULT: &str = "static-passw0rd";
@@ -89,25 +96,43 @@ fn held<'a>(secret: &'a PasswordSecret, key: &str) -> Option<&'a [u8]> {
     secret.data.get(key).map(|value| value.trim_ascii_end()).filter(|value| !value.is_empty())
 }
 
+/// What new repositories are protected with: the key and its value; `None` where there is none to export.
+pub fn to_export(secret: &PasswordSecret) -> Option<(&'static str, &[u8])> {
+    let key = if uses_public_default(Some(secret)) { NEW_REPOSITORIES_KEY } else { KEY };
+    held(secret, key).map(|value| (key, value))
+}
+
+/// The annotation that records an export of what the Secret holds now.
+pub fn exported_mark(secret: &PasswordSecret, when: &str) -> Option<String> {
+    to_export(secret).map(|(_, value)| format!("{when} {}", fingerprint(value)))
+}
+
+/// When what the Secret holds now was exported; `None` where it was not, or was changed since.
+pub fn exported_at(secret: &PasswordSecret) -> Option<&str> {
+    let (when, mark) = secret.annotations.get(EXPORTED_ANNOTATION)?.split_once(' ')?;
+    let (_, value) = to_export(secret)?;
+    (mark == fingerprint(value)).then_some(when)
+}
+
+/// Tells whether a password is the same one, and nothing about it: it stands beside the password itself.
+fn fingerprint(value: &[u8]) -> String {
+    let digest = Sha256::new().chain_update(b"lifeboat repository password\n").chain_update(value).finalize();
+    digest[..6].iter().map(|byte| format!("{byte:02x}")).collect::<Vec<_>>().concat()
+}
+
 /// What every location says about the password, so that nobody learns on the worst day that it was never kept.
 pub fn facts(secret: Option<&PasswordSecret>) -> Vec<Fact> {
-    let exported = secret.and_then(|secret| secret.annotations.get(EXPORTED_ANNOTATION));
-    let mut facts = vec![match exported {
-        Some(when) => Fact {
-            kind: "RepositoryPasswordExported",
-            holds: true,
-            reason: "Exported".into(),
-            message: format!("the repository password was exported at {when}"),
-        },
-        None => Fact {
-            kind: "RepositoryPasswordExported",
-            holds: false,
-            reason: "NeverExported".into(),
-            message: "volume data cannot be restored without the repository password, and only this cluster has it: \
-                      run `lifeboat repository-password export` and keep the result in a safe place"
-                .to_owned(),
-        },
-    }];
+    let marked = secret.is_some_and(|secret| secret.annotations.contains_key(EXPORTED_ANNOTATION));
+    let (holds, reason, message) = match secret.and_then(exported_at) {
+        Some(when) => (true, "Exported", format!("the repository password was exported at {when}")),
+        None if marked => (
+            false,
+            "ChangedSinceExport",
+            format!("the repository password was changed after it was exported: {EXPORT}"),
+        ),
+        None => (false, "NeverExported", EXPORT.to_owned()),
+    };
+    let mut facts = vec![Fact { kind: "RepositoryPasswordExported", holds, reason: reason.into(), message }];
     if uses_public_default(secret) {
         facts.push(Fact {
             kind: "RepositoryPasswordPrivate",
@@ -202,12 +227,25 @@ mod tests {
     }
 
     #[test]
-    fn an_exported_private_password_is_one_true_condition() {
+    fn an_exported_private_password_is_one_true_condition_until_it_changes() {
         let mut stored = secret(&[(KEY, "x")]);
-        stored.annotations.insert(EXPORTED_ANNOTATION.into(), "2026-01-01T00:00:00Z".into());
-        let facts = facts(Some(&stored));
-        assert_eq!(facts.len(), 1);
-        assert!(facts[0].holds);
+        let mark = exported_mark(&stored, "2026-01-01T00:00:00Z").unwrap();
+        stored.annotations.insert(EXPORTED_ANNOTATION.into(), mark);
+        let before = facts(Some(&stored));
+        assert_eq!((before.len(), before[0].holds), (1, true));
+        stored.data.insert(KEY.into(), b"y".to_vec());
+        let after = facts(Some(&stored));
+        assert_eq!((after[0].holds, after[0].reason.as_ref()), (false, "ChangedSinceExport"));
+        stored.data.remove(KEY);
+        assert!(!facts(Some(&stored))[0].holds);
+    }
+
+    #[test]
+    fn an_empty_password_is_nothing_to_export() {
+        assert_eq!(to_export(&secret(&[(KEY, "\n")])), None);
+        assert_eq!(to_export(&secret(&[(KEY, "static-passw0rd")])), None);
+        let both = secret(&[(KEY, "static-passw0rd"), (NEW_REPOSITORIES_KEY, "new")]);
+        assert_eq!(to_export(&both), Some((NEW_REPOSITORIES_KEY, b"new".as_slice())));
     }
 
     #[test]

@@ -5,11 +5,12 @@
 mod health;
 mod metrics;
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use axum::Router;
 use axum::http::{StatusCode, header};
 use axum::routing::get;
+use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
 pub use health::Health;
@@ -31,14 +32,22 @@ pub async fn serve(
     health: Health,
     stop: CancellationToken,
 ) -> Result<(), WebError> {
-    let listener = tokio::net::TcpListener::bind(address)
-        .await
-        .map_err(|source| WebError::Listen { address, source })?;
+    let listener = listen(address).await.map_err(|source| WebError::Listen { address, source })?;
     tracing::info!(%address, "serving /metrics, /healthz and /readyz");
     axum::serve(listener, router(metrics, health))
         .with_graceful_shutdown(stop.cancelled_owned())
         .await
         .map_err(WebError::Serve)
+}
+
+/// Where a machine has no IPv6, every address means every IPv4 address.
+async fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
+    match TcpListener::bind(address).await {
+        Err(_) if address.ip() == Ipv6Addr::UNSPECIFIED => {
+            TcpListener::bind((Ipv4Addr::UNSPECIFIED, address.port())).await
+        }
+        bound => bound,
+    }
 }
 
 fn router(metrics: Metrics, health: Health) -> Router {

@@ -11,7 +11,7 @@ use kube::Api;
 use kube::api::{Patch, PatchParams};
 use lifeboat_cluster::{Attempt, MANAGER};
 use lifeboat_operator::password;
-use lifeboat_plan::password::{EXPORTED_ANNOTATION, KEY, NEW_REPOSITORIES_KEY, SECRET, uses_public_default};
+use lifeboat_plan::password::{EXPORTED_ANNOTATION, SECRET, exported_mark, to_export, uses_public_default};
 
 use crate::error::CliError;
 use crate::settings::Settings;
@@ -47,26 +47,26 @@ async fn export(settings: &Settings, args: ExportArgs) -> Result<(), CliError> {
         ))
         .help("it is made by `lifeboat install` or by the server's first start"));
     };
-    let public = uses_public_default(Some(&secret));
-    let key = if public { NEW_REPOSITORIES_KEY } else { KEY };
-    let Some(value) = secret.data.get(key) else {
-        return Err(CliError::not_found(format!("Secret {SECRET} has no key {key}"))
-            .help("the server adds it when it starts; is it running?"));
+    let now = lifeboat_plan::unsupported::seconds(Timestamp::now());
+    let (Some((_, value)), Some(mark)) = (to_export(&secret), exported_mark(&secret, &now)) else {
+        return Err(CliError::not_found(format!("Secret {SECRET} holds no password to export"))
+            .help("the server makes one within seconds; is it running? `lifeboat version` tells"));
     };
     hand_out(value, args.file.as_deref())?;
-    if public {
+    if uses_public_default(Some(&secret)) {
         eprintln!(
             "Repositories made by Velero before use Velero's public default password; this one is for new ones."
         );
     }
-    let patch = serde_json::json!({"metadata": {"annotations": {EXPORTED_ANNOTATION: now()}}});
+    eprintln!("Keep it outside this cluster: volume data cannot be restored without it.");
+    let patch = serde_json::json!({"metadata": {"annotations": {EXPORTED_ANNOTATION: mark}}});
     let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
     Api::<Secret>::namespaced(client, &settings.namespace)
         .patch(SECRET, &params, &Patch::Merge(patch))
         .await
-        .attempt(format!("record the export in Secret {SECRET}"))?;
-    eprintln!("Keep it outside this cluster: volume data cannot be restored without it.");
-    Ok(())
+        .attempt(format!("record in Secret {SECRET} that the password was exported (it was)"))
+        .map(drop)
+        .map_err(CliError::from)
 }
 
 fn hand_out(value: &[u8], file: Option<&Path>) -> Result<(), CliError> {
@@ -84,8 +84,4 @@ fn hand_out(value: &[u8], file: Option<&Path>) -> Result<(), CliError> {
     let mut out =
         std::fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(refused)?;
     out.write_all(value).and_then(|()| out.write_all(b"\n")).and_then(|()| out.sync_all()).map_err(refused)
-}
-
-fn now() -> String {
-    lifeboat_plan::unsupported::seconds(Timestamp::now())
 }

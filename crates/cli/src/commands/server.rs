@@ -112,9 +112,9 @@ fn default_identity() -> String {
     format!("lifeboat-{}", std::process::id())
 }
 
-/// Go's form ":8085" means every address.
+/// Go's form ":8085" means every address, of both families.
 fn address(text: &str) -> Result<SocketAddr, String> {
-    let full = if text.starts_with(':') { format!("0.0.0.0{text}") } else { text.to_owned() };
+    let full = if text.starts_with(':') { format!("[::]{text}") } else { text.to_owned() };
     full.parse().map_err(|_| format!("{text:?} is no address; write it like \":8085\" or \"127.0.0.1:8085\""))
 }
 
@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn addresses_are_taken_in_gos_short_form() {
-        assert_eq!(address(":8085").unwrap(), "0.0.0.0:8085".parse().unwrap());
+        assert_eq!(address(":8085").unwrap(), "[::]:8085".parse().unwrap());
         assert_eq!(address("127.0.0.1:1").unwrap(), "127.0.0.1:1".parse().unwrap());
         assert!(address("8085").unwrap_err().contains("\":8085\""));
     }

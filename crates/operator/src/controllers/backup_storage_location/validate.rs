@@ -66,6 +66,10 @@ fn credentials(gathered: &Gathered, valid: &ValidLocation) -> Result<Option<Secr
     if let Some(wanted) = &valid.credential {
         return secret_value(gathered, "spec.credential", wanted).map(|value| Some(SecretSlice::from(value)));
     }
+    // A file in the server that the location names goes before the installation's credentials.
+    if valid.config.get("credentialsFile").is_some_and(|path| !path.is_empty()) {
+        return Ok(None);
+    }
     let (name, key) = CLOUD_CREDENTIALS;
     let installation = gathered.secrets.get(name).and_then(Option::as_ref);
     Ok(installation.and_then(|secret| secret.values.get(key)).map(|value| SecretSlice::from(value.clone())))
