@@ -93,12 +93,20 @@ pub fn signal(signal: &str, process: &str) {
     Program::new("kill").args([signal, process]).ok();
 }
 
-/// Stops the box's API server and starts it again; it answers when this returns.
+/// Stops the box's API server and starts it again; when this returns it answers, also at the address that pods use. An
+/// API server that stops takes itself out of that service, and kube-proxy, which waits longer after each disturbance,
+/// may need a minute to see it come back: until then every pod is refused, and no server could do better.
 pub fn restart_api_server() {
+    let service = get(&["-n", "default", "service", "kubernetes"]);
+    let address = format!("--server=https://{}:443", service["spec"]["clusterIP"].as_str().unwrap());
     xtask().args(["box", "stop", "kube-apiserver"]).ok();
     xtask().args(["box", "start", "kube-apiserver"]).ok();
     wait_for("the API server", 60, || {
         let output = kubectl().args(["get", "--raw", "/readyz"]).run();
+        if output.code == 0 { Ok(()) } else { Err(output.stderr) }
+    });
+    wait_for("the API server's service", 120, || {
+        let output = kubectl().args(["get", "--raw", "/readyz", "--request-timeout=5s", &address]).run();
         if output.code == 0 { Ok(()) } else { Err(output.stderr) }
     });
 }

@@ -70,8 +70,12 @@ pub(crate) async fn drive<S, F>(
             shared,
         )
         .for_each(|outcome| async move {
+            // Failed reconciles are told above; an object that was deleted while it waited its turn is no news.
             if let Err(error) = outcome
-                && !matches!(error, controller::Error::ReconcilerFailed(..))
+                && !matches!(
+                    error,
+                    controller::Error::ReconcilerFailed(..) | controller::Error::ObjectNotFound(_)
+                )
             {
                 tracing::warn!(
                     controller = name,

@@ -7,7 +7,6 @@ mod preflight;
 use std::time::Duration;
 
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::Secret;
 use kube::api::ListParams;
 use kube::{Api, Client};
 use lifeboat_api::crds;
@@ -33,8 +32,7 @@ pub(crate) async fn run(settings: &Settings, args: &Args) -> Result<(), CliError
         return print_objects(&checked);
     }
     let client = settings.client().await?;
-    let cleared = preflight::check(&client, settings, &checked).await?;
-    checked.options.namespace_existed = cleared.namespace_existed;
+    checked.options.namespace_existed = preflight::check(&client, settings, &checked).await?;
     step("custom resource definitions");
     lifeboat_cluster::crds::install(&client, &crds::installed()).await?;
     if checked.crds_only {
@@ -46,8 +44,9 @@ pub(crate) async fn run(settings: &Settings, args: &Args) -> Result<(), CliError
         let name = apply::apply(&client, &object).await?;
         step(&name.to_string());
         if name.kind == "Namespace" {
-            let secrets = Api::<Secret>::namespaced(client.clone(), &settings.namespace);
-            password::carry_out(&secrets, cleared.password.clone()).await?;
+            password::settle(&client, &settings.namespace, checked.password.as_deref())
+                .await
+                .map_err(|error| CliError::failed("cannot see to the repository password", error))?;
             apply_optional(&client, checked.credentials.as_ref()).await?;
         }
         applied.push(name);

@@ -7,29 +7,17 @@ use kube::{Api, Client, ResourceExt};
 use lifeboat_cluster::{Attempt, rights, workloads};
 use lifeboat_operator::password;
 use lifeboat_plan::install::{EXISTED_ANNOTATION, Rights};
-use lifeboat_plan::password::PasswordPlan;
 use lifeboat_plan::{foreign, password as password_plan};
 
 use super::options::Checked;
 use crate::error::CliError;
 use crate::settings::Settings;
 
-/// What was found and decided before the first change.
-pub(super) struct Cleared {
-    pub(super) password: PasswordPlan,
-    /// The namespace is not of our making.
-    pub(super) namespace_existed: bool,
-}
-
-/// Refuses, or gives what the installation needs to know.
-pub(super) async fn check(
-    client: &Client,
-    settings: &Settings,
-    checked: &Checked,
-) -> Result<Cleared, CliError> {
+/// Refuses, or tells whether the namespace was there before Lifeboat.
+pub(super) async fn check(client: &Client, settings: &Settings, checked: &Checked) -> Result<bool, CliError> {
     nobody_else(client, settings, checked.adopt).await?;
     if checked.crds_only {
-        return Ok(Cleared { password: PasswordPlan::Keep, namespace_existed: false });
+        return Ok(false);
     }
     let namespace_existed = namespace_can_be_ours(client, settings).await?;
     rights_do_not_grow_unasked(client, settings, checked).await?;
@@ -37,10 +25,9 @@ pub(super) async fn check(
         all_exist(client, names).await?;
     }
     let existing = password::read(client, &settings.namespace).await?;
-    let random = password::random_password();
-    let password = password_plan::plan(existing.as_ref(), checked.password.as_deref(), &random)
+    password_plan::plan(existing.as_ref(), checked.password.as_deref(), &password::random_password())
         .map_err(|error| CliError::refused(error.to_string()))?;
-    Ok(Cleared { password, namespace_existed })
+    Ok(namespace_existed)
 }
 
 /// Two servers over the same objects would both work on them, and one would not know it.
