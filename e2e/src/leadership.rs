@@ -44,11 +44,23 @@ fn pods() -> Vec<String> {
         .collect()
 }
 
-/// What the pod says of itself in its metrics.
+/// Waits until both replicas answer: one that restarts cannot take over from the other.
+pub fn wait_for_every_replica(seconds: u64) {
+    wait_for("an answer of both replicas", seconds, || {
+        let silent: Vec<String> =
+            pods().into_iter().filter(|pod| !says(pod).contains("lifeboat_leader ")).collect();
+        if silent.is_empty() && pods().len() == 2 { Ok(()) } else { Err(format!("{silent:?} are silent")) }
+    });
+}
+
 fn leads(pod: &str) -> bool {
+    says(pod).contains("\nlifeboat_leader 1\n")
+}
+
+/// What the pod says of itself in its metrics; nothing when it does not answer.
+fn says(pod: &str) -> String {
     let path = format!("/api/v1/namespaces/lifeboat/pods/{pod}:8085/proxy/metrics");
-    let output = kubectl().args(["get", "--raw", &path, "--request-timeout=5s"]).run();
-    output.stdout.contains("\nlifeboat_leader 1\n")
+    kubectl().args(["get", "--raw", &path, "--request-timeout=5s"]).run().stdout
 }
 
 /// A new location gets its verdict: somebody leads and works.

@@ -10,7 +10,8 @@ mod wait;
 
 pub use command::{Output, Program};
 pub use leadership::{
-    everything_works, process_of, restart_api_server, signal, wait_for_another, wait_for_one_leader,
+    everything_works, process_of, restart_api_server, signal, wait_for_another, wait_for_every_replica,
+    wait_for_one_leader,
 };
 pub use lifeboat::{Installation, S3, s3};
 pub use namespace::Namespace;
