@@ -1,6 +1,7 @@
 //! An installation of Lifeboat on the cluster, shared by the tests of one file, and the storage beside it.
 
 use std::fs;
+use std::sync::OnceLock;
 
 use crate::{Program, get, kubectl, lifeboat, variable, wait_for};
 
@@ -72,6 +73,7 @@ impl Installation {
             .args(["--prefix", "e2e", "--secret-file", &credentials.path().to_string_lossy()])
             .args(["--backup-location-config", &s3().config()])
             .args(["--server-arg=--store-validation-frequency=10s"])
+            .args(["--pod-annotations", &format!("e2e.lifeboat.io/build={}", build())])
             .ok();
         Self
     }
@@ -101,4 +103,10 @@ impl Installation {
             lease["spec"]["holderIdentity"].as_str().map(str::to_owned).ok_or_else(|| lease.to_string())
         })
     }
+}
+
+/// What tells one build from another: the image keeps its name, so pods of an older one would go on running.
+fn build() -> &'static str {
+    static BUILD: OnceLock<String> = OnceLock::new();
+    BUILD.get_or_init(|| Program::new("sha256sum").arg(&variable("LIFEBOAT_BIN")).ok()[..12].to_owned())
 }

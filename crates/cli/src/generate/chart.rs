@@ -8,7 +8,7 @@ use lifeboat_plan::install::{self, InstallOptions, Rights};
 use serde_json::{Value, json};
 
 /// A mark that stands for a whole value of any type, and what takes its place.
-const MARKS: [(&str, &str); 11] = [
+const MARKS: [(&str, &str); 9] = [
     // Inside another name the namespace cannot be quoted.
     (":MARK-namespace", ":{{ .Release.Namespace }}"),
     ("MARK-namespace", "{{ .Release.Namespace | quote }}"),
@@ -16,8 +16,6 @@ const MARKS: [(&str, &str); 11] = [
     ("MARK-replicas", "{{ .Values.replicas }}"),
     ("MARK-resources", "{{- toYaml .Values.resources | nindent 12 }}"),
     ("MARK-sa-annotations", "{{- toYaml .Values.serviceAccount.annotations | nindent 4 }}"),
-    ("MARK-pod-annotations: \"\"", "{{- with .Values.podAnnotations }}{{- toYaml . | nindent 8 }}{{- end }}"),
-    ("MARK-pod-labels: \"\"", "{{- with .Values.podLabels }}{{- toYaml . | nindent 8 }}{{- end }}"),
     ("MARK-env", "{{- with .Values.env }}{{- toYaml . | nindent 8 }}{{- end }}"),
     (
         "MARK-arg",
@@ -63,7 +61,7 @@ pub(super) fn files() -> BTreeMap<String, String> {
         rbac(&limited).into_iter().partition(|o| o["metadata"]["namespace"] == "MARK-target-namespace");
     let each = format!(
         "{{{{- range $namespace := .Values.rbac.namespaces }}}}\n{}{{{{- end }}}}\n",
-        render(&in_targets).replace("{{ .Release.Namespace }}", "{{ $.Release.Namespace }}")
+        render(&in_targets).replace("{{ .Release", "{{ $.Release")
     );
     files.insert(
         template("rbac-limited"),
@@ -82,8 +80,6 @@ fn objects(rights: Rights) -> Vec<Value> {
         rights,
         server_args: vec!["MARK-arg".to_owned()],
         service_account_annotations: json!("MARK-sa-annotations"),
-        pod_annotations: json!({"MARK-pod-annotations": ""}),
-        pod_labels: json!({"MARK-pod-labels": ""}),
         env: vec![json!("MARK-env")],
         resources: json!("MARK-resources"),
         ..InstallOptions::new("MARK-namespace", "MARK-image")
@@ -92,9 +88,19 @@ fn objects(rights: Rights) -> Vec<Value> {
     for object in &mut objects {
         if object["kind"] == "Deployment" {
             object["spec"]["replicas"] = json!("MARK-replicas");
+            let metadata = &mut object["spec"]["template"]["metadata"];
+            metadata["annotations"] = json!("MARK-pod-annotations");
+            metadata["labels"] = json!("MARK-pod-labels");
         }
     }
     objects
+}
+
+/// A map of text as Helm writes it inside an expression.
+fn dict(map: &Value) -> String {
+    let pairs = map.as_object().into_iter().flatten();
+    let pairs: Vec<_> = pairs.map(|(key, value)| format!("\"{key}\" {value}")).collect();
+    format!("(dict {})", pairs.join(" "))
 }
 
 fn rbac(objects: &[Value]) -> Vec<Value> {
@@ -115,11 +121,24 @@ fn render(objects: &[Value]) -> String {
         text.push_str("---\n");
         text.push_str(&yaml(object));
     }
+    text = with_pod_metadata(&text);
     for (mark, expression) in MARKS {
         // A list item or a block takes the place of its whole line; other values only of the mark.
         text = text.replace(&format!("- {mark}\n"), &format!("{expression}\n")).replace(mark, expression);
     }
     text
+}
+
+/// Who wins where the user gives a key of ours is as in `install`: the user for annotations, we for labels, by which the
+/// Deployment finds its pods.
+fn with_pod_metadata(text: &str) -> String {
+    let objects = install::objects(&InstallOptions::new("lifeboat", "lifeboat"));
+    let deployment = of_kinds(&objects, &["Deployment"]).pop().unwrap_or_default();
+    let own = |field: &str| dict(&deployment["spec"]["template"]["metadata"][field]);
+    let annotations = format!("mergeOverwrite {} .Values.podAnnotations", own("annotations"));
+    let labels = format!("mergeOverwrite (deepCopy .Values.podLabels) {}", own("labels"));
+    let block = |expression: &str| format!("{{{{- toYaml ({expression}) | nindent 8 }}}}");
+    text.replace("MARK-pod-annotations", &block(&annotations)).replace("MARK-pod-labels", &block(&labels))
 }
 
 fn yaml(value: &Value) -> String {
