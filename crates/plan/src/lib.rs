@@ -10,4 +10,5 @@ pub mod lease;
 pub mod location;
 pub mod password;
 pub mod server_status;
+pub mod time;
 pub mod unsupported;

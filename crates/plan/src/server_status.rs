@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
-use crate::unsupported::seconds;
+use crate::time::seconds;
 
 /// The version of Velero's API that is served. Stock clients warn unless major and minor are theirs; our own version
 /// follows as build metadata.

@@ -7,6 +7,8 @@
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use crate::time::seconds;
+
 /// The group all of them belong to.
 pub const GROUP: &str = "velero.io";
 
@@ -100,11 +102,6 @@ pub fn end(kind: &UnsupportedKind, object: &Value, version: &str, now: Timestamp
         End::Removed => return Some(Ending::Removal),
     };
     Some(Ending::Status(json!({"status": status})))
-}
-
-/// Times in objects are whole seconds, as the API server's own.
-pub fn seconds(now: Timestamp) -> String {
-    now.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use kube::{Resource, ResourceExt};
 use lifeboat_cluster::{ApiError, objects};
 use lifeboat_plan::conditions::Fact;
 use lifeboat_plan::location::{self, Due};
-use lifeboat_plan::{conditions, password, unsupported};
+use lifeboat_plan::{conditions, password, time};
 use serde_json::{Value, json};
 
 use super::State;
@@ -87,7 +87,7 @@ pub(super) fn patch(gathered: &Gathered, verdict: &Verdict, facts: &[Fact]) -> V
     json!({"status": {
         "phase": if verdict.problem.is_none() { "Available" } else { "Unavailable" },
         "message": verdict.problem.as_ref().map(|problem| &problem.message),
-        "lastValidationTime": unsupported::seconds(now),
+        "lastValidationTime": time::seconds(now),
         "conditions": conditions::merge(&gathered.shown.conditions, facts, now),
     }})
 }
