@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
 use crate::cluster_box::programs::{Group, go, go_build, provide};
 use crate::run;
@@ -21,6 +21,16 @@ const VELERO_MODULE: &str = "github.com/vmware-tanzu/velero";
 /// The stock Velero command line; builds it if it is not in the cache.
 pub(crate) fn velero() -> Result<PathBuf> {
     Ok(provide(&VELERO)?.join("velero"))
+}
+
+/// Upstream's own custom resource definitions, in the module that the command line is built from.
+pub(crate) fn velero_crds() -> Result<PathBuf> {
+    let source = run::checkout().join(VELERO.source);
+    let text = run::output(go(&source).args(["mod", "download", "-json", VELERO_MODULE]))?;
+    let module: serde_json::Value =
+        serde_json::from_str(&text).context("cannot read what go mod download printed")?;
+    let directory = module["Dir"].as_str().context("go mod download named no directory")?;
+    Ok(Path::new(directory).join("config/crd"))
 }
 
 /// Without a version of its own the client warns about every server; `go.mod` says which it is.

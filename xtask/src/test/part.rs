@@ -90,7 +90,15 @@ impl Run {
             println!("left out, needs an empty API server: every test of e2e/tests/schemas.rs");
             return Ok(Tally::default());
         }
-        self.on_the_cluster(&["schemas"], &[])
+        Ok(self.on_the_cluster(&["schemas"], &[])? + Self::compared_with_upstream()?)
+    }
+
+    /// Our schemas against upstream's own files.
+    fn compared_with_upstream() -> Result<Tally> {
+        let mut command = run::cargo();
+        command.args(["test", "--quiet", "--package", "lifeboat-api", "--features", "upstream-crds"]);
+        command.args(["--test", "velero", "our_schemas_accept_whatever"]);
+        some(counted(command.env("LIFEBOAT_VELERO_CRDS", tools::velero_crds()?))?)
     }
 
     /// Test files of crate `e2e`, on the cluster.
