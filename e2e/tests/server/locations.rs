@@ -300,7 +300,8 @@ fn an_older_location_that_is_marked_later_does_not_stay_a_second_default() {
     let older = Location::new("older-default", "lifeboat", &s3().config(), &more);
     installation.wait_for_phase(older.name, "Available", VERDICT);
     let more = ["--prefix", "e2e", "--validation-frequency", "0s", "--default"];
-    let newer = Location::new("newest-default", "lifeboat", &s3().config(), &more);
+    // Made in the same second, the name decides: this one comes last either way.
+    let newer = Location::new("z-newest-default", "lifeboat", &s3().config(), &more);
     installation.wait_for_phase(newer.name, "Available", VERDICT);
     unset("default");
     // Neither of the two is due again by itself.
