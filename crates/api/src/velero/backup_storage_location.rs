@@ -95,8 +95,8 @@ pub struct BackupStorageLocationSpec {
     /// Default: the server's setting, normally 1m.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backup_sync_period: Option<GoDuration>,
-    /// How often to check that the storage can be used, as a Go duration; `0s` means never. Default: the
-    /// server's setting, normally 1m.
+    /// How often to check that the storage can be used, as a Go duration; `0s` means only when the location or its
+    /// credentials change. Default: the server's setting, normally 1m.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub validation_frequency: Option<GoDuration>,
 }
