@@ -64,6 +64,11 @@ pub(crate) fn yaml<T: Serialize>(value: &T) -> Result<String, CliError> {
     serde_saphyr::to_string(&value).map_err(|error| CliError::failed("cannot write YAML", error))
 }
 
+/// Several objects as one, as kubectl prints them.
+pub(crate) fn list<T: Serialize>(items: &[T]) -> serde_json::Value {
+    serde_json::json!({"apiVersion": "v1", "kind": "List", "items": items})
+}
+
 /// Several YAML documents, as `kubectl apply -f` takes them.
 pub(crate) fn documents<T: Serialize>(values: &[T]) -> Result<String, CliError> {
     let mut all = String::new();

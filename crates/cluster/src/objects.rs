@@ -3,7 +3,7 @@
 
 use kube::api::{DeleteParams, DynamicObject, Patch, PatchParams, Preconditions};
 use kube::core::{ApiResource, GroupVersionKind};
-use kube::{Api, Client, ResourceExt};
+use kube::{Api, Client, Resource, ResourceExt};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
@@ -12,6 +12,11 @@ use crate::{ApiError, Attempt, MANAGER};
 /// How to reach a kind of a group.
 pub fn resource(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
     ApiResource::from_gvk_with_plural(&GroupVersionKind::gvk(group, version, kind), plural)
+}
+
+/// How to reach one of our own kinds.
+pub fn resource_of<K: Resource<DynamicType = ()>>() -> ApiResource {
+    ApiResource::erase::<K>(&())
 }
 
 pub fn namespaced(client: &Client, namespace: &str, resource: &ApiResource) -> Api<DynamicObject> {

@@ -131,7 +131,7 @@ pub async fn settle(client: &Client, namespace: &str, given: Option<&str>) -> Re
 
 /// Writes what was planned, on the condition that the Secret still is as it was read: a conflict means that it is not,
 /// and that the plan must be made anew.
-pub async fn carry_out(secrets: &Api<Secret>, plan: PasswordPlan) -> Result<(), ApiError> {
+async fn carry_out(secrets: &Api<Secret>, plan: PasswordPlan) -> Result<(), ApiError> {
     let attempt = format!("write Secret {SECRET}");
     match plan {
         PasswordPlan::Keep => Ok(()),

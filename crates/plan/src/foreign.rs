@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::install::is_marked;
+
 /// What matters of a Deployment or DaemonSet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Workload {
@@ -46,7 +48,7 @@ pub fn live(workloads: &[Workload], namespace: &str) -> Vec<Foreign> {
 }
 
 fn is_lifeboat(workload: &Workload) -> bool {
-    label(workload, "app.kubernetes.io/name") == Some("lifeboat")
+    is_marked(&workload.labels)
 }
 
 fn product(workload: &Workload) -> Option<&'static str> {

@@ -4,6 +4,8 @@
 mod deployment;
 mod rbac;
 
+use std::collections::BTreeMap;
+
 use serde_json::{Value, json};
 
 /// Where Lifeboat lives unless told otherwise.
@@ -79,6 +81,11 @@ pub fn rights_name(namespace: &str) -> String {
 /// The labels of everything that an installation makes; uninstall finds it by them.
 pub fn labels() -> Value {
     json!({"app.kubernetes.io/name": "lifeboat", "component": "velero"})
+}
+
+/// Whether labels are those of an object, such as a namespace, that an installation has marked as Lifeboat's.
+pub fn is_marked(labels: &BTreeMap<String, String>) -> bool {
+    labels.get("app.kubernetes.io/name").is_some_and(|name| name == "lifeboat")
 }
 
 /// On a namespace that Lifeboat did not make.

@@ -6,11 +6,14 @@ pub(crate) mod get;
 pub(crate) mod set;
 pub(crate) mod spec;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
+use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use kube::api::DynamicObject;
+use kube::api::{DynamicObject, ListParams};
 use kube::{Api, Client};
+use lifeboat_api::velero::BackupStorageLocation;
 use lifeboat_cluster::wait::{Look, until};
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::install::CLOUD_CREDENTIALS;
@@ -41,8 +44,7 @@ pub(crate) async fn run(settings: &Settings, command: Command) -> Result<(), Cli
 }
 
 pub(crate) fn api(client: &Client, namespace: &str) -> Api<DynamicObject> {
-    let resource = objects::resource("velero.io", "v1", "BackupStorageLocation", "backupstoragelocations");
-    objects::namespaced(client, namespace, &resource)
+    objects::namespaced(client, namespace, &objects::resource_of::<BackupStorageLocation>())
 }
 
 /// The location by name, or an error that says which there are.
@@ -50,11 +52,21 @@ async fn find(api: &Api<DynamicObject>, name: &str) -> Result<DynamicObject, Cli
     if let Some(found) = api.get_opt(name).await.attempt(format!("read BackupStorageLocation {name}"))? {
         return Ok(found);
     }
-    let all = api.list(&kube::api::ListParams::default()).await.attempt("list BackupStorageLocations")?;
-    let names: Vec<_> = all.iter().filter_map(|location| location.metadata.name.clone()).collect();
+    let names: Vec<_> =
+        listed(api, None).await?.iter().filter_map(|location| location.metadata.name.clone()).collect();
     let there_is =
         if names.is_empty() { "there is none".to_owned() } else { format!("there is {}", names.join(", ")) };
     Err(CliError::not_found(format!("there is no backup location {name:?}")).help(there_is))
+}
+
+/// The locations with these labels, or all.
+async fn listed(api: &Api<DynamicObject>, selector: Option<&str>) -> Result<Vec<DynamicObject>, CliError> {
+    let params = selector.map_or_else(ListParams::default, |labels| ListParams::default().labels(labels));
+    Ok(api.list(&params).await.attempt("list BackupStorageLocations")?.items)
+}
+
+fn is_default(location: &DynamicObject) -> bool {
+    location.data.pointer("/spec/default") == Some(&Value::Bool(true))
 }
 
 fn text(object: &DynamicObject, pointer: &str) -> String {
@@ -63,31 +75,35 @@ fn text(object: &DynamicObject, pointer: &str) -> String {
 
 /// The state of a location and its credentials before a change: a verdict from before it does not count.
 pub(crate) struct Freshness {
-    inputs: Vec<String>,
+    inputs: Inputs,
     last_look: String,
+}
+
+/// What a verdict depends on, compared and never shown.
+#[derive(Default, PartialEq)]
+struct Inputs {
+    spec: Option<Value>,
+    credentials: Option<BTreeMap<String, ByteString>>,
 }
 
 impl Freshness {
     /// A location that does not exist yet has no old verdict.
     pub(crate) async fn of(client: &Client, namespace: &str, name: &str) -> Result<Self, CliError> {
-        let (inputs, last_look) = Self::read(client, namespace, name).await?;
-        Ok(Self { inputs, last_look })
-    }
-
-    async fn read(client: &Client, namespace: &str, name: &str) -> Result<(Vec<String>, String), CliError> {
         let found = match api(client, namespace).get_opt(name).await {
             // Before the first installation the kind itself is not there.
             Err(kube::Error::Api(status)) if status.code == 404 => None,
             found => found.attempt(format!("read BackupStorageLocation {name}"))?,
         };
-        let Some(location) = found else { return Ok((Vec::new(), String::new())) };
+        let Some(location) = found else {
+            return Ok(Self { inputs: Inputs::default(), last_look: String::new() });
+        };
         let own = text(&location, "/spec/credential/name");
         let secret = if own.is_empty() { CLOUD_CREDENTIALS.0 } else { &own };
         let secrets = Api::<Secret>::namespaced(client.clone(), namespace);
         let secret = secrets.get_opt(secret).await.attempt(format!("read Secret {secret}"))?;
-        let data = secret.map(|secret| format!("{:?}", secret.data)).unwrap_or_default();
-        let spec = location.data.get("spec").map(ToString::to_string).unwrap_or_default();
-        Ok((vec![spec, data], text(&location, "/status/lastValidationTime")))
+        let credentials = secret.and_then(|secret| secret.data);
+        let inputs = Inputs { spec: location.data.get("spec").cloned(), credentials };
+        Ok(Self { inputs, last_look: text(&location, "/status/lastValidationTime") })
     }
 }
 
@@ -100,7 +116,7 @@ pub(crate) async fn wait_until_available(
     limit: Duration,
 ) -> Result<(), CliError> {
     eprintln!("  waiting for location {name}");
-    let changed = Freshness::read(client, namespace, name).await?.0 != before.inputs;
+    let changed = Freshness::of(client, namespace, name).await?.inputs != before.inputs;
     let api = api(client, namespace);
     let outcome = until(&format!("location {name}"), limit, async || {
         let found = api.get(name).await.attempt(format!("read BackupStorageLocation {name}"))?;

@@ -20,10 +20,7 @@ pub(crate) fn run(args: &Args) -> Result<(), CliError> {
     let crds = if args.all { crds::all() } else { crds::installed() };
     match args.output {
         Output::Yaml => printer::text(&printer::documents(&crds)?),
-        Output::Json => {
-            let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": crds});
-            printer::line(&printer::json(&list)?);
-        }
+        Output::Json => printer::line(&printer::json(&printer::list(&crds))?),
         Output::Table => {
             let rows = crds.iter().map(|crd| {
                 let crd = crd.definition();

@@ -117,10 +117,7 @@ fn print_objects(checked: &Checked) -> Result<(), CliError> {
         objects.extend(checked.location.clone());
     }
     match checked.output {
-        Format::Json => {
-            let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": objects});
-            printer::line(&printer::json(&list)?);
-        }
+        Format::Json => printer::line(&printer::json(&printer::list(&objects))?),
         Format::Yaml => printer::text(&printer::documents(&objects)?),
     }
     if checked.credentials.is_some() {

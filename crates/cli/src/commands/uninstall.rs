@@ -6,7 +6,7 @@ use kube::{Api, Client, ResourceExt};
 use lifeboat_api::crds;
 use lifeboat_cluster::apply::{ObjectName, delete};
 use lifeboat_cluster::{Attempt, rights};
-use lifeboat_plan::install::EXISTED_ANNOTATION;
+use lifeboat_plan::install::{EXISTED_ANNOTATION, is_marked};
 
 use crate::error::CliError;
 use crate::printer;
@@ -64,9 +64,7 @@ async fn our_namespace(client: &Client, name: &str) -> Result<Option<Namespace>,
         .get_opt(name)
         .await
         .attempt(format!("read Namespace {name}"))?;
-    Ok(found.filter(|namespace| {
-        namespace.labels().get("app.kubernetes.io/name").is_some_and(|label| label == "lifeboat")
-    }))
+    Ok(found.filter(|namespace| is_marked(namespace.labels())))
 }
 
 async fn delete_everything(

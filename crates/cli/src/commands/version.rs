@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use kube::Api;
 use kube::api::{DeleteParams, DynamicObject, ObjectMeta, PostParams};
+use lifeboat_api::velero::ServerStatusRequest;
 use lifeboat_cluster::wait::{Look, until};
 use lifeboat_cluster::{Attempt, objects};
 use serde_json::{Value, json};
@@ -50,7 +51,7 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
 /// Makes a request, waits for the answer, removes the request.
 async fn ask(settings: &Settings, seconds: u64) -> Result<String, CliError> {
     let client = settings.client().await?;
-    let resource = objects::resource("velero.io", "v1", "ServerStatusRequest", "serverstatusrequests");
+    let resource = objects::resource_of::<ServerStatusRequest>();
     let api: Api<DynamicObject> = objects::namespaced(&client, &settings.namespace, &resource);
     let mut request = DynamicObject::new("", &resource).data(json!({"spec": {}}));
     request.metadata = ObjectMeta { generate_name: Some("lifeboat-cli-".into()), ..ObjectMeta::default() };

@@ -20,6 +20,7 @@ use kube::core::ApiResource;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, ResourceExt};
+use lifeboat_api::velero::BackupStorageLocation;
 use lifeboat_cluster::{ApiError, objects};
 use lifeboat_plan::location::PastLook;
 use tokio::time::sleep;
@@ -53,7 +54,7 @@ impl State {
 }
 
 pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
-    let resource = objects::resource("velero.io", "v1", "BackupStorageLocation", "backupstoragelocations");
+    let resource = objects::resource_of::<BackupStorageLocation>();
     let controller = dynamic::controller(context, &resource);
     let (locations, existing) = (controller.store(), controller.store());
     // New credentials, another certificate authority, an exported password: every location is looked at again where

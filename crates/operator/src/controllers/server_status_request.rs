@@ -6,6 +6,7 @@ use std::sync::Arc;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::runtime::controller::Action;
+use lifeboat_api::velero::ServerStatusRequest;
 use lifeboat_cluster::{ApiError, objects};
 use lifeboat_plan::server_status::{KEEP, RequestPlan, plan};
 use tokio_util::sync::CancellationToken;
@@ -14,7 +15,7 @@ use crate::context::{Context, VERSION};
 use crate::dynamic;
 
 pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
-    let resource = objects::resource("velero.io", "v1", "ServerStatusRequest", "serverstatusrequests");
+    let resource = objects::resource_of::<ServerStatusRequest>();
     let controller =
         dynamic::controller(context, &resource).graceful_shutdown_on(resting.clone().cancelled_owned());
     dynamic::drive("server-status-request", controller, context.clone(), Arc::new(resource), reconcile).await;

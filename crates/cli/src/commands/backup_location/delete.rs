@@ -6,9 +6,10 @@ use std::io::{BufRead, IsTerminal, Write};
 use kube::api::{DeleteParams, DynamicObject, ListParams};
 use kube::{Api, Client, ResourceExt};
 use lifeboat_api::velero::names::STORAGE_LOCATION;
+use lifeboat_api::velero::{Backup, BackupRepository};
 use lifeboat_cluster::{Attempt, objects};
 
-use super::{api, find};
+use super::{api, find, listed};
 use crate::error::CliError;
 use crate::printer;
 use crate::settings::Settings;
@@ -34,11 +35,7 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
     let api = api(&client, &settings.namespace);
     let mut found = Vec::new();
     if args.names.is_empty() {
-        let params =
-            args.selector.as_deref().map_or_else(ListParams::default, |s| ListParams::default().labels(s));
-        found.extend(
-            api.list(&params).await.attempt("list BackupStorageLocations")?.into_iter().map(|o| o.name_any()),
-        );
+        found.extend(listed(&api, args.selector.as_deref()).await?.iter().map(ResourceExt::name_any));
     } else {
         for name in &args.names {
             // A location that is gone may have left objects behind when an earlier deletion was interrupted.
@@ -85,11 +82,12 @@ async fn contents(
     let label = lifeboat_plan::label::value(location);
     let labelled = ListParams::default().labels(&format!("{STORAGE_LOCATION}={label}"));
     let mut found = Vec::new();
-    for (kind, plural) in [("Backup", "backups"), ("BackupRepository", "backuprepositories")] {
-        let resource = objects::resource("velero.io", "v1", kind, plural);
+    for resource in [objects::resource_of::<Backup>(), objects::resource_of::<BackupRepository>()] {
         let api: Api<DynamicObject> = objects::namespaced(client, &settings.namespace, &resource);
-        let stored =
-            api.list(&labelled).await.attempt(format!("list the {plural} of location {location}"))?;
+        let stored = api
+            .list(&labelled)
+            .await
+            .attempt(format!("list the {} of location {location}", resource.plural))?;
         found.extend(stored.into_iter().map(|object| (api.clone(), object)));
     }
     Ok(found)

@@ -2,11 +2,10 @@
 
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
-use kube::api::{DynamicObject, ListParams};
-use lifeboat_cluster::Attempt;
-use serde_json::{Value, json};
+use kube::api::DynamicObject;
+use serde_json::json;
 
-use super::{api, find, text};
+use super::{api, find, is_default, listed, text};
 use crate::args::{Output, OutputArg};
 use crate::error::CliError;
 use crate::printer;
@@ -30,9 +29,7 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
     let api = api(&settings.client().await?, &settings.namespace);
     let mut found = Vec::new();
     if args.names.is_empty() {
-        let params =
-            args.selector.as_deref().map_or_else(ListParams::default, |s| ListParams::default().labels(s));
-        found.extend(api.list(&params).await.attempt("list BackupStorageLocations")?);
+        found.extend(listed(&api, args.selector.as_deref()).await?);
     } else {
         for name in &args.names {
             found.push(find(&api, name).await?);
@@ -58,7 +55,7 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
     // One named location is printed as itself, a listing as a list: what kubectl does.
     let value = match (&args.names[..], &found[..]) {
         ([_], [one]) => json!(one),
-        _ => json!({"apiVersion": "v1", "kind": "List", "items": found}),
+        _ => printer::list(&found),
     };
     printer::print(args.output.output, &value, || {
         let headings =
@@ -86,10 +83,6 @@ fn row(location: &DynamicObject, now: Timestamp) -> Vec<String> {
         or(text(location, "/spec/accessMode"), "ReadWrite"),
         if is_default(location) { "true".to_owned() } else { String::new() },
     ]
-}
-
-fn is_default(location: &DynamicObject) -> bool {
-    location.data.pointer("/spec/default").and_then(Value::as_bool).unwrap_or_default()
 }
 
 /// How long ago, in the largest unit.

@@ -5,13 +5,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use kube::ResourceExt;
-use kube::api::{DynamicObject, ListParams};
 use lifeboat_api::common::GoDuration;
-use lifeboat_cluster::{Attempt, objects};
+use lifeboat_cluster::objects;
 use serde_json::{Value, json};
 
 use super::spec::{self, AccessMode, ConfigArg, CredentialArg};
-use super::{Freshness, api, find, wait_until_available};
+use super::{Freshness, api, find, is_default, listed, wait_until_available};
 use crate::error::CliError;
 use crate::printer;
 use crate::settings::Settings;
@@ -67,8 +66,8 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
     let before = Freshness::of(&client, &settings.namespace, &args.name).await?;
     if args.default == Some(true) {
         // Before the new one, so that at no time there are two.
-        let others = api.list(&ListParams::default()).await.attempt("list BackupStorageLocations")?;
-        for other in others.iter().filter(|other| is_other_default(other, &args.name)) {
+        let others = listed(&api, None).await?;
+        for other in others.iter().filter(|other| other.name_any() != args.name && is_default(other)) {
             objects::merge(&api, other, json!({"spec": {"default": false}})).await?;
             printer::line(&format!(
                 "Backup storage location {:?} is no longer the default.",
@@ -84,10 +83,6 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
         printer::line("It is available.");
     }
     Ok(())
-}
-
-fn is_other_default(other: &DynamicObject, name: &str) -> bool {
-    other.name_any() != name && other.data.pointer("/spec/default") == Some(&Value::Bool(true))
 }
 
 fn patch(args: &Args) -> Result<Value, CliError> {

@@ -6,7 +6,7 @@ use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 use lifeboat_cluster::{Attempt, rights, workloads};
 use lifeboat_operator::password;
-use lifeboat_plan::install::{EXISTED_ANNOTATION, Rights};
+use lifeboat_plan::install::{EXISTED_ANNOTATION, Rights, is_marked};
 use lifeboat_plan::{foreign, password as password_plan};
 
 use super::options::Checked;
@@ -60,7 +60,7 @@ async fn namespace_can_be_ours(client: &Client, settings: &Settings) -> Result<b
         return Err(CliError::refused(format!("namespace {name} is being deleted"))
             .help(format!("wait until it is gone: kubectl wait --for=delete namespace/{name}")));
     }
-    if namespace.labels().get("app.kubernetes.io/name").is_some_and(|label| label == "lifeboat") {
+    if is_marked(namespace.labels()) {
         return Ok(namespace.annotations().contains_key(EXISTED_ANNOTATION));
     }
     let pods = Api::<Pod>::namespaced(client.clone(), name)
