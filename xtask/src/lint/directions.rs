@@ -11,10 +11,11 @@ use serde::Deserialize;
 use crate::run;
 
 /// The crates of ours that each crate may use.
-const MAY_USE: [(&str, &[&str]); 10] = [
+const MAY_USE: [(&str, &[&str]); 11] = [
     ("lifeboat-api", &[]),
     ("lifeboat-plan", &["lifeboat-api"]),
     ("lifeboat-store", &[]),
+    ("lifeboat-repository", &["lifeboat-store"]),
     ("lifeboat-web", &[]),
     ("lifeboat-cluster", &["lifeboat-api", "lifeboat-plan"]),
     (
@@ -23,7 +24,14 @@ const MAY_USE: [(&str, &[&str]); 10] = [
     ),
     (
         "lifeboat-cli",
-        &["lifeboat-api", "lifeboat-plan", "lifeboat-store", "lifeboat-cluster", "lifeboat-operator"],
+        &[
+            "lifeboat-api",
+            "lifeboat-plan",
+            "lifeboat-store",
+            "lifeboat-repository",
+            "lifeboat-cluster",
+            "lifeboat-operator",
+        ],
     ),
     ("lifeboat", &["lifeboat-cli"]),
     ("lifeboat-e2e", &[]),
@@ -31,7 +39,7 @@ const MAY_USE: [(&str, &[&str]); 10] = [
 ];
 
 /// Crates from elsewhere that a crate must not use, and why.
-const MUST_NOT_USE: [(&str, &[&str], &str); 5] = [
+const MUST_NOT_USE: [(&str, &[&str], &str); 6] = [
     ("lifeboat-api", &["tokio", "tokio-util", "futures", "rand"], "it holds types, not behaviour"),
     (
         "lifeboat-plan",
@@ -39,6 +47,7 @@ const MUST_NOT_USE: [(&str, &[&str], &str); 5] = [
         "its functions are pure",
     ),
     ("lifeboat-store", &["kube", "k8s-openapi"], "it knows nothing of Kubernetes"),
+    ("lifeboat-repository", &["kube", "k8s-openapi"], "it knows nothing of Kubernetes"),
     ("lifeboat-web", &["kube", "k8s-openapi"], "it shows what it is given"),
     ("xtask", &["kube", "tokio"], "it is what a newcomer compiles first"),
 ];

@@ -1,0 +1,436 @@
+//! Trees as JSON, byte for byte as Go's encoder writes them (field order, escapes, what is left out): the hash of
+//! a tree is its id, so any difference would store a directory twice.
+
+use std::borrow::Cow;
+use std::fmt::Write;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde::Deserialize;
+use serde::de::{IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+
+use super::{Mode, Node, NodeKind, NodeTime, Xattr, quote};
+use crate::error::{Error, Result};
+use crate::id::BlobId;
+
+/// Collects the nodes of one directory, in the order of their names, into the tree's JSON.
+#[derive(Debug)]
+pub struct TreeBuilder {
+    json: String,
+    last: Option<Vec<u8>>,
+    scratch: String,
+}
+
+impl Default for TreeBuilder {
+    fn default() -> Self {
+        Self { json: String::from("{\"nodes\":["), last: None, scratch: String::new() }
+    }
+}
+
+impl TreeBuilder {
+    /// Adds a node; names must grow.
+    pub fn add(&mut self, node: &Node) -> Result<()> {
+        if self.last.as_ref().is_some_and(|last| *last >= node.name) {
+            let what = format!("tree with the name '{}'", node.display_name());
+            return Err(Error::damaged(what, "its names are not in order or not unique"));
+        }
+        if self.last.is_some() {
+            self.json.push(',');
+        }
+        write_node(node, &mut self.json, &mut self.scratch);
+        self.last = Some(node.name.clone());
+        Ok(())
+    }
+
+    pub fn finish(mut self) -> Vec<u8> {
+        self.json.push_str("]}\n");
+        self.json.into_bytes()
+    }
+}
+
+/// Reads a tree and gives its nodes to `each`, one at a time: a directory may have a million.
+pub fn parse_tree(json: &[u8], each: &mut dyn FnMut(Node) -> Result<()>) -> Result<()> {
+    let mut problem = None;
+    let mut deserializer = serde_json::Deserializer::from_slice(json);
+    let visitor = TreeVisitor { each, problem: &mut problem };
+    let result =
+        serde::Deserializer::deserialize_map(&mut deserializer, visitor).and_then(|()| deserializer.end());
+    match (problem, result) {
+        (Some(error), _) => Err(error),
+        (None, Err(error)) => Err(Error::damaged("a tree", error)),
+        (None, Ok(())) => Ok(()),
+    }
+}
+
+struct TreeVisitor<'a> {
+    each: &'a mut dyn FnMut(Node) -> Result<()>,
+    problem: &'a mut Option<Error>,
+}
+
+impl<'de> Visitor<'de> for TreeVisitor<'_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a tree")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<(), A::Error> {
+        let mut seen = false;
+        while let Some(key) = map.next_key::<Cow<'de, str>>()? {
+            if key == "nodes" {
+                seen = true;
+                map.next_value_seed(NodesSeed(&mut self))?;
+            } else {
+                map.next_value::<IgnoredAny>()?;
+            }
+        }
+        if seen { Ok(()) } else { Err(serde::de::Error::missing_field("nodes")) }
+    }
+}
+
+struct NodesSeed<'a, 'b>(&'a mut TreeVisitor<'b>);
+
+impl<'de> serde::de::DeserializeSeed<'de> for NodesSeed<'_, '_> {
+    type Value = ();
+
+    fn deserialize<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_option(self)
+    }
+}
+
+impl<'de> Visitor<'de> for NodesSeed<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("a list of nodes")
+    }
+
+    /// Old versions of restic wrote an empty directory as null.
+    fn visit_none<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_unit<E>(self) -> Result<(), E> {
+        Ok(())
+    }
+
+    fn visit_some<D: serde::Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
+        deserializer.deserialize_seq(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut nodes: A) -> Result<(), A::Error> {
+        while let Some(raw) = nodes.next_element::<RawNode<'de>>()? {
+            let outcome = raw.into_node().and_then(|node| (self.0.each)(node));
+            if let Err(error) = outcome {
+                *self.0.problem = Some(error);
+                return Err(serde::de::Error::custom("stopped"));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[derive(Deserialize)]
+struct RawNode<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow, rename = "type")]
+    kind: Cow<'a, str>,
+    #[serde(default)]
+    mode: u32,
+    #[serde(borrow, default)]
+    mtime: Cow<'a, str>,
+    #[serde(borrow, default)]
+    atime: Cow<'a, str>,
+    #[serde(borrow, default)]
+    ctime: Cow<'a, str>,
+    #[serde(default)]
+    uid: u32,
+    #[serde(default)]
+    gid: u32,
+    #[serde(default)]
+    user: String,
+    #[serde(default)]
+    group: String,
+    #[serde(default)]
+    inode: u64,
+    #[serde(default)]
+    device_id: u64,
+    #[serde(default)]
+    size: u64,
+    #[serde(default)]
+    links: u64,
+    #[serde(borrow, default)]
+    linktarget: Cow<'a, str>,
+    #[serde(borrow, default)]
+    linktarget_raw: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    extended_attributes: Option<Vec<RawXattr<'a>>>,
+    #[serde(borrow, default)]
+    generic_attributes: Option<&'a RawValue>,
+    #[serde(default)]
+    device: u64,
+    #[serde(default)]
+    content: Option<Vec<BlobId>>,
+    #[serde(default)]
+    subtree: Option<BlobId>,
+    #[serde(default)]
+    error: String,
+}
+
+#[derive(Deserialize)]
+struct RawXattr<'a> {
+    #[serde(borrow)]
+    name: Cow<'a, str>,
+    #[serde(borrow, default)]
+    value: Option<Cow<'a, str>>,
+}
+
+impl RawNode<'_> {
+    fn into_node(self) -> Result<Node> {
+        let damaged = |detail: &str| Error::damaged(format!("node '{}'", self.name), detail);
+        let time = |text: &str| match text {
+            "" => Ok(NodeTime::default()),
+            text => NodeTime::parse(text).ok_or_else(|| damaged(&format!("'{text}' is no time"))),
+        };
+        let bytes = |text: &str| STANDARD.decode(text).map_err(|_| damaged("it holds broken base64"));
+        let link_target = match &self.linktarget_raw {
+            Some(raw) => bytes(raw)?,
+            None => self.linktarget.as_bytes().to_vec(),
+        };
+        let xattr = |raw: &RawXattr<'_>| {
+            let value = bytes(raw.value.as_deref().unwrap_or_default())?;
+            Ok(Xattr { name: raw.name.clone().into_owned(), value })
+        };
+        Ok(Node {
+            name: quote::unquote(&self.name)
+                .ok_or_else(|| damaged("its name is not quoted as it should be"))?,
+            kind: kind_of(&self.kind),
+            mode: Mode(self.mode),
+            mtime: time(&self.mtime)?,
+            atime: time(&self.atime)?,
+            ctime: time(&self.ctime)?,
+            uid: self.uid,
+            gid: self.gid,
+            user: self.user,
+            group: self.group,
+            inode: self.inode,
+            device_id: self.device_id,
+            size: self.size,
+            links: self.links,
+            link_target,
+            xattrs: self.extended_attributes.iter().flatten().map(xattr).collect::<Result<_>>()?,
+            generic_attributes: self.generic_attributes.map(|raw| raw.get().to_owned()),
+            device: self.device,
+            content: self.content,
+            subtree: self.subtree,
+            error: self.error,
+        })
+    }
+}
+
+fn kind_of(word: &str) -> NodeKind {
+    match word {
+        "file" => NodeKind::File,
+        "dir" => NodeKind::Directory,
+        "symlink" => NodeKind::Symlink,
+        "dev" => NodeKind::BlockDevice,
+        "chardev" => NodeKind::CharDevice,
+        "fifo" => NodeKind::Fifo,
+        "socket" => NodeKind::Socket,
+        "irregular" => NodeKind::Irregular,
+        other => NodeKind::Unknown(other.to_owned()),
+    }
+}
+
+impl NodeKind {
+    /// The word of the format.
+    pub fn word(&self) -> &str {
+        match self {
+            Self::File => "file",
+            Self::Directory => "dir",
+            Self::Symlink => "symlink",
+            Self::BlockDevice => "dev",
+            Self::CharDevice => "chardev",
+            Self::Fifo => "fifo",
+            Self::Socket => "socket",
+            Self::Irregular => "irregular",
+            Self::Unknown(word) => word,
+        }
+    }
+}
+
+fn write_node(node: &Node, out: &mut String, scratch: &mut String) {
+    out.push_str("{\"name\":");
+    scratch.clear();
+    quote::quote(&node.name, scratch);
+    string(scratch, out);
+    out.push_str(",\"type\":");
+    string(node.kind.word(), out);
+    number("mode", u64::from(node.mode.0), out);
+    for (name, time) in [("mtime", node.mtime), ("atime", node.atime), ("ctime", node.ctime)] {
+        let _ = write!(out, ",\"{name}\":\"");
+        time.write(out);
+        out.push('"');
+    }
+    let _ = write!(out, ",\"uid\":{},\"gid\":{}", node.uid, node.gid);
+    text("user", &node.user, out);
+    text("group", &node.group, out);
+    number("inode", node.inode, out);
+    number("device_id", node.device_id, out);
+    number("size", node.size, out);
+    number("links", node.links, out);
+    link_target(&node.link_target, out);
+    xattrs(&node.xattrs, out);
+    if let Some(json) = &node.generic_attributes {
+        let _ = write!(out, ",\"generic_attributes\":{json}");
+    }
+    number("device", node.device, out);
+    out.push_str(",\"content\":");
+    content(node.content.as_deref(), out);
+    if let Some(subtree) = &node.subtree {
+        let _ = write!(out, ",\"subtree\":\"{subtree}\"");
+    }
+    text("error", &node.error, out);
+    out.push('}');
+}
+
+fn number(name: &str, value: u64, out: &mut String) {
+    if value != 0 {
+        let _ = write!(out, ",\"{name}\":{value}");
+    }
+}
+
+fn text(name: &str, value: &str, out: &mut String) {
+    if !value.is_empty() {
+        let _ = write!(out, ",\"{name}\":");
+        string(value, out);
+    }
+}
+
+fn link_target(target: &[u8], out: &mut String) {
+    text("linktarget", &String::from_utf8_lossy(target), out);
+    if std::str::from_utf8(target).is_err() {
+        text("linktarget_raw", &STANDARD.encode(target), out);
+    }
+}
+
+fn xattrs(xattrs: &[Xattr], out: &mut String) {
+    for (position, xattr) in xattrs.iter().enumerate() {
+        out.push_str(if position == 0 { ",\"extended_attributes\":[" } else { "," });
+        out.push_str("{\"name\":");
+        string(&xattr.name, out);
+        let _ = write!(out, ",\"value\":\"{}\"}}", STANDARD.encode(&xattr.value));
+    }
+    if !xattrs.is_empty() {
+        out.push(']');
+    }
+}
+
+fn content(blobs: Option<&[BlobId]>, out: &mut String) {
+    let Some(blobs) = blobs else {
+        out.push_str("null");
+        return;
+    };
+    out.push('[');
+    for (position, id) in blobs.iter().enumerate() {
+        out.push_str(if position == 0 { "\"" } else { ",\"" });
+        out.push_str(std::str::from_utf8(&id.0.hex()).unwrap_or_default());
+        out.push('"');
+    }
+    out.push(']');
+}
+
+/// A JSON string with the escapes of Go's encoder.
+fn string(value: &str, out: &mut String) {
+    out.push('"');
+    for character in value.chars() {
+        match character {
+            '"' => out.push_str("\\\""),
+            '\\' => out.push_str("\\\\"),
+            '\x08' => out.push_str("\\b"),
+            '\x0c' => out.push_str("\\f"),
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\0'..='\x1f' | '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                let _ = write!(out, "\\u{:04x}", u32::from(character));
+            }
+            other => out.push(other),
+        }
+    }
+    out.push('"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nodes(json: &str) -> Vec<Node> {
+        let mut nodes = Vec::new();
+        parse_tree(json.as_bytes(), &mut |node| {
+            nodes.push(node);
+            Ok(())
+        })
+        .unwrap();
+        nodes
+    }
+
+    /// Written by restic 0.19.1.
+    const GENUINE: &str = concat!(
+        r#"{"nodes":[{"name":"a\u0026b \\\"q\\\"","type":"file","mode":420,"mtime":"2026-11-15T18:24:22.5Z","#,
+        r#""atime":"2026-11-15T18:24:22.5Z","ctime":"2026-11-15T19:24:22.123456789+01:00","uid":0,"gid":0,"#,
+        r#""user":"root","group":"root","inode":12,"size":5,"links":1,"#,
+        r#""extended_attributes":[{"name":"user.k","value":"dg=="}],"content":["#,
+        r#""2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"]},"#,
+        r#"{"name":"d","type":"dir","mode":2147484141,"mtime":"2026-11-15T18:24:22Z","#,
+        r#""atime":"2026-11-15T18:24:22Z","ctime":"2026-11-15T18:24:22Z","uid":1,"gid":1,"content":null,"#,
+        r#""subtree":"2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"},"#,
+        r#"{"name":"l","type":"symlink","mode":134218239,"mtime":"2026-11-15T18:24:22Z","#,
+        r#""atime":"2026-11-15T18:24:22Z","ctime":"2026-11-15T18:24:22Z","uid":1,"gid":1,"links":1,"#,
+        r#""linktarget":"�","linktarget_raw":"/w==","content":null}]}"#,
+        "\n"
+    );
+
+    #[test]
+    fn a_tree_is_written_again_byte_for_byte() {
+        let nodes = nodes(GENUINE);
+        assert_eq!(nodes[0].name, b"a&b \"q\"");
+        assert_eq!(nodes[2].link_target, b"\xff");
+        let mut builder = TreeBuilder::default();
+        for node in &nodes {
+            builder.add(node).unwrap();
+        }
+        assert_eq!(String::from_utf8(builder.finish()).unwrap(), GENUINE);
+    }
+
+    #[test]
+    fn unknown_fields_and_null_trees_are_read() {
+        assert_eq!(nodes(r#"{"nodes":null}"#), []);
+        assert_eq!(nodes(r#"{"x":[1],"nodes":[],"y":{}}"#), []);
+    }
+
+    #[rstest::rstest]
+    #[case("")]
+    #[case("[]")]
+    #[case("{}")]
+    #[case(r#"{"nodes":[{"name":"a"}]}"#)]
+    #[case(r#"{"nodes":[{"name":"\\q","type":"file"}]}"#)]
+    #[case(r#"{"nodes":[{"name":"a","type":"file","mtime":"x"}]}"#)]
+    #[case(r#"{"nodes":[{"name":"a","type":"file","content":["00"]}]}"#)]
+    #[case(r#"{"nodes":[]} x"#)]
+    fn broken_trees_are_damage(#[case] json: &str) {
+        let outcome = parse_tree(json.as_bytes(), &mut |_| Ok(()));
+        assert!(matches!(outcome, Err(Error::Damaged { .. })), "{outcome:?}");
+    }
+
+    #[test]
+    fn names_out_of_order_are_refused() {
+        let node = |name: &str| Node { name: name.into(), ..Node::default() };
+        let mut builder = TreeBuilder::default();
+        builder.add(&node("b")).unwrap();
+        assert!(builder.add(&node("a")).is_err());
+        assert!(builder.add(&node("b")).is_err());
+    }
+}

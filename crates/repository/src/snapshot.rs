@@ -1,0 +1,77 @@
+//! A snapshot: which tree, of when, from where. The JSON is restic's, field for field.
+
+use jiff::Zoned;
+use serde::{Deserialize, Serialize};
+
+use crate::id::{BlobId, SnapshotId};
+
+/// What a snapshot file holds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Snapshot {
+    /// When the backup was started, or what `--time` said; with the offset of the machine that made it.
+    #[serde(with = "crate::time::rfc3339")]
+    pub time: Zoned,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<SnapshotId>,
+    pub tree: BlobId,
+    pub paths: Vec<String>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub hostname: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub username: String,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub uid: u32,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub gid: u32,
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "null_is_empty")]
+    pub excludes: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "null_is_empty")]
+    pub tags: Vec<String>,
+    /// The snapshot that this one is a rewritten copy of.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub original: Option<SnapshotId>,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub program_version: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<Summary>,
+}
+
+/// What the backup that made the snapshot counted.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Summary {
+    #[serde(with = "crate::time::rfc3339")]
+    pub backup_start: Zoned,
+    #[serde(with = "crate::time::rfc3339")]
+    pub backup_end: Zoned,
+    #[serde(flatten)]
+    pub counts: Counts,
+}
+
+/// The figures of a summary.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    pub files_new: u64,
+    pub files_changed: u64,
+    pub files_unmodified: u64,
+    pub dirs_new: u64,
+    pub dirs_changed: u64,
+    pub dirs_unmodified: u64,
+    /// New blobs of each kind.
+    pub data_blobs: u64,
+    pub tree_blobs: u64,
+    /// Plain bytes of new blobs, and what they take in the repository.
+    pub data_added: u64,
+    pub data_added_packed: u64,
+    pub total_files_processed: u64,
+    pub total_bytes_processed: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}
+
+/// Go writes an empty list as null in some places.
+fn null_is_empty<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    Option::<Vec<String>>::deserialize(deserializer).map(Option::unwrap_or_default)
+}
