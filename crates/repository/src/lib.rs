@@ -2,9 +2,11 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
 pub mod error;
+pub mod forget;
 pub mod id;
 pub mod node;
 pub mod snapshot;
+pub mod snapshots;
 pub mod time;
 
 pub use error::{Error, Result, Retry};
