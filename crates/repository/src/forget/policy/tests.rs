@@ -61,9 +61,9 @@ fn kept(decision: &Decision) -> Vec<SnapshotId> {
     decision.keep.iter().map(|kept| kept.snapshot.0).collect()
 }
 
-fn more(count: Count) -> Count {
+fn more(count: Count, extra: u64) -> Count {
     match count {
-        Count::Limited(number) => Count::Limited(number + 1),
+        Count::Limited(number) => Count::Limited(number + extra),
         Count::Unlimited => Count::Unlimited,
     }
 }
@@ -92,9 +92,22 @@ proptest! {
     }
 
     #[test]
-    fn a_larger_number_of_last_snapshots_and_a_tag_never_keep_less(policy in policy(), snapshots in snapshots()) {
+    fn a_larger_policy_never_keeps_less(
+        policy in policy(),
+        extra in prop::array::uniform6(0..3_u64),
+        days in 0..50_u32,
+        snapshots in snapshots(),
+    ) {
         let mut larger = policy.clone();
-        larger.last = more(policy.last);
+        let counts = [
+            &mut larger.last, &mut larger.hourly, &mut larger.daily,
+            &mut larger.weekly, &mut larger.monthly, &mut larger.yearly,
+        ];
+        for (count, extra) in counts.into_iter().zip(extra) {
+            *count = more(*count, extra);
+        }
+        larger.within.days += days;
+        larger.within_daily.days += days;
         larger.tags.0.push(TagList(vec!["a".into()]));
         let before = kept(&policy.apply(snapshots.clone(), NOW));
         let after = kept(&larger.apply(snapshots, NOW));
@@ -102,9 +115,7 @@ proptest! {
     }
 
     #[test]
-    fn a_policy_without_counts_changes_nothing_the_second_time(policy in policy(), snapshots in snapshots()) {
-        // A count keeps the oldest of what is left, so a list that became shorter may count differently; restic too.
-        let policy = Policy { last: policy.last, within: policy.within, tags: policy.tags, ..Policy::default() };
+    fn a_policy_removes_nothing_the_second_time(policy in policy(), snapshots in snapshots()) {
         let once = policy.apply(snapshots, NOW);
         let left = once.keep.iter().map(|kept| kept.snapshot.clone()).collect();
         let twice = policy.apply(left, NOW);
