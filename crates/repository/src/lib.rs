@@ -5,6 +5,7 @@ pub mod error;
 pub mod forget;
 pub mod id;
 pub mod node;
+pub mod prune;
 pub mod snapshot;
 pub mod snapshots;
 pub mod time;
