@@ -169,7 +169,9 @@ fn packs_are_repacked_until_what_is_unused_is_tolerable(
 #[rstest]
 #[case::no_limit(None, 2)]
 #[case::one_pack(Some(15 << 20), 1)]
-#[case::exactly_one_pack_is_the_limit_itself(Some(10 << 20), 0)]
+// Two blobs, their entries and the header.
+#[case::exactly_one_pack_is_the_limit_itself(Some((10 << 20) + 2 * 41 + 36), 0)]
+#[case::one_pack_and_a_byte(Some((10 << 20) + 2 * 41 + 37), 1)]
 #[case::nothing(Some(0), 0)]
 fn repacking_stays_below_its_limit(#[case] max_repack: Option<u64>, #[case] packs: usize) {
     let mut world = World::default();
