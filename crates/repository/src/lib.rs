@@ -14,6 +14,7 @@ pub mod keys;
 pub mod lock;
 pub mod node;
 pub mod pack;
+pub mod progress;
 pub mod repository;
 pub mod saver;
 pub mod snapshot;
