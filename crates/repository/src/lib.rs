@@ -6,6 +6,7 @@ pub mod error;
 pub mod id;
 pub mod node;
 pub mod snapshot;
+pub mod source;
 pub mod time;
 
 pub use error::{Error, Result, Retry};
