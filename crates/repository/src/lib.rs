@@ -20,6 +20,7 @@ pub mod saver;
 pub mod snapshot;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod source;
 pub mod time;
 
 pub use error::{Error, Result, Retry};
