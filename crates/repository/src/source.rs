@@ -6,6 +6,10 @@
 pub mod accounts;
 pub mod change;
 pub mod metadata;
+pub mod path;
+pub mod pattern_files;
+pub mod patterns;
+pub mod selection;
 pub mod stat;
 mod xattr;
 mod zone;
