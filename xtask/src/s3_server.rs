@@ -4,12 +4,12 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use crate::cluster_box::programs;
 use crate::run;
@@ -20,7 +20,7 @@ pub(crate) const ACCESS_KEY: &str = "lifeboat";
 pub(crate) const SECRET_KEY: &str = "on loopback, for as long as one command runs";
 const LOOPBACK: &str = "127.0.0.1";
 const CONFIG: &str = include_str!("../../box/config/s3.json");
-/// How long it may take until the bucket is there.
+/// How long it may take until the server answers.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A running server.
@@ -60,7 +60,7 @@ impl S3Server {
             .spawn()
             .context("cannot start the S3 server")?;
         let server = Self { child, program, ports };
-        server.create_bucket().with_context(|| {
+        server.wait().with_context(|| {
             format!("the S3 server did not come; its log is below {}", directory.display())
         })?;
         Ok(server)
@@ -84,17 +84,16 @@ impl S3Server {
         logical_size(&text).with_context(|| format!("the S3 server tells no size of {prefix:?}: {text}"))
     }
 
-    fn create_bucket(&self) -> Result<()> {
-        let deadline = Instant::now() + PATIENCE;
-        loop {
-            let answer = self.shell(&format!("s3.bucket.create -name {BUCKET}\ns3.bucket.list\n"));
-            match answer {
-                Ok(text) if text.lines().any(|line| line.trim_start().starts_with(BUCKET)) => return Ok(()),
-                _ if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(200)),
-                Ok(text) => bail!("the bucket {BUCKET} was not created: {}", text.trim()),
-                Err(error) => return Err(error),
+    /// The bucket can be made before the part that clients talk to listens.
+    fn wait(&self) -> Result<()> {
+        eventually(|| {
+            let text = self.shell("s3.bucket.list\n")?;
+            if !text.lines().any(|line| line.trim_start().starts_with(BUCKET)) {
+                self.shell(&format!("s3.bucket.create -name {BUCKET}\n"))?;
             }
-        }
+            Ok(())
+        })?;
+        eventually(|| TcpStream::connect(self.address()).map(drop).context("it does not listen"))
     }
 
     fn shell(&self, lines: &str) -> Result<String> {
@@ -177,6 +176,17 @@ fn arguments(directory: &Path, ports: &Ports) -> Vec<String> {
         set(name, port.to_string());
     }
     all
+}
+
+/// Tries until it works or patience ends; the last failure is the one to report.
+fn eventually(attempt: impl Fn() -> Result<()>) -> Result<()> {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        match attempt() {
+            Err(_) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(200)),
+            result => return result,
+        }
+    }
 }
 
 /// The number in a line such as `block: 6 logical size: 71095 /buckets/b/p`.
