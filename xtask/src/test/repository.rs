@@ -10,9 +10,10 @@ use super::tally::Tally;
 use crate::s3_server::S3Server;
 use crate::{image, run, tools};
 
-/// Genuine programs, and how they are made. A variable that is already set names one that people have.
+/// Programs, and how they are made. A variable that is already set names one that people have.
 type Build = fn() -> Result<PathBuf>;
-const PROGRAMS: [(&str, Build); 3] = [
+const PROGRAMS: [(&str, Build); 4] = [
+    ("LIFEBOAT_BIN", || image::binary(image::Profile::Fast)),
     ("LIFEBOAT_RESTIC", tools::restic),
     ("LIFEBOAT_RESTIC_014", tools::debian_restic),
     ("LIFEBOAT_REST_SERVER", tools::rest_server),
@@ -21,14 +22,13 @@ const PROGRAMS: [(&str, Build); 3] = [
 impl Run {
     pub(crate) fn repository(&mut self) -> Result<Tally> {
         let mut command = run::cargo();
-        command.args(["test", "--quiet", "--package", "lifeboat-e2e", "--test", "repository"]);
+        command.args(["test", "--quiet", "--package", "lifeboat-e2e", "--lib", "--test", "repository"]);
         command.args(self.filter());
         for (variable, build) in PROGRAMS {
             if std::env::var_os(variable).is_none() {
                 command.env(variable, build()?);
             }
         }
-        command.env("LIFEBOAT_BIN", image::binary(image::Profile::Fast)?);
         let directory = tempfile::tempdir().context("no directory for the S3 server")?;
         let server = S3Server::start(directory.path())?;
         self.filtered(command.envs(server.environment()))
