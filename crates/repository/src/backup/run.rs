@@ -28,9 +28,11 @@ use crate::repository::{Identity, Repository};
 use crate::saver::Saver;
 use crate::snapshot::{Snapshot, Summary};
 use crate::snapshots::{self, Found, ParentQuery};
-use crate::source::directory::DirectoryHandle;
+use crate::source::directory;
 use crate::source::metadata::NodeReader;
+use crate::source::scan::{ScanTotals, scan};
 use crate::source::targets;
+use crate::source::walk::Walk;
 
 /// Stores everything and gives the snapshot, not yet written.
 pub(super) async fn run(
@@ -231,10 +233,19 @@ impl Job {
         match options.source {
             Source::Paths(given) => {
                 drop(worker);
-                let (filter, change, current) = (&options.filter, options.change, current_directory()?);
-                let walker = Walker { context: &context, filter, change, files, current };
-                let targets = targets::tree(given.iter().map(|path| path.as_os_str().as_bytes()), &mut list)?;
-                walker.walk(targets, parent)
+                let current = current_directory()?;
+                let given = given.iter().map(|path| path.as_os_str().as_bytes());
+                let targets = targets::tree(given, &mut directory::list)?;
+                let scanned = options.scan.then(|| targets.clone());
+                let walker = Walker { context: &context, change: options.change, files };
+                std::thread::scope(|scope| {
+                    if let Some(targets) = scanned {
+                        let walk = Walk::new(targets, &options.filter, &current);
+                        let context = &context;
+                        scope.spawn(move || count_ahead(context, walk));
+                    }
+                    walker.follow(Walk::new(targets, &options.filter, &current), parent)
+                })
             }
             Source::Stream { name, mut reader } => {
                 drop(files);
@@ -269,7 +280,13 @@ fn not_empty(bytes: u64, allowed: bool) -> Result<()> {
     })
 }
 
-fn list(path: &[u8]) -> Result<Vec<Vec<u8>>> {
-    let shown = std::path::PathBuf::from(String::from_utf8_lossy(path).into_owned());
-    DirectoryHandle::open(path).and_then(|handle| handle.names()).map_err(Error::file("list", shown))
+/// Tells the progress how much there is; the backup does not wait for it.
+fn count_ahead(context: &Context, walk: Walk<'_>) {
+    let mut told = (0, 0);
+    let mut tell = |totals: ScanTotals| {
+        context.progress.add_total(totals.files - told.0, totals.bytes - told.1);
+        told = (totals.files, totals.bytes);
+    };
+    scan(walk, &|| context.cancel.is_cancelled(), &mut tell);
+    context.progress.total_is_known();
 }

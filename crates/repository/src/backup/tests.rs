@@ -75,10 +75,13 @@ async fn files_large_and_small_come_back_and_a_second_backup_reads_none_of_them(
         assert!(content(&reader, &node).await == noise(length, number), "{name}");
     }
     let second = make(&repository, of_paths(&[source.path()])).await.unwrap();
-    assert_eq!(second.snapshot.tree, first.snapshot.tree);
+    // The directories above belong to others, who change them; the source itself is the same tree.
+    let again = self::reader(&repository).await;
+    let old = node_at(&again, first.snapshot.tree, source.path()).await;
+    assert_eq!(node_at(&again, second.snapshot.tree, source.path()).await.subtree, old.subtree);
     assert_eq!(second.snapshot.parent, first.snapshot_id);
     let counts = second.snapshot.summary.unwrap().counts;
-    assert_eq!((counts.files_unmodified, counts.data_blobs, counts.tree_blobs), (4, 0, 0));
+    assert_eq!((counts.files_unmodified, counts.data_blobs), (4, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
