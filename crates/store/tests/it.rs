@@ -8,6 +8,7 @@ mod it {
     mod layers;
     mod local;
     mod probe;
+    mod rest;
     mod roles;
     pub(crate) mod server;
     mod tls;
