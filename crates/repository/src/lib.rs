@@ -3,6 +3,7 @@
 
 pub mod error;
 pub mod id;
+pub mod location;
 pub mod node;
 pub mod snapshot;
 pub mod time;

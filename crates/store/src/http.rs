@@ -91,10 +91,9 @@ impl HttpService for Service {
         let listing = is_listing(request.method(), request.uri());
         // S3 says 200 before it has put the parts together, and may find only then that it cannot.
         let late_error = request.method() == Method::POST;
-        let response =
-            self.inner.execute(request).await.map_err(|source| {
-                HttpError::new(source.kind(), error::Transport { origin: origin.clone(), source })
-            })?;
+        let response = self.inner.execute(request).await.map_err(|source| {
+            HttpError::new(source.kind(), error::Transport { origin: origin.clone(), source })
+        })?;
         if !response.status().is_success() {
             return Err(HttpError::new(HttpErrorKind::Unknown, answer(origin, response).await));
         }

@@ -4,8 +4,8 @@
 mod checks;
 
 use bytes::Bytes;
-use object_store::client::{HttpConnector, HttpRequestBody};
 use object_store::ClientOptions;
+use object_store::client::{HttpConnector, HttpRequestBody};
 use url::Url;
 
 use crate::http::Connector;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod it {
+    mod bandwidth;
     mod conformance;
     mod errors;
     mod layers;

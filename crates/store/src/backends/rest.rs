@@ -18,8 +18,8 @@ use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use futures::{StreamExt, TryStreamExt, stream};
 use http::header::{
-    ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, DATE, HeaderName, LAST_MODIFIED, RANGE,
-    SERVER,
+    ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_RANGE, CONTENT_TYPE, DATE, HeaderName, LAST_MODIFIED,
+    RANGE, SERVER,
 };
 use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use object_store::client::{HttpClient, HttpRequestBody, HttpResponse};
@@ -129,8 +129,7 @@ impl Rest {
 
     /// HEAD: the size, and the headers for what else they tell.
     async fn look_up(&self, path: &str, key: &str) -> Result<(u64, HeaderMap)> {
-        let answer =
-            self.send(Method::HEAD, path, &[], Bytes::new(), Operation::new("look up", key)).await?;
+        let answer = self.send(Method::HEAD, path, &[], Bytes::new(), Operation::new("look up", key)).await?;
         let headers = answer.headers().clone();
         match number(&headers, &CONTENT_LENGTH) {
             Some(size) => Ok((size, headers)),
@@ -246,7 +245,8 @@ fn no_uploads() -> Error {
 impl Backend for Rest {
     async fn put(&self, key: &Key, body: Bytes, mode: PutMode) -> Result<()> {
         let path = names::path(key)?;
-        let operation = Operation { create: mode == PutMode::Create, ..Operation::new("write", key.as_str()) };
+        let operation =
+            Operation { create: mode == PutMode::Create, ..Operation::new("write", key.as_str()) };
         let denied = match self.send(Method::POST, &path, &[], body.clone(), operation).await {
             Err(Error::NotFound { .. }) => {
                 let Site { bucket, endpoint } = self.site.clone();
@@ -317,10 +317,10 @@ impl Backend for Rest {
         if options.pin.is_some() && options.pin != info.etag {
             return Err(Error::Changed { key: key.to_string() });
         }
-        let (site, key) = (self.site.clone(), key.clone());
+        let (place, key) = (self.site.clone(), key.clone());
         let body = body
             .bytes_stream()
-            .map_err(move |error| classify(&site, Operation::new("read", key.as_str()), &error));
+            .map_err(move |error| classify(&place, Operation::new("read", key.as_str()), &error));
         Ok(Reading { info, range, body: body.boxed() })
     }
 

@@ -45,9 +45,19 @@ pub(crate) enum AzureAuth {
     AccountKey(SecretString),
     /// A shared access signature.
     Sas(SecretString),
-    ClientSecret { tenant: String, client: String, secret: SecretString },
-    WorkloadIdentity { tenant: String, client: String, token_file: String },
-    ManagedIdentity { client: Option<String> },
+    ClientSecret {
+        tenant: String,
+        client: String,
+        secret: SecretString,
+    },
+    WorkloadIdentity {
+        tenant: String,
+        client: String,
+        token_file: String,
+    },
+    ManagedIdentity {
+        client: Option<String>,
+    },
 }
 
 type Variables = BTreeMap<String, SecretString>;

@@ -31,9 +31,11 @@ pub(super) struct Transport {
 impl HttpService for Transport {
     async fn call(&self, request: HttpRequest) -> Result<HttpResponse, HttpError> {
         let (parts, body) = request.into_parts();
-        let url = parts.uri.to_string().parse().map_err(|error: url::ParseError| {
-            HttpError::new(HttpErrorKind::Unknown, error)
-        })?;
+        let url = parts
+            .uri
+            .to_string()
+            .parse()
+            .map_err(|error: url::ParseError| HttpError::new(HttpErrorKind::Unknown, error))?;
         let mut request = reqwest::Request::new(parts.method, url);
         *request.headers_mut() = parts.headers;
         let progress = Arc::new(Progress::new());
@@ -73,7 +75,7 @@ fn failure(error: reqwest::Error) -> HttpError {
         HttpErrorKind::Decode
     } else {
         let sources = std::iter::successors(std::error::Error::source(&error), |error| error.source());
-        sources.filter_map(|source| kind_of(source)).last().unwrap_or(HttpErrorKind::Unknown)
+        sources.filter_map(kind_of).last().unwrap_or(HttpErrorKind::Unknown)
     };
     HttpError::new(kind, error.without_url())
 }

@@ -12,7 +12,12 @@ use crate::config::azure::{AzureAuth, AzureConfig};
 use crate::error::{Result, Site};
 use crate::http::Connector;
 
-pub(super) fn remote(container: String, config: AzureConfig, options: ClientOptions, connector: Connector) -> Result<Remote> {
+pub(super) fn remote(
+    container: String,
+    config: AzureConfig,
+    options: ClientOptions,
+    connector: Connector,
+) -> Result<Remote> {
     let site = Site { bucket: container.clone(), endpoint: config.endpoint.clone() };
     let builder = MicrosoftAzureBuilder::new()
         .with_container_name(container)

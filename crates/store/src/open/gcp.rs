@@ -13,7 +13,12 @@ use crate::config::gcp::GcpConfig;
 use crate::error::{Result, Site};
 use crate::http::Connector;
 
-pub(super) fn remote(bucket: String, config: GcpConfig, options: ClientOptions, connector: Connector) -> Result<Remote> {
+pub(super) fn remote(
+    bucket: String,
+    config: GcpConfig,
+    options: ClientOptions,
+    connector: Connector,
+) -> Result<Remote> {
     let endpoint = config.endpoint.unwrap_or_else(|| "https://storage.googleapis.com".into());
     let site = Site { bucket: bucket.clone(), endpoint: endpoint.clone() };
     let create_header =

@@ -65,9 +65,8 @@ impl RestConfig {
         let roots = self.ca_pem.as_deref().map(certificates).transpose()?.unwrap_or_default();
         let site = Site { bucket: base.path().to_owned(), endpoint: base.origin().ascii_serialization() };
         let options = ClientOptions::new().with_allow_http(base.scheme() == "http");
-        let client = connector(&self.tls, roots, tuning)?
-            .connect(&options)
-            .map_err(|error| refused(&site, &error))?;
+        let client =
+            connector(&self.tls, roots, tuning)?.connect(&options).map_err(|error| refused(&site, &error))?;
         let authorization = authorization(self.user.as_deref(), self.password.as_ref())?;
         Ok(Rest { client, base, authorization, site })
     }

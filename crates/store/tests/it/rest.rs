@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::{TryStreamExt, stream};
+use futures::{StreamExt, TryStreamExt, stream};
 use lifeboat_store::{Error, RestConfig, Result, RetryPolicy, Store, Tls, Tuning};
 use rstest::rstest;
 
@@ -269,7 +269,11 @@ async fn a_server_that_was_only_starting_is_asked_again() {
     let asked = Mutex::new(0);
     let (_, store) = serve(move |request| {
         *asked.lock().unwrap() += 1;
-        if *asked.lock().unwrap() == 1 { Reply::new(404, "default backend") } else { repository.answer(request) }
+        if *asked.lock().unwrap() == 1 {
+            Reply::new(404, "default backend")
+        } else {
+            repository.answer(request)
+        }
     })
     .await;
     assert_eq!(listed(&store, "snapshots/").await.unwrap().len(), 1);
@@ -324,7 +328,6 @@ async fn parts_are_not_supported_but_small_streams_are() {
     let body = || stream::iter((0..20).map(|_| Ok::<_, Error>(Bytes::from(vec![b'x'; 1024 * 1024]))));
     let error = store.put_stream(&pack('a'), body()).await.unwrap_err();
     assert_eq!(error.category(), "unsupported", "{error:?}");
-    use futures::StreamExt;
     assert_eq!(store.put_stream(&pack('b'), body().take(3)).await.unwrap(), 3 * 1024 * 1024);
     assert_eq!(store.head(&pack('b')).await.unwrap().size, 3 * 1024 * 1024);
 }
@@ -337,8 +340,9 @@ async fn an_authority_of_ones_own_is_trusted_when_it_is_given() {
     assert_eq!(error.category(), "certificate_untrusted", "{error:?}");
     let trusting = RestConfig { ca_pem: Some(authority.pem()), ..config(&server) };
     assert_eq!(trusting.open(quick()).unwrap().get("config").await.unwrap(), "x");
-    let careless =
-        RestConfig { tls: Tls { skip_verify: true, client_pem: None }, ..config(&server) }.open(quick()).unwrap();
+    let careless = RestConfig { tls: Tls { skip_verify: true, client_pem: None }, ..config(&server) }
+        .open(quick())
+        .unwrap();
     assert_eq!(careless.get("config").await.unwrap(), "x");
     assert_eq!(careless.warnings().len(), 1);
 }
