@@ -114,7 +114,7 @@ fn a_rest_user_comes_from_one_place(
     let settings = settings(&[("RESTIC_REST_USERNAME", "env"), ("RESTIC_REST_PASSWORD", "pass")], &[]);
     let config = Location::parse(text).unwrap().rest(&settings).unwrap();
     assert_eq!(config.user.as_deref(), user);
-    assert_eq!(config.password.as_ref().map(|p| p.expose_secret()), password);
+    assert_eq!(config.password.as_ref().map(ExposeSecret::expose_secret), password);
 }
 
 #[rstest]
@@ -260,13 +260,11 @@ async fn careless_tls_is_warned_about() {
 proptest! {
     #[test]
     fn no_text_panics_or_leaks(text in "(s3|rest|gs|azure|b2|file|local|x)?:?(//|https://)?(u:CANARY@)?[a-z:/.%@?# ]{0,20}") {
-        match Location::parse(&text) {
-            Ok(location) if location.scheme() == "rest" => prop_assert!(!location.to_string().contains("CANARY@")),
-            Ok(_) => {}
-            Err(error) if text.matches("CANARY").count() == 1 && text.contains("CANARY@") => {
-                prop_assert!(!error.to_string().contains("CANARY"), "{}", error);
-            }
-            Err(_) => {}
-        }
+        let shown = match Location::parse(&text) {
+            Ok(location) if location.scheme() != "rest" => return Ok(()),
+            Ok(location) => location.to_string(),
+            Err(error) => error.to_string(),
+        };
+        prop_assert!(!shown.contains("CANARY@"), "{}", shown);
     }
 }

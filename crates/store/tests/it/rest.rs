@@ -347,6 +347,17 @@ async fn an_authority_of_ones_own_is_trusted_when_it_is_given() {
     assert_eq!(careless.warnings().len(), 1);
 }
 
+#[tokio::test]
+async fn a_server_that_asks_for_a_certificate_is_shown_ours() {
+    let authority = Authority::new();
+    let server = Server::tls(authority.server_for_clients("localhost"), |_| Reply::new(200, "x")).await;
+    let trusting = RestConfig { ca_pem: Some(authority.pem()), ..config(&server) };
+    assert!(trusting.clone().open(quick()).unwrap().get("config").await.is_err());
+    let client_pem = Some(authority.client_pem("me").into());
+    let known = RestConfig { tls: Tls { skip_verify: false, client_pem }, ..trusting };
+    assert_eq!(known.open(quick()).unwrap().get("config").await.unwrap(), "x");
+}
+
 #[rstest]
 #[case::user_in_the_url("http://user:CANARY@host/")]
 #[case::query("http://host/?password=CANARY")]

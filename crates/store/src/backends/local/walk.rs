@@ -34,6 +34,9 @@ fn walk(directory: &Path, base: &str, request: &PageRequest, pager: &mut Pager<'
             }
             continue;
         }
+        if pager.passed(&key) {
+            continue;
+        }
         match fs::metadata(&path) {
             Ok(metadata) if metadata.is_file() => {
                 if !pager.offer(&key, || files::info(&key, &metadata)) {
