@@ -1,11 +1,31 @@
 //! A repository engine in restic's format. See ARCHITECTURE.md for how the modules hang together.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
+pub mod blobs;
+pub mod chunker;
+pub mod compress;
+pub mod config;
+pub mod crypto;
 pub mod error;
+pub mod forget;
+pub mod files;
 pub mod id;
 pub mod location;
+pub mod index;
+pub mod keys;
+pub mod lock;
 pub mod node;
+pub mod prune;
 pub mod snapshot;
+pub mod snapshots;
+pub mod pack;
+pub mod progress;
+pub mod repository;
+pub mod saver;
+pub mod snapshot;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+pub mod source;
 pub mod time;
 
 pub use error::{Error, Result, Retry};

@@ -1,0 +1,150 @@
+//! Reading blobs: from the packs that the index names, decrypted, decompressed and checked against their ids. A
+//! copy that is damaged is passed over for the next one. Trees are read in segments of their packs, which are kept
+//! for a while: the directories of a snapshot lie side by side, and a store far away costs a round trip each time.
+
+mod segments;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::compress;
+use crate::config::Version;
+use crate::crypto::Key;
+use crate::error::{Error, Result};
+use crate::files::FileKind;
+use crate::id::{BlobId, BlobKind, Id};
+use crate::index::{Entry, Index, Location};
+use crate::node::{self, Node};
+use crate::repository::Repository;
+use segments::Segments;
+
+/// No blob is larger: files are cut at 8 MiB, and a directory of a million entries has some hundred.
+pub const MAX_BLOB: u32 = 1 << 30;
+
+/// Reads blobs. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct BlobReader {
+    repository: Repository,
+    index: Arc<Index>,
+    segments: Arc<Segments>,
+}
+
+impl BlobReader {
+    pub fn new(repository: &Repository, index: Arc<Index>) -> Self {
+        Self { repository: repository.clone(), index, segments: Arc::new(Segments::default()) }
+    }
+
+    pub fn index(&self) -> &Arc<Index> {
+        &self.index
+    }
+
+    pub fn repository(&self) -> &Repository {
+        &self.repository
+    }
+
+    /// A blob's content, from the first copy that is whole.
+    pub async fn load(&self, kind: BlobKind, id: &BlobId) -> Result<Bytes> {
+        let copies = self.index.find_all(kind, id)?;
+        let mut problem = Error::MissingBlob { kind, id: *id };
+        for entry in copies {
+            match self.load_copy(&entry).await {
+                Ok(plain) => return Ok(plain),
+                Err(error) => {
+                    tracing::debug!(%kind, blob = %id, pack = %entry.location.pack, %error, "a copy of a blob cannot be read");
+                    problem = error;
+                }
+            }
+        }
+        Err(problem)
+    }
+
+    /// A directory.
+    pub async fn load_tree(&self, id: &BlobId) -> Result<Vec<Node>> {
+        let json = self.load(BlobKind::Tree, id).await?;
+        let mut nodes = Vec::new();
+        let parsed = node::parse_tree(&json, &mut |node| {
+            nodes.push(node);
+            Ok(())
+        });
+        parsed.map_err(|error| match error {
+            Error::Damaged { detail, what } => {
+                Error::damaged(format!("tree {}", id.short()), format!("{what}: {detail}"))
+            }
+            other => other,
+        })?;
+        Ok(nodes)
+    }
+
+    async fn load_copy(&self, entry: &Entry) -> Result<Bytes> {
+        let sealed = match entry.kind {
+            BlobKind::Tree => self.segments.read(&self.repository, &self.index, entry).await?,
+            BlobKind::Data => self.read_range(&entry.location).await?,
+        };
+        let mut sealed = Vec::from(sealed);
+        let mut plain = Vec::new();
+        let key = self.repository.key();
+        decode(
+            key,
+            self.repository.config().version,
+            entry.kind,
+            &entry.id,
+            &entry.location,
+            &mut sealed,
+            &mut plain,
+        )?;
+        Ok(plain.into())
+    }
+
+    async fn read_range(&self, location: &Location) -> Result<Bytes> {
+        let range = u64::from(location.offset)..location.end();
+        let action = Error::store(format!("read pack {}", location.pack.short()));
+        self.repository.store().get_range(&FileKind::Pack.key(location.pack.0), range).await.map_err(action)
+    }
+
+    /// The content of a blob whose sealed bytes the caller has read, appended to `out`. CPU work only.
+    pub fn decode(
+        &self,
+        kind: BlobKind,
+        id: &BlobId,
+        location: &Location,
+        sealed: &mut [u8],
+        out: &mut Vec<u8>,
+    ) -> Result<()> {
+        decode(self.repository.key(), self.repository.config().version, kind, id, location, sealed, out)
+    }
+}
+
+/// Decrypts in place, decompresses and checks the hash; appends to `out`, which stays as it was when it fails.
+pub(crate) fn decode(
+    key: &Key,
+    version: Version,
+    kind: BlobKind,
+    id: &BlobId,
+    location: &Location,
+    sealed: &mut [u8],
+    out: &mut Vec<u8>,
+) -> Result<()> {
+    let damaged = |detail: &dyn std::fmt::Display| {
+        Error::damaged(format!("{kind} blob {} in pack {}", id.short(), location.pack.short()), detail)
+    };
+    let before = out.len();
+    let plain = key.open(sealed).map_err(|error| damaged(&error))?;
+    if location.uncompressed_length == 0 {
+        out.extend_from_slice(plain);
+    } else {
+        if location.uncompressed_length > MAX_BLOB || version == Version::V1 {
+            return Err(damaged(&format!("{} bytes compressed cannot be", location.uncompressed_length)));
+        }
+        let outcome = compress::decompress(plain, location.uncompressed_length as usize, out);
+        if let Err(error) = outcome {
+            out.truncate(before);
+            return Err(damaged(&error));
+        }
+    }
+    if Id::of(&out[before..]) != id.0 {
+        out.truncate(before);
+        return Err(damaged(&"its content does not match its name"));
+    }
+    Ok(())
+}

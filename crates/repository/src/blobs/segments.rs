@@ -1,0 +1,66 @@
+//! Parts of packs with trees, as they are in the store: read a megabyte at a time, the last few kept.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+
+use crate::error::{Error, Result};
+use crate::files::FileKind;
+use crate::id::PackId;
+use crate::index::{Entry, Index};
+use crate::repository::Repository;
+
+const SEGMENT: u64 = 1024 * 1024;
+/// What is kept: 16 MiB.
+const KEPT: usize = 16;
+
+type Place = (PackId, u64);
+type Slot = Arc<tokio::sync::OnceCell<Bytes>>;
+
+/// The segments that were read last.
+#[derive(Debug, Default)]
+pub(super) struct Segments {
+    kept: Mutex<VecDeque<(Place, Slot)>>,
+}
+
+impl Segments {
+    /// The sealed bytes of an entry. Two that want the same segment wait for one request.
+    pub(super) async fn read(&self, repository: &Repository, index: &Index, entry: &Entry) -> Result<Bytes> {
+        let location = entry.location;
+        let (offset, end) = (u64::from(location.offset), location.end());
+        let start = offset / SEGMENT * SEGMENT;
+        if end > start + SEGMENT {
+            // It crosses a border: on its own, exactly.
+            return read_range(repository, location.pack, offset..end).await;
+        }
+        let slot = self.slot((location.pack, start));
+        let until = (start + SEGMENT).min(index.pack_end(entry.pack_number)).max(end);
+        let segment = slot.get_or_try_init(|| read_range(repository, location.pack, start..until)).await?;
+        let part = usize::try_from(offset - start).unwrap_or(0)..usize::try_from(end - start).unwrap_or(0);
+        if part.end > segment.len() {
+            return Err(Error::damaged(
+                format!("pack {}", location.pack.short()),
+                "it is shorter than the index says",
+            ));
+        }
+        Ok(segment.slice(part))
+    }
+
+    fn slot(&self, place: Place) -> Slot {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = kept.iter().position(|(other, _)| *other == place).and_then(|at| kept.remove(at));
+        let entry = found.unwrap_or_else(|| (place, Slot::default()));
+        let slot = Arc::clone(&entry.1);
+        kept.push_back(entry);
+        if kept.len() > KEPT {
+            kept.pop_front();
+        }
+        slot
+    }
+}
+
+async fn read_range(repository: &Repository, pack: PackId, range: std::ops::Range<u64>) -> Result<Bytes> {
+    let action = Error::store(format!("read pack {}", pack.short()));
+    repository.store().get_range(&FileKind::Pack.key(pack.0), range).await.map_err(action)
+}

@@ -1,0 +1,172 @@
+//! Where a file is cut into chunks: Rabin fingerprints over a window of 64 bytes, with restic's sizes and mask, so
+//! that the same content gives the same blobs whoever saves it. Takes the bytes of the current chunk and gives its
+//! length; the backup pipeline calls it on its read buffer, nothing is copied.
+//!
+//! A plain rolling loop waits for one table look-up per byte. The fingerprint depends on the last 64 bytes only, so
+//! several stretches of the data can be searched side by side in one loop: `LANES` look-ups are then under way at a
+//! time, which makes it three and a half times as fast.
+
+mod polynomial;
+
+pub use polynomial::{DEGREE, Polynomial};
+
+use crate::error::{Error, Result};
+
+/// No chunk but the last of a file is shorter.
+pub const MIN_SIZE: usize = 512 * 1024;
+/// No chunk is longer.
+pub const MAX_SIZE: usize = 8 * 1024 * 1024;
+
+/// The fingerprint covers this many bytes.
+const WINDOW: usize = 64;
+/// Fingerprints are kept at the top of the word: the byte to reduce next is then the topmost, and what is shifted
+/// out needs no mask.
+const SHIFT: u32 = 64 - DEGREE;
+/// A chunk ends where these bits of the fingerprint, its lowest 20, are zero.
+const SPLIT_MASK: u64 = ((1 << 20) - 1) << SHIFT;
+
+/// As many as keep the fingerprints in registers; more lanes were not faster.
+const LANES: usize = 5;
+/// Bytes of one lane. Not a power of two, or the lanes would compete for the same lines of the cache.
+const LONG_LANE: usize = 4032;
+const SHORT_LANE: usize = 448;
+const LONG_BLOCK: usize = WINDOW + LANES * LONG_LANE;
+const SHORT_BLOCK: usize = WINDOW + LANES * SHORT_LANE;
+
+/// What the search looks up, made once for the polynomial of a repository.
+#[derive(Clone)]
+pub struct Tables {
+    /// What the topmost byte of a fingerprint leaves behind when it is shifted out.
+    reduce: [u64; 256],
+    /// What a byte that leaves the window has contributed.
+    leave: [u64; 256],
+}
+
+impl Tables {
+    /// Fails for a polynomial that is not of degree 53: restic makes no others.
+    pub fn new(polynomial: Polynomial) -> Result<Self> {
+        if polynomial.degree() != Some(DEGREE) {
+            let problem = format!("its degree is not {DEGREE}");
+            return Err(Error::invalid(format!("the chunker polynomial '{polynomial}'"), problem));
+        }
+        let mut tables = Self { reduce: [0; 256], leave: [0; 256] };
+        for (byte, (reduce, leave)) in (0_u64..).zip(tables.reduce.iter_mut().zip(&mut tables.leave)) {
+            *reduce = polynomial.remainder(u128::from(byte) << DEGREE) << SHIFT;
+            let left = (0..WINDOW).fold(byte, |sum, _| polynomial.remainder(u128::from(sum) << 8));
+            *leave = left << SHIFT;
+        }
+        Ok(tables)
+    }
+
+    /// The length of the chunk that starts at `chunk[0]`, or `None` if more bytes are needed to tell. `searched` is
+    /// the length that `chunk` had when it was asked about before; 0 at first. The end of a file ends a chunk, too,
+    /// which only the caller knows.
+    pub fn find_cut(&self, chunk: &[u8], searched: usize) -> Option<usize> {
+        let first = MIN_SIZE.max(searched.saturating_add(1));
+        let last = chunk.len().min(MAX_SIZE);
+        let found = (first <= last)
+            .then(|| self.search(&chunk[first - WINDOW..last]))
+            .flatten()
+            .map(|position| first - WINDOW + position);
+        found.or((chunk.len() >= MAX_SIZE).then_some(MAX_SIZE))
+    }
+
+    /// The smallest `n` of at least 64 such that the 64 bytes before `data[n]` end a chunk.
+    fn search(&self, data: &[u8]) -> Option<usize> {
+        let window = data.first_chunk::<WINDOW>()?;
+        let start = window.iter().fold(0, |digest, byte| self.roll(digest, 0, *byte));
+        if ends_chunk(start) {
+            return Some(WINDOW);
+        }
+        let mut done = 0;
+        while let Some(block) = data[done..].first_chunk::<LONG_BLOCK>() {
+            if let Some(position) = self.search_block(block) {
+                return Some(done + position);
+            }
+            done += LONG_BLOCK - WINDOW;
+        }
+        while let Some(block) = data[done..].first_chunk::<SHORT_BLOCK>() {
+            if let Some(position) = self.search_block(block) {
+                return Some(done + position);
+            }
+            done += SHORT_BLOCK - WINDOW;
+        }
+        self.search_rest(&data[done..]).map(|position| done + position)
+    }
+
+    /// Searches `LANES` stretches of a block side by side, each after the 64 bytes before it.
+    fn search_block<const BLOCK: usize>(&self, block: &[u8; BLOCK]) -> Option<usize> {
+        let length = const { (BLOCK - WINDOW) / LANES };
+        let mut digests = [0; LANES];
+        for at in 0..WINDOW {
+            for (lane, digest) in digests.iter_mut().enumerate() {
+                *digest = self.roll(*digest, 0, block[lane * length + at]);
+            }
+        }
+        let mut first = Hit { lane: LANES, at: 0 };
+        'block: for at in 0..length {
+            for (lane, digest) in digests.iter_mut().enumerate() {
+                let start = lane * length + at;
+                *digest = self.roll(*digest, block[start], block[start + WINDOW]);
+                if ends_chunk(*digest) {
+                    first.note(lane, at);
+                    if first.lane == 0 {
+                        break 'block;
+                    }
+                }
+            }
+        }
+        (first.lane < LANES).then(|| WINDOW + first.lane * length + first.at + 1)
+    }
+
+    /// Byte by byte: what is left when no more block fits.
+    fn search_rest(&self, data: &[u8]) -> Option<usize> {
+        let (window, new) = data.split_first_chunk::<WINDOW>()?;
+        let mut digest = window.iter().fold(0, |digest, byte| self.roll(digest, 0, *byte));
+        let found = data.iter().zip(new).position(|(old, new)| {
+            digest = self.roll(digest, *old, *new);
+            ends_chunk(digest)
+        });
+        found.map(|at| WINDOW + at + 1)
+    }
+
+    /// The fingerprint after `old` has left the window and `new` has entered it.
+    #[inline]
+    fn roll(&self, digest: u64, old: u8, new: u8) -> u64 {
+        let top = (digest >> 56) as u8;
+        (digest << 8)
+            ^ self.reduce[usize::from(top)]
+            ^ self.leave[usize::from(old)]
+            ^ (u64::from(new) << SHIFT)
+    }
+}
+
+impl std::fmt::Debug for Tables {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tables").finish_non_exhaustive()
+    }
+}
+
+fn ends_chunk(digest: u64) -> bool {
+    digest & SPLIT_MASK == 0
+}
+
+/// The earliest place found so far: the lowest lane wins, in it the lowest offset.
+struct Hit {
+    lane: usize,
+    at: usize,
+}
+
+impl Hit {
+    /// Hits are rare: this must not take registers from the loop.
+    #[cold]
+    #[inline(never)]
+    fn note(&mut self, lane: usize, at: usize) {
+        if lane < self.lane {
+            *self = Self { lane, at };
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

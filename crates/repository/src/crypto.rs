@@ -1,0 +1,219 @@
+//! The format's encryption: AES-256 in counter mode with a random 16-byte nonce, and Poly1305-AES over the
+//! ciphertext. A sealed message is nonce, ciphertext, tag: 32 bytes more than its plain text. Works in place, so
+//! that a blob is never copied for it.
+
+use aws_lc_rs::cipher::{AES_128, AES_256, EncryptingKey, EncryptionContext, UnboundCipherKey};
+use aws_lc_rs::iv::FixedLength;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use poly1305::Poly1305;
+use poly1305::universal_hash::{KeyInit, UniversalHash};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+const NONCE: usize = 16;
+const TAG: usize = 16;
+/// How much longer a sealed message is than its plain text.
+pub const OVERHEAD: usize = NONCE + TAG;
+
+/// The message was not sealed with this key, or was changed since.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("it was changed, or was not written with this repository's key")]
+pub struct NotAuthentic;
+
+/// The key that a repository's content is sealed with.
+pub struct Key {
+    cipher: EncryptingKey,
+    nonce_cipher: EncryptingKey,
+    material: Material,
+}
+
+/// The bytes of a key, as a key file keeps them (sealed with the password's key).
+#[derive(Clone, Serialize, Deserialize)]
+pub struct Material {
+    mac: MacMaterial,
+    #[serde(with = "base64_array")]
+    encrypt: [u8; 32],
+}
+
+#[derive(Clone, Serialize, Deserialize)]
+struct MacMaterial {
+    #[serde(with = "base64_array")]
+    k: [u8; 16],
+    #[serde(with = "base64_array")]
+    r: [u8; 16],
+}
+
+impl std::fmt::Debug for Key {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Key(…)")
+    }
+}
+
+impl Material {
+    /// From 64 bytes: the encryption key, then both halves of the MAC's key.
+    pub fn from_bytes(bytes: &[u8; 64]) -> Self {
+        let (mut encrypt, mut k, mut r) = ([0; 32], [0; 16], [0; 16]);
+        encrypt.copy_from_slice(&bytes[..32]);
+        k.copy_from_slice(&bytes[32..48]);
+        r.copy_from_slice(&bytes[48..]);
+        Self { mac: MacMaterial { k, r }, encrypt }
+    }
+
+    /// A new random one.
+    pub fn random() -> Self {
+        Self::from_bytes(&rand::random())
+    }
+
+    /// Whether no part is all zeros, which is how a broken key file shows.
+    pub fn is_valid(&self) -> bool {
+        let any = |bytes: &[u8]| bytes.iter().any(|byte| *byte != 0);
+        any(&self.encrypt) && any(&self.mac.k) && any(&self.mac.r)
+    }
+}
+
+impl Key {
+    pub fn new(material: Material) -> Self {
+        let unbound = |algorithm, bytes| {
+            UnboundCipherKey::new(algorithm, bytes).expect("the arrays have the lengths of AES keys")
+        };
+        let cipher = EncryptingKey::ctr(unbound(&AES_256, &material.encrypt));
+        let nonce_cipher = EncryptingKey::ecb(unbound(&AES_128, &material.mac.k));
+        Self {
+            cipher: cipher.expect("AES-256 has a counter mode"),
+            nonce_cipher: nonce_cipher.expect("AES-128 has a block mode"),
+            material,
+        }
+    }
+
+    /// What a key file stores.
+    pub fn material(&self) -> &Material {
+        &self.material
+    }
+
+    /// Leaves room for the nonce at the end of `buffer`; the plain text is appended next, then `seal` is called
+    /// with the value returned here.
+    pub fn begin(buffer: &mut Vec<u8>) -> usize {
+        let start = buffer.len();
+        let mut nonce: [u8; NONCE] = rand::random();
+        // An all-zero nonce is refused by restic; this is as likely as a hash collision.
+        nonce[0] |= u8::from(nonce == [0; NONCE]);
+        buffer.extend_from_slice(&nonce);
+        start
+    }
+
+    /// Seals everything after the nonce that `begin` put at `start`, in place, and appends the tag.
+    pub fn seal(&self, buffer: &mut Vec<u8>, start: usize) {
+        let (nonce, text) = buffer[start..].split_at_mut(NONCE);
+        let nonce: [u8; NONCE] = (&*nonce).try_into().expect("split at the nonce's length");
+        self.apply(&nonce, text);
+        let tag = self.tag(&nonce, text);
+        buffer.extend_from_slice(&tag);
+    }
+
+    /// A sealed copy of `plain`.
+    pub fn sealed(&self, plain: &[u8]) -> Vec<u8> {
+        let mut buffer = Vec::with_capacity(plain.len() + OVERHEAD);
+        let start = Self::begin(&mut buffer);
+        buffer.extend_from_slice(plain);
+        self.seal(&mut buffer, start);
+        buffer
+    }
+
+    /// Checks and decrypts a sealed message in place; gives the part that is the plain text.
+    pub fn open<'a>(&self, sealed: &'a mut [u8]) -> Result<&'a mut [u8], NotAuthentic> {
+        let length = sealed.len().checked_sub(OVERHEAD).ok_or(NotAuthentic)?;
+        let (nonce, rest) = sealed.split_at_mut(NONCE);
+        let (text, tag) = rest.split_at_mut(length);
+        let nonce: [u8; NONCE] = (&*nonce).try_into().expect("split at the nonce's length");
+        let expected = self.tag(&nonce, text);
+        if aws_lc_rs::constant_time::verify_slices_are_equal(&expected, tag).is_err() {
+            return Err(NotAuthentic);
+        }
+        self.apply(&nonce, text);
+        Ok(text)
+    }
+
+    /// Counter mode is its own inverse.
+    fn apply(&self, nonce: &[u8; NONCE], text: &mut [u8]) {
+        if text.is_empty() {
+            return;
+        }
+        let context = EncryptionContext::Iv128(FixedLength::from(nonce));
+        self.cipher.less_safe_encrypt(text, context).expect("counter mode takes any length");
+    }
+
+    fn tag(&self, nonce: &[u8; NONCE], text: &[u8]) -> [u8; TAG] {
+        let mut key = [0; 32];
+        key[..16].copy_from_slice(&self.material.mac.r);
+        let mut block = *nonce;
+        self.nonce_cipher.encrypt(&mut block).expect("one block is what the block mode takes");
+        key[16..].copy_from_slice(&block);
+        let mut mac = Poly1305::new(&key.into());
+        let (blocks, rest) = poly1305::Block::slice_as_chunks(text);
+        mac.update(blocks);
+        mac.compute_unpadded(rest).into()
+    }
+}
+
+/// Bytes of fixed length as base64 text.
+mod base64_array {
+    use super::{Deserialize, Deserializer, Engine, STANDARD, Serializer};
+
+    pub(super) fn serialize<S: Serializer, const N: usize>(
+        bytes: &[u8; N],
+        to: S,
+    ) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&STANDARD.encode(bytes))
+    }
+
+    pub(super) fn deserialize<'de, D, const N: usize>(from: D) -> Result<[u8; N], D::Error>
+    where
+        D: Deserializer<'de>,
+    {
+        let text = std::borrow::Cow::<str>::deserialize(from)?;
+        let bytes = STANDARD.decode(text.as_bytes()).map_err(serde::de::Error::custom)?;
+        bytes.try_into().map_err(|_| serde::de::Error::custom(format!("expected {N} bytes")))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn key() -> Key {
+        Key::new(Material::from_bytes(&std::array::from_fn(|position| u8::try_from(position).unwrap() + 1)))
+    }
+
+    /// Sealed by Go's crypto packages with the key of `key()` and the nonce 0, 1, … 15.
+    #[test]
+    fn a_message_sealed_by_go_opens() {
+        let mut sealed: Vec<u8> = (0..16).collect();
+        sealed.extend_from_slice(GO_CIPHERTEXT);
+        assert_eq!(key().open(&mut sealed).unwrap(), b"lifeboat opens what others sealed");
+    }
+
+    const GO_CIPHERTEXT: &[u8] = include_bytes!("crypto/go_sealed.bin");
+
+    proptest! {
+        #[test]
+        fn any_message_comes_back_and_any_change_is_found(plain: Vec<u8>, at: prop::sample::Index, flip in 1_u8..) {
+            let key = key();
+            let mut sealed = key.sealed(&plain);
+            prop_assert_eq!(sealed.len(), plain.len() + OVERHEAD);
+            let mut copy = sealed.clone();
+            prop_assert_eq!(&*key.open(&mut copy).unwrap(), &plain[..]);
+            let at = at.index(sealed.len());
+            sealed[at] ^= flip;
+            prop_assert_eq!(key.open(&mut sealed).map(|_| ()), Err(NotAuthentic));
+        }
+    }
+
+    #[test]
+    fn cut_messages_are_refused() {
+        let sealed = key().sealed(b"text");
+        for length in 0..sealed.len() {
+            assert!(key().open(&mut sealed[..length].to_vec()).is_err());
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Reading all index files: several at once, parsed one by one into the sorter.
+
+use futures::{StreamExt, TryStreamExt, stream};
+
+use super::file::IndexFile;
+use super::table::{Record, Sorter};
+use super::{Index, PackNumbers};
+use crate::error::{Error, Result};
+use crate::files::FileKind;
+use crate::id::IndexId;
+use crate::repository::Repository;
+
+/// Index files that are read and decoded at once; each may be some megabytes.
+const CONCURRENT: usize = 4;
+/// Pack numbers have 31 bits; a real repository has a few million packs at most.
+const MAX_PACKS: usize = 1 << 30;
+
+impl Index {
+    /// Reads every index file of the repository. One that cannot be read fails the whole.
+    pub async fn load(repository: &Repository) -> Result<Self> {
+        let files: Vec<IndexId> =
+            repository.list(FileKind::Index).await?.iter().map(|file| IndexId(file.id)).collect();
+        Self::load_files(repository, files).await
+    }
+
+    async fn load_files(repository: &Repository, files: Vec<IndexId>) -> Result<Self> {
+        let temporary = repository.options().temporary.clone();
+        let mut sorter = Sorter::new(&temporary);
+        let mut numbers = PackNumbers::default();
+        let load = |id: IndexId| {
+            let repository = repository.clone();
+            // A task of its own, so that decrypting and parsing uses every core.
+            let task = tokio::spawn(async move {
+                let plain = repository.load_file(FileKind::Index, id.0).await?;
+                IndexFile::parse(&plain).map_err(|error| match error {
+                    Error::Damaged { detail, .. } => Error::damaged(FileKind::Index.describe(id.0), detail),
+                    other => other,
+                })
+            });
+            async move { task.await.unwrap_or(Err(Error::Cancelled)) }
+        };
+        let mut loading = stream::iter(files.clone()).map(load).buffer_unordered(CONCURRENT);
+        while let Some(file) = loading.try_next().await? {
+            insert(&file, &mut numbers, &mut sorter)?;
+        }
+        drop(loading);
+        let table = sorter.finish()?;
+        Ok(Self { table, packs: numbers.packs, ends: numbers.ends, files })
+    }
+
+    /// An index of packs that are known otherwise, for repair and tests.
+    pub fn of_packs(file: &IndexFile, temporary: &std::path::Path) -> Result<Self> {
+        let mut numbers = PackNumbers::default();
+        let mut sorter = Sorter::new(temporary);
+        insert(file, &mut numbers, &mut sorter)?;
+        Ok(Self { table: sorter.finish()?, packs: numbers.packs, ends: numbers.ends, files: Vec::new() })
+    }
+}
+
+fn insert(file: &IndexFile, numbers: &mut PackNumbers, sorter: &mut Sorter<'_>) -> Result<()> {
+    for pack in &file.packs {
+        let number = numbers.number(pack.id);
+        if numbers.packs.len() > MAX_PACKS {
+            return Err(Error::damaged("the index", "it names more packs than a repository can have"));
+        }
+        for blob in pack.blobs() {
+            let end = &mut numbers.ends[number as usize];
+            *end = (*end).max(blob.offset.saturating_add(blob.length));
+            let place = [blob.offset, blob.length, blob.uncompressed_length];
+            sorter.push(Record::new(blob.kind, blob.id, number, place))?;
+        }
+    }
+    Ok(())
+}

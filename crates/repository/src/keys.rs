@@ -1,0 +1,193 @@
+//! Key files: the repository's key, sealed with a key that scrypt makes of a password. A repository may have
+//! several; each opens it.
+
+use std::fmt;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use futures::TryStreamExt;
+use jiff::Zoned;
+use lifeboat_store::Store;
+use secrecy::{ExposeSecret, SecretString};
+use serde::{Deserialize, Serialize};
+
+use crate::crypto::{Key, Material};
+use crate::error::{Error, Result};
+use crate::files::FileKind;
+use crate::id::{Id, KeyId};
+use crate::repository::Identity;
+
+/// The cost of scrypt: 2^15 · 8 · 3, which takes a tenth of a second and 32 MiB, and is what OWASP asks for.
+const DEFAULT_COST: Cost = Cost { n: 1 << 15, r: 8, p: 3 };
+/// A key file that asks for more memory than this is not from any program we know.
+const MAX_MEMORY: u64 = 1 << 30;
+const SALT: usize = 64;
+/// As many keys are tried with a password, as in restic.
+const MAX_TRIED: usize = 20;
+
+/// How expensive it is to try a password.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Cost {
+    pub n: u64,
+    pub r: u32,
+    pub p: u32,
+}
+
+impl Default for Cost {
+    fn default() -> Self {
+        DEFAULT_COST
+    }
+}
+
+/// What a key file tells about itself.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct KeyFile {
+    #[serde(with = "crate::time::rfc3339")]
+    pub created: Zoned,
+    pub username: String,
+    pub hostname: String,
+    kdf: String,
+    #[serde(rename = "N")]
+    n: u64,
+    r: u32,
+    p: u32,
+    salt: String,
+    data: String,
+}
+
+impl KeyFile {
+    /// Seals `key` with `password`. Takes a moment: call it where blocking is allowed.
+    fn seal(
+        key: &Material,
+        password: &SecretString,
+        cost: Cost,
+        identity: &Identity,
+        now: Zoned,
+    ) -> Result<Self> {
+        let salt: [u8; SALT] = rand::random();
+        let by_password = derive(password, cost, &salt)?;
+        let plain = serde_json::to_vec(key).map_err(|error| Error::invalid("key", error.to_string()))?;
+        Ok(Self {
+            created: now,
+            username: identity.user.clone(),
+            hostname: identity.host.clone(),
+            kdf: "scrypt".to_owned(),
+            n: cost.n,
+            r: cost.r,
+            p: cost.p,
+            salt: STANDARD.encode(salt),
+            data: STANDARD.encode(by_password.sealed(&plain)),
+        })
+    }
+
+    /// `None` if the password is not this key's. Takes a moment, too.
+    fn open(&self, password: &SecretString) -> Result<Option<Material>> {
+        let damaged = |detail: &str| Error::damaged("a key", detail);
+        if self.kdf != "scrypt" {
+            return Err(damaged(&format!(
+                "'{}' is no way to derive a key that this program knows",
+                self.kdf
+            )));
+        }
+        let salt = STANDARD.decode(&self.salt).map_err(|_| damaged("its salt is broken"))?;
+        let mut sealed = STANDARD.decode(&self.data).map_err(|_| damaged("its content is broken"))?;
+        let by_password = derive(password, Cost { n: self.n, r: self.r, p: self.p }, &salt)?;
+        let Ok(plain) = by_password.open(&mut sealed) else { return Ok(None) };
+        let material: Material = serde_json::from_slice(plain).map_err(|_| damaged("it holds no key"))?;
+        if !material.is_valid() {
+            return Err(damaged("it holds a key of zeros"));
+        }
+        Ok(Some(material))
+    }
+}
+
+fn derive(password: &SecretString, cost: Cost, salt: &[u8]) -> Result<Key> {
+    let damaged = || {
+        let Cost { n, r, p } = cost;
+        Error::damaged("a key", format!("the cost N {n}, r {r}, p {p} is not usable"))
+    };
+    let memory = cost.n.checked_mul(u64::from(cost.r)).and_then(|product| product.checked_mul(128));
+    if !cost.n.is_power_of_two() || memory.is_none_or(|memory| memory > MAX_MEMORY) || cost.p > 1024 {
+        return Err(damaged());
+    }
+    let log_n = u8::try_from(cost.n.trailing_zeros()).map_err(|_| damaged())?;
+    let params = scrypt::Params::new(log_n, cost.r, cost.p).map_err(|_| damaged())?;
+    let mut bytes = [0; 64];
+    scrypt::scrypt(password.expose_secret().as_bytes(), salt, &params, &mut bytes).map_err(|_| damaged())?;
+    Ok(Key::new(Material::from_bytes(&bytes)))
+}
+
+/// A listed key.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ListedKey {
+    pub id: KeyId,
+    pub file: KeyFile,
+}
+
+/// Writes a new key file and gives its name.
+pub(crate) async fn add(
+    store: &Store,
+    key: &Material,
+    password: &SecretString,
+    cost: Cost,
+    identity: &Identity,
+) -> Result<KeyId> {
+    if password.expose_secret().is_empty() {
+        return Err(Error::invalid("password", "it is empty"));
+    }
+    let (key, password, identity) = (key.clone(), password.clone(), identity.clone());
+    let sealing = move || KeyFile::seal(&key, &password, cost, &identity, Zoned::now());
+    let file = blocking(sealing).await?;
+    let json = serde_json::to_vec(&file).map_err(|error| Error::invalid("key", error.to_string()))?;
+    let id = KeyId(Id::of(&json));
+    store.put(&FileKind::Key.key(id.0), json).await.map_err(Error::store("write a key"))?;
+    Ok(id)
+}
+
+/// Finds the key that `password` opens; `hint` is tried first.
+pub(crate) async fn search(
+    store: &Store,
+    password: &SecretString,
+    hint: Option<&str>,
+) -> Result<(KeyId, Key)> {
+    let mut ids = list(store).await?;
+    if let Some(hint) = hint {
+        ids.sort_by_key(|id| !id.to_string().starts_with(hint));
+    }
+    let found = ids.len();
+    for id in ids.into_iter().take(MAX_TRIED) {
+        let file = load(store, id).await?;
+        let password = password.clone();
+        if let Some(material) = blocking(move || file.open(&password)).await? {
+            return Ok((id, Key::new(material)));
+        }
+    }
+    Err(Error::WrongPassword { keys: found })
+}
+
+/// Every key file.
+pub(crate) async fn list(store: &Store) -> Result<Vec<KeyId>> {
+    let listing = store.list("keys/");
+    let names = listing.map_ok(|info| info.key).try_collect::<Vec<_>>().await;
+    let names = names.map_err(Error::store("list the keys"))?;
+    Ok(names.iter().filter_map(|name| name.strip_prefix("keys/")?.parse().ok()).collect())
+}
+
+pub(crate) async fn load(store: &Store, id: KeyId) -> Result<KeyFile> {
+    let what = FileKind::Key.describe(id.0);
+    let json = store.get(&FileKind::Key.key(id.0)).await.map_err(Error::store(format!("read {what}")))?;
+    if Id::of(&json) != id.0 {
+        return Err(Error::damaged(what, "its content does not match its name"));
+    }
+    serde_json::from_slice(&json).map_err(|error| Error::damaged(what, error))
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + 'static) -> Result<T> {
+    tokio::task::spawn_blocking(work).await.unwrap_or(Err(Error::Cancelled))
+}
+
+impl fmt::Display for KeyFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}, made {}", self.username, self.hostname, crate::time::text(&self.created))
+    }
+}

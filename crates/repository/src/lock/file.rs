@@ -1,0 +1,73 @@
+//! The lock file, as restic writes it.
+
+use jiff::{Timestamp, Zoned};
+use serde::{Deserialize, Serialize};
+
+use super::LockKind;
+use crate::error::{Error, Result};
+use crate::files::FileKind;
+use crate::id::LockId;
+use crate::repository::{Identity, Repository};
+
+/// Who holds a lock, and since when.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LockFile {
+    #[serde(with = "crate::time::rfc3339")]
+    time: Zoned,
+    #[serde(default)]
+    pub exclusive: bool,
+    #[serde(default)]
+    pub hostname: String,
+    #[serde(default)]
+    pub username: String,
+    #[serde(default)]
+    pub pid: i64,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub uid: u32,
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub gid: u32,
+}
+
+impl LockFile {
+    pub(super) fn new(kind: LockKind, identity: &Identity, now: Timestamp) -> Self {
+        Self {
+            time: now.to_zoned(jiff::tz::TimeZone::UTC),
+            exclusive: kind == LockKind::Exclusive,
+            hostname: identity.host.clone(),
+            username: identity.user.clone(),
+            pid: i64::from(std::process::id()),
+            uid: identity.uid,
+            gid: identity.gid,
+        }
+    }
+
+    /// When it was made or last renewed, by its holder's clock.
+    pub fn time(&self) -> Timestamp {
+        self.time.timestamp()
+    }
+
+    pub(super) fn renewed(&self, now: Timestamp) -> Self {
+        Self { time: now.to_zoned(jiff::tz::TimeZone::UTC), ..self.clone() }
+    }
+
+    pub(super) async fn save(&self, repository: &Repository) -> Result<LockId> {
+        let json = serde_json::to_vec(self).map_err(|error| Error::invalid("lock", error.to_string()))?;
+        repository.save_file(FileKind::Lock, &json).await.map(LockId)
+    }
+
+    /// `None` if it is gone, which locks may be at any time.
+    pub(crate) async fn load(repository: &Repository, id: LockId) -> Result<Option<Self>> {
+        let plain = match repository.load_file(FileKind::Lock, id.0).await {
+            Ok(plain) => plain,
+            Err(Error::Store { source, .. }) if source.is_not_found() => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let parsed = serde_json::from_slice(&plain);
+        parsed.map(Some).map_err(|error| Error::damaged(FileKind::Lock.describe(id.0), error))
+    }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_zero(number: &u32) -> bool {
+    *number == 0
+}

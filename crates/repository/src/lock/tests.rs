@@ -1,0 +1,93 @@
+use std::time::Duration;
+
+use jiff::{Timestamp, ToSpan};
+use rstest::rstest;
+
+use super::*;
+use crate::testing::memory_repository;
+
+fn dead(owner: &str) -> LockOptions {
+    LockOptions { dead_owners: vec![owner.to_owned()], ..LockOptions::default() }
+}
+
+#[rstest]
+#[case(LockKind::Shared, LockKind::Shared, true)]
+#[case(LockKind::Shared, LockKind::Exclusive, false)]
+#[case(LockKind::Exclusive, LockKind::Shared, false)]
+#[case(LockKind::Exclusive, LockKind::Exclusive, false)]
+#[tokio::test]
+async fn shared_locks_go_together_and_exclusive_ones_with_none(
+    #[case] held: LockKind,
+    #[case] wanted: LockKind,
+    #[case] together: bool,
+) {
+    let repository = memory_repository().await;
+    let first = Lock::acquire(&repository, held, &LockOptions::default()).await.unwrap();
+    let second = Lock::acquire(&repository, wanted, &LockOptions::default()).await;
+    assert_eq!(second.is_ok(), together);
+    match second {
+        Ok(second) => second.release().await,
+        Err(Error::Locked { holder }) => assert_eq!(holder.exclusive, held == LockKind::Exclusive),
+        Err(other) => panic!("{other}"),
+    }
+    first.release().await;
+    assert_eq!(repository.list(FileKind::Lock).await.unwrap(), []);
+}
+
+#[tokio::test]
+async fn a_lock_that_someone_removed_is_lost() {
+    let repository = memory_repository().await;
+    let lock = Lock::acquire(&repository, LockKind::Shared, &LockOptions::default()).await.unwrap();
+    lock.verify().await.unwrap();
+    assert_eq!(remove_all_locks(&repository).await.unwrap(), 1);
+    assert!(matches!(lock.verify().await, Err(Error::LockLost { .. })));
+    assert!(lock.lost().is_cancelled());
+}
+
+#[tokio::test]
+async fn an_old_time_in_a_lock_does_not_make_it_stale_while_the_store_says_it_is_new() {
+    let repository = memory_repository().await;
+    let identity = &repository.options().identity;
+    let old = Timestamp::now() - 2.hours();
+    LockFile::new(LockKind::Exclusive, identity, old).save(&repository).await.unwrap();
+    let outcome = Lock::acquire(&repository, LockKind::Shared, &LockOptions::default()).await;
+    assert!(matches!(outcome, Err(Error::Locked { .. })));
+    assert_eq!(remove_stale_locks(&repository, &[]).await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn the_lock_of_an_owner_known_to_be_dead_is_removed_at_once() {
+    let repository = memory_repository().await;
+    let mut identity = repository.options().identity.clone();
+    identity.host = "cluster/pod".to_owned();
+    LockFile::new(LockKind::Exclusive, &identity, Timestamp::now()).save(&repository).await.unwrap();
+    let other = Lock::acquire(&repository, LockKind::Shared, &dead("cluster/other")).await;
+    assert!(matches!(other, Err(Error::Locked { .. })));
+    let lock = Lock::acquire(&repository, LockKind::Exclusive, &dead("cluster/pod")).await.unwrap();
+    lock.release().await;
+}
+
+#[tokio::test]
+async fn a_lock_that_cannot_be_read_is_in_the_way_but_an_empty_file_is_not() {
+    let repository = memory_repository().await;
+    let place = |byte: u8| FileKind::Lock.key(crate::id::Id([byte; 32]));
+    repository.store().put(&place(1), bytes::Bytes::new()).await.unwrap();
+    Lock::acquire(&repository, LockKind::Exclusive, &LockOptions::default()).await.unwrap().release().await;
+    repository.store().put(&place(2), bytes::Bytes::from_static(b"nonsense")).await.unwrap();
+    let outcome = Lock::acquire(&repository, LockKind::Shared, &LockOptions::default()).await;
+    assert!(matches!(outcome, Err(Error::Damaged { .. })));
+}
+
+#[tokio::test]
+async fn waiting_ends_when_the_holder_lets_go() {
+    let repository = memory_repository().await;
+    let first = Lock::acquire(&repository, LockKind::Exclusive, &LockOptions::default()).await.unwrap();
+    let waiting = LockOptions { wait: Duration::from_mins(1), ..LockOptions::default() };
+    let second = tokio::spawn({
+        let repository = repository.clone();
+        async move { Lock::acquire(&repository, LockKind::Shared, &waiting).await }
+    });
+    tokio::task::yield_now().await;
+    first.release().await;
+    second.await.unwrap().unwrap().release().await;
+}

@@ -1,0 +1,362 @@
+//! `Repository`: an opened repository. Reads and writes its files (everything but packs); operations are built on
+//! it. Cheap to clone.
+
+mod identity;
+
+pub use identity::Identity;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::{StreamExt, TryStreamExt, stream};
+use jiff::Timestamp;
+use lifeboat_store::Store;
+use secrecy::SecretString;
+
+use crate::chunker::Polynomial;
+use crate::compress::{self, Compression};
+use crate::config::{Config, Version};
+use crate::crypto::{Key, Material};
+use crate::error::{Error, Result};
+use crate::files::FileKind;
+use crate::id::{Id, KeyId, PackId, SnapshotId};
+use crate::index::Index;
+use crate::keys::{self, Cost, KeyFile, ListedKey};
+use crate::pack::{self, PackedBlob};
+use crate::snapshot::Snapshot;
+
+/// The size that packs aim at; restic's default.
+pub const DEFAULT_PACK_SIZE: usize = 16 * 1024 * 1024;
+const SMALLEST_PACK: usize = 4 * 1024 * 1024;
+const LARGEST_PACK: usize = 128 * 1024 * 1024;
+/// No index, snapshot or lock is larger when decompressed.
+const MAX_FILE: usize = 512 * 1024 * 1024;
+/// What is read of a pack's end at first.
+const EAGER_HEADER: u64 = 16 * 1024;
+/// Small files read at once.
+const CONCURRENT_READS: usize = 16;
+
+/// How a repository is used.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub compression: Compression,
+    /// What packs grow to before they are uploaded.
+    pub pack_size: usize,
+    /// Uploads of packs in flight; each holds one pack in memory.
+    pub uploads: usize,
+    /// Reads of packs in flight during restore, check and prune.
+    pub reads: usize,
+    /// Threads for hashing, compressing and encrypting.
+    pub threads: usize,
+    /// Where large indexes are spilled to.
+    pub temporary: PathBuf,
+    /// Who we are, for locks, keys and snapshots.
+    pub identity: Identity,
+    /// The key to try first.
+    pub key_hint: Option<String>,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+        Self {
+            compression: Compression::default(),
+            pack_size: DEFAULT_PACK_SIZE,
+            uploads: 4,
+            reads: 8,
+            threads: cores.min(16),
+            temporary: std::env::temp_dir(),
+            identity: Identity::of_system(),
+            key_hint: None,
+        }
+    }
+}
+
+/// How a new repository is made.
+#[derive(Debug, Clone, Default)]
+pub struct InitOptions {
+    pub version: Version,
+    /// That of another repository, so that copies between them share blobs.
+    pub polynomial: Option<u64>,
+    pub cost: Cost,
+}
+
+/// An object of a listing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ListedFile {
+    pub id: Id,
+    pub size: u64,
+    /// By the store's clock.
+    pub modified: Timestamp,
+}
+
+/// An opened repository.
+#[derive(Debug, Clone)]
+pub struct Repository {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    store: Store,
+    key: Key,
+    key_id: KeyId,
+    config: Config,
+    options: Options,
+}
+
+impl Repository {
+    /// Makes a new repository. The config is written last and only if there is none, so of two that try at once
+    /// one wins, and a half-made repository is not one.
+    pub async fn init(
+        store: Store,
+        password: &SecretString,
+        init: InitOptions,
+        options: Options,
+    ) -> Result<Self> {
+        let exists = || Error::RepositoryExists { location: store.prefix().to_owned() };
+        if store.exists("config").await.map_err(Error::store("look for a repository"))? {
+            return Err(exists());
+        }
+        if !keys::list(&store).await?.is_empty() {
+            return Err(Error::Refused {
+                reason: "there are keys but no config: part of a repository".to_owned(),
+                hint: "look what is there; give an empty location, or bring back the config",
+            });
+        }
+        let config = Config {
+            version: init.version,
+            id: Id(rand::random()).to_string(),
+            chunker_polynomial: init.polynomial.unwrap_or_else(|| Polynomial::random(&mut rand::rng()).0),
+        };
+        let material = Material::random();
+        let key_id = keys::add(&store, &material, password, init.cost, &options.identity).await?;
+        let key = Key::new(material);
+        match store.create("config", key.sealed(&config.json())).await {
+            Ok(()) => {}
+            Err(error) if error.is_already_exists() => {
+                // Someone else was faster; our key opens nothing of theirs.
+                let _ = store.delete(&FileKind::Key.key(key_id.0)).await;
+                return Err(exists());
+            }
+            Err(error) => return Err(Error::store("write the config")(error)),
+        }
+        Self::assembled(store, key, key_id, config, options)
+    }
+
+    /// Opens a repository with a password.
+    pub async fn open(store: Store, password: &SecretString, options: Options) -> Result<Self> {
+        let mut sealed = match store.get("config").await {
+            Ok(config) => config.to_vec(),
+            Err(error) if error.is_not_found() => {
+                return Err(Error::NoRepository { location: store.prefix().to_owned() });
+            }
+            Err(error) => return Err(Error::store("read the config")(error)),
+        };
+        let (key_id, key) = keys::search(&store, password, options.key_hint.as_deref()).await?;
+        let plain = key.open(&mut sealed).map_err(|error| Error::damaged("the config", error))?;
+        let config = Config::parse(plain)?;
+        if !Polynomial(config.chunker_polynomial).is_irreducible() {
+            return Err(Error::damaged("the config", "its polynomial is not irreducible"));
+        }
+        Self::assembled(store, key, key_id, config, options)
+    }
+
+    fn assembled(store: Store, key: Key, key_id: KeyId, config: Config, options: Options) -> Result<Self> {
+        if !(SMALLEST_PACK..=LARGEST_PACK).contains(&options.pack_size) {
+            let problem = format!("{} bytes is not between 4 MiB and 128 MiB", options.pack_size);
+            return Err(Error::invalid("pack size", problem));
+        }
+        Ok(Self { inner: Arc::new(Inner { store, key, key_id, config, options }) })
+    }
+
+    pub fn store(&self) -> &Store {
+        &self.inner.store
+    }
+
+    pub fn key(&self) -> &Key {
+        &self.inner.key
+    }
+
+    /// The key file that the password opened.
+    pub fn key_id(&self) -> KeyId {
+        self.inner.key_id
+    }
+
+    pub fn config(&self) -> &Config {
+        &self.inner.config
+    }
+
+    pub fn options(&self) -> &Options {
+        &self.inner.options
+    }
+
+    /// Every file of a kind. Fails if any part of the listing does: deletion is decided by it (restic#4612).
+    pub async fn list(&self, kind: FileKind) -> Result<Vec<ListedFile>> {
+        let prefix = format!("{}/", kind.directory());
+        let action = || format!("list {}", kind.plural());
+        let mut listing = self.store().list(&prefix);
+        let mut files = Vec::new();
+        while let Some(info) = listing.try_next().await.map_err(Error::store(action()))? {
+            let name = info.key.rsplit('/').next().unwrap_or_default();
+            if let Ok(id) = name.parse::<Id>()
+                && info.key == kind.key(id)
+            {
+                files.push(ListedFile { id, size: info.size, modified: info.modified });
+            }
+        }
+        Ok(files)
+    }
+
+    /// A file's plain text. Its hash is checked; what does not match is read once more, in case the network was
+    /// at fault.
+    pub async fn load_file(&self, kind: FileKind, id: Id) -> Result<Vec<u8>> {
+        let what = kind.describe(id);
+        let mut content = self.load_raw(kind, id).await?;
+        if Id::of(&content) != id {
+            content = self.load_raw(kind, id).await?;
+        }
+        if Id::of(&content) != id {
+            return Err(Error::damaged(what, "its content does not match its name"));
+        }
+        let mut content = Vec::from(content);
+        let plain = self.key().open(&mut content).map_err(|error| Error::damaged(&*what, error))?;
+        match plain.first() {
+            Some(b'{' | b'[') => Ok(plain.to_vec()),
+            Some(2) => compress::decompress_unknown(&plain[1..], MAX_FILE)
+                .map_err(|error| Error::damaged(what, error)),
+            _ => Err(Error::damaged(what, "it is neither JSON nor compressed")),
+        }
+    }
+
+    /// A file as it is in the store.
+    pub async fn load_raw(&self, kind: FileKind, id: Id) -> Result<Bytes> {
+        let action = Error::store(format!("read {}", kind.describe(id)));
+        self.store().get(&kind.key(id)).await.map_err(action)
+    }
+
+    /// Compresses (from version 2 on), seals, checks that it can be read again, and writes.
+    pub async fn save_file(&self, kind: FileKind, plain: &[u8]) -> Result<Id> {
+        let sealed = self.seal_file(plain)?;
+        let id = Id::of(&sealed);
+        let action = Error::store(format!("write {}", kind.describe(id)));
+        self.store().put(&kind.key(id), sealed).await.map_err(action)?;
+        Ok(id)
+    }
+
+    pub(crate) fn seal_file(&self, plain: &[u8]) -> Result<Vec<u8>> {
+        let failed = |source| Error::Local { action: "compress a file of the repository".to_owned(), source };
+        let mut sealed = Vec::with_capacity(plain.len() / 2);
+        let start = Key::begin(&mut sealed);
+        if self.config().version == Version::V1 {
+            sealed.extend_from_slice(plain);
+        } else {
+            sealed.push(2);
+            compress::compress(plain, Compression::Auto, &mut sealed).map_err(failed)?;
+        }
+        self.key().seal(&mut sealed, start);
+        let mut copy = sealed.clone();
+        let read = self.key().open(&mut copy).map_err(|error| Error::damaged("a new file", error))?;
+        let same = match self.config().version {
+            Version::V1 => read == plain,
+            Version::V2 => {
+                compress::decompress_unknown(&read[1..], plain.len()).is_ok_and(|read| read == plain)
+            }
+        };
+        if same {
+            Ok(sealed)
+        } else {
+            Err(Error::damaged("a new file", "it does not read as written (bad memory?)"))
+        }
+    }
+
+    /// The blobs that a pack lists in its own header: for check and repair, which do not believe the index.
+    pub async fn load_pack_header(&self, id: PackId, size: u64) -> Result<Vec<PackedBlob>> {
+        let what = FileKind::Pack.describe(id.0);
+        let read = |range: std::ops::Range<u64>| {
+            let action = Error::store(format!("read {what}"));
+            let key = FileKind::Pack.key(id.0);
+            async move { self.store().get_range(&key, range).await.map_err(action) }
+        };
+        let named = |error| match error {
+            Error::Damaged { detail, .. } => Error::damaged(&*what, detail),
+            other => other,
+        };
+        // Most headers are within the last few kilobytes: one request instead of two.
+        let tail = size.min(EAGER_HEADER);
+        let mut end = Vec::from(read(size - tail..size).await?);
+        let last_four = end.last_chunk().copied().ok_or_else(|| Error::damaged(&*what, "it is empty"))?;
+        let length = u64::from(pack::header_length(last_four, size).map_err(named)?);
+        if length + 4 > tail {
+            end = Vec::from(read(size - 4 - length..size).await?);
+        }
+        let from = end.len() - 4 - usize::try_from(length).unwrap_or(0);
+        let until = end.len() - 4;
+        pack::parse_header(self.key(), &mut end[from..until], size - 4 - length).map_err(named)
+    }
+
+    pub async fn remove_file(&self, kind: FileKind, id: Id) -> Result<()> {
+        let action = Error::store(format!("remove {}", kind.describe(id)));
+        self.store().delete(&kind.key(id)).await.map_err(action)
+    }
+
+    pub async fn load_snapshot(&self, id: SnapshotId) -> Result<Snapshot> {
+        let plain = self.load_file(FileKind::Snapshot, id.0).await?;
+        serde_json::from_slice(&plain)
+            .map_err(|error| Error::damaged(FileKind::Snapshot.describe(id.0), error))
+    }
+
+    /// All snapshots, oldest first. One that cannot be read fails the whole: what is not seen might be pruned.
+    pub async fn load_snapshots(&self) -> Result<Vec<(SnapshotId, Snapshot)>> {
+        let ids = self.list(FileKind::Snapshot).await?;
+        let load = |file: ListedFile| async move {
+            let id = SnapshotId(file.id);
+            self.load_snapshot(id).await.map(|snapshot| (id, snapshot))
+        };
+        let loading = stream::iter(ids).map(load).buffer_unordered(CONCURRENT_READS);
+        let mut snapshots: Vec<_> = loading.try_collect().await?;
+        snapshots.sort_by(|(a, one), (b, other)| one.time.cmp(&other.time).then(a.cmp(b)));
+        Ok(snapshots)
+    }
+
+    /// Writes a snapshot. The caller has the lock and has verified it.
+    pub async fn save_snapshot(&self, snapshot: &Snapshot) -> Result<SnapshotId> {
+        let json =
+            serde_json::to_vec(snapshot).map_err(|error| Error::invalid("snapshot", error.to_string()))?;
+        self.save_file(FileKind::Snapshot, &json).await.map(SnapshotId)
+    }
+
+    /// Everything that the index files say.
+    pub async fn load_index(&self) -> Result<Index> {
+        Index::load(self).await
+    }
+
+    /// All keys that open the repository.
+    pub async fn keys(&self) -> Result<Vec<ListedKey>> {
+        let mut listed = Vec::new();
+        for id in keys::list(self.store()).await? {
+            listed.push(ListedKey { id, file: keys::load(self.store(), id).await? });
+        }
+        Ok(listed)
+    }
+
+    /// One more password for the same repository. Proves that it opens before it says that it is there.
+    pub async fn add_key(&self, password: &SecretString, cost: Cost, identity: &Identity) -> Result<KeyId> {
+        let id = keys::add(self.store(), self.key().material(), password, cost, identity).await?;
+        let file: KeyFile = keys::load(self.store(), id).await?;
+        tracing::debug!(%id, made = %file, "added a key");
+        Ok(id)
+    }
+
+    /// Takes a password away; never the one in use.
+    pub async fn remove_key(&self, id: KeyId) -> Result<()> {
+        if id == self.key_id() {
+            return Err(Error::Refused {
+                reason: format!("key {} is the one that this command opened the repository with", id.short()),
+                hint: "open it with another password first (`key add` makes one)",
+            });
+        }
+        self.remove_file(FileKind::Key, id.0).await
+    }
+}

@@ -1,0 +1,302 @@
+//! Saving blobs: hash, look whether it is there, compress, seal, read it back, pack, upload, and at last the index
+//! that makes it count. `save` does the CPU work on its caller's thread, so that as many threads as the caller
+//! likes work at once; packs are uploaded by tasks of the runtime, a bounded number at a time, and a caller that is
+//! faster than the store waits.
+//!
+//! Order is what makes it safe: a pack is complete in the store before any index names it, and an index is
+//! complete before any snapshot needs it. Whatever dies in between leaves packs that nobody names.
+
+mod claims;
+mod pending;
+mod upload;
+
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+use crate::compress::{self, Compression};
+use crate::config::Version;
+use crate::crypto::{Key, OVERHEAD};
+use crate::error::{Error, Result};
+use crate::id::{BlobId, BlobKind, Id};
+use crate::index::Index;
+use crate::lock::Lock;
+use crate::pack::Builder;
+use crate::repository::Repository;
+use claims::Claims;
+use pending::PendingIndex;
+
+/// What `save` did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Saved {
+    pub id: BlobId,
+    /// It was not in the repository.
+    pub new: bool,
+    /// Bytes that it takes in its pack; 0 if it was there.
+    pub stored: u64,
+}
+
+/// What was saved in all.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct SaverTotals {
+    pub data_blobs: u64,
+    pub tree_blobs: u64,
+    /// Plain bytes of new blobs.
+    pub added: u64,
+    /// What they take in packs.
+    pub stored: u64,
+    pub packs: u64,
+    /// Bytes that were uploaded, with headers and indexes.
+    pub uploaded: u64,
+}
+
+/// Saves blobs into one repository. Share it by `Arc`.
+#[derive(Debug)]
+pub struct Saver {
+    shared: Arc<Shared>,
+    index: Arc<Index>,
+    claims: Claims,
+    packers: [Mutex<Builder>; 2],
+}
+
+#[derive(Debug)]
+struct Shared {
+    repository: Repository,
+    runtime: Handle,
+    lock: Option<Arc<Lock>>,
+    cancel: CancellationToken,
+    /// One permit for each upload in flight.
+    uploads: Arc<Semaphore>,
+    pending: tokio::sync::Mutex<PendingIndex>,
+    problem: Mutex<Option<Error>>,
+    counters: Counters,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    data_blobs: AtomicU64,
+    tree_blobs: AtomicU64,
+    added: AtomicU64,
+    stored: AtomicU64,
+    packs: AtomicU64,
+    uploaded: AtomicU64,
+}
+
+thread_local! {
+    static SEALED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static CHECKED: RefCell<(Vec<u8>, Vec<u8>)> = const { RefCell::new((Vec::new(), Vec::new())) };
+}
+
+impl Saver {
+    /// Must be called within a runtime, which carries out the uploads. `lock` is verified before each index file.
+    pub fn start(
+        repository: &Repository,
+        index: Arc<Index>,
+        lock: Option<Arc<Lock>>,
+        cancel: CancellationToken,
+    ) -> Self {
+        let shared = Shared {
+            repository: repository.clone(),
+            runtime: Handle::current(),
+            lock,
+            cancel,
+            uploads: Arc::new(Semaphore::new(repository.options().uploads.max(1))),
+            pending: tokio::sync::Mutex::new(PendingIndex::default()),
+            problem: Mutex::new(None),
+            counters: Counters::default(),
+        };
+        Self { shared: Arc::new(shared), index, claims: Claims::default(), packers: Default::default() }
+    }
+
+    /// Saves a blob unless it is there. Blocks while uploads are behind: call it from a thread, not from a task.
+    pub fn save(&self, kind: BlobKind, plain: &[u8]) -> Result<Saved> {
+        self.save_known(kind, BlobId(Id::of(plain)), plain)
+    }
+
+    /// Like `save`, for a caller that has the id already (and has checked it).
+    pub fn save_known(&self, kind: BlobKind, id: BlobId, plain: &[u8]) -> Result<Saved> {
+        self.shared.go_on()?;
+        let there = Saved { id, new: false, stored: 0 };
+        if self.index.has(kind, &id)? || !self.claims.claim(kind, id) {
+            return Ok(there);
+        }
+        let stored = self.seal_and_pack(kind, id, plain)?;
+        let counters = &self.shared.counters;
+        counters.added.fetch_add(plain.len() as u64, Ordering::Relaxed);
+        Ok(Saved { new: true, stored, ..there })
+    }
+
+    /// Whether this run or an earlier one has saved the blob.
+    pub fn has(&self, kind: BlobKind, id: &BlobId) -> Result<bool> {
+        Ok(self.claims.has(kind, id) || self.index.has(kind, id)?)
+    }
+
+    /// Adds a blob as it is in another pack of the same repository, even if the index has it: for repacking. The
+    /// caller has decoded it successfully.
+    pub fn save_sealed(
+        &self,
+        kind: BlobKind,
+        id: BlobId,
+        sealed: &[u8],
+        uncompressed_length: u32,
+    ) -> Result<bool> {
+        self.shared.go_on()?;
+        if !self.claims.claim(kind, id) {
+            return Ok(false);
+        }
+        self.pack(kind, id, sealed, uncompressed_length)?;
+        Ok(true)
+    }
+
+    /// Adds a blob again even if the index has it: for repacking with compression.
+    pub fn save_again(&self, kind: BlobKind, id: BlobId, plain: &[u8]) -> Result<bool> {
+        self.shared.go_on()?;
+        if !self.claims.claim(kind, id) {
+            return Ok(false);
+        }
+        self.seal_and_pack(kind, id, plain)?;
+        Ok(true)
+    }
+
+    fn seal_and_pack(&self, kind: BlobKind, id: BlobId, plain: &[u8]) -> Result<u64> {
+        SEALED.with_borrow_mut(|sealed| {
+            sealed.clear();
+            let uncompressed_length = self.seal(kind, id, plain, sealed)?;
+            self.pack(kind, id, sealed, uncompressed_length)?;
+            let length = sealed.len();
+            shrink(sealed);
+            Ok(length as u64)
+        })
+    }
+
+    /// Compresses, seals, and reads back what was sealed (restic#4529).
+    fn seal(&self, kind: BlobKind, id: BlobId, plain: &[u8], sealed: &mut Vec<u8>) -> Result<u32> {
+        let repository = &self.shared.repository;
+        let length = u32::try_from(plain.len()).ok().filter(|length| *length <= crate::blobs::MAX_BLOB);
+        let length =
+            length.ok_or_else(|| Error::invalid(format!("{kind} blob"), "it is larger than 1 GiB"))?;
+        let compression = repository.options().compression;
+        let compressed = repository.config().version == Version::V2
+            && length > 0
+            && (compression != Compression::Off || kind == BlobKind::Tree);
+        let start = Key::begin(sealed);
+        if compressed {
+            let failed = |source| Error::Local { action: "compress a blob".to_owned(), source };
+            compress::compress(plain, compression, sealed).map_err(failed)?;
+        } else {
+            sealed.extend_from_slice(plain);
+        }
+        repository.key().seal(sealed, start);
+        if !reads_as(repository.key(), sealed, compressed, plain) {
+            return Err(Error::damaged(
+                format!("new {kind} blob {}", id.short()),
+                "it does not read as it was written, so it was not stored: look for bad memory in this machine",
+            ));
+        }
+        Ok(if compressed { length } else { 0 })
+    }
+
+    fn pack(&self, kind: BlobKind, id: BlobId, sealed: &[u8], uncompressed_length: u32) -> Result<()> {
+        let size = self.shared.repository.options().pack_size;
+        let full = {
+            let slot = &self.packers[usize::from(kind == BlobKind::Tree)];
+            let mut packer = slot.lock().unwrap_or_else(PoisonError::into_inner);
+            if packer.size() == 0 && kind == BlobKind::Data {
+                *packer = Builder::with_capacity(size + size / 8);
+            }
+            packer.add(kind, id, sealed, uncompressed_length)?;
+            let is_full = packer.size() >= size || packer.is_header_full();
+            is_full.then(|| std::mem::take(&mut *packer))
+        };
+        let counters = &self.shared.counters;
+        let blobs = if kind == BlobKind::Tree { &counters.tree_blobs } else { &counters.data_blobs };
+        blobs.fetch_add(1, Ordering::Relaxed);
+        counters.stored.fetch_add(sealed.len() as u64, Ordering::Relaxed);
+        full.map_or(Ok(()), |full| upload::blocking(&self.shared, full))
+    }
+
+    /// What was saved so far.
+    pub fn totals(&self) -> SaverTotals {
+        let counters = &self.shared.counters;
+        let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        SaverTotals {
+            data_blobs: value(&counters.data_blobs),
+            tree_blobs: value(&counters.tree_blobs),
+            added: value(&counters.added),
+            stored: value(&counters.stored),
+            packs: value(&counters.packs),
+            uploaded: value(&counters.uploaded),
+        }
+    }
+
+    /// Uploads what is left and writes the index. After this, and not before, a snapshot may name the blobs.
+    pub async fn finish(self) -> Result<SaverTotals> {
+        for slot in &self.packers {
+            let packer = std::mem::take(&mut *slot.lock().unwrap_or_else(PoisonError::into_inner));
+            if !packer.is_empty() {
+                upload::start(&self.shared, packer).await?;
+            }
+        }
+        upload::wait_for_all(&self.shared).await?;
+        upload::save_index(&self.shared, true).await?;
+        Ok(self.totals())
+    }
+}
+
+impl Shared {
+    /// Fails once anything has: what went wrong itself is told by `finish`.
+    fn go_on(&self) -> Result<()> {
+        if self.cancel.is_cancelled() {
+            return Err(self.take_problem().unwrap_or(Error::Cancelled));
+        }
+        if let Some(lock) = &self.lock
+            && lock.lost().is_cancelled()
+        {
+            return Err(Error::LockLost { detail: "it could not be renewed in time".to_owned() });
+        }
+        Ok(())
+    }
+
+    fn fail(&self, error: Error) {
+        self.problem.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
+        self.cancel.cancel();
+    }
+
+    fn take_problem(&self) -> Option<Error> {
+        self.problem.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// Whether a sealed blob gives back exactly `plain`.
+fn reads_as(key: &Key, sealed: &[u8], compressed: bool, plain: &[u8]) -> bool {
+    CHECKED.with_borrow_mut(|(copy, back)| {
+        copy.clear();
+        copy.extend_from_slice(sealed);
+        let same = match key.open(copy) {
+            Ok(opened) if compressed => {
+                back.clear();
+                compress::decompress(opened, plain.len(), back).is_ok() && back == plain
+            }
+            Ok(opened) => opened == plain,
+            Err(_) => false,
+        };
+        shrink(copy);
+        shrink(back);
+        same
+    })
+}
+
+/// Buffers are kept from blob to blob, but a giant one is given back.
+fn shrink(buffer: &mut Vec<u8>) {
+    const KEPT: usize = 10 * 1024 * 1024 + OVERHEAD;
+    if buffer.capacity() > KEPT {
+        *buffer = Vec::new();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,70 @@
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::blobs::BlobReader;
+use crate::config::Version;
+use crate::files::FileKind;
+use crate::testing::{memory_repository, new_repository};
+
+async fn saver(repository: &Repository) -> Arc<Saver> {
+    let index = Arc::new(Index::load(repository).await.unwrap());
+    Arc::new(Saver::start(repository, index, None, CancellationToken::new()))
+}
+
+async fn save(saver: &Arc<Saver>, kind: BlobKind, plain: Vec<u8>) -> Saved {
+    let saver = Arc::clone(saver);
+    tokio::task::spawn_blocking(move || saver.save(kind, &plain)).await.unwrap().unwrap()
+}
+
+#[rstest::rstest]
+#[case(Version::V1)]
+#[case(Version::V2)]
+#[tokio::test]
+async fn blobs_come_back_and_are_stored_once(#[case] version: Version) {
+    let repository = new_repository(lifeboat_store::Store::memory(), version).await;
+    let writer = saver(&repository).await;
+    let text = b"some text that repeats ".repeat(100);
+    let first = save(&writer, BlobKind::Data, text.clone()).await;
+    assert!(first.new && (first.stored < 200) == (version == Version::V2));
+    assert!(!save(&writer, BlobKind::Data, text.clone()).await.new);
+    let tree = save(&writer, BlobKind::Tree, text.clone()).await;
+    assert!(tree.new, "a tree and a file with the same bytes are two blobs");
+    let empty = save(&writer, BlobKind::Data, Vec::new()).await;
+    let totals = Arc::into_inner(writer).unwrap().finish().await.unwrap();
+    assert_eq!((totals.data_blobs, totals.tree_blobs, totals.packs), (2, 1, 2));
+
+    let index = Arc::new(Index::load(&repository).await.unwrap());
+    assert_eq!((index.len(), index.packs().len(), index.files().len()), (3, 2, 1));
+    let reader = BlobReader::new(&repository, Arc::clone(&index));
+    assert_eq!(reader.load(BlobKind::Data, &first.id).await.unwrap(), text);
+    assert_eq!(reader.load(BlobKind::Tree, &tree.id).await.unwrap(), text);
+    assert_eq!(reader.load(BlobKind::Data, &empty.id).await.unwrap(), b"".as_slice());
+    for pack in repository.list(FileKind::Pack).await.unwrap() {
+        let listed = repository.load_pack_header(crate::id::PackId(pack.id), pack.size).await.unwrap();
+        assert!(
+            listed.iter().all(|blob| index.find(blob.kind, &blob.id).unwrap().unwrap().offset == blob.offset)
+        );
+    }
+    let again = saver(&repository).await;
+    assert!(!save(&again, BlobKind::Data, text).await.new);
+    assert_eq!(Arc::into_inner(again).unwrap().finish().await.unwrap(), SaverTotals::default());
+    assert_eq!(repository.list(FileKind::Index).await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn nothing_is_indexed_before_the_end_and_nothing_is_written_without_the_lock() {
+    let repository = memory_repository().await;
+    let options = crate::lock::LockOptions::default();
+    let lock = Lock::acquire(&repository, crate::lock::LockKind::Shared, &options).await.unwrap();
+    let lock = Arc::new(lock);
+    let index = Arc::new(Index::load(&repository).await.unwrap());
+    let saver = Arc::new(Saver::start(&repository, index, Some(Arc::clone(&lock)), CancellationToken::new()));
+    save(&saver, BlobKind::Data, b"x".to_vec()).await;
+    assert_eq!(repository.list(FileKind::Index).await.unwrap(), []);
+    crate::lock::remove_all_locks(&repository).await.unwrap();
+    let outcome = Arc::into_inner(saver).unwrap().finish().await;
+    assert!(matches!(outcome, Err(Error::LockLost { .. })), "{outcome:?}");
+    assert_eq!(repository.list(FileKind::Index).await.unwrap(), []);
+}
