@@ -67,36 +67,14 @@ impl Location {
         Ok(Self { place })
     }
 
-    /// Opens the store there; nothing is created.
+    /// Opens the store there, under the location's own name; nothing is created.
     pub async fn open(&self, settings: &OpenSettings) -> Result<Store> {
-        settings.check(self.scheme())?;
-        match &self.place {
-            Place::Local(path) => self.local(Local::new(path.clone()), settings),
-            Place::Rest { .. } => {
-                let config = self.rest(settings)?;
-                config.open(settings.tuning(self.scheme())?).map_err(self.failed("open"))
-            }
-            _ => {
-                let (config, environment) = self.config(settings)?;
-                settings.open(self.scheme(), config, environment).await.map_err(|error| match error {
-                    Error::Store { source, .. } => self.failed("open")(source),
-                    other => other,
-                })
-            }
-        }
+        Ok(self.opened(settings).await?.with_name(&self.to_string()))
     }
 
     /// Opens the store for `init`: makes the directory, or the repository on the REST server. A bucket must exist.
     pub async fn create(&self, settings: &OpenSettings) -> Result<Store> {
-        settings.check(self.scheme())?;
-        match &self.place {
-            Place::Local(path) => self.local(Local::create(path.clone()), settings),
-            Place::Rest { .. } => {
-                let config = self.rest(settings)?;
-                config.create(settings.tuning(self.scheme())?).await.map_err(self.failed("create"))
-            }
-            _ => self.open(settings).await,
-        }
+        Ok(self.created(settings).await?.with_name(&self.to_string()))
     }
 
     /// The word before the colon, which also names the backend's `-o` options.
@@ -115,6 +93,36 @@ impl Location {
         match &self.place {
             Place::Local(path) => Some(path),
             _ => None,
+        }
+    }
+
+    async fn opened(&self, settings: &OpenSettings) -> Result<Store> {
+        settings.check(self.scheme())?;
+        match &self.place {
+            Place::Local(path) => self.local(Local::new(path.clone()), settings),
+            Place::Rest { .. } => {
+                let config = self.rest(settings)?;
+                config.open(settings.tuning(self.scheme())?).map_err(self.failed("open"))
+            }
+            _ => {
+                let (config, environment) = self.config(settings)?;
+                settings.open(self.scheme(), config, environment).await.map_err(|error| match error {
+                    Error::Store { source, .. } => self.failed("open")(source),
+                    other => other,
+                })
+            }
+        }
+    }
+
+    async fn created(&self, settings: &OpenSettings) -> Result<Store> {
+        settings.check(self.scheme())?;
+        match &self.place {
+            Place::Local(path) => self.local(Local::create(path.clone()), settings),
+            Place::Rest { .. } => {
+                let config = self.rest(settings)?;
+                config.create(settings.tuning(self.scheme())?).await.map_err(self.failed("create"))
+            }
+            _ => self.opened(settings).await,
         }
     }
 

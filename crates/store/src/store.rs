@@ -70,6 +70,7 @@ pub struct Store {
     prefix: Arc<str>,
     tuning: Arc<Tuning>,
     warnings: Arc<[String]>,
+    name: Arc<str>,
 }
 
 impl Store {
@@ -84,7 +85,8 @@ impl Store {
 
     fn assembled(bare: Arc<dyn Backend>, prefix: Arc<str>, tuning: Tuning) -> Self {
         let backend = layered(Arc::clone(&bare), &tuning);
-        Self { bare, backend, prefix, tuning: Arc::new(tuning), warnings: Arc::new([]) }
+        let name = Arc::clone(&prefix);
+        Self { bare, backend, prefix, tuning: Arc::new(tuning), warnings: Arc::new([]), name }
     }
 
     /// A store in memory, for tests.
@@ -113,6 +115,18 @@ impl Store {
     pub(crate) fn with_warnings(mut self, warnings: Vec<String>) -> Self {
         self.warnings = warnings.into();
         self
+    }
+
+    /// The same store under the name that people know it by: the location as they wrote it, without secrets.
+    #[must_use]
+    pub fn with_name(mut self, name: &str) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// What to call this place in messages: the name it was given, else its prefix.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// What is allowed but should be seen by whoever looks at the location, such as unverified certificates.

@@ -200,6 +200,7 @@ async fn an_s3_location_opens_without_asking_anyone(
     let location = Location::parse("s3:http://localhost:9/bucket/some/prefix").unwrap();
     let store = location.open(&settings(variables, options)).await.unwrap();
     assert_eq!(store.prefix(), "some/prefix/");
+    assert_eq!(store.name(), "s3:http://localhost:9/bucket/some/prefix");
 }
 
 #[tokio::test]
