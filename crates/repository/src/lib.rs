@@ -13,6 +13,7 @@ pub mod forget;
 pub mod id;
 pub mod index;
 pub mod keys;
+pub mod location;
 pub mod lock;
 pub mod node;
 pub mod pack;
