@@ -3,6 +3,7 @@
 
 pub mod backup;
 pub mod blobs;
+mod cache;
 pub mod chunker;
 pub mod compress;
 pub mod config;
