@@ -7,24 +7,23 @@ pub mod compress;
 pub mod config;
 pub mod crypto;
 pub mod error;
-pub mod forget;
 pub mod files;
+pub mod forget;
 pub mod id;
 pub mod index;
 pub mod keys;
 pub mod lock;
 pub mod node;
-pub mod prune;
-pub mod snapshot;
-pub mod snapshots;
 pub mod pack;
 pub mod progress;
+pub mod prune;
 pub mod repository;
 pub mod saver;
 pub mod snapshot;
+pub mod snapshots;
+pub mod source;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
-pub mod source;
 pub mod time;
 
 pub use error::{Error, Result, Retry};
