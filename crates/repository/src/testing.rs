@@ -34,3 +34,8 @@ pub async fn new_repository(store: Store, version: Version) -> Repository {
     let made = Repository::init(store, &password(), cheap(version), Options::default()).await;
     made.expect("a store of a test takes a new repository")
 }
+
+/// Opens what `new_repository` made, perhaps through another store.
+pub async fn opened(store: Store) -> crate::error::Result<Repository> {
+    Repository::open(store, &password(), Options::default()).await
+}
