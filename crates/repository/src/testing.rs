@@ -1,5 +1,10 @@
 //! A repository in memory, for this crate's tests and those of crates built on it.
 
+#[cfg(test)]
+pub(crate) mod sample;
+#[cfg(test)]
+pub(crate) mod unreliable;
+
 use lifeboat_store::Store;
 use secrecy::SecretString;
 
@@ -28,4 +33,9 @@ pub async fn memory_repository() -> Repository {
 pub async fn new_repository(store: Store, version: Version) -> Repository {
     let made = Repository::init(store, &password(), cheap(version), Options::default()).await;
     made.expect("a store of a test takes a new repository")
+}
+
+/// Opens what `new_repository` made, perhaps through another store.
+pub async fn opened(store: Store) -> crate::error::Result<Repository> {
+    Repository::open(store, &password(), Options::default()).await
 }
