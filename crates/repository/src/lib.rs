@@ -21,5 +21,7 @@ pub mod snapshot;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod time;
+pub mod used;
+pub mod walk;
 
 pub use error::{Error, Result, Retry};
