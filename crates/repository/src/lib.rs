@@ -20,6 +20,7 @@ pub mod saver;
 pub mod snapshot;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod source;
 pub mod time;
 pub mod used;
 pub mod walk;
