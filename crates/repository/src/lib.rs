@@ -2,6 +2,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
 pub mod blobs;
+pub mod check;
 pub mod chunker;
 pub mod compress;
 pub mod config;
@@ -12,15 +13,16 @@ pub mod id;
 pub mod index;
 pub mod keys;
 pub mod lock;
+mod locked;
 pub mod node;
 pub mod pack;
 pub mod progress;
 pub mod repository;
 pub mod saver;
 pub mod snapshot;
+pub mod source;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
-pub mod source;
 pub mod time;
 pub mod used;
 pub mod walk;
