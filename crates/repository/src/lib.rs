@@ -1,6 +1,7 @@
 //! A repository engine in restic's format. See ARCHITECTURE.md for how the modules hang together.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
+pub mod backup;
 pub mod blobs;
 pub mod check;
 pub mod chunker;
@@ -9,17 +10,21 @@ pub mod config;
 pub mod crypto;
 pub mod error;
 pub mod files;
+pub mod forget;
 pub mod id;
 pub mod index;
 pub mod keys;
+pub mod location;
 pub mod lock;
 mod locked;
 pub mod node;
 pub mod pack;
 pub mod progress;
+pub mod prune;
 pub mod repository;
 pub mod saver;
 pub mod snapshot;
+pub mod snapshots;
 pub mod source;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
