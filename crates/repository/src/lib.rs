@@ -16,11 +16,12 @@ pub mod node;
 pub mod pack;
 pub mod progress;
 pub mod repository;
+pub mod restore;
 pub mod saver;
 pub mod snapshot;
+pub mod source;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
-pub mod source;
 pub mod time;
 
 pub use error::{Error, Result, Retry};
