@@ -206,4 +206,4 @@ pub(crate) async fn find_node(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -89,7 +89,7 @@ impl Visitor for Restorer {
             return Ok(());
         }
         directory.touch();
-        let (existing, stat) = match self.look(directory, &node.name) {
+        let (existing, stat) = match Self::look(directory, &node.name) {
             Ok(found) => found,
             Err(error) => {
                 self.shared.found(0);
@@ -131,7 +131,7 @@ impl Restorer {
     }
 
     /// What is at a place.
-    fn look(&self, directory: &DirRef, name: &[u8]) -> std::io::Result<(Existing, Stat)> {
+    fn look(directory: &DirRef, name: &[u8]) -> std::io::Result<(Existing, Stat)> {
         let missing = Ok((Existing::Missing, Stat::default()));
         // In a dry run there may be no directory; one that was just made is empty.
         let Some(presence) = directory.presence() else { return missing };
@@ -146,7 +146,10 @@ impl Restorer {
         let options = &self.shared.options;
         let step = plan::decide(&node, existing, options.overwrite, options.delete);
         let failed = match self.links.role(directory, &node) {
-            Role::Other => return self.other_name(directory, node, step),
+            Role::Other => {
+                self.other_name(directory, node, step);
+                return Ok(());
+            }
             Role::First(failed) => Some(failed),
             Role::Single => None,
         };
@@ -177,7 +180,7 @@ impl Restorer {
     }
 
     /// A further name of a file with several.
-    fn other_name(&mut self, directory: &DirRef, node: Node, step: Step) -> Result<()> {
+    fn other_name(&mut self, directory: &DirRef, node: Node, step: Step) {
         self.shared.found(0);
         if step == Step::Skip {
             let node = Node { size: 0, ..node };
@@ -187,7 +190,6 @@ impl Restorer {
         } else {
             self.links.add(directory, &node);
         }
-        Ok(())
     }
 
     fn special(&mut self, directory: &DirRef, node: Node, existing: &Existing) -> Result<()> {

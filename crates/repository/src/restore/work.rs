@@ -30,13 +30,17 @@ pub(super) fn run(shared: &Arc<Shared>, fetched: &Receiver<Fetched>, jobs: &Rece
     let mut open = 2;
     while open > 0 {
         crossbeam_channel::select! {
-            recv(fetched) -> message => match message {
-                Ok(message) => write_blobs(shared, message, &mut buffers),
-                Err(_) => { fetched = never(); open -= 1; }
+            recv(fetched) -> message => if let Ok(message) = message {
+                write_blobs(shared, message, &mut buffers);
+            } else {
+                fetched = never();
+                open -= 1;
             },
-            recv(jobs) -> message => match message {
-                Ok(job) => do_job(shared, job, &mut buffers),
-                Err(_) => { jobs = never(); open -= 1; }
+            recv(jobs) -> message => if let Ok(job) = message {
+                do_job(shared, job, &mut buffers);
+            } else {
+                jobs = never();
+                open -= 1;
             },
         }
     }

@@ -102,7 +102,7 @@ async fn a_dry_run_tells_everything_and_writes_nothing() {
     let told: Arc<Mutex<Vec<String>>> = Arc::default();
     let listener = Arc::clone(&told);
     let notify: Notify = Arc::new(move |event| {
-        listener.lock().unwrap().push(format!("{:?} {}", event.action, event.path.display()))
+        listener.lock().unwrap().push(format!("{:?} {}", event.action, event.path.display()));
     });
     let dry = RestoreOptions { dry_run: true, notify: Some(notify), ..options(&target) };
     let outcome = run_well(&made, dry.clone()).await;
