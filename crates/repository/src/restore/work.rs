@@ -18,6 +18,8 @@ use crate::id::BlobKind;
 pub(super) enum Job {
     /// A file whose last blob was given up or left out, or that has none.
     Complete(Arc<File>),
+    /// Zeros from here, so many.
+    Zeros(Arc<File>, u64, u64),
     /// A link, pipe or device, or the metadata of anything.
     Special(Box<Special>),
     Compare(Comparison),
@@ -61,6 +63,12 @@ fn do_job(shared: &Arc<Shared>, job: Job, buffers: &mut Buffers) {
     }
     match job {
         Job::Complete(file) => file.complete(),
+        Job::Zeros(file, at, length) => {
+            file.write_zeros(at, length);
+            if file.blob_done() {
+                file.complete();
+            }
+        }
         Job::Special(special) => special.carry_out(),
         Job::Compare(comparison) => comparison.carry_out(shared, &mut buffers.plain),
     }
