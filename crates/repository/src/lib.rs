@@ -1,7 +1,9 @@
 //! A repository engine in restic's format. See ARCHITECTURE.md for how the modules hang together.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
+pub mod backup;
 pub mod blobs;
+mod cache;
 pub mod chunker;
 pub mod compress;
 pub mod config;
@@ -9,17 +11,21 @@ pub mod crypto;
 pub mod dump;
 pub mod error;
 pub mod files;
+pub mod forget;
 pub mod id;
 pub mod index;
 pub mod keys;
+pub mod location;
 pub mod lock;
 pub mod node;
 pub mod pack;
 pub mod progress;
+pub mod prune;
 pub mod repository;
 pub mod restore;
 pub mod saver;
 pub mod snapshot;
+pub mod snapshots;
 pub mod source;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
