@@ -86,27 +86,27 @@ pub async fn dump(
         ));
     }
     let (sender, batches) = mpsc::channel(stream::BATCHES);
-    let walker = reader.clone();
+    let tree_reader = reader.clone();
     let walking = tokio::task::spawn_blocking(move || {
-        let mut pieces = Pieces::new(walker.clone(), sender);
+        let mut pieces = Pieces::new(tree_reader.clone(), sender);
         match (found, format) {
             (Found::File(node), _) => pieces.content(&node)?,
             (Found::Directory(tree, prefix), DumpFormat::Zip) => {
-                zip::archive(&walker, tree, prefix, &mut pieces)?
+                zip::archive(&tree_reader, tree, prefix, &mut pieces)?;
             }
-            (Found::Directory(tree, prefix), _) => tar::archive(&walker, tree, prefix, &mut pieces)?,
+            (Found::Directory(tree, prefix), _) => tar::archive(&tree_reader, tree, prefix, &mut pieces)?,
         }
         pieces.finish()
     });
     let streamed = stream::run(&reader, batches, writer, &stop).await;
-    let walked = walking.await.map_err(|_| Error::Local {
+    let end = walking.await.map_err(|_| Error::Local {
         action: "go on with the dump".to_owned(),
         source: std::io::Error::other("one of its threads has died"),
     })?;
-    match (streamed, walked) {
+    match (streamed, end) {
         // The walk was stopped because the stream was: the stream knows why.
         (Err(error), _) => Err(error),
-        (Ok(()), walked) => walked,
+        (Ok(()), end) => end,
     }
 }
 

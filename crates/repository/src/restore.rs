@@ -28,7 +28,8 @@ mod walk;
 mod window;
 mod work;
 
-pub use outcome::{Action, Event, Problem, RestoreOutcome};
+pub use crate::backup::Problem;
+pub use outcome::{Action, Event, RestoreOutcome};
 pub use plan::Overwrite;
 
 use std::path::{Path, PathBuf};

@@ -150,7 +150,7 @@ impl Entry {
         header.extend(short(extra.len()));
         header.extend([0; 6]);
         let directory = if self.is_directory { 0x10 } else { 0 };
-        header.extend((self.mode << 16 | directory).to_le_bytes());
+        header.extend(((self.mode << 16) | directory).to_le_bytes());
         header.extend(limited(self.at).to_le_bytes());
         header.extend_from_slice(&self.name);
         header.extend(extra);
@@ -174,8 +174,8 @@ impl Entry {
         let Some(year) = u16::try_from(utc.year()).ok().and_then(|year| year.checked_sub(1980)) else {
             return [0, 0, 0x21, 0];
         };
-        let time = part(utc.hour()) << 11 | part(utc.minute()) << 5 | part(utc.second()) / 2;
-        let date = year.min(127) << 9 | part(utc.month()) << 5 | part(utc.day());
+        let time = (part(utc.hour()) << 11) | (part(utc.minute()) << 5) | (part(utc.second()) / 2);
+        let date = (year.min(127) << 9) | (part(utc.month()) << 5) | part(utc.day());
         let ([a, b], [c, d]) = (time.to_le_bytes(), date.to_le_bytes());
         [a, b, c, d]
     }
