@@ -11,9 +11,13 @@ use super::directory;
 /// Each row: who writes, in which format, who reads.
 #[rstest]
 #[case(Engine::Restic, "2", Engine::Restic)]
-#[case(Engine::Restic, "1", Engine::Restic)]
-#[case(Engine::Restic014, "2", Engine::Restic)]
-#[case(Engine::Restic014, "1", Engine::Restic)]
+#[case(Engine::Lifeboat, "2", Engine::Lifeboat)]
+#[case(Engine::Lifeboat, "2", Engine::Restic)]
+#[case(Engine::Lifeboat, "1", Engine::Restic)]
+#[case(Engine::Restic, "2", Engine::Lifeboat)]
+#[case(Engine::Restic, "1", Engine::Lifeboat)]
+#[case(Engine::Restic014, "2", Engine::Lifeboat)]
+#[case(Engine::Restic014, "1", Engine::Lifeboat)]
 fn everything_that_one_wrote_the_other_restores(
     #[case] writer: Engine,
     #[case] format: &str,

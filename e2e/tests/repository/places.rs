@@ -9,14 +9,16 @@ use rstest::rstest;
 use super::directory;
 
 #[rstest]
-#[case(Engine::Restic, Engine::Restic)]
+#[case(Engine::Lifeboat, Engine::Restic)]
+#[case(Engine::Restic, Engine::Lifeboat)]
 fn a_repository_on_s3_is_written_and_read(#[case] writer: Engine, #[case] reader: Engine) {
     let url = format!("s3:{}/lifeboat/{writer:?}-{reader:?}", variable("LIFEBOAT_S3_ENDPOINT"));
     write_and_read(&Repository::at(url), writer, reader);
 }
 
 #[rstest]
-#[case(Engine::Restic, Engine::Restic)]
+#[case(Engine::Lifeboat, Engine::Restic)]
+#[case(Engine::Restic, Engine::Lifeboat)]
 fn a_repository_on_a_rest_server_is_written_and_read(#[case] writer: Engine, #[case] reader: Engine) {
     let work = directory();
     let server = RestServer::start(work.path());

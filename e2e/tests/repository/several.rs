@@ -18,7 +18,8 @@ struct Acknowledged {
 }
 
 #[rstest]
-#[case(Engine::Restic, Engine::Restic)]
+#[case(Engine::Lifeboat, Engine::Restic)]
+#[case(Engine::Restic, Engine::Lifeboat)]
 fn writers_in_turns_lose_nothing_of_each_other(#[case] one: Engine, #[case] other: Engine) {
     let work = directory();
     let source = work.path().join("source");
@@ -41,7 +42,8 @@ fn writers_in_turns_lose_nothing_of_each_other(#[case] one: Engine, #[case] othe
 }
 
 #[rstest]
-#[case([Engine::Restic, Engine::Restic, Engine::Restic])]
+#[case([Engine::Lifeboat, Engine::Restic, Engine::Lifeboat])]
+#[case([Engine::Lifeboat, Engine::Restic, Engine::Restic])]
 fn backups_and_prunes_at_the_same_time_lose_nothing(#[case] engines: [Engine; 3]) {
     let work = directory();
     let repository = Repository::local(&work.path().join("repository"));
