@@ -8,6 +8,8 @@ mod leadership;
 mod lifeboat;
 mod namespace;
 mod rest_server;
+#[cfg(feature = "torture")]
+pub mod torture;
 pub mod tree;
 mod wait;
 

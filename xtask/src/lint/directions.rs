@@ -34,7 +34,8 @@ const MAY_USE: [(&str, &[&str]); 11] = [
         ],
     ),
     ("lifeboat", &["lifeboat-cli"]),
-    ("lifeboat-e2e", &[]),
+    // Only with its feature `torture`.
+    ("lifeboat-e2e", &["lifeboat-repository", "lifeboat-store"]),
     ("xtask", &[]),
 ];
 

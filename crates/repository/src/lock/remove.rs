@@ -64,8 +64,10 @@ fn is_older(time: Timestamp, now: Timestamp) -> bool {
 /// What time the store thinks it is: that of an object which is written for the question.
 pub(crate) async fn store_clock(repository: &Repository) -> Result<Timestamp> {
     // A lock file is the one thing that every writer may write and remove; this one is empty, which no one counts.
-    let probe = FileKind::Lock.key(crate::id::Id(rand::random()));
+    // Its name is the hash of nothing, because restic's REST server takes no other, and takes it only once.
+    let probe = FileKind::Lock.key(crate::id::Id::of(&[]));
     let store = repository.store();
+    store.delete(&probe).await.map_err(Error::store("remove an empty lock"))?;
     store.put(&probe, bytes::Bytes::new()).await.map_err(Error::store("ask the store for its clock"))?;
     let info = store.head(&probe).await;
     store.delete(&probe).await.map_err(Error::store("remove an empty lock"))?;

@@ -2,7 +2,9 @@
 //! happens is given by rules or by a seed, so a failure found once is found again.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::future::Future;
+use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -59,6 +61,7 @@ pub struct Faults {
     random: Option<(u64, u64)>,
     counts: Arc<Mutex<BTreeMap<RequestKind, u64>>>,
     bodies: Arc<AtomicU64>,
+    log: Option<Arc<File>>,
 }
 
 impl Faults {
@@ -76,9 +79,30 @@ impl Faults {
         Self::new([Rule { kind, first: 1, times: u64::MAX, fault }])
     }
 
-    /// So many of a thousand requests fail before or after their effect, or lose their body; `seed` decides.
+    /// So many of a thousand requests fail before or after their effect, come late, or lose their body; `seed` decides.
     pub fn random(seed: u64, per_thousand: u64) -> Self {
         Self { random: Some((seed, per_thousand)), ..Self::default() }
+    }
+
+    /// Writes a line to `log` for every fault: whoever is killed between two of them has told the first.
+    #[must_use]
+    pub fn logged_to(self, log: Arc<File>) -> Self {
+        Self { log: Some(log), ..self }
+    }
+
+    fn tell(&self, fault: Fault) {
+        let Some(log) = &self.log else { return };
+        let word = match fault {
+            Fault::Before => "error",
+            Fault::After => "lost reply",
+            Fault::Throttle => "throttled",
+            Fault::Deny => "denied",
+            Fault::CutBody(_) => "cut body",
+            Fault::ShortBody(_) => "short body",
+            Fault::Latency(_) => "slow reply",
+            Fault::Hang => "no reply",
+        };
+        let _ = (&**log).write_all(format!("{word}\n").as_bytes()); // a log that is full is no fault of the store
     }
 
     /// How many requests of `kind` came so far.
@@ -96,6 +120,10 @@ impl Faults {
     }
 
     fn fault(&self, kind: RequestKind, number: u64, of_body: bool) -> Option<Fault> {
+        self.decide(kind, number, of_body).inspect(|fault| self.tell(*fault))
+    }
+
+    fn decide(&self, kind: RequestKind, number: u64, of_body: bool) -> Option<Fault> {
         let hit = |rule: &&Rule| {
             rule.kind == kind
                 && rule.fault.is_of_body() == of_body
@@ -107,11 +135,12 @@ impl Faults {
         }
         let (seed, per_thousand) = self.random?;
         let dice = mixed(seed ^ (number << 8) ^ (u64::from(of_body) << 7) ^ kind as u64);
-        (dice % 1000 < per_thousand).then_some(match (dice >> 32) % 3 {
+        (dice % 1000 < per_thousand).then_some(match (dice >> 32) % 4 {
             _ if of_body => Fault::CutBody((dice >> 34) & 0xFFFF),
             0 => Fault::Before,
             1 => Fault::After,
-            _ => Fault::Throttle,
+            2 => Fault::Throttle,
+            _ => Fault::Latency(Duration::from_millis((dice >> 34) % 50)),
         })
     }
 }

@@ -1,0 +1,131 @@
+//! What the fault layer cannot do, around a backend: the process dies at its k-th request, and a listing shows what was
+//! there a moment ago. One directory lies at most once to one process: two listings that hide the same object are
+//! beyond what any client can notice.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
+use std::io::Write;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use lifeboat_store::backend::{ObjectInfo, Page, PageRequest, Part, PartId, PutMode, UploadId};
+use lifeboat_store::{Backend, Key, ReadOptions, Reading, Result};
+use rustix::process::{Signal, getpid, kill_process};
+
+use super::task::Trouble;
+use crate::tree::Random;
+
+/// The wrapper. `requests` is shared by all repositories of a process.
+#[derive(Debug)]
+pub(super) struct Chaos {
+    pub(super) inner: Arc<dyn Backend>,
+    pub(super) trouble: Trouble,
+    pub(super) requests: Arc<AtomicU64>,
+    pub(super) log: Arc<File>,
+    pub(super) seen: Mutex<Seen>,
+}
+
+/// What listings showed before.
+#[derive(Debug, Default)]
+pub(super) struct Seen {
+    listings: u64,
+    pages: BTreeMap<String, Page>,
+    lied: BTreeSet<String>,
+}
+
+impl Chaos {
+    async fn request<T>(&self, run: impl Future<Output = Result<T>>) -> Result<T> {
+        let number = self.requests.fetch_add(1, Ordering::SeqCst) + 1;
+        let death = self.trouble.death.filter(|death| death.request == number);
+        if death.is_some_and(|death| !death.after) {
+            die();
+        }
+        let outcome = run.await;
+        if death.is_some() {
+            die();
+        }
+        outcome
+    }
+
+    /// The page as it was, or one from before the newest object came.
+    fn stale(&self, request: &PageRequest, page: Page) -> Page {
+        let mut seen = self.seen.lock().unwrap();
+        seen.listings += 1;
+        let mut random = Random::new(self.trouble.seed ^ (seen.listings << 32));
+        random.next();
+        let before = seen.pages.insert(request.prefix.clone(), page.clone());
+        let lies = u64::try_from(random.below(1000)).unwrap() < self.trouble.stale;
+        if !lies || request.token.is_some() || page.next.is_some() || seen.lied.contains(&request.prefix) {
+            return page;
+        }
+        let old = before.filter(|before| *before != page).unwrap_or_else(|| without_the_newest(&page));
+        if old == page {
+            return page;
+        }
+        seen.lied.insert(request.prefix.clone());
+        let _ = (&*self.log).write_all(b"stale listing\n");
+        old
+    }
+}
+
+fn without_the_newest(page: &Page) -> Page {
+    let mut old = page.clone();
+    let newest = old.objects.iter().map(|object| object.modified).max();
+    old.objects.retain(|object| Some(object.modified) != newest);
+    old
+}
+
+/// As the kernel's memory killer would do it: no destructor, no farewell.
+fn die() {
+    let _ = kill_process(getpid(), Signal::KILL);
+    loop {
+        std::thread::park();
+    }
+}
+
+#[async_trait]
+impl Backend for Chaos {
+    async fn put(&self, key: &Key, body: Bytes, mode: PutMode) -> Result<()> {
+        self.request(self.inner.put(key, body, mode)).await
+    }
+
+    async fn get(&self, key: &Key, options: &ReadOptions) -> Result<Reading> {
+        self.request(self.inner.get(key, options)).await
+    }
+
+    async fn head(&self, key: &Key) -> Result<ObjectInfo> {
+        self.request(self.inner.head(key)).await
+    }
+
+    async fn list_page(&self, request: &PageRequest) -> Result<Page> {
+        let page = self.request(self.inner.list_page(request)).await?;
+        Ok(self.stale(request, page))
+    }
+
+    async fn delete(&self, keys: &[Key]) -> Result<()> {
+        self.request(self.inner.delete(keys)).await
+    }
+
+    async fn begin_upload(&self, key: &Key) -> Result<UploadId> {
+        self.request(self.inner.begin_upload(key)).await
+    }
+
+    async fn upload_part(&self, key: &Key, upload: &UploadId, part: &Part) -> Result<PartId> {
+        self.request(self.inner.upload_part(key, upload, part)).await
+    }
+
+    async fn complete_upload(&self, key: &Key, upload: &UploadId, parts: &[PartId]) -> Result<()> {
+        self.request(self.inner.complete_upload(key, upload, parts)).await
+    }
+
+    async fn abort_upload(&self, key: &Key, upload: &UploadId) -> Result<()> {
+        self.request(self.inner.abort_upload(key, upload)).await
+    }
+
+    async fn signed_url(&self, key: &Key, ttl: Duration) -> Result<url::Url> {
+        self.inner.signed_url(key, ttl).await
+    }
+}
