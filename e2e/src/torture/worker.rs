@@ -124,9 +124,9 @@ impl<'a> Worker<'a> {
     }
 
     async fn restore(&self, snapshot: &str, target: &Path) -> Result<()> {
-        let repository = self.open(Place::Main).await?;
+        let (repository, id) = (self.open(Place::Main).await?, snapshot.parse()?);
         Lock::hold(&repository, LockKind::Shared, &self.lock, async |_| {
-            let snapshot = repository.load_snapshot(snapshot.parse()?).await?;
+            let snapshot = repository.load_snapshot(id).await?;
             let options =
                 RestoreOptions { target: target.to_owned(), delete: true, ..RestoreOptions::default() };
             restore(&repository, &snapshot, options, progress(), never()).await

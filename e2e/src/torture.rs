@@ -1,0 +1,59 @@
+//! The kill harness. Each cycle, a process of its own does something to a repository through a store that misbehaves, and
+//! is killed at a random moment, or not. Afterwards, without faults, every snapshot that was ever acknowledged and not
+//! forgotten on purpose must be there and whole. `tests/torture.rs` calls `run`; `src/bin/torture_worker.rs` calls
+//! `work`.
+//!
+//! A seed gives the same operations, faults and moments of death again. What a process was doing when a clock ended it
+//! differs from run to run; a death at the k-th request does not.
+
+mod chaos;
+mod child;
+mod cycle;
+mod ledger;
+mod schedule;
+mod summary;
+mod task;
+mod verify;
+mod worker;
+
+pub use summary::Summary;
+pub use task::Task;
+pub use worker::work;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+
+use cycle::Harness;
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub cycles: u64,
+    pub seed: u64,
+    /// Where everything happens; it exists and is empty.
+    pub directory: PathBuf,
+    /// The program of `src/bin/torture_worker.rs`.
+    pub worker: PathBuf,
+}
+
+/// After so many cycles every snapshot is restored; after so many genuine restic reads every byte.
+const RESTORE_ALL: u64 = 25;
+const RESTIC_CHECK: u64 = 10;
+
+/// Runs all cycles; an error says in which one what was lost or broken.
+pub fn run(settings: &Settings) -> Result<Summary> {
+    let runtime = tokio::runtime::Runtime::new()?;
+    runtime.block_on(async {
+        let mut harness = Harness::new(settings).await?;
+        for cycle in 1..=settings.cycles {
+            let last = cycle == settings.cycles;
+            let told = async {
+                harness.cycle(cycle).await?;
+                harness.verify(last || cycle % RESTORE_ALL == 0, last || cycle % RESTIC_CHECK == 0).await
+            };
+            told.await.with_context(|| format!("seed {}, cycle {cycle}", settings.seed))?;
+        }
+        Ok(harness.summary)
+    })
+}

@@ -1,0 +1,229 @@
+//! One cycle: decides, changes the source, starts the process, and takes into the ledger what it acknowledged. What the
+//! repositories say afterwards is `verify`'s business.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Instant;
+
+use anyhow::{Context, Result, ensure};
+use lifeboat_repository::repository::{Options, Repository};
+use lifeboat_repository::testing;
+use lifeboat_store::Store;
+use secrecy::SecretString;
+use serde_json::Value;
+
+use super::child::{self, Ended};
+use super::ledger::{Expected, Kept, Ledger};
+use super::schedule::{self, Plan};
+use super::task::{Operation, Place, SECOND_PASSWORD, Task};
+use super::{Settings, Summary};
+use crate::tree::{Listing, Random, change};
+use crate::variable;
+
+/// A source that grew beyond this begins anew: cycles must stay short.
+const LARGEST_SOURCE: u64 = 16 << 20;
+const LARGEST_FILE: usize = 500_000;
+
+/// Everything that lives from one cycle to the next.
+pub(super) struct Harness {
+    pub(super) settings: Settings,
+    pub(super) ledger: Ledger,
+    pub(super) summary: Summary,
+    /// The one that opened the main repository last.
+    pub(super) password: String,
+    /// What the operation of this cycle may have changed.
+    pub(super) after: After,
+    /// Owners of locks that nobody will remove.
+    pub(super) dead: Vec<String>,
+    pub(super) random: Random,
+    start: Instant,
+}
+
+/// What is to be expected after a cycle.
+#[derive(Debug, Default)]
+pub(super) struct After {
+    /// It may have made snapshots of this.
+    pub(super) made: Option<Expected>,
+    /// These may be gone, and must be if it ended well.
+    pub(super) forgotten: Vec<(Place, String)>,
+    /// Acknowledged copies in the second repository.
+    pub(super) copies: Vec<String>,
+    pub(super) password: Option<String>,
+    /// This must be there, if it ended well.
+    pub(super) restored: Option<(String, PathBuf)>,
+    pub(super) ended_well: bool,
+    /// Locks stay for the next worker.
+    pub(super) leave_locks: bool,
+}
+
+impl Harness {
+    pub(super) async fn new(settings: &Settings) -> Result<Self> {
+        let harness = Self {
+            settings: settings.clone(),
+            ledger: Ledger::default(),
+            summary: Summary { seed: settings.seed, ..Summary::default() },
+            password: "first".to_owned(),
+            after: After::default(),
+            dead: Vec::new(),
+            random: schedule::random_of(settings.seed, 0),
+            start: Instant::now(),
+        };
+        fs::create_dir(harness.path("source"))?;
+        for (place, password) in [(Place::Main, "first"), (Place::Second, SECOND_PASSWORD)] {
+            fs::create_dir(harness.repository(place))?;
+            let init = testing::cheap(lifeboat_repository::config::Version::V2);
+            let store = Store::local(harness.repository(place))?;
+            Repository::init(store, &SecretString::from(password), init, Options::default()).await?;
+        }
+        Ok(harness)
+    }
+
+    pub(super) fn path(&self, name: &str) -> PathBuf {
+        self.settings.directory.join(name)
+    }
+
+    pub(super) fn repository(&self, place: Place) -> PathBuf {
+        self.path(match place {
+            Place::Main => "main",
+            Place::Second => "second",
+        })
+    }
+
+    pub(super) async fn cycle(&mut self, cycle: u64) -> Result<()> {
+        self.random = schedule::random_of(self.settings.seed, cycle);
+        let (source, target) = (self.path("source"), self.path("target"));
+        let plan = schedule::plan(&mut self.random, cycle, &self.ledger, &source, &target);
+        self.after = self.expect(&plan);
+        if matches!(plan.operation, Operation::Restic { .. }) {
+            self.remove_locks().await?;
+        }
+        let owner = format!("torture-{cycle}");
+        let ended = child::run(&mut self.command(&plan, &owner), plan.kill_after)?;
+        self.dead.push(owner);
+        self.judge(cycle, &plan, &ended).with_context(|| format!("{:?}\n{}", plan, ended.stderr))
+    }
+
+    /// Changes the source if it is backed up, and tells what may come of the operation.
+    fn expect(&mut self, plan: &Plan) -> After {
+        let mut after = After { leave_locks: plan.leave_locks, ..After::default() };
+        let named = |place, ids: &[String]| ids.iter().map(|id| (place, id.clone())).collect();
+        match &plan.operation {
+            Operation::Backup { source } | Operation::Prepared { source, .. } => {
+                after.made = Some(self.changed(source));
+            }
+            Operation::Stream { seed, length } => after.made = Some(Expected::stream(*seed, *length)),
+            Operation::Forget { place, snapshots } => after.forgotten = named(*place, snapshots),
+            Operation::ForgetByPolicy { place, keep_last } => {
+                let keep = usize::try_from(*keep_last).unwrap();
+                after.forgotten = named(*place, &self.ledger.beyond_last(*place, keep));
+            }
+            Operation::Restore { snapshot, target } => {
+                after.restored = Some((snapshot.clone(), target.clone()));
+            }
+            Operation::ChangePassword { password } => after.password = Some(password.clone()),
+            Operation::Restic { arguments } => match arguments[0].as_str() {
+                "backup" => after.made = Some(self.changed(&self.path("source"))),
+                "forget" => after.forgotten = named(Place::Main, &arguments[1..]),
+                _ => {}
+            },
+            Operation::Prune { .. } | Operation::Copy { .. } => {}
+        }
+        after
+    }
+
+    fn changed(&mut self, source: &Path) -> Expected {
+        if size(source) > LARGEST_SOURCE {
+            fs::remove_dir_all(source).unwrap();
+            fs::create_dir(source).unwrap();
+        }
+        let steps = if fs::read_dir(source).unwrap().next().is_none() { 60 } else { 20 };
+        change(source, &mut self.random, steps, LARGEST_FILE);
+        Expected::Tree { source: source.to_owned(), listing: Arc::new(Listing::of(source)) }
+    }
+
+    fn command(&self, plan: &Plan, owner: &str) -> Command {
+        if let Operation::Restic { arguments } = &plan.operation {
+            return self.restic(arguments);
+        }
+        let task = Task {
+            main: self.repository(Place::Main),
+            second: self.repository(Place::Second),
+            password: self.password.clone(),
+            owner: owner.to_owned(),
+            dead: self.dead.clone(),
+            log: self.path("faults"),
+            trouble: plan.trouble,
+            operation: plan.operation.clone(),
+        };
+        let mut command = Command::new(&self.settings.worker);
+        command.arg(serde_json::to_string(&task).unwrap());
+        command
+    }
+
+    /// Genuine restic on the main repository.
+    pub(super) fn restic(&self, arguments: &[String]) -> Command {
+        let mut command = Command::new(variable("LIFEBOAT_RESTIC"));
+        command
+            .env("RESTIC_REPOSITORY", self.repository(Place::Main))
+            .env("RESTIC_PASSWORD", &self.password)
+            .args(arguments)
+            .arg("--no-cache");
+        command
+    }
+
+    /// A process ends well, with an error for which there is a cause, or is killed. It never panics.
+    fn judge(&mut self, cycle: u64, plan: &Plan, ended: &Ended) -> Result<()> {
+        self.summary.cycles = cycle;
+        self.summary.took = self.start.elapsed();
+        for line in fs::read_to_string(self.path("faults")).unwrap_or_default().lines() {
+            *self.summary.faults.entry(line.to_owned()).or_default() += 1;
+        }
+        let _ = fs::remove_file(self.path("faults"));
+        let row = self.summary.operations.entry(plan.operation.name()).or_default();
+        row[0] += 1;
+        match ended.code {
+            Some(0) => row[1] += 1,
+            Some(_) => row[2] += 1,
+            None => row[3] += 1,
+        }
+        match ended.code {
+            None if plan.trouble.death.is_some() => self.summary.killed_at_a_request += 1,
+            None => self.summary.killed_by_the_clock += 1,
+            Some(0) => self.after.ended_well = true,
+            Some(code) => {
+                ensure!(code == 1, "it ended with {code}");
+                ensure!(plan.trouble.faults + plan.trouble.stale > 0, "it failed without a cause");
+            }
+        }
+        for id in acknowledged(&ended.stdout) {
+            self.summary.acknowledged += 1;
+            let made = self.after.made.clone();
+            match made {
+                Some(expected) => {
+                    self.ledger.0.push(Kept { id: id.clone(), place: Place::Main, expected, original: id });
+                }
+                // Of copies the repository itself says what they are copies of.
+                None => self.after.copies.push(id),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the process said it had made: our worker in a line, restic in JSON.
+fn acknowledged(stdout: &str) -> Vec<String> {
+    let ids = stdout.lines().filter_map(|line| match line.strip_prefix("snapshot ") {
+        Some(id) => Some(id.to_owned()),
+        None => Some(serde_json::from_str::<Value>(line).ok()?["snapshot_id"].as_str()?.to_owned()),
+    });
+    ids.collect()
+}
+
+/// Bytes of all files below a directory.
+fn size(directory: &Path) -> u64 {
+    let entries = Listing::of(directory).0;
+    let sizes = entries.values().map(|entry| entry.blocks * 512);
+    sizes.sum()
+}

@@ -1,0 +1,125 @@
+//! What happens in a cycle: takes the seed, the number of the cycle and the ledger, gives the operation and what goes
+//! wrong meanwhile. Nothing here touches a disk.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::ledger::Ledger;
+use super::task::{Death, End, HOST, Operation, Place, Trouble};
+use crate::tree::Random;
+
+/// More snapshots than this are forgotten first: verifying takes time.
+const MOST: usize = 12;
+
+/// A cycle, decided.
+#[derive(Debug)]
+pub(super) struct Plan {
+    pub(super) operation: Operation,
+    pub(super) trouble: Trouble,
+    /// Killed from outside after this time.
+    pub(super) kill_after: Option<Duration>,
+    /// Whether locks of the dead are left for the next worker, which is told whose they are.
+    pub(super) leave_locks: bool,
+}
+
+/// The numbers of one cycle: they do not depend on how many an earlier one used.
+pub(super) fn random_of(seed: u64, cycle: u64) -> Random {
+    let mut random = Random::new(seed ^ cycle.wrapping_mul(0xd134_2543_de82_ef95));
+    random.next();
+    random
+}
+
+pub(super) fn plan(random: &mut Random, cycle: u64, ledger: &Ledger, source: &Path, target: &Path) -> Plan {
+    let operation = operation(random, cycle, ledger, source, target);
+    let is_ours = !matches!(operation, Operation::Restic { .. });
+    let trouble = Trouble {
+        seed: random.next(),
+        faults: [0, 0, 5, 30, 120][random.below(5)],
+        stale: [0, 0, 50, 300][random.below(4)],
+        attempts: [1, 4, 4][random.below(3)],
+        death: None,
+    };
+    let (fate, request, after) = (random.below(20), random.below(7), random.below(2) == 0);
+    let request = 1 + u64::try_from(random.below(4 << request)).unwrap();
+    let death = (fate < 7 && is_ours).then_some(Death { request, after });
+    let longest = if is_ours { 700 } else { 2000 };
+    let delay = Duration::from_millis(u64::try_from(random.below(longest)).unwrap());
+    let kill_after = ((7..13).contains(&fate)).then_some(delay);
+    let leave_locks = random.below(2) == 0;
+    if is_ours {
+        Plan { operation, trouble: Trouble { death, ..trouble }, kill_after, leave_locks }
+    } else {
+        Plan { operation, trouble: Trouble::default(), kill_after, leave_locks }
+    }
+}
+
+fn operation(
+    random: &mut Random,
+    cycle: u64,
+    ledger: &Ledger,
+    source: &Path,
+    target: &Path,
+) -> Operation {
+    let source = source.to_owned();
+    let (main, second) = (ledger.at(Place::Main), ledger.at(Place::Second));
+    let seed = random.next();
+    let dice = random.below(100);
+    let place = if second.len() > 2 && random.below(4) == 0 { Place::Second } else { Place::Main };
+    for (place, kept) in [(Place::Main, &main), (Place::Second, &second)] {
+        if kept.len() > MOST {
+            let snapshots = kept.iter().take(MOST / 2).map(|kept| kept.id.clone()).collect();
+            return Operation::Forget { place, snapshots };
+        }
+    }
+    if main.len() < 3 {
+        return Operation::Backup { source };
+    }
+    let mut some = |count: usize| {
+        let ids = (0..count).filter_map(|_| random.pick(&main).map(|kept| kept.id.clone()));
+        let mut ids: Vec<String> = ids.collect();
+        ids.sort();
+        ids.dedup();
+        ids
+    };
+    let end = [End::Commit, End::Commit, End::Discard, End::Nothing][usize::try_from(seed % 4).unwrap()];
+    match dice {
+        0..28 => Operation::Backup { source },
+        28..35 => Operation::Stream { seed, length: usize::try_from(seed % 3_000_000).unwrap() + 1 },
+        35..45 => Operation::Prepared { source, end },
+        45..52 if place == Place::Main => Operation::Forget { place, snapshots: some(2) },
+        45..52 => Operation::Forget { place, snapshots: vec![second[0].id.clone()] },
+        52..56 => Operation::ForgetByPolicy { place, keep_last: 2 + seed % 6 },
+        56..74 => {
+            let grace_ms = if seed % 2 == 0 { 0 } else { seed % 10_000 };
+            Operation::Prune { place, grace_ms, thorough: seed % 3 != 0 }
+        }
+        74..82 => Operation::Restore { snapshot: some(1).remove(0), target: target.to_owned() },
+        82..86 => Operation::ChangePassword { password: format!("password of cycle {cycle}") },
+        86..92 => Operation::Copy { snapshots: some(3) },
+        92..96 => restic(&["backup", "--json", "--host", HOST, source.to_str().unwrap()]),
+        96..98 => restic(&["forget", &some(1)[0]]),
+        _ => restic(&["prune", "--max-unused", "0"]),
+    }
+}
+
+fn restic(arguments: &[&str]) -> Operation {
+    Operation::Restic { arguments: arguments.iter().map(|&argument| argument.to_owned()).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_seed_plans_the_same_cycle_again() {
+        let planned = |seed| {
+            let plans = (1..50).map(|cycle| {
+                let mut random = random_of(seed, cycle);
+                plan(&mut random, cycle, &Ledger::default(), Path::new("/s"), Path::new("/t"))
+            });
+            plans.map(|plan| format!("{plan:?}")).collect::<Vec<_>>()
+        };
+        assert_eq!(planned(1), planned(1));
+        assert_ne!(planned(1), planned(2));
+    }
+}

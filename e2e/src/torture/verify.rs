@@ -1,0 +1,195 @@
+//! After a cycle, without faults: the repositories open, the dead leave nothing in the way, every snapshot of the ledger
+//! is there and whole. Some are restored and compared each time, all of them now and then.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::{Context, Result, bail, ensure};
+use lifeboat_repository::Error;
+use lifeboat_repository::check::{CheckOptions, check};
+use lifeboat_repository::files::FileKind;
+use lifeboat_repository::lock::remove_stale_locks;
+use lifeboat_repository::repository::{Identity, Options, Repository};
+use lifeboat_repository::restore::{RestoreOptions, restore};
+use lifeboat_store::Store;
+use secrecy::SecretString;
+use tokio_util::sync::CancellationToken;
+
+use super::child;
+use super::cycle::{After, Harness};
+use super::ledger::{Expected, Kept};
+use super::task::{Place, SECOND_PASSWORD, STREAM};
+use crate::tree::Listing;
+
+/// Restored and compared after every cycle.
+const RESTORED: usize = 2;
+
+impl Harness {
+    /// `all`: every snapshot is restored; `restic`: genuine restic reads every byte.
+    pub(super) async fn verify(&mut self, all: bool, restic: bool) -> Result<()> {
+        let after = std::mem::take(&mut self.after);
+        self.settle_password(&after).await?;
+        if !after.leave_locks || restic {
+            self.remove_locks().await?;
+        }
+        for place in [Place::Main, Place::Second] {
+            let repository = self.open(place).await?;
+            self.compare_with_ledger(&repository, place, &after).await?;
+            let outcome =
+                check(&repository, &CheckOptions::default(), None, Arc::default(), CancellationToken::new())
+                    .await?;
+            ensure!(outcome.is_ok(), "our check of {place:?} finds {:#?}", outcome.errors);
+        }
+        if let Some((id, target)) = after.restored.filter(|_| after.ended_well) {
+            let expected = self.ledger.expected(&id).context("what was restored is in the ledger")?.clone();
+            compare(&expected, &target).with_context(|| format!("the restore of {id} that ended well"))?;
+        }
+        let mut chosen: Vec<Kept> = self.ledger.0.clone();
+        while !all && chosen.len() > RESTORED {
+            chosen.swap_remove(self.random.below(chosen.len()));
+        }
+        for kept in &chosen {
+            self.restore(kept).await?;
+        }
+        if restic { self.restic_check() } else { Ok(()) }
+    }
+
+    /// Finds out which password opens; keys that an interrupted change left go away, or there would be too many.
+    async fn settle_password(&mut self, after: &After) -> Result<()> {
+        let Some(new) = &after.password else { return Ok(()) };
+        let store = Store::local(self.repository(Place::Main))?;
+        let opens = |password: &str| {
+            let (password, store) = (SecretString::from(password), store.clone());
+            async move { Repository::open(store, &password, Options::default()).await }
+        };
+        let (by_old, by_new) = (opens(&self.password).await, opens(new).await);
+        if after.ended_well {
+            ensure!(matches!(by_old, Err(Error::WrongPassword { .. })), "the old password still opens");
+        }
+        let (repository, password) = match (by_old, by_new) {
+            (_, Ok(repository)) => (repository, new.clone()),
+            (Ok(repository), Err(Error::WrongPassword { .. })) if !after.ended_well => {
+                (repository, self.password.clone())
+            }
+            (_, Err(error)) => return Err(error).context("no password opens the repository"),
+        };
+        for key in repository.keys().await? {
+            if key.id != repository.key_id() {
+                repository.remove_key(key.id).await?;
+            }
+        }
+        self.password = password;
+        Ok(())
+    }
+
+    /// Removes what dead workers left, by their names; nothing else may be there.
+    pub(super) async fn remove_locks(&mut self) -> Result<()> {
+        self.dead.push(Identity::of_system().host); // restic's, which was killed
+        for place in [Place::Main, Place::Second] {
+            let repository = self.open(place).await?;
+            remove_stale_locks(&repository, &self.dead).await?;
+            let left = repository.list(FileKind::Lock).await?;
+            // Empty ones are no locks.
+            ensure!(left.iter().all(|lock| lock.size == 0), "locks of nobody: {left:?}");
+        }
+        self.dead.clear();
+        Ok(())
+    }
+
+    /// What is listed is what the ledger says; what is new and not acknowledged is taken in.
+    async fn compare_with_ledger(
+        &mut self,
+        repository: &Repository,
+        place: Place,
+        after: &After,
+    ) -> Result<()> {
+        let snapshots = repository.load_snapshots().await?;
+        let listed: BTreeSet<String> = snapshots.iter().map(|(id, _)| id.to_string()).collect();
+        for id in after.forgotten.iter().filter(|(at, _)| *at == place).map(|(_, id)| id) {
+            ensure!(!(after.ended_well && listed.contains(id)), "{id} was forgotten and is there");
+            if !listed.contains(id) {
+                self.ledger.0.retain(|kept| kept.place != place || kept.id != *id);
+                self.summary.forgotten += 1;
+            }
+        }
+        if let Some(lost) = self.ledger.at(place).iter().find(|kept| !listed.contains(&kept.id)) {
+            bail!("LOST: snapshot {} of {place:?} is not there", lost.id);
+        }
+        if place == Place::Second
+            && let Some(lost) = after.copies.iter().find(|id| !listed.contains(*id))
+        {
+            bail!("LOST: copy {lost} is not there");
+        }
+        for (id, snapshot) in snapshots {
+            let id = id.to_string();
+            if self.ledger.has(place, &id) {
+                continue;
+            }
+            let original = snapshot.original.map_or_else(|| id.clone(), |original| original.to_string());
+            let expected = match (place, &after.made) {
+                (Place::Main, Some(made)) => made.clone(),
+                (Place::Main, None) => bail!("nobody made snapshot {id}"),
+                (Place::Second, _) => self.ledger.expected(&original).context("a copy of nothing")?.clone(),
+            };
+            if !after.copies.contains(&id) {
+                self.summary.found += 1;
+            }
+            self.ledger.0.push(Kept { id, place, expected, original });
+        }
+        Ok(())
+    }
+
+    async fn restore(&mut self, kept: &Kept) -> Result<()> {
+        let repository = self.open(kept.place).await?;
+        let target = self.path("restored");
+        let told = format!("snapshot {} of {:?}", kept.id, kept.place);
+        let snapshot = repository.load_snapshot(kept.id.parse()?).await?;
+        let options = RestoreOptions { target: target.clone(), ..RestoreOptions::default() };
+        let outcome =
+            restore(&repository, &snapshot, options, Arc::default(), CancellationToken::new()).await;
+        let outcome = outcome.with_context(|| format!("LOST: {told}"))?;
+        ensure!(!outcome.is_incomplete(), "LOST: {told}: {:?}", outcome.problems);
+        compare(&kept.expected, &target).with_context(|| format!("LOST: {told}"))?;
+        fs::remove_dir_all(target)?;
+        self.summary.restored += 1;
+        Ok(())
+    }
+
+    fn restic_check(&mut self) -> Result<()> {
+        let arguments = ["check", "--read-data"].map(str::to_owned);
+        let ended = child::run(&mut self.restic(&arguments), None)?;
+        let said = format!("{}{}", ended.stdout, ended.stderr);
+        ensure!(ended.code == Some(0), "restic check ended with {:?}:\n{said}", ended.code);
+        self.summary.restic_checks += 1;
+        Ok(())
+    }
+
+    async fn open(&self, place: Place) -> Result<Repository> {
+        let password = match place {
+            Place::Main => self.password.as_str(),
+            Place::Second => SECOND_PASSWORD,
+        };
+        let store = Store::local(self.repository(place))?;
+        let opened = Repository::open(store, &SecretString::from(password), Options::default()).await;
+        opened.with_context(|| format!("LOST: {place:?} does not open"))
+    }
+}
+
+/// Contents and metadata are as they were.
+fn compare(expected: &Expected, target: &Path) -> Result<()> {
+    match expected {
+        Expected::Tree { source, listing } => {
+            let found = Listing::of(&target.join(source.strip_prefix("/")?));
+            let lines = listing.differences(&found);
+            let shown = lines.iter().take(20).cloned().collect::<Vec<_>>().join("\n");
+            ensure!(lines.is_empty(), "{} differences:\n{shown}", lines.len());
+        }
+        Expected::Stream(content) => {
+            let found = Listing::of(target).0.remove(Path::new(STREAM)).context("the stream is missing")?;
+            ensure!(found.content == *content, "it is {}, expected {content}", found.content);
+        }
+    }
+    Ok(())
+}
