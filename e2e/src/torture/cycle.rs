@@ -5,6 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
+use std::thread;
 use std::time::Instant;
 
 use anyhow::{Context, Result, ensure};
@@ -23,8 +24,15 @@ use crate::tree::{Listing, Random, change};
 use crate::variable;
 
 /// A source that grew beyond this begins anew: cycles must stay short.
-const LARGEST_SOURCE: u64 = 16 << 20;
-const LARGEST_FILE: usize = 500_000;
+const LARGEST_SOURCE: u64 = 40 << 20;
+/// Two processes wait so long for each other's locks.
+const LOCK_WAIT_MS: u64 = 2500;
+/// restic's exit code for a repository that is locked.
+const RESTIC_LOCKED: i32 = 11;
+const LARGEST_FILE: usize = 1_500_000;
+
+/// What is backed up, and what is backed up beside something else.
+const SOURCES: [&str; 2] = ["source", "other source"];
 
 /// Everything that lives from one cycle to the next.
 pub(super) struct Harness {
@@ -33,15 +41,15 @@ pub(super) struct Harness {
     pub(super) summary: Summary,
     /// The one that opened the main repository last.
     pub(super) password: String,
-    /// What the operation of this cycle may have changed.
-    pub(super) after: After,
+    /// What the operations of this cycle may have changed.
+    pub(super) after: Vec<After>,
     /// Owners of locks that nobody will remove.
     pub(super) dead: Vec<String>,
     pub(super) random: Random,
     start: Instant,
 }
 
-/// What is to be expected after a cycle.
+/// What is to be expected after an operation.
 #[derive(Debug, Default)]
 pub(super) struct After {
     /// It may have made snapshots of this.
@@ -65,12 +73,14 @@ impl Harness {
             ledger: Ledger::default(),
             summary: Summary { seed: settings.seed, ..Summary::default() },
             password: "first".to_owned(),
-            after: After::default(),
+            after: Vec::new(),
             dead: Vec::new(),
             random: schedule::random_of(settings.seed, 0),
             start: Instant::now(),
         };
-        fs::create_dir(harness.path("source"))?;
+        for name in SOURCES {
+            fs::create_dir(harness.path(name))?;
+        }
         for (place, password) in [(Place::Main, "first"), (Place::Second, SECOND_PASSWORD)] {
             fs::create_dir(harness.repository(place))?;
             let init = testing::cheap(lifeboat_repository::config::Version::V2);
@@ -93,16 +103,35 @@ impl Harness {
 
     pub(super) async fn cycle(&mut self, cycle: u64) -> Result<()> {
         self.random = schedule::random_of(self.settings.seed, cycle);
-        let (source, target) = (self.path("source"), self.path("target"));
-        let plan = schedule::plan(&mut self.random, cycle, &self.ledger, &source, &target);
-        self.after = self.expect(&plan);
+        let (sources, target) = (SOURCES.map(|name| self.path(name)), self.path("target"));
+        let sources = [sources[0].as_path(), sources[1].as_path()];
+        let plan = schedule::plan(&mut self.random, cycle, &self.ledger, sources, &target);
+        let plans: Vec<&Plan> = std::iter::once(&plan).chain(plan.beside.as_deref()).collect();
         if matches!(plan.operation, Operation::Restic { .. }) {
             self.remove_locks().await?;
         }
-        let owner = format!("torture-{cycle}");
-        let ended = child::run(&mut self.command(&plan, &owner), plan.kill_after)?;
-        self.dead.push(owner);
-        self.judge(cycle, &plan, &ended).with_context(|| format!("{:?}\n{}", plan, ended.stderr))
+        self.after = plans.iter().map(|plan| self.expect(plan)).collect();
+        let owners: Vec<String> =
+            (0..plans.len()).map(|number| format!("torture-{cycle}-{number}")).collect();
+        let all: Vec<Ended> = thread::scope(|scope| {
+            let commands = plans
+                .iter()
+                .zip(&owners)
+                .map(|(plan, owner)| (self.command(plan, owner, plans.len() > 1), plan.kill_after));
+            let running = commands
+                .map(|(mut command, kill_after)| scope.spawn(move || child::run(&mut command, kill_after)));
+            let running: Vec<_> = running.collect();
+            running.into_iter().map(|each| each.join().unwrap()).collect::<Result<_>>()
+        })?;
+        self.dead.extend(owners);
+        self.count_faults();
+        self.summary.cycles = cycle;
+        self.summary.took = self.start.elapsed();
+        for (number, ended) in all.iter().enumerate() {
+            let judged = self.judge(number, plans[number], plans.len() > 1, ended);
+            judged.with_context(|| format!("{plan:?}\n{}", ended.stderr))?;
+        }
+        Ok(())
     }
 
     /// Changes the source if it is backed up, and tells what may come of the operation.
@@ -124,7 +153,7 @@ impl Harness {
             }
             Operation::ChangePassword { password } => after.password = Some(password.clone()),
             Operation::Restic { arguments } => match arguments[0].as_str() {
-                "backup" => after.made = Some(self.changed(&self.path("source"))),
+                "backup" => after.made = Some(self.changed(&self.path(SOURCES[0]))),
                 "forget" => after.forgotten = named(Place::Main, &arguments[1..]),
                 _ => {}
             },
@@ -143,9 +172,9 @@ impl Harness {
         Expected::Tree { source: source.to_owned(), listing: Arc::new(Listing::of(source)) }
     }
 
-    fn command(&self, plan: &Plan, owner: &str) -> Command {
+    fn command(&self, plan: &Plan, owner: &str, beside: bool) -> Command {
         if let Operation::Restic { arguments } = &plan.operation {
-            return self.restic(arguments);
+            return self.restic(Place::Main, arguments);
         }
         let task = Task {
             main: self.repository(Place::Main),
@@ -153,6 +182,7 @@ impl Harness {
             password: self.password.clone(),
             owner: owner.to_owned(),
             dead: self.dead.clone(),
+            wait_ms: if beside { LOCK_WAIT_MS } else { 0 },
             log: self.path("faults"),
             trouble: plan.trouble,
             operation: plan.operation.clone(),
@@ -162,25 +192,33 @@ impl Harness {
         command
     }
 
-    /// Genuine restic on the main repository.
-    pub(super) fn restic(&self, arguments: &[String]) -> Command {
+    pub(super) fn password(&self, place: Place) -> &str {
+        match place {
+            Place::Main => &self.password,
+            Place::Second => SECOND_PASSWORD,
+        }
+    }
+
+    /// Genuine restic.
+    pub(super) fn restic(&self, place: Place, arguments: &[String]) -> Command {
         let mut command = Command::new(variable("LIFEBOAT_RESTIC"));
         command
-            .env("RESTIC_REPOSITORY", self.repository(Place::Main))
-            .env("RESTIC_PASSWORD", &self.password)
+            .env("RESTIC_REPOSITORY", self.repository(place))
+            .env("RESTIC_PASSWORD", self.password(place))
             .args(arguments)
             .arg("--no-cache");
         command
     }
 
-    /// A process ends well, with an error for which there is a cause, or is killed. It never panics.
-    fn judge(&mut self, cycle: u64, plan: &Plan, ended: &Ended) -> Result<()> {
-        self.summary.cycles = cycle;
-        self.summary.took = self.start.elapsed();
+    fn count_faults(&mut self) {
         for line in fs::read_to_string(self.path("faults")).unwrap_or_default().lines() {
             *self.summary.faults.entry(line.to_owned()).or_default() += 1;
         }
         let _ = fs::remove_file(self.path("faults"));
+    }
+
+    /// A process ends well, with an error for which there is a cause, or is killed. It never panics.
+    fn judge(&mut self, number: usize, plan: &Plan, beside: bool, ended: &Ended) -> Result<()> {
         let row = self.summary.operations.entry(plan.operation.name()).or_default();
         row[0] += 1;
         match ended.code {
@@ -191,21 +229,22 @@ impl Harness {
         match ended.code {
             None if plan.trouble.death.is_some() => self.summary.killed_at_a_request += 1,
             None => self.summary.killed_by_the_clock += 1,
-            Some(0) => self.after.ended_well = true,
+            Some(0) => self.after[number].ended_well = true,
+            Some(RESTIC_LOCKED) if beside => {}
             Some(code) => {
                 ensure!(code == 1, "it ended with {code}");
-                ensure!(plan.trouble.faults + plan.trouble.stale > 0, "it failed without a cause");
+                let cause = beside || plan.trouble.faults + plan.trouble.stale > 0;
+                ensure!(cause, "it failed without a cause");
             }
         }
         for id in acknowledged(&ended.stdout) {
             self.summary.acknowledged += 1;
-            let made = self.after.made.clone();
-            match made {
+            match self.after[number].made.clone() {
                 Some(expected) => {
                     self.ledger.0.push(Kept { id: id.clone(), place: Place::Main, expected, original: id });
                 }
                 // Of copies the repository itself says what they are copies of.
-                None => self.after.copies.push(id),
+                None => self.after[number].copies.push(id),
             }
         }
         Ok(())

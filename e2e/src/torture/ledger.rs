@@ -1,12 +1,13 @@
 //! The snapshots that must be there: what was acknowledged or found, where, and what each must give back. Listings with
 //! hashes, not copies of the data.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use sha2::{Digest, Sha256};
 
-use super::task::Place;
+use super::task::{Place, STREAM};
 use crate::tree::{Content, Listing, Random};
 
 /// What a snapshot must give back.
@@ -20,6 +21,14 @@ impl Expected {
     pub(super) fn stream(seed: u64, length: usize) -> Self {
         let bytes = Random::new(seed).bytes(length);
         Self::Stream(Content::File { size: bytes.len() as u64, hash: Sha256::digest(&bytes).into() })
+    }
+
+    /// The path in snapshots of it.
+    pub(super) fn path(&self) -> String {
+        match self {
+            Self::Tree { source, .. } => source.to_str().unwrap().to_owned(),
+            Self::Stream(_) => format!("/{STREAM}"),
+        }
     }
 }
 
@@ -51,14 +60,13 @@ impl Ledger {
         self.0.iter().find(|kept| kept.id == id || kept.original == id).map(|kept| &kept.expected)
     }
 
-    /// What a policy that keeps the newest of each group takes away. Trees are one group, streams another.
+    /// What a policy that keeps the newest of each group takes away: a group is of one path, as all are of one host.
     pub(super) fn beyond_last(&self, place: Place, keep: usize) -> Vec<String> {
-        let group = |trees: bool| {
-            let of = |kept: &&&Kept| matches!(kept.expected, Expected::Tree { .. }) == trees;
-            let all = self.at(place);
-            let ids: Vec<String> = all.iter().filter(of).map(|kept| kept.id.clone()).collect();
-            ids[..ids.len().saturating_sub(keep)].to_vec()
-        };
-        [group(true), group(false)].concat()
+        let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        for kept in self.at(place) {
+            groups.entry(kept.expected.path()).or_default().push(kept.id.clone());
+        }
+        let old = groups.into_values().flat_map(|ids| ids[..ids.len().saturating_sub(keep)].to_vec());
+        old.collect()
     }
 }

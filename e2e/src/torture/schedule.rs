@@ -11,6 +11,9 @@ use crate::tree::Random;
 /// More snapshots than this are forgotten first: verifying takes time.
 const MOST: usize = 12;
 
+/// Whoever takes the exclusive lock does nothing for so long: no moment to be killed at.
+const EXCLUSIVE_PAUSE: Duration = Duration::from_millis(200);
+
 /// A cycle, decided.
 #[derive(Debug)]
 pub(super) struct Plan {
@@ -20,6 +23,8 @@ pub(super) struct Plan {
     pub(super) kill_after: Option<Duration>,
     /// Whether locks of the dead are left for the next worker, which is told whose they are.
     pub(super) leave_locks: bool,
+    /// A backup of another source by another process at the same time.
+    pub(super) beside: Option<Box<Plan>>,
 }
 
 /// The numbers of one cycle: they do not depend on how many an earlier one used.
@@ -29,37 +34,53 @@ pub(super) fn random_of(seed: u64, cycle: u64) -> Random {
     random
 }
 
-pub(super) fn plan(random: &mut Random, cycle: u64, ledger: &Ledger, source: &Path, target: &Path) -> Plan {
-    let operation = operation(random, cycle, ledger, source, target);
+/// `sources`: of backups, and of backups beside something else.
+pub(super) fn plan(
+    random: &mut Random,
+    cycle: u64,
+    ledger: &Ledger,
+    sources: [&Path; 2],
+    target: &Path,
+) -> Plan {
+    let operation = operation(random, cycle, ledger, sources[0], target);
+    let mut plan = fate(random, operation);
+    // A policy would look at what the other one writes: who took what could not be told.
+    if random.below(4) == 0 && !matches!(plan.operation, Operation::ForgetByPolicy { .. }) {
+        let other = Operation::Backup { source: sources[1].to_owned() };
+        plan.beside = Some(Box::new(fate(random, other)));
+    }
+    plan
+}
+
+/// What goes wrong with an operation.
+fn fate(random: &mut Random, operation: Operation) -> Plan {
     let is_ours = !matches!(operation, Operation::Restic { .. });
-    let trouble = Trouble {
+    let mut trouble = Trouble {
         seed: random.next(),
         faults: [0, 0, 5, 30, 120][random.below(5)],
         stale: [0, 0, 50, 300][random.below(4)],
         attempts: [1, 4, 4][random.below(3)],
         death: None,
     };
-    let (fate, request, after) = (random.below(20), random.below(7), random.below(2) == 0);
-    let request = 1 + u64::try_from(random.below(4 << request)).unwrap();
-    let death = (fate < 7 && is_ours).then_some(Death { request, after });
-    let longest = if is_ours { 700 } else { 2000 };
-    let delay = Duration::from_millis(u64::try_from(random.below(longest)).unwrap());
-    let kill_after = ((7..13).contains(&fate)).then_some(delay);
-    let leave_locks = random.below(2) == 0;
-    if is_ours {
-        Plan { operation, trouble: Trouble { death, ..trouble }, kill_after, leave_locks }
-    } else {
-        Plan { operation, trouble: Trouble::default(), kill_after, leave_locks }
+    let (dice, scale, after) = (random.below(20), random.below(7), random.below(2) == 0);
+    let request = 1 + u64::try_from(random.below(4 << scale)).unwrap();
+    if dice < 7 {
+        trouble.death = Some(Death { request, after });
     }
+    let longest = if is_ours { 16 << scale } else { 100 << scale.min(4) };
+    let delay = Duration::from_millis(u64::try_from(random.below(longest)).unwrap());
+    let waits = if is_exclusive(&operation) { EXCLUSIVE_PAUSE } else { Duration::ZERO };
+    let kill_after = ((7..12).contains(&dice)).then_some(waits + delay);
+    let trouble = if is_ours { trouble } else { Trouble::default() };
+    Plan { operation, trouble, kill_after, leave_locks: random.below(2) == 0, beside: None }
 }
 
-fn operation(
-    random: &mut Random,
-    cycle: u64,
-    ledger: &Ledger,
-    source: &Path,
-    target: &Path,
-) -> Operation {
+fn is_exclusive(operation: &Operation) -> bool {
+    use Operation::{ChangePassword, Forget, ForgetByPolicy, Prune};
+    matches!(operation, Forget { .. } | ForgetByPolicy { .. } | Prune { .. } | ChangePassword { .. })
+}
+
+fn operation(random: &mut Random, cycle: u64, ledger: &Ledger, source: &Path, target: &Path) -> Operation {
     let source = source.to_owned();
     let (main, second) = (ledger.at(Place::Main), ledger.at(Place::Second));
     let seed = random.next();
@@ -115,7 +136,8 @@ mod tests {
         let planned = |seed| {
             let plans = (1..50).map(|cycle| {
                 let mut random = random_of(seed, cycle);
-                plan(&mut random, cycle, &Ledger::default(), Path::new("/s"), Path::new("/t"))
+                let sources = [Path::new("/s"), Path::new("/o")];
+                plan(&mut random, cycle, &Ledger::default(), sources, Path::new("/t"))
             });
             plans.map(|plan| format!("{plan:?}")).collect::<Vec<_>>()
         };

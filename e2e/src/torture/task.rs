@@ -22,6 +22,8 @@ pub struct Task {
     pub owner: String,
     /// Earlier workers whose locks may still be there.
     pub dead: Vec<String>,
+    /// How long it waits for locks of others.
+    pub wait_ms: u64,
     /// Each fault that happens is a line in this file.
     pub log: PathBuf,
     pub trouble: Trouble,
@@ -56,18 +58,45 @@ pub enum Place {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Operation {
-    Backup { source: PathBuf },
+    Backup {
+        source: PathBuf,
+    },
     /// `length` bytes that follow from `seed`.
-    Stream { seed: u64, length: usize },
-    Prepared { source: PathBuf, end: End },
-    Forget { place: Place, snapshots: Vec<String> },
-    ForgetByPolicy { place: Place, keep_last: u64 },
-    Prune { place: Place, grace_ms: u64, thorough: bool },
-    Restore { snapshot: String, target: PathBuf },
-    ChangePassword { password: String },
-    Copy { snapshots: Vec<String> },
+    Stream {
+        seed: u64,
+        length: usize,
+    },
+    Prepared {
+        source: PathBuf,
+        end: End,
+    },
+    Forget {
+        place: Place,
+        snapshots: Vec<String>,
+    },
+    ForgetByPolicy {
+        place: Place,
+        keep_last: u64,
+    },
+    Prune {
+        place: Place,
+        grace_ms: u64,
+        thorough: bool,
+    },
+    Restore {
+        snapshot: String,
+        target: PathBuf,
+    },
+    ChangePassword {
+        password: String,
+    },
+    Copy {
+        snapshots: Vec<String>,
+    },
     /// By genuine restic, which knows nothing of faults.
-    Restic { arguments: Vec<String> },
+    Restic {
+        arguments: Vec<String>,
+    },
 }
 
 /// What becomes of a prepared snapshot.

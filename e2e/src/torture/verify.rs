@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use super::child;
 use super::cycle::{After, Harness};
 use super::ledger::{Expected, Kept};
-use super::task::{Place, SECOND_PASSWORD, STREAM};
+use super::task::{Place, STREAM};
 use crate::tree::Listing;
 
 /// Restored and compared after every cycle.
@@ -30,8 +30,10 @@ impl Harness {
     /// `all`: every snapshot is restored; `restic`: genuine restic reads every byte.
     pub(super) async fn verify(&mut self, all: bool, restic: bool) -> Result<()> {
         let after = std::mem::take(&mut self.after);
-        self.settle_password(&after).await?;
-        if !after.leave_locks || restic {
+        for each in &after {
+            self.settle_password(each).await?;
+        }
+        if restic || !after.iter().all(|each| each.leave_locks) {
             self.remove_locks().await?;
         }
         for place in [Place::Main, Place::Second] {
@@ -42,9 +44,11 @@ impl Harness {
                     .await?;
             ensure!(outcome.is_ok(), "our check of {place:?} finds {:#?}", outcome.errors);
         }
-        if let Some((id, target)) = after.restored.filter(|_| after.ended_well) {
-            let expected = self.ledger.expected(&id).context("what was restored is in the ledger")?.clone();
-            compare(&expected, &target).with_context(|| format!("the restore of {id} that ended well"))?;
+        for (id, target) in
+            after.iter().filter(|each| each.ended_well).filter_map(|each| each.restored.as_ref())
+        {
+            let expected = self.ledger.expected(id).context("what was restored is in the ledger")?;
+            compare(expected, target).with_context(|| format!("the restore of {id} that ended well"))?;
         }
         let mut chosen: Vec<Kept> = self.ledger.0.clone();
         while !all && chosen.len() > RESTORED {
@@ -103,22 +107,25 @@ impl Harness {
         &mut self,
         repository: &Repository,
         place: Place,
-        after: &After,
+        after: &[After],
     ) -> Result<()> {
         let snapshots = repository.load_snapshots().await?;
         let listed: BTreeSet<String> = snapshots.iter().map(|(id, _)| id.to_string()).collect();
-        for id in after.forgotten.iter().filter(|(at, _)| *at == place).map(|(_, id)| id) {
-            ensure!(!(after.ended_well && listed.contains(id)), "{id} was forgotten and is there");
-            if !listed.contains(id) {
-                self.ledger.0.retain(|kept| kept.place != place || kept.id != *id);
-                self.summary.forgotten += 1;
+        for each in after {
+            for (_, id) in each.forgotten.iter().filter(|(at, _)| *at == place) {
+                ensure!(!(each.ended_well && listed.contains(id)), "{id} was forgotten and is there");
+                if !listed.contains(id) {
+                    self.ledger.0.retain(|kept| kept.place != place || kept.id != *id);
+                    self.summary.forgotten += 1;
+                }
             }
         }
         if let Some(lost) = self.ledger.at(place).iter().find(|kept| !listed.contains(&kept.id)) {
             bail!("LOST: snapshot {} of {place:?} is not there", lost.id);
         }
+        let copies: Vec<&String> = after.iter().flat_map(|each| &each.copies).collect();
         if place == Place::Second
-            && let Some(lost) = after.copies.iter().find(|id| !listed.contains(*id))
+            && let Some(lost) = copies.iter().find(|id| !listed.contains(**id))
         {
             bail!("LOST: copy {lost} is not there");
         }
@@ -128,12 +135,13 @@ impl Harness {
                 continue;
             }
             let original = snapshot.original.map_or_else(|| id.clone(), |original| original.to_string());
-            let expected = match (place, &after.made) {
-                (Place::Main, Some(made)) => made.clone(),
-                (Place::Main, None) => bail!("nobody made snapshot {id}"),
-                (Place::Second, _) => self.ledger.expected(&original).context("a copy of nothing")?.clone(),
+            let mut made = after.iter().filter_map(|each| each.made.as_ref());
+            let expected = match place {
+                Place::Main => made.find(|made| snapshot.paths == [made.path()]),
+                Place::Second => self.ledger.expected(&original),
             };
-            if !after.copies.contains(&id) {
+            let expected = expected.with_context(|| format!("nobody made snapshot {id}"))?.clone();
+            if !copies.contains(&&id) {
                 self.summary.found += 1;
             }
             self.ledger.0.push(Kept { id, place, expected, original });
@@ -159,20 +167,19 @@ impl Harness {
 
     fn restic_check(&mut self) -> Result<()> {
         let arguments = ["check", "--read-data"].map(str::to_owned);
-        let ended = child::run(&mut self.restic(&arguments), None)?;
-        let said = format!("{}{}", ended.stdout, ended.stderr);
-        ensure!(ended.code == Some(0), "restic check ended with {:?}:\n{said}", ended.code);
+        for place in [Place::Main, Place::Second] {
+            let ended = child::run(&mut self.restic(place, &arguments), None)?;
+            let said = format!("{}{}", ended.stdout, ended.stderr);
+            ensure!(ended.code == Some(0), "restic check of {place:?} ended with {:?}:\n{said}", ended.code);
+        }
         self.summary.restic_checks += 1;
         Ok(())
     }
 
     async fn open(&self, place: Place) -> Result<Repository> {
-        let password = match place {
-            Place::Main => self.password.as_str(),
-            Place::Second => SECOND_PASSWORD,
-        };
+        let password = SecretString::from(self.password(place));
         let store = Store::local(self.repository(place))?;
-        let opened = Repository::open(store, &SecretString::from(password), Options::default()).await;
+        let opened = Repository::open(store, &password, Options::default()).await;
         opened.with_context(|| format!("LOST: {place:?} does not open"))
     }
 }

@@ -48,7 +48,7 @@ struct Worker<'a> {
 impl<'a> Worker<'a> {
     fn new(task: &'a Task) -> Result<Self> {
         let log = File::options().create(true).append(true).open(&task.log).context("no log of faults")?;
-        let lock = LockOptions { dead_owners: task.dead.clone(), ..LockOptions::default() };
+        let lock = LockOptions { wait: Duration::from_millis(task.wait_ms), dead_owners: task.dead.clone() };
         Ok(Self { task, lock, requests: Arc::default(), log: Arc::new(log) })
     }
 
@@ -88,8 +88,7 @@ impl<'a> Worker<'a> {
     async fn prepared(&self, source: &Path, end: End) -> Result<()> {
         let repository = self.open(Place::Main).await?;
         Lock::hold(&repository, LockKind::Shared, &self.lock, async |_| {
-            let owner =
-                LockOwner { host: self.task.owner.clone(), process: i64::from(std::process::id()) };
+            let owner = LockOwner { host: self.task.owner.clone(), process: i64::from(std::process::id()) };
             let options = BackupOptions::new(paths(source), HOST);
             let (prepared, _) =
                 backup::prepare(&repository, options, owner, &self.lock, progress(), never()).await?;
