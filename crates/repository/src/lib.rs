@@ -8,6 +8,7 @@ pub mod config;
 pub mod crypto;
 pub mod error;
 pub mod files;
+pub mod forget;
 pub mod id;
 pub mod index;
 pub mod keys;
@@ -20,6 +21,7 @@ pub mod saver;
 pub mod snapshot;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+pub mod snapshots;
 pub mod time;
 
 pub use error::{Error, Result, Retry};

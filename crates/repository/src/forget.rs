@@ -1,0 +1,3 @@
+//! Forgetting snapshots: the policy decides, the operation deletes.
+
+pub mod policy;

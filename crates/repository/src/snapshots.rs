@@ -1,0 +1,234 @@
+//! Which snapshots are meant: by id, prefix, `latest` and filters, in groups, and the parent of a new one. Takes
+//! snapshots that were loaded already, gives some of them; no I/O. Every command that works on snapshots calls it.
+
+mod filter;
+mod group;
+mod select;
+
+pub use filter::{Filter, TagList, TagLists};
+pub use group::{Group, GroupBy, GroupKey, group};
+pub use select::{Selection, Selector, by_prefix};
+
+use std::cmp::Reverse;
+
+use jiff::Timestamp;
+
+use crate::error::{Error, Result};
+use crate::id::SnapshotId;
+use crate::snapshot::Snapshot;
+
+/// A snapshot and the name of its file, as `Repository::load_snapshots` gives them.
+pub type Found = (SnapshotId, Snapshot);
+
+/// Newest first. Snapshots of the same moment are ordered by id, so that every run sees the same order.
+pub fn newest_first(snapshots: &mut [Found]) {
+    snapshots.sort_by_cached_key(|(id, snapshot)| (Reverse(snapshot.time.timestamp()), *id));
+}
+
+/// The newest snapshot that the filter lets through.
+pub fn latest<'a>(snapshots: &'a [Found], filter: &Filter) -> Option<&'a Found> {
+    nth_latest(snapshots, filter, 0)
+}
+
+/// The snapshot that `selector` names; the filter counts for `latest` only, as in restic.
+pub fn find<'a>(snapshots: &'a [Found], selector: &Selector, filter: &Filter) -> Result<&'a Found> {
+    match selector {
+        Selector::Latest { back } => nth_latest(snapshots, filter, *back).ok_or_else(|| {
+            let of = if filter.is_empty() { String::new() } else { format!(" with {filter}") };
+            Error::NothingFound { what: format!("there is no snapshot '{selector}'{of}") }
+        }),
+        Selector::Id(id) => at(snapshots, *id),
+        Selector::Prefix(prefix) => {
+            at(snapshots, by_prefix(&snapshots.iter().map(|(id, _)| *id).collect::<Vec<_>>(), prefix)?)
+        }
+    }
+}
+
+/// The snapshots that `selectors` name, each once, in the order given; without selectors all that the filter lets
+/// through. A selector that names nothing is an error: what a person asked for is never skipped silently.
+pub fn find_all<'a>(
+    snapshots: &'a [Found],
+    selectors: &[Selector],
+    filter: &Filter,
+) -> Result<Vec<&'a Found>> {
+    if selectors.is_empty() {
+        return Ok(snapshots.iter().filter(|(_, snapshot)| filter.matches(snapshot)).collect());
+    }
+    let mut seen = std::collections::HashSet::new();
+    let mut chosen = Vec::new();
+    for selector in selectors {
+        let found = find(snapshots, selector, filter)?;
+        if seen.insert(found.0) {
+            chosen.push(found);
+        }
+    }
+    Ok(chosen)
+}
+
+/// What a new backup is compared with.
+#[derive(Debug, Clone)]
+pub struct ParentQuery<'a> {
+    pub host: &'a str,
+    /// Absolute and clean.
+    pub paths: &'a [String],
+    pub tags: &'a [String],
+    /// The time of the new snapshot: a parent is not newer.
+    pub time: Timestamp,
+    pub group_by: GroupBy,
+}
+
+/// The newest snapshot of the same group: of the same host, with at least the same paths, and (only when grouped
+/// by tags) with at least the same tags. This is restic's rule; a parent only saves work, it never changes content.
+pub fn parent<'a>(snapshots: &'a [Found], query: &ParentQuery<'_>) -> Option<&'a Found> {
+    let mut filter = Filter { not_after: Some(query.time), ..Filter::default() };
+    if query.group_by.host {
+        filter.hosts = vec![query.host.to_owned()];
+    }
+    if query.group_by.paths {
+        filter.paths = query.paths.to_vec();
+    }
+    if query.group_by.tags {
+        filter.tags = TagLists(vec![TagList(query.tags.to_vec())]);
+    }
+    latest(snapshots, &filter)
+}
+
+fn nth_latest<'a>(snapshots: &'a [Found], filter: &Filter, back: usize) -> Option<&'a Found> {
+    let mut matching: Vec<&Found> =
+        snapshots.iter().filter(|(_, snapshot)| filter.matches(snapshot)).collect();
+    matching.sort_by_cached_key(|(id, snapshot)| (Reverse(snapshot.time.timestamp()), *id));
+    matching.get(back).copied()
+}
+
+fn at(snapshots: &[Found], id: SnapshotId) -> Result<&Found> {
+    snapshots
+        .iter()
+        .find(|(this, _)| *this == id)
+        .ok_or_else(|| Error::NothingFound { what: format!("there is no snapshot '{id}'") })
+}
+
+#[cfg(test)]
+pub(crate) mod samples {
+    use super::*;
+    use crate::id::{BlobId, Id};
+
+    /// A snapshot whose id follows from `name`.
+    pub(crate) fn snapshot(name: &str, time: &str, host: &str, paths: &[&str], tags: &[&str]) -> Found {
+        let owned = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+        let snapshot = Snapshot {
+            time: crate::time::parse(time).unwrap(),
+            parent: None,
+            tree: BlobId(Id::of(name.as_bytes())),
+            paths: owned(paths),
+            hostname: host.to_owned(),
+            username: String::new(),
+            uid: 0,
+            gid: 0,
+            excludes: Vec::new(),
+            tags: owned(tags),
+            original: None,
+            program_version: String::new(),
+            summary: None,
+        };
+        (SnapshotId(Id::of(name.as_bytes())), snapshot)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::samples::snapshot;
+    use super::*;
+
+    fn some() -> Vec<Found> {
+        vec![
+            snapshot("b", "2026-01-02T00:00:00Z", "web", &["/etc"], &["nightly"]),
+            snapshot("a", "2026-01-01T00:00:00Z", "web", &["/etc", "/srv"], &[]),
+            // The same day in another zone: later than "b" although its text sorts lower.
+            snapshot("c", "2026-01-01T23:30:00-01:00", "db", &["/srv"], &["nightly", "full"]),
+        ]
+    }
+
+    fn name(found: &Found) -> &'static str {
+        ["a", "b", "c"]
+            .into_iter()
+            .find(|name| snapshot(name, "2026-01-01T00:00:00Z", "", &[], &[]).0 == found.0)
+            .unwrap()
+    }
+
+    #[rstest]
+    #[case("latest", "", Some("c"))]
+    #[case("latest~1", "", Some("b"))]
+    #[case("latest~2", "", Some("a"))]
+    #[case("latest~3", "", None)]
+    #[case("latest", "web", Some("b"))]
+    #[case("latest~1", "web", Some("a"))]
+    #[case("latest", "other", None)]
+    fn latest_is_the_newest_moment_that_the_filter_lets_through(
+        #[case] selector: Selector,
+        #[case] host: &str,
+        #[case] expected: Option<&str>,
+    ) {
+        let hosts = if host.is_empty() { vec![] } else { vec![host.to_owned()] };
+        let filter = Filter { hosts, ..Filter::default() };
+        assert_eq!(find(&some(), &selector, &filter).ok().map(name), expected);
+    }
+
+    #[test]
+    fn a_prefix_must_be_of_one_snapshot_and_the_error_names_the_candidates() {
+        let snapshots = some();
+        for found in &snapshots {
+            let selector = found.0.short().parse().unwrap();
+            assert_eq!(find(&snapshots, &selector, &Filter::default()).unwrap(), found);
+        }
+        let twins = [snapshot("x", "2026-01-01T00:00:00Z", "", &[], &[]), {
+            let mut other = snapshot("x", "2026-01-01T00:00:00Z", "", &[], &[]);
+            other.0.0.0[31] ^= 1;
+            other
+        }];
+        let error = find(&twins, &twins[0].0.short().parse().unwrap(), &Filter::default()).unwrap_err();
+        let text = error.to_string();
+        assert!(twins.iter().all(|(id, _)| text.contains(&id.to_string())), "{text}");
+    }
+
+    #[test]
+    fn snapshots_named_twice_are_found_once_and_an_unknown_one_is_an_error() {
+        let snapshots = some();
+        let selectors: Vec<Selector> =
+            [snapshots[2].0.short(), "latest".to_owned(), snapshots[0].0.to_string()]
+                .iter()
+                .map(|text| text.parse().unwrap())
+                .collect();
+        let found = find_all(&snapshots, &selectors, &Filter::default()).unwrap();
+        assert_eq!(found.into_iter().map(name).collect::<Vec<_>>(), ["c", "b"]);
+        let unknown = ["ffffffff".parse().unwrap()];
+        assert!(matches!(
+            find_all(&snapshots, &unknown, &Filter::default()),
+            Err(Error::NothingFound { .. })
+        ));
+    }
+
+    #[rstest]
+    #[case("web", &["/etc"], &[], "2026-01-03T00:00:00Z", "host,paths", Some("b"))]
+    #[case("web", &["/srv"], &[], "2026-01-03T00:00:00Z", "host,paths", Some("a"))]
+    #[case("web", &["/etc", "/srv"], &[], "2026-01-03T00:00:00Z", "host,paths", Some("a"))]
+    #[case("web", &["/etc"], &[], "2026-01-02T00:00:00Z", "host,paths", Some("b"))]
+    #[case("web", &["/etc"], &[], "2026-01-01T12:00:00Z", "host,paths", Some("a"))]
+    #[case("web", &["/home"], &[], "2026-01-03T00:00:00Z", "host,paths", None)]
+    #[case("web", &["/home"], &[], "2026-01-03T00:00:00Z", "", Some("c"))]
+    #[case("web", &["/srv"], &["full"], "2026-01-03T00:00:00Z", "tags", Some("c"))]
+    #[case("web", &["/srv"], &[], "2026-01-03T00:00:00Z", "host,tags", Some("b"))]
+    fn the_parent_is_the_newest_of_its_group_that_is_not_newer(
+        #[case] host: &str,
+        #[case] paths: &[&str],
+        #[case] tags: &[&str],
+        #[case] time: Timestamp,
+        #[case] group_by: GroupBy,
+        #[case] expected: Option<&str>,
+    ) {
+        let owned = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+        let query = ParentQuery { host, paths: &owned(paths), tags: &owned(tags), time, group_by };
+        assert_eq!(parent(&some(), &query).map(name), expected);
+    }
+}
