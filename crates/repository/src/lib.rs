@@ -22,6 +22,7 @@ pub mod snapshot;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod snapshots;
+pub mod source;
 pub mod time;
 
 pub use error::{Error, Result, Retry};

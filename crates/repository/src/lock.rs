@@ -53,7 +53,7 @@ pub struct LockOptions {
 pub struct Lock {
     repository: Repository,
     state: Arc<State>,
-    keeper: Option<tokio::task::JoinHandle<()>>,
+    keeper: Mutex<Option<tokio::task::JoinHandle<()>>>,
 }
 
 #[derive(Debug)]
@@ -114,7 +114,7 @@ impl Lock {
             stop: CancellationToken::new(),
         });
         let keeper = tokio::spawn(keep::keep(repository.clone(), Arc::clone(&state)));
-        Self { repository: repository.clone(), state, keeper: Some(keeper) }
+        Self { repository: repository.clone(), state, keeper: Mutex::new(Some(keeper)) }
     }
 
     /// Cancelled when the lock is lost: whoever works under it stops.
@@ -142,12 +142,36 @@ impl Lock {
         Err(Error::LockLost { detail: format!("someone removed lock {}", id.short()) })
     }
 
+    /// Takes a lock, does the work under it, and gives it back whatever the outcome. Work whose lock is lost is
+    /// dropped where it waits.
+    pub async fn hold<T, F>(
+        repository: &Repository,
+        kind: LockKind,
+        options: &LockOptions,
+        work: impl FnOnce(Arc<Self>) -> F,
+    ) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let lock = Arc::new(Self::acquire(repository, kind, options).await?);
+        let lost = lock.lost();
+        let outcome = tokio::select! {
+            outcome = work(Arc::clone(&lock)) => outcome,
+            () = lost.cancelled() => Err(Error::LockLost { detail: "it could not be renewed in time".to_owned() }),
+        };
+        lock.release().await;
+        outcome
+    }
+
+    fn take_keeper(&self) -> Option<tokio::task::JoinHandle<()>> {
+        self.keeper.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take()
+    }
+
     /// Gives the lock back. That it cannot be removed is no failure of the work done under it: it grows stale.
-    pub async fn release(mut self) {
+    pub async fn release(&self) {
         self.state.stop.cancel();
-        if let Some(keeper) = self.keeper.take() {
-            let _ = keeper.await;
-        }
+        let Some(keeper) = self.take_keeper() else { return };
+        let _ = keeper.await;
         let id = self.id();
         if let Err(error) = self.repository.remove_file(FileKind::Lock, id.0).await {
             tracing::warn!(%id, %error, "could not remove our lock; it counts for nothing in 30 minutes");
@@ -158,7 +182,7 @@ impl Lock {
 impl Drop for Lock {
     /// For a task that was dropped half-way: the lock goes in the background, if there is a runtime left.
     fn drop(&mut self) {
-        if self.keeper.take().is_none() {
+        if self.take_keeper().is_none() {
             return;
         }
         self.state.stop.cancel();

@@ -1,0 +1,76 @@
+//! Whether a file has to be read again: restic's rule, without any I/O. The backup pipeline asks for every file
+//! that the parent snapshot knows.
+
+use super::stat::Stat;
+use crate::node::Node;
+
+/// What not to compare.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ChangeOptions {
+    /// `--ignore-ctime`
+    pub ignore_ctime: bool,
+    /// `--ignore-inode`: for file systems that number files anew; their times of change mean nothing either.
+    pub ignore_inode: bool,
+}
+
+/// Whether the file is still what the parent snapshot has of it, so that its blobs can be taken over.
+pub fn unchanged(parent: &Node, now: &Stat, options: ChangeOptions) -> bool {
+    let same_ctime = || options.ignore_ctime || options.ignore_inode || parent.ctime == now.ctime;
+    let same_inode = || options.ignore_inode || parent.inode == now.inode;
+    parent.is_file()
+        && now.is_file()
+        && parent.size == now.size
+        && parent.mtime == now.mtime
+        && same_ctime()
+        && same_inode()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::node::{NodeKind, NodeTime};
+
+    const NOTHING: ChangeOptions = ChangeOptions { ignore_ctime: false, ignore_inode: false };
+    const CTIME: ChangeOptions = ChangeOptions { ignore_ctime: true, ignore_inode: false };
+    const INODE: ChangeOptions = ChangeOptions { ignore_ctime: false, ignore_inode: true };
+
+    fn node() -> Node {
+        Node {
+            size: 10,
+            mtime: NodeTime::new(100, 5),
+            ctime: NodeTime::new(200, 5),
+            inode: 7,
+            ..Node::default()
+        }
+    }
+
+    fn stat() -> Stat {
+        let (mtime, ctime) = (NodeTime::new(100, 5), NodeTime::new(200, 5));
+        Stat { mode: 0o100_644, size: 10, inode: 7, mtime, ctime, ..Stat::default() }
+    }
+
+    #[rstest::rstest]
+    #[case(node(), stat(), NOTHING, true, "all the same")]
+    #[case(Node { mtime: NodeTime { offset: 3600, ..node().mtime }, ..node() }, stat(), NOTHING, true, "another zone")]
+    #[case(node(), Stat { atime: NodeTime::new(9, 9), device_id: 9, uid: 9, links: 9, ..stat() }, NOTHING, true,
+        "metadata that is stored anew in any case")]
+    #[case(node(), Stat { size: 11, ..stat() }, INODE, false, "size")]
+    #[case(node(), Stat { mtime: NodeTime::new(100, 6), ..stat() }, INODE, false, "time of modification")]
+    #[case(node(), Stat { ctime: NodeTime::new(201, 5), ..stat() }, NOTHING, false, "time of change")]
+    #[case(node(), Stat { ctime: NodeTime::new(201, 5), ..stat() }, CTIME, true, "time of change, ignored")]
+    #[case(node(), Stat { ctime: NodeTime::new(201, 5), ..stat() }, INODE, true, "ignoring the inode means both")]
+    #[case(node(), Stat { inode: 8, ..stat() }, NOTHING, false, "inode")]
+    #[case(node(), Stat { inode: 8, ..stat() }, CTIME, false, "inode, while only the time is ignored")]
+    #[case(node(), Stat { inode: 8, ..stat() }, INODE, true, "inode, ignored")]
+    #[case(Node { kind: NodeKind::Symlink, ..node() }, stat(), INODE, false, "was a link")]
+    #[case(node(), Stat { mode: 0o020_644, ..stat() }, INODE, false, "is a device now")]
+    fn a_file_is_read_again_when_it_may_have_changed(
+        #[case] parent: Node,
+        #[case] now: Stat,
+        #[case] options: ChangeOptions,
+        #[case] expected: bool,
+        #[case] reason: &str,
+    ) {
+        assert_eq!(unchanged(&parent, &now, options), expected, "{reason}");
+    }
+}

@@ -1,0 +1,126 @@
+//! Nodes from the file system: takes a directory handle and a name, or an open file, and gives the node as restic
+//! 0.19 stores it. One `NodeReader` is shared by all threads of a backup.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use rustix::fs::readlinkat;
+
+use super::accounts::Accounts;
+use super::stat::Stat;
+use super::xattr::{self, Owner};
+use super::zone::Zone;
+use crate::node::{Mode, Node, NodeKind};
+
+/// Which numbers of file systems are stored.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum DeviceIds {
+    /// Of everything, as restic does.
+    #[default]
+    Always,
+    /// Only where they are needed: of files with several links. Volumes that are mounted anew for every backup get
+    /// a new number each time, which would change every tree; restic has this as a feature flag.
+    HardLinks,
+}
+
+/// How nodes are made.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct MetadataOptions {
+    /// `--with-atime`: else the time of access is stored as the time of modification.
+    pub with_atime: bool,
+    pub device_ids: DeviceIds,
+}
+
+/// Something that the node lacks. The node is stored all the same; a person should hear of it.
+#[derive(Debug, thiserror::Error)]
+pub enum Problem {
+    #[error("cannot list the extended attributes: {0}")]
+    Attributes(io::Error),
+    #[error("cannot read the extended attribute '{name}': {error}")]
+    Attribute { name: String, error: io::Error },
+}
+
+impl Problem {
+    /// Directories above the targets often belong to somebody else: restic says nothing about their attributes.
+    pub fn is_expected_above_targets(&self) -> bool {
+        matches!(self, Self::Attributes(error) if error.kind() == io::ErrorKind::PermissionDenied)
+    }
+}
+
+/// A node and what it was made of.
+#[derive(Debug)]
+pub struct Taken {
+    /// Without content and subtree, which the caller adds.
+    pub node: Node,
+    pub stat: Stat,
+    pub problems: Vec<Problem>,
+}
+
+/// Makes nodes; holds what is the same for all of them.
+#[derive(Debug, Clone)]
+pub struct NodeReader {
+    options: MetadataOptions,
+    accounts: Accounts,
+    zone: Zone,
+}
+
+impl NodeReader {
+    /// Reads the system's accounts and zone, once.
+    pub fn new(options: MetadataOptions) -> Self {
+        Self { options, accounts: Accounts::of_system(), zone: Zone::of_system() }
+    }
+
+    /// The node of an entry of a directory; of the link itself if it is one.
+    pub fn node_of(&self, dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Taken> {
+        self.node_with_stat(dir, name, Stat::at(dir, name)?)
+    }
+
+    /// The same when the caller has asked for the `Stat` already.
+    pub fn node_with_stat(&self, dir: BorrowedFd<'_>, name: &[u8], stat: Stat) -> io::Result<Taken> {
+        let mut taken = self.without_attributes(name, stat);
+        if taken.node.kind == NodeKind::Symlink {
+            taken.node.link_target = readlinkat(dir, name, Vec::new())?.into_bytes();
+        }
+        taken.node.xattrs = xattr::read(&Owner::entry(dir, name), &mut taken.problems);
+        Ok(taken)
+    }
+
+    /// The node of an open file or directory: what it was when it was opened, whatever its name means by now.
+    pub fn for_open_file(&self, file: BorrowedFd<'_>, name: &[u8]) -> io::Result<Taken> {
+        let mut taken = self.without_attributes(name, Stat::of(file)?);
+        taken.node.xattrs = xattr::read(&Owner::open(file), &mut taken.problems);
+        Ok(taken)
+    }
+
+    fn without_attributes(&self, name: &[u8], stat: Stat) -> Taken {
+        let mode = Mode::from_unix(stat.mode);
+        let kind = mode.kind();
+        let has_links = !matches!(kind, NodeKind::Directory | NodeKind::Fifo | NodeKind::Socket);
+        let is_device = matches!(kind, NodeKind::BlockDevice | NodeKind::CharDevice);
+        let links = if has_links { stat.links } else { 0 };
+        let needs_device_id = kind != NodeKind::Directory && links != 1;
+        let keeps_device_id = self.options.device_ids == DeviceIds::Always || needs_device_id;
+        let node = Node {
+            name: name.to_vec(),
+            mtime: self.zone.local(stat.mtime),
+            atime: self.zone.local(if self.options.with_atime { stat.atime } else { stat.mtime }),
+            ctime: self.zone.local(stat.ctime),
+            uid: stat.uid,
+            gid: stat.gid,
+            user: self.accounts.user_name(stat.uid).to_owned(),
+            group: self.accounts.group_name(stat.gid).to_owned(),
+            inode: stat.inode,
+            device_id: if keeps_device_id { stat.device_id } else { 0 },
+            size: if kind == NodeKind::File { stat.size } else { 0 },
+            links,
+            device: if is_device { stat.device } else { 0 },
+            mode,
+            kind,
+            ..Node::default()
+        };
+        Taken { node, stat, problems: Vec::new() }
+    }
+}
+
+#[cfg(test)]
+mod tests;
