@@ -1,0 +1,99 @@
+//! `lifeboat repository`: restic's commands on a repository, without a cluster. Every command has a file of its own;
+//! this one has their list. The name `restic` (see `crate::restic`) runs the same commands.
+
+mod arguments;
+mod cat;
+mod init;
+mod key;
+mod list;
+mod lock;
+mod output;
+mod password;
+mod progress;
+mod second;
+mod select;
+pub(crate) mod session;
+pub(crate) mod settings;
+mod signals;
+mod snapshots;
+mod units;
+mod unlock;
+
+pub(crate) use arguments::CommonArgs;
+
+use arguments::NoCluster;
+use session::Session;
+use settings::{Settings, Variables};
+
+use crate::error::CliError;
+
+/// The arguments of `lifeboat repository`.
+#[derive(clap::Args)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    _cluster: NoCluster,
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(clap::Subcommand)]
+pub(crate) enum Command {
+    /// Make a new repository
+    Init(init::Args),
+    /// List snapshots
+    Snapshots(snapshots::Args),
+    /// Work with the keys, each of which has a password
+    #[command(subcommand)]
+    Key(key::Command),
+    /// Remove locks whose holder is gone
+    Unlock(unlock::Args),
+    /// Hold the repository's lock while a command runs
+    Lock(lock::Args),
+    /// List the objects of a kind
+    List(list::Args),
+    /// Print an object as it is stored, for experts
+    Cat(cat::Args),
+}
+
+pub(crate) async fn run(args: Args) -> Result<(), CliError> {
+    run_command(args.common, args.command).await
+}
+
+/// Runs a command with the environment of the process. With JSON the error is JSON as well, as restic writes it.
+pub(crate) async fn run_command(common: CommonArgs, command: Command) -> Result<(), CliError> {
+    let settings = Settings::resolve(common, variables())?;
+    output::start_log(&settings);
+    // Under `lock` the signals are the command's.
+    let impatient = !matches!(command, Command::Lock(_));
+    let session = Session { settings, interrupted: signals::interruption(impatient)? };
+    let outcome = dispatch(&session, command).await;
+    match outcome {
+        Err(error) if session.is_json() && !error.is_silent() => {
+            output::exit_error(&error);
+            Err(CliError::restic(error.code(), ""))
+        }
+        other => other,
+    }
+}
+
+async fn dispatch(session: &Session, command: Command) -> Result<(), CliError> {
+    match command {
+        Command::Init(args) => init::run(session, args).await,
+        Command::Snapshots(args) => snapshots::run(session, args).await,
+        Command::Key(command) => key::run(session, command).await,
+        Command::Unlock(args) => unlock::run(session, args).await,
+        Command::Lock(args) => lock::run(session, args).await,
+        Command::List(args) => list::run(session, args).await,
+        Command::Cat(args) => cat::run(session, args).await,
+    }
+}
+
+/// The variables that are text; no other is asked for.
+fn variables() -> Variables {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}
