@@ -5,7 +5,23 @@
 
 pub mod accounts;
 pub mod change;
+pub mod directory;
+pub mod filter;
 pub mod metadata;
+pub mod path;
+pub mod pattern_files;
+pub mod patterns;
+pub mod selection;
 pub mod stat;
+pub mod targets;
 mod xattr;
 mod zone;
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+/// For error messages.
+fn os_path(path: &[u8]) -> PathBuf {
+    PathBuf::from(OsString::from_vec(path.to_vec()))
+}

@@ -1,0 +1,70 @@
+//! When a prune must not go on: what was read is not complete, or does not fit together. Repositories die in
+//! deletion, so every doubt is an error and nothing is changed.
+
+use super::packs::{Pack, PackTable};
+use super::{Input, ListedPack, Options};
+use crate::error::{Error, Result};
+
+/// How many names a message holds.
+const NAMED: usize = 3;
+
+/// No snapshot where there is data, or a blob that snapshots use and the index does not know.
+pub(super) fn incomplete(input: &Input<'_>, options: &Options) -> Result<()> {
+    let has_data = !input.index_packs.is_empty() || !input.listed.is_empty();
+    if input.snapshots == 0 && has_data && !options.allow_no_snapshots {
+        return Err(Error::Refused {
+            reason: format!(
+                "there is no snapshot, but the index names {} packs and the store has {}",
+                input.index_packs.len(),
+                input.listed.len()
+            ),
+            hint: "look at `snapshots` again; if all were forgotten on purpose, give \
+                   `--unsafe-allow-no-snapshots`, and everything is removed",
+        });
+    }
+    if !input.missing.is_empty() {
+        let names = input.missing.iter().take(NAMED).map(|(kind, id)| format!("{kind} {id}"));
+        return Err(Error::Refused {
+            reason: format!(
+                "{} blobs that snapshots use are not in the index: {}",
+                input.missing.len(),
+                names.collect::<Vec<_>>().join(", ")
+            ),
+            hint: "nothing was changed; run `repair index`, then `check`, and prune again",
+        });
+    }
+    Ok(())
+}
+
+/// A pack listed twice: pages of the listing overlap, so others may be missing. `listed` is sorted.
+pub(super) fn repeated(listed: &[ListedPack]) -> Result<()> {
+    match listed.windows(2).find(|pair| pair[0].id == pair[1].id) {
+        None => Ok(()),
+        Some(pair) => Err(Error::Refused {
+            reason: format!("the store lists pack {} twice", pair[0].id),
+            hint: "its listings cannot be trusted now; nothing was changed, try again later",
+        }),
+    }
+}
+
+/// Packs with used blobs that are not in the store, or are not as long as what is in them.
+pub(super) fn needed_packs(packs: &PackTable) -> Result<()> {
+    let wrong = |pack: &&Pack| pack.used_blobs > 0 && pack.listed_size != Some(pack.size());
+    let count = packs.iter().filter(wrong).count();
+    if count == 0 {
+        return Ok(());
+    }
+    let named: Vec<String> = packs
+        .iter()
+        .filter(wrong)
+        .take(NAMED)
+        .map(|pack| match pack.listed_size {
+            None => format!("{} is missing", pack.id),
+            Some(size) => format!("{} has {size} bytes instead of {}", pack.id, pack.size()),
+        })
+        .collect();
+    Err(Error::Refused {
+        reason: format!("{count} packs that snapshots need are not as the index says: {}", named.join(", ")),
+        hint: "nothing was changed; run `check`, and `repair index` when packs really changed",
+    })
+}

@@ -1,0 +1,108 @@
+//! The figures of a plan, as restic prints them after "to repack:" and so on, and those of the two phases.
+
+use std::ops::{Add, AddAssign, Sub, SubAssign};
+
+use serde::Serialize;
+
+/// Blobs (or packs) and their bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Sum {
+    pub blobs: u64,
+    pub bytes: u64,
+}
+
+impl Sum {
+    pub(super) fn add(&mut self, bytes: u64) {
+        *self += Self { blobs: 1, bytes };
+    }
+}
+
+impl Add for Sum {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self { blobs: self.blobs.saturating_add(other.blobs), bytes: self.bytes.saturating_add(other.bytes) }
+    }
+}
+
+impl AddAssign for Sum {
+    fn add_assign(&mut self, other: Self) {
+        *self = *self + other;
+    }
+}
+
+impl Sub for Sum {
+    type Output = Self;
+
+    fn sub(self, other: Self) -> Self {
+        Self { blobs: self.blobs.saturating_sub(other.blobs), bytes: self.bytes.saturating_sub(other.bytes) }
+    }
+}
+
+impl SubAssign for Sum {
+    fn sub_assign(&mut self, other: Self) {
+        *self = *self - other;
+    }
+}
+
+/// What a plan counts. Sizes of blobs are those in packs, without headers.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Totals {
+    pub used: Sum,
+    /// Further copies of used blobs.
+    pub duplicate: Sum,
+    pub unused: Sum,
+    /// What no index names.
+    pub unreferenced_bytes: u64,
+    /// In packs to repack, used or not.
+    pub repack: Sum,
+    /// What repacking leaves behind.
+    pub repack_removes: Sum,
+    /// In packs with nothing used.
+    pub remove: Sum,
+    /// In packs that stay and could be compressed.
+    pub uncompressed_bytes: u64,
+    pub packs_used: u64,
+    pub packs_partly_used: u64,
+    pub packs_unused: u64,
+    pub packs_unreferenced: u64,
+    pub packs_keep: u64,
+    pub packs_repack: u64,
+    pub packs_remove: u64,
+    /// Packs (not blobs) whose grace time is over, with their whole size: what this run really frees.
+    pub delete_now: Sum,
+}
+
+impl Totals {
+    /// Everything before the prune.
+    pub fn total(&self) -> Sum {
+        self.used + self.duplicate + self.unused + self.unreferenced()
+    }
+
+    /// restic's "to delete": packs with nothing used, and those that no index names.
+    pub fn to_delete(&self) -> Sum {
+        self.remove + self.unreferenced()
+    }
+
+    /// Everything that goes, now or after its grace time.
+    pub fn total_prune(&self) -> Sum {
+        self.to_delete() + self.repack_removes
+    }
+
+    pub fn remaining(&self) -> Sum {
+        self.total() - self.total_prune()
+    }
+
+    /// What nobody uses and stays all the same, in packs that are partly used.
+    pub fn unused_after(&self) -> u64 {
+        self.unused_left()
+    }
+
+    pub(super) fn unused_left(&self) -> u64 {
+        (self.duplicate + self.unused - self.remove - self.repack_removes).bytes
+    }
+
+    fn unreferenced(&self) -> Sum {
+        Sum { blobs: 0, bytes: self.unreferenced_bytes }
+    }
+}
