@@ -12,6 +12,7 @@ pub mod forget;
 pub mod id;
 pub mod index;
 pub mod keys;
+pub mod location;
 pub mod lock;
 pub mod node;
 pub mod prune;
@@ -21,7 +22,6 @@ pub mod pack;
 pub mod progress;
 pub mod repository;
 pub mod saver;
-pub mod snapshot;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod snapshots;
