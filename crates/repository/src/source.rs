@@ -7,13 +7,16 @@ pub mod accounts;
 pub mod change;
 pub mod directory;
 pub mod filter;
+pub mod given;
 pub mod metadata;
 pub mod path;
 pub mod pattern_files;
 pub mod patterns;
+pub mod scan;
 pub mod selection;
 pub mod stat;
 pub mod targets;
+pub mod walk;
 mod xattr;
 mod zone;
 

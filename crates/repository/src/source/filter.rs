@@ -76,12 +76,6 @@ impl Filter {
         above: Option<&Surroundings>,
         problems: &mut Vec<Error>,
     ) -> Surroundings {
-        let inherited = || match above {
-            Some(above) => above.file_system,
-            None => self.file_system_above(path),
-        };
-        let file_system = self.file_systems.get(path).copied().or_else(inherited);
-        let elsewhere = file_system.is_some_and(|system| system != directory.device_id());
         let tags = (0..self.tag_files.len()).filter(|index| {
             let tag = &self.tag_files[*index];
             tag.is_in(directory).unwrap_or_else(|problem| {
@@ -91,7 +85,23 @@ impl Filter {
                 false
             })
         });
-        Surroundings { tags: tags.collect(), file_system, elsewhere }
+        Surroundings { tags: tags.collect(), ..self.without_tags(directory, path, above) }
+    }
+
+    /// The same for what the user has named: tag files beside it do not count.
+    pub(super) fn without_tags(
+        &self,
+        directory: &DirectoryHandle,
+        path: &[u8],
+        above: Option<&Surroundings>,
+    ) -> Surroundings {
+        let inherited = || match above {
+            Some(above) => above.file_system,
+            None => self.file_system_above(path),
+        };
+        let file_system = self.file_systems.get(path).copied().or_else(inherited);
+        let elsewhere = file_system.is_some_and(|system| system != directory.device_id());
+        Surroundings { tags: Vec::new(), file_system, elsewhere }
     }
 
     fn file_system_above(&self, path: &[u8]) -> Option<u64> {
@@ -232,14 +242,13 @@ mod tests {
     }
 
     #[rstest::rstest]
-    #[case(1, false, FILE, true, "the same file system")]
-    #[case(1, false, stat(0o100_644, 1, 2), false, "a file on another one")]
-    #[case(1, false, stat(0o040_755, 1, 2), true, "a mount point")]
-    #[case(2, true, stat(0o040_755, 1, 2), false, "a directory in a mount point")]
-    #[case(2, true, stat(0o100_644, 1, 2), false, "a file in a mount point")]
-    #[case(2, true, FILE, true, "back on the right one")]
+    #[case(false, FILE, true, "the same file system")]
+    #[case(false, stat(0o100_644, 1, 2), false, "a file on another one")]
+    #[case(false, stat(0o040_755, 1, 2), true, "a mount point")]
+    #[case(true, stat(0o040_755, 1, 2), false, "a directory in a mount point")]
+    #[case(true, stat(0o100_644, 1, 2), false, "a file in a mount point")]
+    #[case(true, FILE, true, "back on the right one")]
     fn the_walk_stays_on_a_file_system(
-        #[case] _of_directory: u64,
         #[case] elsewhere: bool,
         #[case] stat: Stat,
         #[case] expected: bool,
