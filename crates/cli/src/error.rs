@@ -90,8 +90,13 @@ impl CliError {
 
     /// The message and everything that led to it, in one line.
     pub(crate) fn full_text(&self) -> String {
-        let mut text = self.message.clone();
-        let mut next = std::error::Error::source(self);
+        Self::text_of(self)
+    }
+
+    /// Any error and everything that led to it, in one line.
+    pub(crate) fn text_of(error: &dyn std::error::Error) -> String {
+        let mut text = error.to_string();
+        let mut next = error.source();
         while let Some(error) = next {
             text.push_str(": ");
             text.push_str(&error.to_string());

@@ -2,6 +2,7 @@
 //! this one has their list. The name `restic` (see `crate::restic`) runs the same commands.
 
 mod arguments;
+mod backup;
 mod cat;
 mod init;
 mod key;
@@ -9,6 +10,8 @@ mod list;
 mod lock;
 mod output;
 mod password;
+mod pipes;
+mod prepared;
 mod progress;
 mod second;
 mod select;
@@ -16,6 +19,7 @@ pub(crate) mod session;
 pub(crate) mod settings;
 mod signals;
 mod snapshots;
+mod source;
 mod units;
 mod unlock;
 
@@ -43,6 +47,12 @@ pub(crate) struct Args {
 pub(crate) enum Command {
     /// Make a new repository
     Init(init::Args),
+    /// Back up files, standard input or the output of a command as a new snapshot
+    Backup(Box<backup::Args>),
+    /// Write a prepared snapshot into the repository
+    Commit(prepared::Args),
+    /// Give a prepared snapshot up
+    Discard(prepared::Args),
     /// List snapshots
     Snapshots(snapshots::Args),
     /// Work with the keys, each of which has a password
@@ -56,6 +66,16 @@ pub(crate) enum Command {
     List(list::Args),
     /// Print an object as it is stored, for experts
     Cat(cat::Args),
+}
+
+impl Command {
+    /// The short forms of the name `restic`: a pipe is the source of a backup without paths.
+    pub(crate) fn allow_pipes(&mut self) {
+        match self {
+            Self::Backup(args) => args.pipe_is_source = true,
+            _ => {}
+        }
+    }
 }
 
 pub(crate) async fn run(args: Args) -> Result<(), CliError> {
@@ -82,6 +102,9 @@ pub(crate) async fn run_command(common: CommonArgs, command: Command) -> Result<
 async fn dispatch(session: &Session, command: Command) -> Result<(), CliError> {
     match command {
         Command::Init(args) => init::run(session, args).await,
+        Command::Backup(args) => backup::run(session, *args).await,
+        Command::Commit(args) => prepared::commit(session, args).await,
+        Command::Discard(args) => prepared::discard(session, args).await,
         Command::Snapshots(args) => snapshots::run(session, args).await,
         Command::Key(command) => key::run(session, command).await,
         Command::Unlock(args) => unlock::run(session, args).await,

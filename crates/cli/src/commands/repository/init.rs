@@ -36,27 +36,23 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
         None
     };
     let password = session.password(&target, "password for the new repository", Ask::Twice).await?;
-    let store = session.new_store(&location).await?;
+    let creating = async { Ok(location.create(&session.open_settings()).await?) };
+    let store = session.interruptible(creating).await?;
     let init = InitOptions { version: args.repository_version, polynomial, ..InitOptions::default() };
     let making = Repository::init(store, &password, init, session.settings.engine(&target));
     let repository = session
         .interruptible(async {
             making.await.map_err(|error| match error {
-                Error::RepositoryExists { .. } => Error::RepositoryExists { location: shown(&location) }.into(),
+                Error::RepositoryExists { .. } => Error::RepositoryExists { location: location.to_string() }.into(),
                 other => CliError::from(other),
             })
         })
         .await?;
     let id = repository.config().id.clone();
-    let shown = shown(&location);
+    let shown = location.to_string();
     let message = json!({"message_type": "initialized", "id": id, "repository": shown});
     let text = format!("created restic repository {} at {shown}", id.get(..10).unwrap_or(&id));
     output::summary(session, &message, &text)?;
     session.say("Keep the password: without it the data cannot be read by anyone, also not by you.");
     Ok(())
-}
-
-/// A location without the password that may be in it.
-fn shown(location: &str) -> String {
-    location.to_owned()
 }

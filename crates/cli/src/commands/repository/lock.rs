@@ -1,5 +1,5 @@
 //! `lock -- COMMAND`: holds the repository's lock while a command runs, for scripts that prepare a snapshot and commit it
-//! later. The lock carries an owner's name of its own, which the command finds in LIFEBOAT_LOCK_OWNER.
+//! later. The command finds in LIFEBOAT_LOCK_HOLDER who holds it.
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -19,6 +19,9 @@ use crate::error::CliError;
 /// How long a command that was asked to end (TERM) may take before it is killed.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// Where the command finds who holds the lock: the process's id, "@" and the host's name.
+pub(crate) const HOLDER: &str = "LIFEBOAT_LOCK_HOLDER";
+
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Let nobody else in, not even readers
@@ -37,14 +40,12 @@ struct Running {
 
 pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     let mut stops = Stops::listen()?;
-    let mut owned = Session { settings: session.settings.clone(), interrupted: session.interrupted.clone() };
-    let owner = session.settings.lock_owner.clone().unwrap_or_else(new_owner);
-    owned.settings.lock_owner = Some(owner.clone());
-    let repository = owned.open().await?;
+    let repository = session.open().await?;
     let kind = if args.exclusive { LockKind::Exclusive } else { LockKind::Shared };
-    let acquiring = Lock::acquire(&repository, kind, &owned.settings.lock);
-    let lock = owned.interruptible(async { Ok(acquiring.await?) }).await?;
-    let outcome = match start(&args.command, &owner) {
+    let acquiring = Lock::acquire(&repository, kind, &session.settings.lock);
+    let lock = session.interruptible(async { Ok(acquiring.await?) }).await?;
+    let holder = format!("{}@{}", std::process::id(), repository.options().identity.host);
+    let outcome = match start(&args.command, &holder) {
         Ok(running) => running.watch(&lock, &mut stops).await,
         Err(error) => Err(error),
     };
@@ -56,16 +57,10 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     }
 }
 
-/// A name that no other lock has: a commit must not take someone else's lock for ours.
-fn new_owner() -> String {
-    let host = lifeboat_repository::repository::Identity::of_system().host;
-    format!("{host}-{:08x}", rand::random::<u32>())
-}
-
-fn start(command: &[OsString], owner: &str) -> Result<Running, CliError> {
+fn start(command: &[OsString], holder: &str) -> Result<Running, CliError> {
     let own_group = !std::io::stdin().is_terminal();
     let mut starting = Command::new(&command[0]);
-    starting.args(&command[1..]).env("LIFEBOAT_LOCK_OWNER", owner).kill_on_drop(true);
+    starting.args(&command[1..]).env(HOLDER, holder).kill_on_drop(true);
     if own_group {
         starting.process_group(0);
     }

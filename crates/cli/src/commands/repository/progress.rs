@@ -43,6 +43,12 @@ impl Shown {
         Self { bar: Some(bar), task: Some(task) }
     }
 
+    /// Whether anyone looks: counting ahead is for them.
+    pub(crate) fn is_wanted(session: &Session) -> bool {
+        let settings = &session.settings;
+        !settings.quiet && (session.is_json() || (settings.is_for_people() && std::io::stderr().is_terminal()))
+    }
+
     /// Stops and clears the line, before results are printed.
     pub(crate) fn stop(self) {}
 }

@@ -1,13 +1,14 @@
 //! One repository command at work: its settings, how it is interrupted, and how it opens repositories and holds
 //! their locks.
 
-use std::path::PathBuf;
+use std::num::NonZeroU64;
+use std::path::Path;
 use std::time::Duration;
 
 use lifeboat_repository::Error;
+use lifeboat_repository::location::{Location, OpenSettings};
 use lifeboat_repository::lock::{Lock, LockKind};
 use lifeboat_repository::repository::Repository;
-use lifeboat_store::Store;
 use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;
 
@@ -37,7 +38,8 @@ impl Session {
     /// Opens a repository; asks for its password if nothing says it.
     pub(crate) async fn open_target(&self, target: &Target, prompt: &str) -> Result<Repository, CliError> {
         let location = location(target)?;
-        let store = self.interruptible(self.store(&location)).await?;
+        let opening = async { Ok(location.open(&self.open_settings()).await?) };
+        let store = self.interruptible(opening).await?;
         let tries = if matches!(target.password, PasswordSource::Question) { TRIES } else { 1 };
         for number in 1.. {
             let password = self.password(target, prompt, Ask::Once).await?;
@@ -45,7 +47,9 @@ impl Session {
             match self.interruptible(async { Ok(opening.await) }).await? {
                 Ok(repository) => return Ok(repository),
                 Err(Error::WrongPassword { .. }) if number < tries => eprintln!("wrong password, try again"),
-                Err(Error::NoRepository { .. }) => return Err(Error::NoRepository { location }.into()),
+                Err(Error::NoRepository { .. }) => {
+                    return Err(Error::NoRepository { location: location.to_string() }.into());
+                }
                 Err(error) => return Err(error.into()),
             }
         }
@@ -64,15 +68,19 @@ impl Session {
         self.interruptible(async { reading.await.unwrap_or_else(|_| Err(Error::Cancelled.into())) }).await
     }
 
-    /// The store at a location that must be there already.
-    async fn store(&self, location: &str) -> Result<Store, CliError> {
-        Ok(Store::local(location).map_err(Error::store("open"))?)
-    }
-
-    /// The store at a location where a repository is to be made.
-    pub(crate) async fn new_store(&self, location: &str) -> Result<Store, CliError> {
-        std::fs::create_dir_all(location).map_err(Error::file("create", location))?;
-        self.store(location).await
+    /// How stores are opened: certificates, limits, options, and the environment with its credentials.
+    pub(crate) fn open_settings(&self) -> OpenSettings {
+        let connection = &self.settings.connection;
+        OpenSettings {
+            environment: self.settings.variables.clone(),
+            options: connection.options.iter().cloned().collect(),
+            ca_certificates: connection.cacert.clone(),
+            client_certificate: connection.client_cert.clone(),
+            insecure_tls: connection.insecure_tls,
+            upload_limit: connection.upload_limit.and_then(NonZeroU64::new),
+            download_limit: connection.download_limit.and_then(NonZeroU64::new),
+            ..OpenSettings::default()
+        }
     }
 
     /// Work that may be dropped where it waits.
@@ -153,17 +161,17 @@ async fn rest<T>(work: impl Future<Output = Result<T, CliError>>) -> Result<T, C
     tokio::time::timeout(PATIENCE, work).await.unwrap_or_else(|_| Err(Error::Cancelled.into()))
 }
 
-/// The location's text.
-pub(crate) fn location(target: &Target) -> Result<String, CliError> {
+/// Where the repository is.
+pub(crate) fn location(target: &Target) -> Result<Location, CliError> {
     match &target.location {
-        LocationSource::Given(location) => Ok(location.clone()),
-        LocationSource::File(file) => of_file(file),
+        LocationSource::Given(location) => Ok(Location::parse(location)?),
+        LocationSource::File(file) => Ok(Location::parse(&of_file(file)?)?),
         LocationSource::Missing => Err(CliError::usage("no repository is named")
             .help("name one with --repo or RESTIC_REPOSITORY: a directory, s3:https://HOST/BUCKET/PREFIX, …")),
     }
 }
 
-fn of_file(file: &PathBuf) -> Result<String, CliError> {
+fn of_file(file: &Path) -> Result<String, CliError> {
     let text = std::fs::read_to_string(file).map_err(|error| {
         CliError::failed(format!("cannot read the repository file '{}'", file.display()), error)
     })?;

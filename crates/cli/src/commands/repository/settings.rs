@@ -71,6 +71,8 @@ pub(crate) struct Settings {
     pub(crate) lock_owner: Option<String>,
     pub(crate) compression: Compression,
     pub(crate) pack_size: Option<usize>,
+    /// Threads for the work; as many as cores if nothing is said.
+    pub(crate) threads: Option<usize>,
     /// Status lines in a second, when the environment says so.
     pub(crate) frames: Option<f64>,
     pub(crate) variables: Variables,
@@ -128,6 +130,7 @@ impl Settings {
             lock_owner: args.lock_owner.or_else(|| variable("LIFEBOAT_LOCK_OWNER")),
             compression: compression.parse().map_err(CliError::from)?,
             pack_size: pack_size.map(|size| usize::try_from(size).unwrap_or(usize::MAX).saturating_mul(1 << 20)),
+            threads: None,
             frames: variable("RESTIC_PROGRESS_FPS").and_then(|text| text.parse().ok()).filter(|fps| *fps > 0.0),
             variables,
         })
@@ -139,6 +142,9 @@ impl Settings {
         options.key_hint.clone_from(&target.key_hint);
         if let Some(size) = self.pack_size {
             options.pack_size = size;
+        }
+        if let Some(threads) = self.threads {
+            options.threads = threads;
         }
         if let Some(host) = &self.lock_owner {
             options.identity = Identity { host: host.clone(), ..options.identity };
