@@ -15,17 +15,16 @@ pub mod keys;
 pub mod location;
 pub mod lock;
 pub mod node;
-pub mod prune;
-pub mod snapshot;
-pub mod snapshots;
 pub mod pack;
 pub mod progress;
+pub mod prune;
 pub mod repository;
 pub mod saver;
-#[cfg(any(test, feature = "testing"))]
-pub mod testing;
+pub mod snapshot;
 pub mod snapshots;
 pub mod source;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 pub mod time;
 
 pub use error::{Error, Result, Retry};
