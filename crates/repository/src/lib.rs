@@ -1,6 +1,7 @@
 //! A repository engine in restic's format. See ARCHITECTURE.md for how the modules hang together.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
+pub mod backup;
 pub mod blobs;
 pub mod chunker;
 pub mod compress;

@@ -61,6 +61,8 @@ pub struct Saver {
     index: Arc<Index>,
     claims: Claims,
     packers: [Mutex<Builder>; 2],
+    /// Everything is done but storing.
+    dry: bool,
 }
 
 #[derive(Debug)]
@@ -109,7 +111,23 @@ impl Saver {
             problem: Mutex::new(None),
             counters: Counters::default(),
         };
-        Self { shared: Arc::new(shared), index, claims: Claims::default(), packers: Default::default() }
+        Self {
+            shared: Arc::new(shared),
+            index,
+            claims: Claims::default(),
+            packers: Default::default(),
+            dry: false,
+        }
+    }
+
+    /// One that stores nothing: for a dry run.
+    pub fn dry(repository: &Repository, index: Arc<Index>, cancel: CancellationToken) -> Self {
+        Self { dry: true, ..Self::start(repository, index, None, cancel) }
+    }
+
+    /// What stopped it, if something did.
+    pub fn problem(&self) -> Option<Error> {
+        self.shared.take_problem()
     }
 
     /// Saves a blob unless it is there. Blocks while uploads are behind: call it from a thread, not from a task.
@@ -202,7 +220,9 @@ impl Saver {
 
     fn pack(&self, kind: BlobKind, id: BlobId, sealed: &[u8], uncompressed_length: u32) -> Result<()> {
         let size = self.shared.repository.options().pack_size;
-        let full = {
+        let full = if self.dry {
+            None
+        } else {
             let slot = &self.packers[usize::from(kind == BlobKind::Tree)];
             let mut packer = slot.lock().unwrap_or_else(PoisonError::into_inner);
             if packer.size() == 0 && kind == BlobKind::Data {

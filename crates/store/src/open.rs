@@ -35,9 +35,8 @@ impl ValidConfig {
         if let Target::Local(directory) = target {
             return Store::new(Arc::new(Local::new(directory)?), &prefix, tuning);
         }
-        if let Target::Aws(config) = &target {
-            tls.skip_verify |= config.skip_tls_verify;
-        }
+        let by_location = matches!(&target, Target::Aws(config) if config.skip_tls_verify);
+        tls.skip_verify |= by_location;
         let connector = connector(&tls, roots, &mut tuning)?;
         let options = ClientOptions::new();
         let backend: Arc<dyn Backend> = match target {
@@ -49,7 +48,7 @@ impl ValidConfig {
             }
             Target::Aws(config) => Arc::new(aws::remote(bucket, *config, options, connector).await?),
         };
-        Ok(Store::new(backend, &prefix, tuning)?.with_warnings(warnings(&tls)))
+        Ok(Store::new(backend, &prefix, tuning)?.with_warnings(warnings(&tls, by_location)))
     }
 }
 
@@ -64,14 +63,18 @@ fn connector(tls: &Tls, roots: Vec<reqwest::Certificate>, tuning: &mut Tuning) -
     })
 }
 
-fn warnings(tls: &Tls) -> Vec<String> {
-    if !tls.skip_verify {
-        return Vec::new();
-    }
-    let warning = "insecureSkipTLSVerify is on: anyone on the way can read and change the backups; \
-                   give the authority in objectStorage.caCert instead";
+/// What is said where certificates are not verified; `by_location` if the location's own config asks for it.
+fn warnings(tls: &Tls, by_location: bool) -> Vec<String> {
+    let (setting, instead) = match (by_location, tls.skip_verify) {
+        (true, _) => ("insecureSkipTLSVerify is on", "in objectStorage.caCert"),
+        (false, true) => ("certificates are not verified (--insecure-tls)", "with --cacert"),
+        (false, false) => return Vec::new(),
+    };
+    let warning = format!(
+        "{setting}: anyone on the way can read and change the backups; give the authority {instead} instead"
+    );
     tracing::warn!("{warning}");
-    vec![warning.to_owned()]
+    vec![warning]
 }
 
 /// The retry layer is the one place that repeats.

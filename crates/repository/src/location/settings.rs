@@ -116,7 +116,9 @@ impl OpenSettings {
         let region = options.region.as_deref().or_else(|| bucket.region());
         config.extend(region.map(|region| ("region".to_owned(), region.to_owned())));
         let mut environment = Environment::from_vars(self.environment.clone());
-        if environment.aws_shared_credentials_file.is_none() {
+        // Not looked into where other credentials are given: a broken one would be in the way.
+        let given = environment.aws_access_key_id.is_some() || options.anonymous;
+        if environment.aws_shared_credentials_file.is_none() && !given {
             environment.aws_shared_credentials_file = self.usual_credentials();
         }
         let config = StoreConfig {

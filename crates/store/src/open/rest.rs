@@ -37,7 +37,7 @@ impl fmt::Debug for RestConfig {
 impl RestConfig {
     /// Opens the repository; nothing is asked of the server yet.
     pub fn open(self, tuning: Tuning) -> Result<Store> {
-        let warnings = warnings(&self.tls);
+        let warnings = warnings(&self.tls, false);
         let mut tuning = tuning;
         let rest = self.backend(&mut tuning)?;
         Ok(Store::new(Arc::new(rest), "", tuning)?.with_warnings(warnings))

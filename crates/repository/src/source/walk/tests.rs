@@ -170,3 +170,20 @@ fn a_directory_that_may_not_be_read_is_a_problem() {
         assert_eq!(shown, "a( ! link zero )");
     }
 }
+
+#[test]
+fn a_deep_tree_is_walked_to_its_end_and_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut deepest = DirectoryHandle::open(&bytes(dir.path())).unwrap();
+    for _ in 0..500 {
+        let file = deepest.file().unwrap();
+        rustix::fs::mkdirat(&file, "d", rustix::fs::Mode::RWXU).unwrap();
+        // Comes after the directory, so that it is met on the way back.
+        rustix::fs::symlinkat("target", &file, "z").unwrap();
+        deepest = deepest.open_child(b"d").unwrap();
+    }
+    let targets = tree([bytes(&dir.path().join("d"))], &mut list).unwrap();
+    let filter = Filter::default();
+    let totals = scan(Walk::new(targets, &filter, b"/"), &|| false, &mut |_| {});
+    assert_eq!(totals, ScanTotals { directories: 500, others: 499, ..ScanTotals::default() });
+}
