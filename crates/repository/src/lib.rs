@@ -3,6 +3,7 @@
 
 pub mod backup;
 pub mod blobs;
+pub mod check;
 pub mod chunker;
 pub mod compress;
 pub mod config;
@@ -15,6 +16,7 @@ pub mod index;
 pub mod keys;
 pub mod location;
 pub mod lock;
+mod locked;
 pub mod node;
 pub mod pack;
 pub mod progress;
@@ -27,5 +29,7 @@ pub mod source;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 pub mod time;
+pub mod used;
+pub mod walk;
 
 pub use error::{Error, Result, Retry};
