@@ -1,5 +1,10 @@
 //! A repository in memory, for this crate's tests and those of crates built on it.
 
+#[cfg(test)]
+pub(crate) mod sample;
+#[cfg(test)]
+pub(crate) mod unreliable;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

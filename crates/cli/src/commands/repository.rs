@@ -4,6 +4,8 @@
 mod arguments;
 mod backup;
 mod cat;
+mod check;
+mod forget;
 mod init;
 mod key;
 mod list;
@@ -13,6 +15,7 @@ mod password;
 mod pipes;
 mod prepared;
 mod progress;
+mod prune;
 mod second;
 mod select;
 pub(crate) mod session;
@@ -55,6 +58,12 @@ pub(crate) enum Command {
     Discard(prepared::Args),
     /// List snapshots
     Snapshots(snapshots::Args),
+    /// Remove snapshots by a policy or by name; the data goes with prune
+    Forget(Box<forget::Args>),
+    /// Free the space of what no snapshot uses
+    Prune(prune::Args),
+    /// Find out whether the repository is whole
+    Check(check::Args),
     /// Work with the keys, each of which has a password
     #[command(subcommand)]
     Key(key::Command),
@@ -106,6 +115,9 @@ async fn dispatch(session: &Session, command: Command) -> Result<(), CliError> {
         Command::Commit(args) => prepared::commit(session, args).await,
         Command::Discard(args) => prepared::discard(session, args).await,
         Command::Snapshots(args) => snapshots::run(session, args).await,
+        Command::Forget(args) => forget::run(session, *args).await,
+        Command::Prune(args) => prune::run(session, args).await,
+        Command::Check(args) => check::run(session, args).await,
         Command::Key(command) => key::run(session, command).await,
         Command::Unlock(args) => unlock::run(session, args).await,
         Command::Lock(args) => lock::run(session, args).await,
