@@ -22,6 +22,7 @@ pub mod pack;
 pub mod progress;
 pub mod prune;
 pub mod repository;
+pub mod restore;
 pub mod saver;
 pub mod snapshot;
 pub mod snapshots;
