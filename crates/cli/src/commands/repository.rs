@@ -5,6 +5,7 @@ mod arguments;
 mod backup;
 mod cat;
 mod check;
+mod dump;
 mod forget;
 mod init;
 mod key;
@@ -16,6 +17,7 @@ mod pipes;
 mod prepared;
 mod progress;
 mod prune;
+mod restore;
 mod second;
 mod select;
 pub(crate) mod session;
@@ -56,6 +58,8 @@ pub(crate) enum Command {
     Commit(prepared::Args),
     /// Give a prepared snapshot up
     Discard(prepared::Args),
+    /// Restore a snapshot, or a part of it, to a directory
+    Restore(Box<restore::Args>),
     /// List snapshots
     Snapshots(snapshots::Args),
     /// Remove snapshots by a policy or by name; the data goes with prune
@@ -78,10 +82,12 @@ pub(crate) enum Command {
 }
 
 impl Command {
-    /// The short forms of the name `restic`: a pipe is the source of a backup without paths.
+    /// The short forms of the name `restic`: a pipe is the source of a backup without paths, and the target of a restore
+    /// without one.
     pub(crate) fn allow_pipes(&mut self) {
         match self {
             Self::Backup(args) => args.pipe_is_source = true,
+            Self::Restore(args) => args.pipe_is_target = true,
             _ => {}
         }
     }
@@ -114,6 +120,7 @@ async fn dispatch(session: &Session, command: Command) -> Result<(), CliError> {
         Command::Backup(args) => backup::run(session, *args).await,
         Command::Commit(args) => prepared::commit(session, args).await,
         Command::Discard(args) => prepared::discard(session, args).await,
+        Command::Restore(args) => restore::run(session, *args).await,
         Command::Snapshots(args) => snapshots::run(session, args).await,
         Command::Forget(args) => forget::run(session, *args).await,
         Command::Prune(args) => prune::run(session, args).await,
