@@ -4,6 +4,7 @@
 pub mod backup;
 pub mod blobs;
 pub mod check;
+mod cache;
 pub mod chunker;
 pub mod compress;
 pub mod config;
