@@ -9,6 +9,7 @@ pub mod chunker;
 pub mod compress;
 pub mod config;
 pub mod crypto;
+pub mod dump;
 pub mod error;
 pub mod files;
 pub mod forget;

@@ -28,7 +28,8 @@ mod walk;
 mod window;
 mod work;
 
-pub use outcome::{Action, Event, Problem, RestoreOutcome};
+pub use crate::backup::Problem;
+pub use outcome::{Action, Event, RestoreOutcome};
 pub use plan::Overwrite;
 
 use std::path::{Path, PathBuf};
@@ -206,4 +207,4 @@ pub(crate) async fn find_node(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

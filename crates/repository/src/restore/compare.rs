@@ -46,7 +46,7 @@ impl Comparing {
         let index = directory.shared().reader.index();
         let mut at = 0_u64;
         for (number, part) in node.blobs().chunks(PART).enumerate() {
-            let start = at;
+            let part_at = at;
             let mut blobs = Vec::with_capacity(part.len());
             for id in part {
                 // What is in no pack has no length; it and all that follows count as different.
@@ -59,7 +59,7 @@ impl Comparing {
                 directory: directory.clone(),
                 name: node.name.clone(),
                 blobs,
-                at: start,
+                at: part_at,
                 first: number * PART,
                 answer: answer.clone(),
             }))?;

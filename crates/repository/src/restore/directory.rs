@@ -216,13 +216,12 @@ impl Directory {
             return Ok(());
         }
         let opened = |error: Errno| ("open the directory again", std::io::Error::from(error));
-        let handle = match handle {
-            Some(handle) => handle,
-            None => {
-                let handle = self.handle().map_err(opened)?;
-                self.shared.handles.take_directory(self.number);
-                handle
-            }
+        let handle = if let Some(handle) = handle {
+            handle
+        } else {
+            let handle = self.handle().map_err(opened)?;
+            self.shared.handles.take_directory(self.number);
+            handle
         };
         let stat = Stat::of(handle.as_fd()).map_err(|error| ("look at the directory", error))?;
         metadata::apply(&self.shared, &Place::Open(handle.as_fd()), node, &stat, true)

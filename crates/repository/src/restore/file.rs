@@ -111,6 +111,23 @@ impl File {
         }
     }
 
+    /// Makes a part of a new file read as zeros and take its room on the disk, without writing them where the file
+    /// system can do that.
+    pub(super) fn write_zeros(self: &Arc<Self>, at: u64, length: u64) {
+        if self.locked().broken {
+            return;
+        }
+        let zeros =
+            self.handle().and_then(|handle| match fallocate(&handle, FallocateFlags::empty(), at, length) {
+                Err(Errno::NOTSUP | Errno::NOSYS | Errno::INVAL) => fill_with_zeros(&handle, at, length),
+                answer => answer,
+            });
+        match zeros {
+            Ok(()) => self.shared().wrote(length),
+            Err(error) => self.break_off("write to it", error),
+        }
+    }
+
     /// All content is there, as far as it could be had: checks the size, gives owner, mode and times.
     pub(super) fn complete(self: &Arc<Self>) {
         let shared = self.shared();
@@ -259,6 +276,18 @@ fn write_all(handle: &OwnedFd, mut bytes: &[u8], mut at: u64) -> SystemResult<()
             Err(Errno::INTR) => {}
             Err(error) => return Err(error),
         }
+    }
+    Ok(())
+}
+
+fn fill_with_zeros(handle: &OwnedFd, at: u64, length: u64) -> SystemResult<()> {
+    let zeros = vec![0; 1024 * 1024];
+    let end = at.saturating_add(length);
+    let mut at = at;
+    while at < end {
+        let part = usize::try_from(end - at).unwrap_or(usize::MAX).min(zeros.len());
+        write_all(handle, &zeros[..part], at)?;
+        at += part as u64;
     }
     Ok(())
 }

@@ -29,8 +29,8 @@ impl Handles {
         let mut directories = self.directories.lock().unwrap_or_else(PoisonError::into_inner);
         directories.uses += 1;
         let uses = directories.uses;
-        let (handle, used) = directories.open.get_mut(&number)?;
-        *used = uses;
+        let (handle, last_use) = directories.open.get_mut(&number)?;
+        *last_use = uses;
         Some(Arc::clone(handle))
     }
 

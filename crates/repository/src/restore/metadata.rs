@@ -39,7 +39,7 @@ pub(super) fn apply(
     times: bool,
 ) -> Result<(), Failure> {
     let mut first = None;
-    let mut note = |action: &'static str, result: SystemResult<()>| match result {
+    let mut attempt = |action: &'static str, result: SystemResult<()>| match result {
         Err(Errno::PERM | Errno::ACCESS) if !shared.is_root => {}
         Err(error) => {
             first.get_or_insert((action, io::Error::from(error)));
@@ -49,16 +49,16 @@ pub(super) fn apply(
     let (uid, gid) = owner(shared, node);
     let given_away = (uid, gid) != (stat.uid, stat.gid);
     if given_away {
-        note("set the owner", place.chown(uid, gid));
+        attempt("set the owner", place.chown(uid, gid));
     }
-    note("set extended attributes", set_xattrs(shared, place, node));
+    attempt("set extended attributes", set_xattrs(shared, place, node));
     let mode = node.mode.permissions();
     let changed = given_away || !node.xattrs.is_empty() || stat.mode & 0o7777 != mode;
     if node.kind != NodeKind::Symlink && changed {
-        note("set the mode", place.chmod(mode));
+        attempt("set the mode", place.chmod(mode));
     }
     if times && (given_away || changed || stat.mtime != node.mtime || stat.atime != node.atime) {
-        note("set the times", place.set_times(node));
+        attempt("set the times", place.set_times(node));
     }
     first.map_or(Ok(()), Err)
 }

@@ -4,16 +4,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use crate::backup::Problem;
+
 /// More problems are counted, but not kept: a hostile snapshot could have billions.
 const KEPT_PROBLEMS: usize = 10_000;
-
-/// Something that could not be restored, or only in part.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
-    /// Within the snapshot, as in `/etc/hosts`.
-    pub path: String,
-    pub message: String,
-}
 
 /// What was done with an entry, or would be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,7 +47,7 @@ pub struct RestoreOutcome {
     pub bytes_skipped: u64,
     /// Files that were read again and found right; with `verify` only.
     pub files_verified: Option<u64>,
-    /// The first of them.
+    /// What could not be restored, or only in part, by its path within the snapshot: the first of them.
     pub problems: Vec<Problem>,
     /// All of them.
     pub problem_count: u64,

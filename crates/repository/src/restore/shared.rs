@@ -11,9 +11,10 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use super::handles::Handles;
-use super::outcome::{Action, Counts, Event, Problem, RestoreOutcome, add};
+use super::outcome::{Action, Counts, Event, RestoreOutcome, add};
 use super::target::Target;
 use super::{RestoreOptions, Selection};
+use crate::backup::Problem;
 use crate::blobs::BlobReader;
 use crate::error::{Error, Result, Retry};
 use crate::progress::Progress;

@@ -25,17 +25,13 @@ pub(super) struct Special {
 impl Special {
     pub(super) fn carry_out(self) {
         let shared = self.directory.shared();
-        match self.attempt() {
-            Err((action, error)) => {
-                let path = self.directory.location(Some(&self.node.name));
-                shared.problem(&path, format!("cannot {action}: {error}"));
-            }
-            Ok(()) => {
-                let Some(action) = self.action else { return };
-                shared.restored();
-                if shared.wants_events() {
-                    shared.notify(action, &self.directory.location(Some(&self.node.name)), false, 0);
-                }
+        if let Err((action, error)) = self.attempt() {
+            let path = self.directory.location(Some(&self.node.name));
+            shared.problem(&path, format!("cannot {action}: {error}"));
+        } else if let Some(action) = self.action {
+            shared.restored();
+            if shared.wants_events() {
+                shared.notify(action, &self.directory.location(Some(&self.node.name)), false, 0);
             }
         }
     }

@@ -3,7 +3,7 @@
 mod damage;
 mod hostile;
 mod in_place;
-mod make;
+pub(crate) mod make;
 mod plain;
 
 use std::collections::BTreeMap;
@@ -59,7 +59,7 @@ fn tree_of(root: &Path) -> BTreeMap<String, String> {
 }
 
 /// Content that does not repeat.
-fn noise(length: usize, seed: u64) -> Vec<u8> {
+pub(crate) fn noise(length: usize, seed: u64) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
     let mut next = || {
         state ^= state << 13;

@@ -21,7 +21,6 @@ use super::special::Special;
 use super::walk::{self, Visitor};
 use super::window::{self, Want};
 use super::work::Job;
-use crate::chunker;
 use crate::error::{Error, Result};
 use crate::id::{BlobId, BlobKind, Id};
 use crate::node::{Node, NodeKind};
@@ -30,6 +29,12 @@ use crate::source::stat::Stat;
 /// A window is full with so many files or blobs.
 const FILES: usize = 16 * 1024;
 const BLOBS: usize = 32 * 1024;
+
+/// The blob of 8 MiB of zeros that the chunker cuts out of holes: it need not be fetched.
+const ZEROS: BlobId = BlobId(Id([
+    0x2d, 0xae, 0xb1, 0xf3, 0x60, 0x95, 0xb4, 0x4b, 0x31, 0x84, 0x10, 0xb3, 0xf4, 0xe8, 0xb5, 0xd9, 0x89,
+    0xdc, 0xc7, 0xbb, 0x02, 0x3d, 0x14, 0x26, 0xc4, 0x92, 0xda, 0xb0, 0xa3, 0x05, 0x3e, 0x74,
+]));
 
 /// Restores everything below `tree`.
 pub(super) async fn run(shared: &Arc<Shared>, tree: BlobId) -> Result<()> {
@@ -59,8 +64,6 @@ struct Restorer {
     files: usize,
     comparing: Vec<(Comparing, Option<Arc<AtomicBool>>)>,
     comparing_blobs: usize,
-    /// The blob of zeros that the chunker cuts out of holes, if holes are wanted: it is not even fetched.
-    hole: Option<BlobId>,
 }
 
 impl Visitor for Restorer {
@@ -89,7 +92,7 @@ impl Visitor for Restorer {
             return Ok(());
         }
         directory.touch();
-        let (existing, stat) = match self.look(directory, &node.name) {
+        let (existing, stat) = match Self::look(directory, &node.name) {
             Ok(found) => found,
             Err(error) => {
                 self.shared.found(0);
@@ -116,8 +119,6 @@ impl Visitor for Restorer {
 
 impl Restorer {
     fn new(shared: Arc<Shared>, feed: Feed) -> Self {
-        let zeros = || BlobId(Id::of(&vec![0; chunker::MAX_SIZE]));
-        let hole = (shared.options.sparse && !shared.options.dry_run).then(zeros);
         Self {
             shared,
             feed,
@@ -126,12 +127,11 @@ impl Restorer {
             files: 0,
             comparing: Vec::new(),
             comparing_blobs: 0,
-            hole,
         }
     }
 
     /// What is at a place.
-    fn look(&self, directory: &DirRef, name: &[u8]) -> std::io::Result<(Existing, Stat)> {
+    fn look(directory: &DirRef, name: &[u8]) -> std::io::Result<(Existing, Stat)> {
         let missing = Ok((Existing::Missing, Stat::default()));
         // In a dry run there may be no directory; one that was just made is empty.
         let Some(presence) = directory.presence() else { return missing };
@@ -146,7 +146,10 @@ impl Restorer {
         let options = &self.shared.options;
         let step = plan::decide(&node, existing, options.overwrite, options.delete);
         let failed = match self.links.role(directory, &node) {
-            Role::Other => return self.other_name(directory, node, step),
+            Role::Other => {
+                self.other_name(directory, node, step);
+                return Ok(());
+            }
             Role::First(failed) => Some(failed),
             Role::Single => None,
         };
@@ -177,7 +180,7 @@ impl Restorer {
     }
 
     /// A further name of a file with several.
-    fn other_name(&mut self, directory: &DirRef, node: Node, step: Step) -> Result<()> {
+    fn other_name(&mut self, directory: &DirRef, node: Node, step: Step) {
         self.shared.found(0);
         if step == Step::Skip {
             let node = Node { size: 0, ..node };
@@ -187,7 +190,6 @@ impl Restorer {
         } else {
             self.links.add(directory, &node);
         }
-        Ok(())
     }
 
     fn special(&mut self, directory: &DirRef, node: Node, existing: &Existing) -> Result<()> {
@@ -279,6 +281,7 @@ impl Restorer {
         let size = node.size;
         let file = File::new(directory.clone(), node, how, failed);
         let mut at = 0_u64;
+        let mut zeros = 0_u64..0;
         for (number, blob) in content.into_iter().enumerate() {
             let Some(location) = self.shared.reader.index().find(BlobKind::Data, &blob)? else {
                 // Where the next ones belong is not known either.
@@ -287,8 +290,13 @@ impl Restorer {
             };
             let length = u64::from(location.plain_length());
             let there = matches.is_some_and(|matches| matches.get(number) == Some(&true));
-            if there || (file.is_new() && self.hole == Some(blob)) {
+            if there {
                 self.shared.wrote(length);
+            } else if blob == ZEROS && file.is_new() {
+                if zeros.end != at {
+                    self.zeros(&file, std::mem::replace(&mut zeros, at..at))?;
+                }
+                zeros.end = at.saturating_add(length);
             } else {
                 file.expect_blob();
                 self.wants.push(Want { blob, location, file: Arc::clone(&file), at });
@@ -298,6 +306,7 @@ impl Restorer {
                 self.dispatch()?;
             }
         }
+        self.zeros(&file, zeros)?;
         if at != size {
             file.fail(format!("the snapshot says that it has {size} bytes, but its content has {at}"));
         }
@@ -306,6 +315,17 @@ impl Restorer {
         }
         self.files += 1;
         if self.files >= FILES { self.dispatch() } else { Ok(()) }
+    }
+
+    /// Zeros in a new file: a hole, or allocated without being written.
+    fn zeros(&self, file: &Arc<File>, range: std::ops::Range<u64>) -> Result<()> {
+        let length = range.end - range.start;
+        if self.shared.options.sparse || length == 0 {
+            self.shared.wrote(length);
+            return Ok(());
+        }
+        file.expect_blob();
+        self.feed.job(Job::Zeros(Arc::clone(file), range.start, length))
     }
 
     /// Collects the answers about files that exist, and sends off the window.
@@ -345,5 +365,15 @@ impl Restorer {
 fn set_failed(failed: Option<&Arc<AtomicBool>>) {
     if let Some(failed) = failed {
         failed.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_blob_of_zeros_has_the_size_of_the_largest_chunk() {
+        assert_eq!(Id::of(&vec![0; crate::chunker::MAX_SIZE]), ZEROS.0);
     }
 }

@@ -57,6 +57,7 @@ pub(super) fn walk(shared: &Arc<Shared>, tree: BlobId, visitor: &mut dyn Visitor
     while let Some(mut pending) = stack.pop() {
         shared.go_on()?;
         let is_root = pending.directory.node().is_none();
+        shared.progress.set_current(&String::from_utf8_lossy(&pending.directory.location(None)));
         if !is_root && !visitor.enter(&pending.directory, pending.selection.include)? {
             ahead.forget(pending.loading.take());
             continue;

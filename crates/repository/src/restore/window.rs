@@ -93,7 +93,10 @@ mod tests {
         Want { blob: BlobId(Id([blob; 32])), location, file, at }
     }
 
-    fn shape(reads: &[Read<u32>]) -> Vec<(u8, u64, u64, Vec<usize>, Vec<(u32, u64)>)> {
+    /// Pack, start and end; places of each blob; all places.
+    type Shape = (u8, u64, u64, Vec<usize>, Vec<(u32, u64)>);
+
+    fn shape(reads: &[Read<u32>]) -> Vec<Shape> {
         let each = |read: &Read<u32>| {
             let places = read.blobs.iter().map(|blob| blob.places).collect();
             (read.pack.0.0[0], read.start, read.end, places, read.places.clone())

@@ -18,6 +18,8 @@ use crate::id::BlobKind;
 pub(super) enum Job {
     /// A file whose last blob was given up or left out, or that has none.
     Complete(Arc<File>),
+    /// Zeros from here, so many.
+    Zeros(Arc<File>, u64, u64),
     /// A link, pipe or device, or the metadata of anything.
     Special(Box<Special>),
     Compare(Comparison),
@@ -30,13 +32,17 @@ pub(super) fn run(shared: &Arc<Shared>, fetched: &Receiver<Fetched>, jobs: &Rece
     let mut open = 2;
     while open > 0 {
         crossbeam_channel::select! {
-            recv(fetched) -> message => match message {
-                Ok(message) => write_blobs(shared, message, &mut buffers),
-                Err(_) => { fetched = never(); open -= 1; }
+            recv(fetched) -> message => if let Ok(message) = message {
+                write_blobs(shared, message, &mut buffers);
+            } else {
+                fetched = never();
+                open -= 1;
             },
-            recv(jobs) -> message => match message {
-                Ok(job) => do_job(shared, job, &mut buffers),
-                Err(_) => { jobs = never(); open -= 1; }
+            recv(jobs) -> message => if let Ok(job) = message {
+                do_job(shared, job, &mut buffers);
+            } else {
+                jobs = never();
+                open -= 1;
             },
         }
     }
@@ -57,6 +63,12 @@ fn do_job(shared: &Arc<Shared>, job: Job, buffers: &mut Buffers) {
     }
     match job {
         Job::Complete(file) => file.complete(),
+        Job::Zeros(file, at, length) => {
+            file.write_zeros(at, length);
+            if file.blob_done() {
+                file.complete();
+            }
+        }
         Job::Special(special) => special.carry_out(),
         Job::Compare(comparison) => comparison.carry_out(shared, &mut buffers.plain),
     }

@@ -13,28 +13,28 @@ use crate::snapshot::Snapshot;
 use crate::testing::memory_repository;
 
 /// A repository with one snapshot.
-pub(in crate::restore) struct Made {
-    pub(in crate::restore) repository: Repository,
-    pub(in crate::restore) snapshot: Snapshot,
+pub(crate) struct Made {
+    pub(crate) repository: Repository,
+    pub(crate) snapshot: Snapshot,
 }
 
 /// A node with what is below it.
 #[derive(Clone)]
-pub(in crate::restore) struct Entry {
-    pub(in crate::restore) node: Node,
-    pub(in crate::restore) chunks: Vec<Vec<u8>>,
-    pub(in crate::restore) children: Vec<Entry>,
+pub(crate) struct Entry {
+    pub(crate) node: Node,
+    pub(crate) chunks: Vec<Vec<u8>>,
+    pub(crate) children: Vec<Entry>,
 }
 
 impl Entry {
-    pub(in crate::restore) fn with(mut self, change: impl FnOnce(&mut Node)) -> Self {
+    pub(crate) fn with(mut self, change: impl FnOnce(&mut Node)) -> Self {
         change(&mut self.node);
         self
     }
 }
 
 /// A node that belongs to whoever runs the test.
-pub(in crate::restore) fn node(name: impl AsRef<[u8]>, kind: NodeKind, mode: u32) -> Entry {
+pub(crate) fn node(name: impl AsRef<[u8]>, kind: NodeKind, mode: u32) -> Entry {
     let node = Node {
         name: name.as_ref().to_vec(),
         kind,
@@ -49,29 +49,29 @@ pub(in crate::restore) fn node(name: impl AsRef<[u8]>, kind: NodeKind, mode: u32
     Entry { node, chunks: Vec::new(), children: Vec::new() }
 }
 
-pub(in crate::restore) fn file(name: impl AsRef<[u8]>, chunks: &[&[u8]]) -> Entry {
+pub(crate) fn file(name: impl AsRef<[u8]>, chunks: &[&[u8]]) -> Entry {
     let mut entry = node(name, NodeKind::File, 0o100_640);
     entry.node.size = chunks.iter().map(|chunk| chunk.len() as u64).sum();
     entry.chunks = chunks.iter().map(|chunk| chunk.to_vec()).collect();
     entry
 }
 
-pub(in crate::restore) fn directory(name: impl AsRef<[u8]>, children: Vec<Entry>) -> Entry {
+pub(crate) fn directory(name: impl AsRef<[u8]>, children: Vec<Entry>) -> Entry {
     let mut entry = node(name, NodeKind::Directory, 0o040_750);
     entry.children = children;
     entry
 }
 
-pub(in crate::restore) fn link(name: impl AsRef<[u8]>, target: &str) -> Entry {
+pub(crate) fn link(name: impl AsRef<[u8]>, target: &str) -> Entry {
     node(name, NodeKind::Symlink, 0o120_777).with(|node| node.link_target = target.into())
 }
 
 /// Saves the entries, in the order given, as the root of a snapshot.
-pub(in crate::restore) async fn make(entries: Vec<Entry>) -> Made {
+pub(crate) async fn make(entries: Vec<Entry>) -> Made {
     make_in(memory_repository().await, entries).await
 }
 
-pub(in crate::restore) async fn make_in(repository: Repository, entries: Vec<Entry>) -> Made {
+pub(crate) async fn make_in(repository: Repository, entries: Vec<Entry>) -> Made {
     let index = Arc::new(Index::load(&repository).await.unwrap());
     let saver = Arc::new(Saver::start(&repository, index, None, CancellationToken::new()));
     let worker = Arc::clone(&saver);
@@ -131,7 +131,7 @@ fn save_tree(saver: &Saver, nodes: &[Node]) -> BlobId {
 }
 
 /// A chain of directories, each with one file, saved from the bottom up.
-pub(in crate::restore) async fn make_deep(depth: usize) -> Made {
+pub(crate) async fn make_deep(depth: usize) -> Made {
     let repository = memory_repository().await;
     let index = Arc::new(Index::load(&repository).await.unwrap());
     let saver = Arc::new(Saver::start(&repository, index, None, CancellationToken::new()));

@@ -102,7 +102,7 @@ async fn a_dry_run_tells_everything_and_writes_nothing() {
     let told: Arc<Mutex<Vec<String>>> = Arc::default();
     let listener = Arc::clone(&told);
     let notify: Notify = Arc::new(move |event| {
-        listener.lock().unwrap().push(format!("{:?} {}", event.action, event.path.display()))
+        listener.lock().unwrap().push(format!("{:?} {}", event.action, event.path.display()));
     });
     let dry = RestoreOptions { dry_run: true, notify: Some(notify), ..options(&target) };
     let outcome = run_well(&made, dry.clone()).await;
@@ -206,6 +206,11 @@ async fn zeros_become_holes_if_wanted() {
     assert!(blocks("sparse") < 300_000 && blocks("tail") < 100_000 && blocks("zero") < 10_000);
     assert_eq!(read_at(&target.path().join("sparse"), zeros.len() as u64, data.len()), data);
     assert_eq!(std::fs::read(target.path().join("zero")).unwrap(), &zeros[..50_000]);
+    let full = tempfile::tempdir().unwrap();
+    run_well(&made, RestoreOptions { verify: true, ..options(full.path()) }).await;
+    assert_eq!(tree_of(full.path()), tree_of(target.path()));
+    let taken = full.path().join("sparse").metadata().unwrap().blocks() * 512;
+    assert!(taken >= 3 * zeros.len() as u64, "without holes the room is taken: {taken}");
 }
 
 #[tokio::test]
