@@ -2,10 +2,12 @@
 //! used blobs, check, copy and figures. `Walk` goes through one snapshot in the order of its paths: for listings,
 //! searches and comparisons.
 
+pub(crate) mod by_pack;
 mod entries;
 mod paths;
 
 pub use entries::EntrySet;
+pub(crate) use paths::join;
 pub use paths::{Step, Walk};
 
 use std::collections::HashSet;
@@ -118,4 +120,20 @@ where
     let subtrees = subtrees.filter(|node| node.is_directory()).filter_map(|node| node.subtree).collect();
     work(Visit { root, tree, nodes })?;
     Ok((root, subtrees))
+}
+
+/// The tree of the directory at `path` below `root`.
+pub async fn find_directory(reader: &BlobReader, root: BlobId, path: &str) -> Result<BlobId> {
+    let nothing = |problem: &str| Error::NothingFound { what: format!("path '{path}': {problem}") };
+    let mut tree = root;
+    for name in path.split('/').filter(|name| !name.is_empty() && *name != ".") {
+        let nodes = reader.load_tree(&tree).await?;
+        let node = nodes.iter().find(|node| node.name == name.as_bytes());
+        let node = node.ok_or_else(|| nothing(&format!("there is no '{name}' in the snapshot")))?;
+        if !node.is_directory() {
+            return Err(nothing(&format!("'{name}' is no directory")));
+        }
+        tree = node.subtree.ok_or_else(|| nothing(&format!("directory '{name}' has no tree")))?;
+    }
+    Ok(tree)
 }
