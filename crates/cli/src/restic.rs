@@ -32,7 +32,9 @@ enum Command {
 
 /// Whether the program was started by that name.
 pub(crate) fn is_called() -> bool {
-    std::env::args_os().next().is_some_and(|name| Path::new(&name).file_name().is_some_and(|name| name == "restic"))
+    std::env::args_os()
+        .next()
+        .is_some_and(|name| Path::new(&name).file_name().is_some_and(|name| name == "restic"))
 }
 
 /// Runs the process's own arguments as restic would.
@@ -52,7 +54,7 @@ pub(crate) fn run() -> Result<(), CliError> {
             command.allow_pipes();
             crate::run(repository::run_command(restic.common, command))
         }
-        Command::Other(other) => others::run(other, restic.common.json),
+        Command::Other(other) => others::run(other, restic.common),
     }
 }
 
@@ -74,7 +76,8 @@ mod tests {
 
     #[test]
     fn dash_o_is_a_setting_of_the_storage() {
-        let matches = command().try_get_matches_from(["restic", "-o", "s3.region=eu", "-r", "x", "snapshots"]).unwrap();
+        let matches =
+            command().try_get_matches_from(["restic", "-o", "s3.region=eu", "-r", "x", "snapshots"]).unwrap();
         let restic = Restic::from_arg_matches(&matches).unwrap();
         assert_eq!(restic.common.option, ["s3.region=eu"]);
     }

@@ -121,7 +121,10 @@ fn forget_and_prune_free_the_space_at_once_only_with_grace_0() {
     }
     let output = bench.lifeboat(["forget", "--keep-last", "1", "--json"]);
     let groups: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!((groups[0]["keep"].as_array().unwrap().len(), groups[0]["remove"].as_array().unwrap().len()), (1, 2));
+    assert_eq!(
+        (groups[0]["keep"].as_array().unwrap().len(), groups[0]["remove"].as_array().unwrap().len()),
+        (1, 2)
+    );
     assert_eq!(bench.snapshots().len(), 1);
     let packs = || stdout(&bench.lifeboat(["list", "packs"])).lines().count();
     let before = packs();
@@ -176,6 +179,9 @@ fn progress_is_shown_on_a_terminal_only() {
 fn help_of_repository_commands_has_no_flags_of_the_cluster(#[case] command: &str) {
     let bench = Bench::without_repository();
     let help = stdout(&bench.lifeboat([command, "--help"]));
-    assert!(help.contains("--repo <LOCATION>") && help.contains(&format!("lifeboat repository {command}")), "{help}");
+    assert!(
+        help.contains("--repo <LOCATION>") && help.contains(&format!("lifeboat repository {command}")),
+        "{help}"
+    );
     assert!(!help.contains("kubeconfig") && !help.contains("--namespace"), "{help}");
 }

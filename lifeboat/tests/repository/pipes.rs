@@ -52,7 +52,8 @@ fn a_command_that_fails_leaves_no_snapshot(#[case] script: &str) {
 #[test]
 fn the_output_of_a_command_that_ends_well_is_a_snapshot() {
     let bench = Bench::new();
-    let arguments = ["backup", "--stdin-filename", "out", "--stdin-from-command", "--", "printf", "a%s", "-b"];
+    let arguments =
+        ["backup", "--stdin-filename", "out", "--stdin-from-command", "--", "printf", "a%s", "-b"];
     let output = bench.lifeboat(arguments);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     assert_eq!(stdout(&bench.lifeboat(["dump", "latest", "/out"])), "a-b");

@@ -3,20 +3,27 @@
 
 mod arguments;
 mod backup;
+pub(crate) mod cache;
 mod cat;
 mod check;
+mod copy;
+mod diff;
 mod dump;
+mod find;
 mod forget;
 mod init;
 mod key;
 mod list;
 mod lock;
+mod ls;
+mod migrate;
 mod output;
 mod password;
 mod pipes;
 mod prepared;
 mod progress;
 mod prune;
+mod repair;
 mod restore;
 mod second;
 mod select;
@@ -25,6 +32,8 @@ pub(crate) mod settings;
 mod signals;
 mod snapshots;
 mod source;
+mod stats;
+mod tag;
 mod units;
 mod unlock;
 
@@ -60,14 +69,33 @@ pub(crate) enum Command {
     Discard(prepared::Args),
     /// Restore a snapshot, or a part of it, to a directory
     Restore(Box<restore::Args>),
+    /// Write a file of a snapshot, or a folder as an archive, to standard output
+    Dump(dump::Args),
     /// List snapshots
     Snapshots(snapshots::Args),
+    /// List the files of a snapshot
+    Ls(ls::Args),
+    /// Find files in snapshots, or what a blob, tree or pack belongs to
+    Find(find::Args),
+    /// Show what changed between two snapshots
+    Diff(diff::Args),
+    /// Show how much is stored
+    Stats(stats::Args),
+    /// Change the tags of snapshots
+    Tag(tag::Args),
     /// Remove snapshots by a policy or by name; the data goes with prune
     Forget(Box<forget::Args>),
     /// Free the space of what no snapshot uses
     Prune(prune::Args),
     /// Find out whether the repository is whole
     Check(check::Args),
+    /// Mend a damaged repository
+    #[command(subcommand)]
+    Repair(repair::Command),
+    /// Copy snapshots from another repository into this one
+    Copy(copy::Args),
+    /// Upgrade the repository's format
+    Migrate(migrate::Args),
     /// Work with the keys, each of which has a password
     #[command(subcommand)]
     Key(key::Command),
@@ -101,6 +129,7 @@ pub(crate) async fn run(args: Args) -> Result<(), CliError> {
 pub(crate) async fn run_command(common: CommonArgs, command: Command) -> Result<(), CliError> {
     let settings = Settings::resolve(common, variables())?;
     output::start_log(&settings);
+    cache::clean_up(&settings);
     // Under `lock` the signals are the command's.
     let impatient = !matches!(command, Command::Lock(_));
     let session = Session { settings, interrupted: signals::interruption(impatient)? };
@@ -121,10 +150,19 @@ async fn dispatch(session: &Session, command: Command) -> Result<(), CliError> {
         Command::Commit(args) => prepared::commit(session, args).await,
         Command::Discard(args) => prepared::discard(session, args).await,
         Command::Restore(args) => restore::run(session, *args).await,
+        Command::Dump(args) => dump::run(session, args).await,
         Command::Snapshots(args) => snapshots::run(session, args).await,
+        Command::Ls(args) => ls::run(session, args).await,
+        Command::Find(args) => find::run(session, args).await,
+        Command::Diff(args) => diff::run(session, args).await,
+        Command::Stats(args) => stats::run(session, args).await,
+        Command::Tag(args) => tag::run(session, args).await,
         Command::Forget(args) => forget::run(session, *args).await,
         Command::Prune(args) => prune::run(session, args).await,
         Command::Check(args) => check::run(session, args).await,
+        Command::Repair(command) => repair::run(session, command).await,
+        Command::Copy(args) => copy::run(session, args).await,
+        Command::Migrate(args) => migrate::run(session, args).await,
         Command::Key(command) => key::run(session, command).await,
         Command::Unlock(args) => unlock::run(session, args).await,
         Command::Lock(args) => lock::run(session, args).await,
@@ -134,7 +172,7 @@ async fn dispatch(session: &Session, command: Command) -> Result<(), CliError> {
 }
 
 /// The variables that are text; no other is asked for.
-fn variables() -> Variables {
+pub(crate) fn variables() -> Variables {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
         .collect()

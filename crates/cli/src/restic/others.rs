@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use clap_complete::{Shell, generate};
 use serde_json::json;
 
+use crate::commands::repository::settings::Settings;
+use crate::commands::repository::{CommonArgs, cache, variables};
 use crate::error::CliError;
 use crate::printer;
 
@@ -19,6 +21,8 @@ pub(super) enum Command {
     Version,
     /// Write completion scripts
     Generate(GenerateArgs),
+    /// List the caches on this machine
+    Cache(cache::Args),
     /// List the settings of the storage for -o
     Options,
     #[command(hide = true)]
@@ -60,9 +64,10 @@ pub(super) struct GenerateArgs {
     man: Option<PathBuf>,
 }
 
-pub(super) fn run(command: Command, json: bool) -> Result<(), CliError> {
+pub(super) fn run(command: Command, common: CommonArgs) -> Result<(), CliError> {
     match command {
-        Command::Version => version(json),
+        Command::Version => version(common.json),
+        Command::Cache(args) => cache::run(&Settings::resolve(common, variables())?, &args),
         Command::Generate(args) => args.run(),
         Command::Options => options(),
         Command::SelfUpdate(_) => refused(
@@ -97,7 +102,9 @@ fn version(json: bool) -> Result<(), CliError> {
         });
         printer::line(&message.to_string());
     } else {
-        printer::line(&format!("restic {RESTIC} command line of lifeboat {lifeboat} on {system}/{processor}"));
+        printer::line(&format!(
+            "restic {RESTIC} command line of lifeboat {lifeboat} on {system}/{processor}"
+        ));
     }
     Ok(())
 }
@@ -160,5 +167,6 @@ fn script(shell: Shell, file: &Path) -> Result<(), CliError> {
         printer::text(&String::from_utf8_lossy(&text));
         return Ok(());
     }
-    std::fs::write(file, text).map_err(|error| CliError::failed(format!("cannot write '{}'", file.display()), error))
+    std::fs::write(file, text)
+        .map_err(|error| CliError::failed(format!("cannot write '{}'", file.display()), error))
 }

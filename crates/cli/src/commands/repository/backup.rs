@@ -2,24 +2,25 @@
 //! prepared only (see `prepared`).
 
 use std::ffi::OsString;
-use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use jiff::Zoned;
+use lifeboat_repository::Error;
 use lifeboat_repository::backup::{BackupOptions, BackupOutcome, Parent, Source, backup};
 use lifeboat_repository::progress::Progress;
 use lifeboat_repository::repository::{Identity, Repository};
-use lifeboat_repository::snapshots::{Filter, GroupBy, Selector, TagList};
+use lifeboat_repository::snapshots::{Filter, GroupBy, Selection, Selector, TagList};
 use lifeboat_repository::source::change::ChangeOptions;
 use serde_json::json;
 
+use super::pipes::{self, Input};
 use super::progress::{Shown, backup_status};
 use super::session::Session;
 use super::settings::PasswordSource;
 use super::source::{self, FilesFromArgs, LeaveOutArgs};
 use super::{output, prepared, select, units};
-use crate::args::Output;
 use crate::error::CliError;
 
 #[derive(clap::Args)]
@@ -89,7 +90,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
-    let mut session = Session { settings: session.settings.clone(), interrupted: session.interrupted.clone() };
+    let mut session =
+        Session { settings: session.settings.clone(), interrupted: session.interrupted.clone() };
     session.settings.threads = args.threads(&session)?;
     let preparing = prepared::Place::of(&session.settings, args.dry_run)?;
     let (source, missing) = args.source(&session)?;
@@ -98,13 +100,16 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     let progress = Arc::new(Progress::default());
     let shown = Shown::start(&session, &progress, Some(backup_status));
     let lock = &session.settings.lock;
+    let is_prepared = preparing.is_some();
     let outcome = match preparing {
         None => backup(&repository, options, lock, progress, session.interrupted.clone()).await,
         Some(place) => place.prepare(&session, &repository, options, progress).await,
     };
     shown.stop();
-    let outcome = outcome?;
-    report(&session, &args, &outcome, &missing)
+    // A stream that a signal ended looks like a failed read to the engine.
+    let outcome =
+        outcome.map_err(|error| if session.interrupted.is_cancelled() { Error::Cancelled } else { error })?;
+    report(&session, &args, &outcome, &missing, is_prepared)
 }
 
 impl Args {
@@ -113,14 +118,15 @@ impl Args {
         match (self.read_concurrency, variable) {
             (Some(count), _) => Ok(Some(count.max(1))),
             (None, Some(text)) => text.parse().map(Some).map_err(|_| {
-                CliError::usage(format!("RESTIC_READ_CONCURRENCY: '{text}' is no number")).help("write it like 4")
+                CliError::usage(format!("RESTIC_READ_CONCURRENCY: '{text}' is no number"))
+                    .help("write it like 4")
             }),
             (None, None) => Ok(None),
         }
     }
 
     /// The source, and what of it does not exist.
-    fn source(&self, session: &Session) -> Result<(Source, Vec<lifeboat_repository::Error>), CliError> {
+    fn source(&self, session: &Session) -> Result<(Source, Vec<Error>), CliError> {
         let is_stream = self.stdin || self.stdin_from_command;
         if is_stream && self.files.is_given() {
             return Err(CliError::usage("--files-from is for paths, not for a stream")
@@ -134,8 +140,10 @@ impl Args {
             }
             return Ok((Source::Command { name, argv: self.paths.clone() }, Vec::new()));
         }
+        let without_paths = self.paths.is_empty() && !self.files.is_given();
+        let is_piped = self.pipe_is_source && without_paths && pipes::stdin_is_pipe();
         let reads_password = matches!(session.settings.target.password, PasswordSource::Question);
-        if (self.stdin || self.files.is_stdin()) && reads_password {
+        if (self.stdin || is_piped || self.files.is_stdin()) && reads_password {
             return Err(CliError::usage("the password and the data cannot both come from standard input")
                 .help("give the password with --password-file or RESTIC_PASSWORD"));
         }
@@ -144,9 +152,11 @@ impl Args {
             return Err(CliError::usage(format!("--stdin takes no paths, but '{path}' was given"))
                 .help("the name of the file in the snapshot is --stdin-filename"));
         }
-        let without_paths = self.paths.is_empty() && !self.files.is_given();
-        if self.stdin || (self.pipe_is_source && without_paths && super::pipes::stdin_is_pipe()) {
-            return Ok((Source::Stream { name, reader: Box::new(std::io::stdin()) }, Vec::new()));
+        if self.stdin || is_piped {
+            return Ok((
+                Source::Stream { name, reader: Box::new(Input(session.interrupted.clone())) },
+                Vec::new(),
+            ));
         }
         let mut paths: Vec<Vec<u8>> = self.paths.iter().map(|path| path.as_bytes().to_vec()).collect();
         paths.extend(self.files.paths()?);
@@ -172,17 +182,21 @@ impl Args {
         let host = self.host.clone().or_else(|| settings.variable("RESTIC_HOST").map(str::to_owned));
         let host = host.unwrap_or_else(|| Identity::of_system().host);
         let targets: &[PathBuf] = if let Source::Paths(paths) = &source { paths } else { &[] };
-        let filter = self.leave_out.filter(settings, targets)?;
+        let mut filter = self.leave_out.filter(settings, targets)?;
+        if let Some(cache) = &repository.options().cache {
+            filter.own_directories.push(cache.as_os_str().as_bytes().to_vec());
+        }
         let parent = match &self.parent {
             _ if self.force => Parent::None,
             None => Parent::Newest(self.group_by),
             Some(selector) => {
-                let selection = lifeboat_repository::snapshots::Selection { snapshot: selector.clone(), subfolder: None };
+                let selection = Selection { snapshot: selector.clone(), subfolder: None };
                 Parent::Given(select::one(repository, &selection, &Filter::default()).await?.0.0)
             }
         };
         let mut options = BackupOptions::new(source, host);
-        options.tags = self.tags.iter().flat_map(|list| &list.0).filter(|tag| !tag.is_empty()).cloned().collect();
+        options.tags =
+            self.tags.iter().flat_map(|list| &list.0).filter(|tag| !tag.is_empty()).cloned().collect();
         options.time.clone_from(&self.time);
         options.parent = parent;
         options.filter = filter;
@@ -202,7 +216,8 @@ fn report(
     session: &Session,
     args: &Args,
     outcome: &BackupOutcome,
-    missing: &[lifeboat_repository::Error],
+    missing: &[Error],
+    is_prepared: bool,
 ) -> Result<(), CliError> {
     for error in missing {
         problem(session, "scan", "", &CliError::text_of(error));
@@ -213,7 +228,7 @@ fn report(
     for path in &outcome.changed_while_read {
         session.say(format!("changed while it was read: {path}"));
     }
-    let (message, text) = (summary(args, outcome), words(args, outcome));
+    let (message, text) = (summary(args, outcome), words(args, outcome, is_prepared));
     output::summary(session, &message, &text)?;
     let lacking = missing.len() + outcome.unreadable.len();
     if lacking == 0 {
@@ -226,7 +241,8 @@ fn report(
 /// One item that is not in the snapshot or not on the disk, on standard error.
 pub(crate) fn problem(session: &Session, during: &str, item: &str, message: &str) {
     if session.is_json() {
-        let line = json!({"message_type": "error", "error": {"message": message}, "during": during, "item": item});
+        let line =
+            json!({"message_type": "error", "error": {"message": message}, "during": during, "item": item});
         eprintln!("{line}");
     } else if item.is_empty() {
         eprintln!("error: {message}");
@@ -256,14 +272,14 @@ fn summary(args: &Args, outcome: &BackupOutcome) -> serde_json::Value {
     message
 }
 
-fn words(args: &Args, outcome: &BackupOutcome) -> String {
+fn words(args: &Args, outcome: &BackupOutcome, is_prepared: bool) -> String {
     let counts = outcome.snapshot.summary.as_ref().map(|summary| summary.counts).unwrap_or_default();
     let would = if args.dry_run { "Would add" } else { "Added" };
     let end = match outcome.snapshot_id {
         Some(id) => format!("snapshot {} saved", id.short()),
         None if args.dry_run => "dry run: nothing was written".to_owned(),
-        None if args.skip_if_unchanged => "nothing changed: no snapshot written".to_owned(),
-        None => "snapshot prepared, not written yet".to_owned(),
+        None if is_prepared => "snapshot prepared, not written yet".to_owned(),
+        None => "nothing changed: no snapshot written".to_owned(),
     };
     format!(
         "Files:       {:>5} new, {:>5} changed, {:>5} unmodified\n\

@@ -1,14 +1,11 @@
 //! `cat`: an object's content, for experts.
 
 use std::io::Write;
-use std::sync::Arc;
 
-use lifeboat_repository::blobs::BlobReader;
-use lifeboat_repository::files::FileKind;
-use lifeboat_repository::id::{BlobId, BlobKind, Id};
+use lifeboat_repository::cat::{Content, Object, cat};
+use lifeboat_repository::id::{BlobId, Id, IndexId, KeyId, LockId, PackId};
 use lifeboat_repository::repository::Repository;
-use lifeboat_repository::snapshots::{Filter, Selection};
-use serde_json::json;
+use lifeboat_repository::snapshots::Filter;
 
 use super::select;
 use super::session::Session;
@@ -45,79 +42,44 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     }
     let repository = session.open().await?;
     let id = args.id.unwrap_or_default();
-    session.reading(&repository, |_| print(&repository, args.kind, &id)).await
-}
-
-async fn print(repository: &Repository, kind: Kind, id: &str) -> Result<(), CliError> {
-    match kind {
-        Kind::Config => {
-            let config = repository.config();
-            let polynomial = format!("{:x}", config.chunker_polynomial);
-            json_text(&json!({
-                "version": config.version.number(), "id": config.id, "chunker_polynomial": polynomial,
-            }))
+    let object = session.interruptible(object(&repository, args.kind, &id)).await?;
+    let reading = cat(&repository, &object, session.lock_for_reading());
+    match session.interruptible(async { Ok(reading.await?) }).await? {
+        Content::Text(text) => {
+            printer::line(&text);
+            Ok(())
         }
-        Kind::Masterkey => json_text(repository.key().material()),
-        Kind::Snapshot => json_text(&select::one(repository, &id.parse()?, &Filter::default()).await?.0.1),
-        Kind::Key => text_as_json(&raw(repository, FileKind::Key, id).await?),
-        Kind::Lock => text_as_json(&file(repository, FileKind::Lock, id).await?),
-        Kind::Index => text_as_json(&file(repository, FileKind::Index, id).await?),
-        Kind::Pack => bytes(&raw(repository, FileKind::Pack, id).await?),
-        Kind::Blob => blob(repository, BlobId(parse(id)?)).await,
-        Kind::Tree => tree(repository, &id.parse()?).await,
-    }
-}
-
-async fn blob(repository: &Repository, id: BlobId) -> Result<(), CliError> {
-    let index = Arc::new(repository.load_index().await?);
-    for kind in [BlobKind::Data, BlobKind::Tree] {
-        if index.has(kind, &id)? {
-            return bytes(&BlobReader::new(repository, index).load(kind, &id).await?);
+        Content::Bytes(content) => bytes(&content),
+        Content::DamagedPack { content, hash } => {
+            eprintln!("warning: the content does not match its name, its hash is {hash}");
+            bytes(&content)
         }
     }
-    Err(CliError::usage(format!("there is no blob {id} in the index")))
 }
 
-async fn tree(repository: &Repository, selection: &Selection) -> Result<(), CliError> {
-    let (found, subfolder) = select::one(repository, selection, &Filter::default()).await?;
-    let reader = BlobReader::new(repository, Arc::new(repository.load_index().await?));
-    let mut id = found.1.tree;
-    for name in subfolder.iter().flat_map(|path| path.split('/')).filter(|part| !part.is_empty()) {
-        let nodes = reader.load_tree(&id).await?;
-        let node = nodes.into_iter().find(|node| node.name == name.as_bytes());
-        id = node.and_then(|node| node.subtree).ok_or_else(|| {
-            CliError::usage(format!("there is no directory '{name}' on the way to '{}'", subfolder.as_deref().unwrap_or_default()))
-        })?;
-    }
-    bytes(&reader.load(BlobKind::Tree, &id).await?)
-}
-
-async fn file(repository: &Repository, kind: FileKind, id: &str) -> Result<Vec<u8>, CliError> {
-    Ok(repository.load_file(kind, parse(id)?).await?)
-}
-
-async fn raw(repository: &Repository, kind: FileKind, id: &str) -> Result<Vec<u8>, CliError> {
-    let id = parse(id)?;
-    let content = repository.load_raw(kind, id).await?;
-    if Id::of(&content) != id {
-        eprintln!("warning: the content of {} does not match its name", kind.describe(id));
-    }
-    Ok(content.into())
+async fn object(repository: &Repository, kind: Kind, id: &str) -> Result<Object, CliError> {
+    Ok(match kind {
+        Kind::Config => Object::Config,
+        Kind::Masterkey => Object::MasterKey,
+        Kind::Key => Object::Key(KeyId(parse(id)?)),
+        Kind::Lock => Object::Lock(LockId(parse(id)?)),
+        Kind::Index => Object::Index(IndexId(parse(id)?)),
+        Kind::Pack => Object::Pack(PackId(parse(id)?)),
+        Kind::Blob => Object::Blob(BlobId(parse(id)?)),
+        Kind::Snapshot => {
+            Object::Snapshot(select::one(repository, &id.parse()?, &Filter::default()).await?.0.0)
+        }
+        Kind::Tree => {
+            let (found, subfolder) = select::one(repository, &id.parse()?, &Filter::default()).await?;
+            Object::Tree { snapshot: found.0, subfolder }
+        }
+    })
 }
 
 fn parse(id: &str) -> Result<Id, CliError> {
-    id.parse().map_err(|error| CliError::failed(format!("cannot use '{id}' as an id"), error).help("give all 64 digits"))
-}
-
-fn json_text(value: &impl serde::Serialize) -> Result<(), CliError> {
-    printer::line(&printer::json(value)?);
-    Ok(())
-}
-
-fn text_as_json(content: &[u8]) -> Result<(), CliError> {
-    let value: serde_json::Value =
-        serde_json::from_slice(content).map_err(|error| CliError::failed("cannot read the object as JSON", error))?;
-    json_text(&value)
+    id.parse().map_err(|error| {
+        CliError::failed(format!("cannot use '{id}' as an id"), error).help("give all 64 digits")
+    })
 }
 
 fn bytes(content: &[u8]) -> Result<(), CliError> {

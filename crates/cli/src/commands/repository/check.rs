@@ -75,13 +75,15 @@ fn report(session: &Session, outcome: &CheckOutcome) -> Result<(), CliError> {
     } else {
         String::new()
     };
-    let looked = format!("{} snapshots, {} trees, {} packs{read}", outcome.snapshots, outcome.trees, outcome.packs);
+    let looked =
+        format!("{} snapshots, {} trees, {} packs{read}", outcome.snapshots, outcome.trees, outcome.packs);
     let text = if outcome.is_ok() { format!("no errors were found: {looked}") } else { String::new() };
     output::summary(session, &outcome.summary(), &text)?;
     if outcome.is_ok() {
         return Ok(());
     }
-    let hit: Vec<String> = outcome.damaged_snapshots.iter().map(lifeboat_repository::id::SnapshotId::short).collect();
+    let hit: Vec<String> =
+        outcome.damaged_snapshots.iter().map(lifeboat_repository::id::SnapshotId::short).collect();
     let help = if hit.is_empty() {
         "`repair index` and `repair packs` mend what can be mended; see docs/disaster-recovery.md".to_owned()
     } else {

@@ -89,7 +89,9 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     let options = args.options(session);
     let (lock, cancel) = (&session.settings.lock, &session.interrupted);
     let forgotten = if session.settings.no_lock {
-        session.interruptible(async { Ok(decide(&repository, &options, jiff::Timestamp::now()).await?) }).await?
+        session
+            .interruptible(async { Ok(decide(&repository, &options, jiff::Timestamp::now()).await?) })
+            .await?
     } else {
         forget(&repository, &options, lock, cancel).await?
     };
@@ -142,7 +144,11 @@ impl Args {
 fn print(session: &Session, args: &Args, policy: &Policy, forgotten: &Forgotten) -> Result<(), CliError> {
     if session.settings.output != Output::Table {
         // restic prints no list when snapshots were named.
-        return if forgotten.groups.is_empty() { Ok(()) } else { output::summary(session, &forgotten.groups, "") };
+        return if forgotten.groups.is_empty() {
+            Ok(())
+        } else {
+            output::summary(session, &forgotten.groups, "")
+        };
     }
     if !session.settings.quiet {
         if !forgotten.groups.is_empty() {
@@ -169,7 +175,10 @@ fn print_group(group: &ForgetGroup, compact: bool) {
             parts.push(format!("{word} {}", list.join(", ")));
         }
     }
-    printer::line(&format!("\nsnapshots of {}:", if parts.is_empty() { "all".to_owned() } else { parts.join(", ") }));
+    printer::line(&format!(
+        "\nsnapshots of {}:",
+        if parts.is_empty() { "all".to_owned() } else { parts.join(", ") }
+    ));
     let found = |list: &[JsonSnapshot]| -> Vec<_> {
         list.iter().map(|shown| (shown.id, shown.snapshot.clone())).collect()
     };

@@ -27,7 +27,8 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     let target = session.settings.target.clone();
     let location = location(&target)?;
     let polynomial = if args.copy_chunker_params {
-        let from = session.open_target(&args.second.target(session)?, "password of the source repository").await?;
+        let from =
+            session.open_target(&args.second.target(session)?, "password of the source repository").await?;
         Some(from.config().chunker_polynomial)
     } else if args.second.is_given() {
         return Err(CliError::usage("--from-repo is given without --copy-chunker-params")
@@ -43,7 +44,9 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     let repository = session
         .interruptible(async {
             making.await.map_err(|error| match error {
-                Error::RepositoryExists { .. } => Error::RepositoryExists { location: location.to_string() }.into(),
+                Error::RepositoryExists { .. } => {
+                    Error::RepositoryExists { location: location.to_string() }.into()
+                }
                 other => CliError::from(other),
             })
         })

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use lifeboat_repository::change_password::change_password;
 use lifeboat_repository::keys::Cost;
 use lifeboat_repository::lock::LockKind;
 use lifeboat_repository::repository::{Identity, Repository};
@@ -78,9 +79,11 @@ pub(crate) async fn run(session: &Session, command: Command) -> Result<(), CliEr
         }
         Command::Passwd(args) => {
             let password = args.password(session).await?;
-            session
-                .locked(&repository, LockKind::Exclusive, |_| change(session, &repository, &args, &password))
-                .await
+            let identity = args.identity(&repository);
+            let lock = &session.settings.lock;
+            let id = change_password(&repository, &password, Cost::default(), &identity, lock).await?;
+            session.say(format!("saved new key {id}, removed key {}", repository.key_id()));
+            Ok(())
         }
     }
 }
@@ -101,7 +104,12 @@ async fn list(session: &Session, repository: &Repository) -> Result<(), CliError
     output::value(session, &keys, || {
         let mark = |key: &Shown| if key.current { "*" } else { " " };
         let rows = keys.iter().map(|key| {
-            vec![format!("{}{}", mark(key), &key.id[..8]), key.user.clone(), key.host.clone(), key.created.clone()]
+            vec![
+                format!("{}{}", mark(key), &key.id[..8]),
+                key.user.clone(),
+                key.host.clone(),
+                key.created.clone(),
+            ]
         });
         printer::table(&[" ID", "USER", "HOST", "CREATED"], rows)
     })
@@ -122,22 +130,6 @@ async fn remove(session: &Session, repository: &Repository, prefix: &str) -> Res
     }
 }
 
-/// The new key is there, and opens the repository, before the old one goes: a kill in between leaves both.
-async fn change(
-    session: &Session,
-    repository: &Repository,
-    args: &NewKeyArgs,
-    password: &SecretString,
-) -> Result<(), CliError> {
-    let old = repository.key_id();
-    let id = args.add(repository, password).await?;
-    let engine = session.settings.engine(&session.settings.target);
-    let again = Repository::open(repository.store().clone(), password, engine).await?;
-    again.remove_key(old).await?;
-    session.say(format!("saved new key {id}, removed key {old}"));
-    Ok(())
-}
-
 impl NewKeyArgs {
     async fn password(&self, session: &Session) -> Result<SecretString, CliError> {
         let password = match &self.new_password_file {
@@ -149,13 +141,16 @@ impl NewKeyArgs {
         session.password(&target, "new password", Ask::Twice).await
     }
 
-    async fn add(&self, repository: &Repository, password: &SecretString) -> Result<String, CliError> {
+    fn identity(&self, repository: &Repository) -> Identity {
         let system = repository.options().identity.clone();
-        let identity = Identity {
+        Identity {
             user: self.user.clone().unwrap_or(system.user),
             host: self.host.clone().unwrap_or(system.host),
             ..system
-        };
-        Ok(repository.add_key(password, Cost::default(), &identity).await?.to_string())
+        }
+    }
+
+    async fn add(&self, repository: &Repository, password: &SecretString) -> Result<String, CliError> {
+        Ok(repository.add_key(password, Cost::default(), &self.identity(repository)).await?.to_string())
     }
 }

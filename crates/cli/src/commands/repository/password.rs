@@ -68,14 +68,17 @@ fn question(prompt: &str, ask: Ask) -> Result<SecretString, CliError> {
     if ask == Ask::Twice {
         let again = line_without_echo(&format!("enter {prompt} again: "))?;
         if first.expose_secret() != again.expose_secret() {
-            return Err(CliError::usage("the two passwords are not the same").help("nothing was done; try again"));
+            return Err(
+                CliError::usage("the two passwords are not the same").help("nothing was done; try again")
+            );
         }
     }
     Ok(first)
 }
 
 fn line_without_echo(prompt: &str) -> Result<SecretString, CliError> {
-    let failed = |error: std::io::Error| CliError::failed("cannot read the password from the terminal", error);
+    let failed =
+        |error: std::io::Error| CliError::failed("cannot read the password from the terminal", error);
     let input = std::io::stdin();
     let before = tcgetattr(&input).map_err(|error| failed(error.into()))?;
     let mut silent = before.clone();

@@ -50,8 +50,10 @@ impl Place {
             Some(LockOwner { process: process.parse().ok()?, host: host.to_owned() })
         });
         let owner = owner.ok_or_else(|| {
-            CliError::usage(format!("{VARIABLE} is set, but {HOLDER} names no holder of the repository's lock"))
-                .help("run backup and commit under `lifeboat repository lock -- COMMAND`")
+            CliError::usage(format!(
+                "{VARIABLE} is set, but {HOLDER} names no holder of the repository's lock"
+            ))
+            .help("run backup and commit under `lifeboat repository lock -- COMMAND`")
         })?;
         Ok(Some(Self { file, owner }))
     }
@@ -93,7 +95,8 @@ pub(crate) async fn discard(session: &Session, args: Args) -> Result<(), CliErro
 
 /// All or nothing: a file cut by a full disk or a kill must not be taken for a snapshot.
 fn write(file: &Path, prepared: &Prepared) -> Result<(), Error> {
-    let json = serde_json::to_vec(prepared).map_err(|error| Error::invalid("prepared snapshot", error.to_string()))?;
+    let json = serde_json::to_vec(prepared)
+        .map_err(|error| Error::invalid("prepared snapshot", error.to_string()))?;
     let mut name = file.as_os_str().to_owned();
     name.push(".new");
     let temporary = PathBuf::from(name);

@@ -30,10 +30,16 @@ impl Shown {
     /// Starts to show `progress`; without `message` there are none in JSON.
     pub(crate) fn start(session: &Session, progress: &Arc<Progress>, message: Option<Message>) -> Self {
         let settings = &session.settings;
-        let every = |usual| settings.frames.map_or(usual, |frames| Duration::from_secs_f64(1.0 / frames.max(0.01)));
+        let every =
+            |usual| settings.frames.map_or(usual, |frames| Duration::from_secs_f64(1.0 / frames.max(0.01)));
         if session.is_json() {
-            let Some(message) = message.filter(|_| !settings.quiet) else { return Self { bar: None, task: None } };
-            return Self { bar: None, task: Some(tokio::spawn(print(Arc::clone(progress), message, every(JSON_INTERVAL)))) };
+            let Some(message) = message.filter(|_| !settings.quiet) else {
+                return Self { bar: None, task: None };
+            };
+            return Self {
+                bar: None,
+                task: Some(tokio::spawn(print(Arc::clone(progress), message, every(JSON_INTERVAL)))),
+            };
         }
         if !settings.is_for_people() || !std::io::stderr().is_terminal() {
             return Self { bar: None, task: None };
@@ -46,7 +52,8 @@ impl Shown {
     /// Whether anyone looks: counting ahead is for them.
     pub(crate) fn is_wanted(session: &Session) -> bool {
         let settings = &session.settings;
-        !settings.quiet && (session.is_json() || (settings.is_for_people() && std::io::stderr().is_terminal()))
+        !settings.quiet
+            && (session.is_json() || (settings.is_for_people() && std::io::stderr().is_terminal()))
     }
 
     /// Stops and clears the line, before results are printed.
@@ -179,7 +186,13 @@ mod tests {
 
     #[test]
     fn a_status_is_restics_and_leaves_out_what_is_zero() {
-        let mut reading = Reading { bytes_total: 200, bytes_done: 50, files_total: 3, total_known: true, ..Reading::default() };
+        let mut reading = Reading {
+            bytes_total: 200,
+            bytes_done: 50,
+            files_total: 3,
+            total_known: true,
+            ..Reading::default()
+        };
         let message = backup_status(&reading, Duration::from_secs(10));
         assert_eq!(
             message,

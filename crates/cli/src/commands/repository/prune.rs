@@ -85,7 +85,11 @@ pub(crate) async fn run_with(
     carry_out(session, repository, &options).await
 }
 
-async fn carry_out(session: &Session, repository: &Repository, options: &PruneOptions) -> Result<(), CliError> {
+async fn carry_out(
+    session: &Session,
+    repository: &Repository,
+    options: &PruneOptions,
+) -> Result<(), CliError> {
     let progress = Arc::new(Progress::default());
     let shown = Shown::start(session, &progress, None);
     if options.dry_run {
@@ -99,7 +103,9 @@ async fn carry_out(session: &Session, repository: &Repository, options: &PruneOp
     shown.stop();
     let pruned = pruned?;
     if !pruned.marks_kept && !options.plan.grace.is_zero() {
-        session.say("note: this server keeps no marks; packs that left the index stay until a prune with --grace 0");
+        session.say(
+            "note: this server keeps no marks; packs that left the index stay until a prune with --grace 0",
+        );
     }
     report(session, &pruned.plan, Some(pruned.done), options)
 }
@@ -142,7 +148,9 @@ fn report(
 
 fn words(session: &Session, plan: &PrunePlan, done: Option<Done>, options: &PruneOptions) -> String {
     let totals = &plan.totals;
-    let line = |name: &str, sum: plan::Sum| format!("{name:14}{:>10} blobs / {}", sum.blobs, units::bytes(sum.bytes));
+    let line = |name: &str, sum: plan::Sum| {
+        format!("{name:14}{:>10} blobs / {}", sum.blobs, units::bytes(sum.bytes))
+    };
     let mut lines = Vec::new();
     if session.settings.verbosity > 0 {
         lines.extend([
@@ -175,7 +183,9 @@ fn words(session: &Session, plan: &PrunePlan, done: Option<Done>, options: &Prun
     let waiting = plan.mark.len() + plan.waiting.len();
     if waiting > 0 && !options.plan.grace.is_zero() {
         let due = plan.next_due.map(|time| format!(", the first from {time} on")).unwrap_or_default();
-        lines.push(format!("{waiting} packs wait for their grace time to pass; a later prune deletes them{due}"));
+        lines.push(format!(
+            "{waiting} packs wait for their grace time to pass; a later prune deletes them{due}"
+        ));
     }
     lines.join("\n")
 }

@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lifeboat_repository::progress::Progress;
-use lifeboat_repository::repository::Repository;
 use lifeboat_repository::restore::{self, Action, Event, Overwrite, RestoreOptions, RestoreOutcome};
-use lifeboat_repository::snapshots::{Found, Selection, Selector};
+use lifeboat_repository::snapshots::{Found, Selection};
 use lifeboat_repository::source::patterns::{Case, Patterns};
 use lifeboat_repository::source::selection::Selection as Wanted;
 use serde_json::json;

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use lifeboat_repository::Error;
 use lifeboat_repository::location::{Location, OpenSettings};
-use lifeboat_repository::lock::{Lock, LockKind};
+use lifeboat_repository::lock::{Lock, LockKind, LockOptions};
 use lifeboat_repository::repository::Repository;
 use secrecy::SecretString;
 use tokio_util::sync::CancellationToken;
 
+use super::cache;
 use super::password::{self, Ask};
 use super::settings::{LocationSource, PasswordSource, Settings, Target};
 use crate::args::Output;
@@ -43,7 +44,11 @@ impl Session {
         let tries = if matches!(target.password, PasswordSource::Question) { TRIES } else { 1 };
         for number in 1.. {
             let password = self.password(target, prompt, Ask::Once).await?;
-            let opening = Repository::open(store.clone(), &password, self.settings.engine(target));
+            let mut options = self.settings.engine(target);
+            // What is on this machine already gains nothing from a second copy.
+            let is_remote = location.directory().is_none() || self.settings.connection.cache_dir.is_some();
+            options.cache = cache::directory(&self.settings).filter(|_| is_remote);
+            let opening = Repository::open(store.clone(), &password, options);
             match self.interruptible(async { Ok(opening.await) }).await? {
                 Ok(repository) => return Ok(repository),
                 Err(Error::WrongPassword { .. }) if number < tries => eprintln!("wrong password, try again"),
@@ -144,6 +149,11 @@ impl Session {
         outcome
     }
 
+    /// For operations that read under a lock of their own: none with --no-lock.
+    pub(crate) fn lock_for_reading(&self) -> Option<&LockOptions> {
+        (!self.settings.no_lock).then_some(&self.settings.lock)
+    }
+
     /// A line for people, on standard error.
     pub(crate) fn say(&self, text: impl AsRef<str>) {
         if self.settings.is_for_people() {
@@ -166,8 +176,9 @@ pub(crate) fn location(target: &Target) -> Result<Location, CliError> {
     match &target.location {
         LocationSource::Given(location) => Ok(Location::parse(location)?),
         LocationSource::File(file) => Ok(Location::parse(&of_file(file)?)?),
-        LocationSource::Missing => Err(CliError::usage("no repository is named")
-            .help("name one with --repo or RESTIC_REPOSITORY: a directory, s3:https://HOST/BUCKET/PREFIX, …")),
+        LocationSource::Missing => Err(CliError::usage("no repository is named").help(
+            "name one with --repo or RESTIC_REPOSITORY: a directory, s3:https://HOST/BUCKET/PREFIX, …",
+        )),
     }
 }
 

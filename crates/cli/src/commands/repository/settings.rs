@@ -129,9 +129,12 @@ impl Settings {
             lock: LockOptions { wait: args.retry_lock.unwrap_or(Duration::ZERO), dead_owners },
             lock_owner: args.lock_owner.or_else(|| variable("LIFEBOAT_LOCK_OWNER")),
             compression: compression.parse().map_err(CliError::from)?,
-            pack_size: pack_size.map(|size| usize::try_from(size).unwrap_or(usize::MAX).saturating_mul(1 << 20)),
+            pack_size: pack_size
+                .map(|size| usize::try_from(size).unwrap_or(usize::MAX).saturating_mul(1 << 20)),
             threads: None,
-            frames: variable("RESTIC_PROGRESS_FPS").and_then(|text| text.parse().ok()).filter(|fps| *fps > 0.0),
+            frames: variable("RESTIC_PROGRESS_FPS")
+                .and_then(|text| text.parse().ok())
+                .filter(|fps| *fps > 0.0),
             variables,
         })
     }
@@ -246,7 +249,9 @@ mod tests {
         };
         let settings = Settings::resolve(args, environment).unwrap();
         assert_eq!(settings.target.location, LocationSource::Given("/repo".into()));
-        assert!(matches!(settings.target.password, PasswordSource::File(file) if file == PathBuf::from("/password")));
+        assert!(
+            matches!(settings.target.password, PasswordSource::File(file) if file == PathBuf::from("/password"))
+        );
     }
 
     #[test]

@@ -14,7 +14,8 @@ pub(crate) struct Stops {
 
 impl Stops {
     pub(crate) fn listen() -> Result<Self, CliError> {
-        let listen = |kind| signal(kind).map_err(|error| CliError::failed("cannot listen for signals", error));
+        let listen =
+            |kind| signal(kind).map_err(|error| CliError::failed("cannot listen for signals", error));
         Ok(Self {
             interrupt: listen(SignalKind::interrupt())?,
             terminate: listen(SignalKind::terminate())?,

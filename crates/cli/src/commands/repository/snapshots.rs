@@ -60,7 +60,11 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
 
 fn print(session: &Session, groups: &[Group], grouped: bool, compact: bool) -> Result<(), CliError> {
     let shown = |group: &Group| -> Vec<serde_json::Value> {
-        group.snapshots.iter().filter_map(|found| serde_json::to_value(ShownSnapshot::from(found)).ok()).collect()
+        group
+            .snapshots
+            .iter()
+            .filter_map(|found| serde_json::to_value(ShownSnapshot::from(found)).ok())
+            .collect()
     };
     match session.settings.output {
         Output::Table => {
