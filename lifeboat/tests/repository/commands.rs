@@ -185,3 +185,55 @@ fn help_of_repository_commands_has_no_flags_of_the_cluster(#[case] command: &str
     );
     assert!(!help.contains("kubeconfig") && !help.contains("--namespace"), "{help}");
 }
+
+/// A lock that nobody gives back would stop every prune for half an hour.
+#[test]
+fn a_reader_that_goes_away_leaves_no_lock() {
+    let bench = Bench::new();
+    for number in 0..2000 {
+        std::fs::write(bench.path(&format!("data/a-name-that-fills-the-pipe-{number}")), "").unwrap();
+    }
+    assert_eq!(code(&bench.lifeboat(["backup", "data"])), 0);
+    let mut child = bench.command(["ls", "latest"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((code(&output), stderr(&output).contains("×")), (141, false), "{}", stderr(&output));
+    assert_eq!(bench.locks(), 0);
+}
+
+#[test]
+fn what_is_in_a_snapshot_is_listed_found_compared_and_counted() {
+    let bench = Bench::new();
+    assert_eq!(code(&bench.lifeboat(["backup", "data"])), 0);
+    std::fs::write(bench.path("data/second"), "more").unwrap();
+    assert_eq!(code(&bench.lifeboat(["backup", "data"])), 0);
+    let listed = messages(&bench.lifeboat(["ls", "latest", "--json"]));
+    assert_eq!(listed[0]["message_type"], "snapshot");
+    assert!(listed.iter().any(|node| node["name"] == "second" && node["size"] == 4), "{listed:?}");
+    let found: Value = serde_json::from_slice(&bench.lifeboat(["find", "sec*", "--json"]).stdout).unwrap();
+    assert_eq!((found.as_array().unwrap().len(), &found[0]["hits"]), (1, &json!(1)));
+    let changes = messages(&bench.lifeboat(["diff", "latest~1", "latest", "--json"]));
+    assert!(changes.iter().any(|change| change["modifier"] == "+"), "{changes:?}");
+    assert_eq!(changes.last().unwrap()["added"]["files"], 1);
+    let stats: Value = serde_json::from_slice(&bench.lifeboat(["stats", "--json"]).stdout).unwrap();
+    assert_eq!(stats["snapshots_count"], 2);
+}
+
+#[test]
+fn tags_are_changed_and_snapshots_copied() {
+    let bench = Bench::new();
+    assert_eq!(code(&bench.lifeboat(["backup", "data", "--tag", "a"])), 0);
+    let output = bench.lifeboat(["tag", "--add", "b", "--remove", "a", "--json"]);
+    assert_eq!(messages(&output).pop().unwrap()["changed_snapshots"], 1, "{}", stderr(&output));
+    assert_eq!(bench.snapshots()[0]["tags"], json!(["b"]));
+    let into = |arguments: &[&str]| {
+        let mut command = bench.command(arguments);
+        command.args(["--repo", "other", "--from-repo", "repo"]).env("RESTIC_FROM_PASSWORD", "a password").output().unwrap()
+    };
+    let output = into(&["init", "--copy-chunker-params"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let output = into(&["copy"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert_eq!(code(&bench.lifeboat(["check", "--read-data", "-r", "other"])), 0);
+    assert!(stderr(&into(&["copy"])).contains("there already"));
+}

@@ -43,6 +43,8 @@ use arguments::NoCluster;
 use session::Session;
 use settings::{Settings, Variables};
 
+use tokio_util::sync::CancellationToken;
+
 use crate::error::CliError;
 
 /// The arguments of `lifeboat repository`.
@@ -133,14 +135,24 @@ pub(crate) async fn run_command(common: CommonArgs, command: Command) -> Result<
     // Under `lock` the signals are the command's.
     let impatient = !matches!(command, Command::Lock(_));
     let session = Session { settings, interrupted: signals::interruption(impatient)? };
-    let outcome = dispatch(&session, command).await;
-    match outcome {
+    let reader_gone = stop_without_reader(&session);
+    match dispatch(&session, command).await {
+        // As the signal PIPE ends other programs.
+        Err(_) if reader_gone.is_cancelled() => Err(CliError::restic(128 + 13, "")),
         Err(error) if session.is_json() && !error.is_silent() => {
             output::exit_error(&error);
             Err(CliError::restic(error.code(), ""))
         }
         other => other,
     }
+}
+
+/// When the reader of standard output goes away (`ls latest | head`), the command comes to rest as after a signal: it may
+/// hold a lock.
+fn stop_without_reader(session: &Session) -> CancellationToken {
+    let gone = CancellationToken::new();
+    crate::printer::tell_when_reader_goes([gone.clone(), session.interrupted.clone()]);
+    gone
 }
 
 async fn dispatch(session: &Session, command: Command) -> Result<(), CliError> {
