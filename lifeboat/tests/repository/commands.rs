@@ -16,8 +16,7 @@ fn what_was_backed_up_is_restored() {
     assert_eq!((&summary["message_type"], &summary["files_new"]), (&json!("summary"), &json!(1)));
     let id = summary["snapshot_id"].as_str().unwrap();
     assert_eq!(bench.snapshots()[0]["id"], id);
-    let data = bench.path("data");
-    let selection = format!("{}:{}", &id[..8], data.display());
+    let selection = format!("{}:/data", &id[..8]);
     let output = bench.lifeboat(["restore", &selection, "--target", "out", "--verify", "--json"]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     assert_eq!(messages(&output).pop().unwrap()["message_type"], "summary");
