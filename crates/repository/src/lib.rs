@@ -3,10 +3,10 @@
 
 pub mod backup;
 pub mod blobs;
+mod cache;
 pub mod cat;
 pub mod change_password;
 pub mod check;
-mod cache;
 pub mod chunker;
 pub mod compress;
 pub mod config;

@@ -45,6 +45,11 @@ pub async fn new_repository(store: Store, version: Version) -> Repository {
     made.expect("a store of a test takes a new repository")
 }
 
+/// Opens what `new_repository` made, perhaps through another store.
+pub async fn opened(store: Store) -> Result<Repository> {
+    Repository::open(store, &password(), Options::default()).await
+}
+
 /// Bytes of one blob in `save_snapshot`.
 pub const PIECE: usize = 1000;
 

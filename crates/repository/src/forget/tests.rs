@@ -1,11 +1,16 @@
 //! The operation on a repository in memory.
 
+use std::sync::Arc;
+
+use lifeboat_store::Memory;
 use rstest::rstest;
 
 use super::policy::Count;
 use super::*;
+use crate::config::Version;
 use crate::snapshots::samples::snapshot;
-use crate::testing::memory_repository;
+use crate::testing::unreliable::{Lie, Trouble, Unreliable, copy, store};
+use crate::testing::{memory_repository, new_repository, opened};
 
 async fn with_snapshots(repository: &Repository, count: u8) -> Vec<SnapshotId> {
     let mut ids = Vec::new();
@@ -97,4 +102,56 @@ async fn nothing_is_deleted_when_a_snapshot_cannot_be_read() {
     repository.store().put(&FileKind::Snapshot.key(ids[0].0), "damaged").await.unwrap();
     assert!(matches!(run(&repository, &keep_last(1)).await, Err(Error::Damaged { .. })));
     assert_eq!(repository.list(FileKind::Snapshot).await.unwrap().len(), 3);
+}
+
+#[rstest]
+#[case(Lie::Fails)]
+#[case(Lie::IsNotFound)]
+#[case(Lie::IsEmpty)]
+#[case(Lie::LacksTheFirst)]
+#[case(Lie::LacksTheLast)]
+#[case(Lie::Repeats)]
+#[tokio::test]
+async fn no_listing_that_lies_makes_a_forget_delete_anything(#[case] lie: Lie) {
+    let base = Arc::new(Memory::new());
+    let repository = new_repository(store(Arc::clone(&base) as _), Version::V2).await;
+    with_snapshots(&repository, 6).await;
+    let quiet = Unreliable::new(&copy(&base).await, Trouble::None);
+    run(&opened(quiet.store()).await.unwrap(), &keep_last(1)).await.unwrap();
+
+    let trying = futures::stream::iter(1..=quiet.listings()).map(|number| {
+        let base = Arc::clone(&base);
+        async move {
+            let memory = copy(&base).await;
+            let unreliable = Unreliable::new(&memory, Trouble::Listing { number, lie });
+            let outcome = match opened(unreliable.store()).await {
+                Ok(repository) => run(&repository, &keep_last(1)).await,
+                Err(error) => Err(error),
+            };
+            let left = left(&opened(store(memory)).await.unwrap()).await.len();
+            if outcome.is_err() {
+                assert_eq!(left, 6, "listing {number}");
+            } else {
+                assert!(matches!(unreliable.listed(number).as_str(), "keys/" | "locks/"), "listing {number}");
+                assert_eq!(left, 2);
+            }
+        }
+    });
+    trying.buffer_unordered(64).collect::<()>().await;
+}
+
+#[tokio::test]
+async fn snapshots_that_cannot_be_removed_are_told_and_the_others_are_gone() {
+    let base = Arc::new(Memory::new());
+    let repository = new_repository(store(Arc::clone(&base) as _), Version::V2).await;
+    with_snapshots(&repository, 6).await;
+    let quiet = Unreliable::new(&copy(&base).await, Trouble::None);
+    let whole = opened(quiet.store()).await.unwrap();
+    run(&whole, &keep_last(1)).await.unwrap();
+    // The last two requests are a removed snapshot and our own lock.
+    let death = Trouble::Death { request: quiet.requests() - 1, after: false };
+    let dying = Unreliable::new(&base, death);
+    let repository = opened(dying.store()).await.unwrap();
+    let forgotten = run(&repository, &keep_last(1)).await.unwrap();
+    assert_eq!((forgotten.remove.len(), forgotten.failed.len()), (4, 1));
 }

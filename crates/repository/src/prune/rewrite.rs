@@ -4,6 +4,8 @@
 
 use std::collections::HashSet;
 
+use futures::{StreamExt, TryStreamExt, stream};
+
 use crate::error::{Error, Result};
 use crate::files::FileKind;
 use crate::id::{Id, IndexId, PackId};
@@ -14,6 +16,9 @@ use crate::repository::Repository;
 
 /// Blobs in a full index file, as in restic.
 const FULL: usize = 50_000;
+
+/// Index files that are read at once.
+const CONCURRENT: usize = 4;
 
 /// What rewriting did.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -34,16 +39,17 @@ pub(super) async fn rewrite(
     progress.add_total(files.len() as u64, 0);
     let mut named = HashSet::new();
     let mut obsolete = Vec::new();
-    for id in files {
-        let file = load(repository, *id).await?;
+    let mut loading = stream::iter(files).map(|id| load(repository, *id)).buffered(CONCURRENT);
+    while let Some((id, file)) = loading.try_next().await? {
         let leaves = |pack: &IndexedPack| leaving.binary_search(&pack.id).is_ok();
         if file.blob_count() < FULL || file.packs.iter().any(leaves) {
-            obsolete.push(*id);
+            obsolete.push(id);
         } else {
             named.extend(file.packs.iter().map(fingerprint));
             progress.add_done(1, 0);
         }
     }
+    drop(loading);
     let written = write_again(repository, &obsolete, leaving, &mut named, lock, progress).await?;
     // What is named by the new files is in the store; without the lock someone else may rely on the old ones.
     lock.verify().await?;
@@ -65,8 +71,9 @@ async fn write_again(
     let mut new = IndexFile::default();
     let mut blobs = 0;
     let mut written = 0;
-    for id in obsolete {
-        for pack in load(repository, *id).await?.packs {
+    let mut loading = stream::iter(obsolete).map(|id| load(repository, *id)).buffered(CONCURRENT);
+    while let Some((_, file)) = loading.try_next().await? {
+        for pack in file.packs {
             if leaving.binary_search(&pack.id).is_err() && named.insert(fingerprint(&pack)) {
                 blobs += pack.blobs().len();
                 new.packs.push(pack);
@@ -86,9 +93,9 @@ async fn write_again(
     Ok(written)
 }
 
-async fn load(repository: &Repository, id: IndexId) -> Result<IndexFile> {
+async fn load(repository: &Repository, id: IndexId) -> Result<(IndexId, IndexFile)> {
     let plain = repository.load_file(FileKind::Index, id.0).await?;
-    IndexFile::parse(&plain).map_err(|error| match error {
+    IndexFile::parse(&plain).map(|file| (id, file)).map_err(|error| match error {
         Error::Damaged { detail, .. } => Error::damaged(FileKind::Index.describe(id.0), detail),
         other => other,
     })

@@ -1,7 +1,7 @@
 //! A store that dies at the k-th request, or lies in the k-th listing.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -42,7 +42,7 @@ pub(crate) struct Unreliable {
     inner: Arc<Memory>,
     trouble: Trouble,
     requests: AtomicU64,
-    listings: AtomicU64,
+    listings: Mutex<Vec<String>>,
     dead: AtomicBool,
 }
 
@@ -52,7 +52,7 @@ impl Unreliable {
             inner: Arc::clone(inner),
             trouble,
             requests: AtomicU64::new(0),
-            listings: AtomicU64::new(0),
+            listings: Mutex::default(),
             dead: AtomicBool::new(false),
         })
     }
@@ -67,7 +67,12 @@ impl Unreliable {
     }
 
     pub(crate) fn listings(&self) -> u64 {
-        self.listings.load(Ordering::SeqCst)
+        self.listings.lock().unwrap().len() as u64
+    }
+
+    /// What the listing of this number, from 1, was of.
+    pub(crate) fn listed(&self, number: u64) -> String {
+        self.listings.lock().unwrap()[usize::try_from(number).unwrap() - 1].clone()
     }
 
     /// Whether the trouble came.
@@ -139,7 +144,11 @@ impl Backend for Unreliable {
     }
 
     async fn list_page(&self, request: &PageRequest) -> Result<Page> {
-        let number = self.listings.fetch_add(1, Ordering::SeqCst) + 1;
+        let number = {
+            let mut listings = self.listings.lock().unwrap();
+            listings.push(request.prefix.clone());
+            listings.len() as u64
+        };
         let mut page = self.request(self.inner.list_page(request)).await?;
         let Trouble::Listing { number: wanted, lie } = self.trouble else { return Ok(page) };
         if number == wanted {

@@ -3,16 +3,12 @@
 use std::sync::Arc;
 
 use futures::StreamExt;
-use lifeboat_store::{Memory, Store};
+use lifeboat_store::Memory;
 use rstest::rstest;
 
 use super::*;
-use crate::testing::password;
+use crate::testing::opened;
 use crate::testing::unreliable::{Trouble, Unreliable, copy, store};
-
-async fn opened(store: Store) -> Result<Repository> {
-    Repository::open(store, &password(), crate::repository::Options::default()).await
-}
 
 /// Two prunes, the second of which deletes what the first marked, with the trouble somewhere in them.
 async fn prune_twice(unreliable: &Arc<Unreliable>, grace: Duration) -> Result<()> {
