@@ -193,7 +193,8 @@ fn a_reader_that_goes_away_leaves_no_lock() {
         std::fs::write(bench.path(&format!("data/a-name-that-fills-the-pipe-{number}")), "").unwrap();
     }
     assert_eq!(code(&bench.lifeboat(["backup", "data"])), 0);
-    let mut child = bench.command(["ls", "latest"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut child =
+        bench.command(["ls", "latest"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
     assert_eq!((code(&output), stderr(&output).contains("×")), (141, false), "{}", stderr(&output));
@@ -227,7 +228,11 @@ fn tags_are_changed_and_snapshots_copied() {
     assert_eq!(bench.snapshots()[0]["tags"], json!(["b"]));
     let into = |arguments: &[&str]| {
         let mut command = bench.command(arguments);
-        command.args(["--repo", "other", "--from-repo", "repo"]).env("RESTIC_FROM_PASSWORD", "a password").output().unwrap()
+        command
+            .args(["--repo", "other", "--from-repo", "repo"])
+            .env("RESTIC_FROM_PASSWORD", "a password")
+            .output()
+            .unwrap()
     };
     let output = into(&["init", "--copy-chunker-params"]);
     assert_eq!(code(&output), 0, "{}", stderr(&output));

@@ -1,6 +1,15 @@
 //! `lifeboat repository`: restic's commands on a repository, without a cluster. Every command has a file of its own;
 //! this one has their list. The name `restic` (see `crate::restic`) runs the same commands.
 
+/// A line for people on standard error. Unlike `eprintln!` it does not panic when nobody can read it any more: the
+/// command may hold a lock.
+macro_rules! tell {
+    ($($argument:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($argument)*);
+    }};
+}
+
 mod arguments;
 mod backup;
 pub(crate) mod cache;
@@ -37,7 +46,7 @@ mod tag;
 mod units;
 mod unlock;
 
-pub(crate) use arguments::CommonArgs;
+pub(crate) use arguments::{COMMON_HEADING, CommonArgs};
 
 use arguments::NoCluster;
 use session::Session;

@@ -66,10 +66,16 @@ pub(super) struct GenerateArgs {
 
 pub(super) fn run(command: Command, common: CommonArgs) -> Result<(), CliError> {
     match command {
-        Command::Version => version(common.json),
+        Command::Version => {
+            version(common.json);
+            Ok(())
+        }
         Command::Cache(args) => cache::run(&Settings::resolve(common, variables())?, &args),
         Command::Generate(args) => args.run(),
-        Command::Options => options(),
+        Command::Options => {
+            options();
+            Ok(())
+        }
         Command::SelfUpdate(_) => refused(
             "self-update",
             "this is Lifeboat under restic's name: update Lifeboat as you installed it, or its container image",
@@ -92,7 +98,7 @@ fn refused(name: &str, instead: &str) -> Result<(), CliError> {
     Err(CliError::restic(1, format!("'{name}' is not in this program")).help(instead))
 }
 
-fn version(json: bool) -> Result<(), CliError> {
+fn version(json: bool) {
     let lifeboat = env!("CARGO_PKG_VERSION");
     let (system, processor) = (std::env::consts::OS, processor());
     if json {
@@ -118,7 +124,7 @@ fn processor() -> &'static str {
     }
 }
 
-fn options() -> Result<(), CliError> {
+fn options() {
     let rows = [
         ("azure.connections", "requests at a time"),
         ("gs.connections", "requests at a time"),
@@ -132,7 +138,6 @@ fn options() -> Result<(), CliError> {
     ];
     let rows = rows.map(|(name, words)| vec![name.to_owned(), words.to_owned()]);
     printer::line(&printer::table(&["OPTION", "MEANING"], rows).trim_fmt());
-    Ok(())
 }
 
 impl GenerateArgs {

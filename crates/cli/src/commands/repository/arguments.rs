@@ -7,11 +7,14 @@ use clap::Args;
 
 use crate::args::Output;
 
+/// What help says above the arguments of all commands.
+pub(crate) const COMMON_HEADING: &str = "Options of all repository commands";
+
 /// Which repository, with which password, and how to work with it.
 #[derive(Args, Clone, Default)]
-#[command(next_help_heading = "Options of all repository commands")]
+#[command(next_help_heading = COMMON_HEADING)]
 pub(crate) struct CommonArgs {
-    /// The repository: a directory, or s3:, gs:, azure:, rest:, b2: and an address (default: $RESTIC_REPOSITORY)
+    /// The repository: a directory, or s3:, gs:, azure:, rest: and an address (default: $RESTIC_REPOSITORY)
     #[arg(short, long, global = true, value_name = "LOCATION")]
     pub(crate) repo: Option<String>,
     /// File that holds the repository's location (default: $RESTIC_REPOSITORY_FILE)

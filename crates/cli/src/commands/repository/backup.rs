@@ -243,11 +243,11 @@ pub(crate) fn problem(session: &Session, during: &str, item: &str, message: &str
     if session.is_json() {
         let line =
             json!({"message_type": "error", "error": {"message": message}, "during": during, "item": item});
-        eprintln!("{line}");
+        tell!("{line}");
     } else if item.is_empty() {
-        eprintln!("error: {message}");
+        tell!("error: {message}");
     } else {
-        eprintln!("error: {item}: {message}");
+        tell!("error: {item}: {message}");
     }
 }
 

@@ -51,7 +51,7 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
         }
         Content::Bytes(content) => bytes(&content),
         Content::DamagedPack { content, hash } => {
-            eprintln!("warning: the content does not match its name, its hash is {hash}");
+            tell!("warning: the content does not match its name, its hash is {hash}");
             bytes(&content)
         }
     }

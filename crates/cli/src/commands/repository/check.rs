@@ -62,9 +62,9 @@ fn report(session: &Session, outcome: &CheckOutcome) -> Result<(), CliError> {
     for error in &outcome.errors {
         let text = format!("{}: {}", error.object, error.message);
         if session.is_json() {
-            eprintln!("{}", json!({"message_type": "error", "message": text}));
+            tell!("{}", json!({"message_type": "error", "message": text}));
         } else {
-            eprintln!("error: {text}");
+            tell!("error: {text}");
         }
     }
     for hint in &outcome.hints {

@@ -48,7 +48,7 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     } else {
         output::summary(session, &statistics, &words(&statistics))?;
     }
-    statistics.problems.iter().for_each(|problem| eprintln!("error: {problem}"));
+    statistics.problems.iter().for_each(|problem| tell!("error: {problem}"));
     match statistics.problems.len() {
         0 => Ok(()),
         count => Err(CliError::restic(1, format!("{count} directories could not be compared"))

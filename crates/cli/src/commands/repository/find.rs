@@ -58,7 +58,7 @@ pub(crate) struct Args {
 
 /// The hits of one snapshot, as restic's JSON has them.
 #[derive(Serialize)]
-struct Matches {
+struct OfSnapshot {
     matches: Vec<FoundNode>,
     hits: usize,
     snapshot: SnapshotId,
@@ -127,7 +127,7 @@ struct Hits<'a> {
     args: &'a Args,
     snapshots: &'a [Found],
     last: Option<SnapshotId>,
-    nodes: Vec<Matches>,
+    nodes: Vec<OfSnapshot>,
     objects: Vec<lifeboat_repository::find::FoundObject>,
     unread: u64,
 }
@@ -146,7 +146,7 @@ impl Hits<'_> {
             Hit::Node { snapshot, path, node } => {
                 if self.last != Some(snapshot) {
                     self.last = Some(snapshot);
-                    self.nodes.push(Matches { matches: vec![], hits: 0, snapshot });
+                    self.nodes.push(OfSnapshot { matches: vec![], hits: 0, snapshot });
                 }
                 if let Some(matches) = self.nodes.last_mut() {
                     matches.matches.push(FoundNode::new(&path, &node));
@@ -165,7 +165,7 @@ impl Hits<'_> {
             Hit::Object(object) => self.objects.push(object),
             Hit::Unreadable { snapshot, tree, message } => {
                 self.unread += 1;
-                eprintln!("error: tree {} of snapshot {}: {message}", tree.short(), snapshot.short());
+                tell!("error: tree {} of snapshot {}: {message}", tree.short(), snapshot.short());
             }
         }
     }

@@ -97,7 +97,7 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     };
     print(session, &args, &options.policy, &forgotten)?;
     for (id, error) in &forgotten.failed {
-        eprintln!("error: cannot remove snapshot {}: {}", id.short(), CliError::text_of(error));
+        tell!("error: cannot remove snapshot {}: {}", id.short(), CliError::text_of(error));
     }
     if !forgotten.failed.is_empty() {
         let text = format!("{} snapshots could not be removed", forgotten.failed.len());

@@ -85,7 +85,7 @@ impl Running {
                     return Ok(status);
                 }
                 () = lost.cancelled() => {
-                    eprintln!("the lock was lost: ending the command");
+                    tell!("the lock was lost: ending the command");
                     self.end().await;
                     return Err(Error::LockLost { detail: "the command was ended".to_owned() }.into());
                 }

@@ -75,9 +75,9 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
         if let Listed::Node { path, node, on_the_way: false } = listed {
             // Sorted output and YAML have to wait for the end; the rest goes out as it comes.
             if sorted || output == Output::Yaml {
-                kept.push((path, node))
+                kept.push((path, node));
             } else {
-                show(output, long, &path, &node)
+                show(output, long, &path, &node);
             }
         }
         Ok(())
@@ -89,7 +89,9 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
         let nodes: Vec<_> = kept.iter().map(|(path, node)| LsNode::new(path, node)).collect();
         printer::text(&printer::yaml(&nodes)?);
     } else {
-        kept.iter().for_each(|(path, node)| show(output, long, path, node));
+        for (path, node) in &kept {
+            show(output, long, path, node);
+        }
     }
     Ok(())
 }

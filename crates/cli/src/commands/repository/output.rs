@@ -95,7 +95,7 @@ pub(crate) fn exit_error(error: &CliError) {
     let message = serde_json::json!({
         "message_type": "exit_error", "code": error.code(), "message": error.full_text(),
     });
-    eprintln!("{message}");
+    tell!("{message}");
 }
 
 /// The progress bars of the process. What is printed beside them goes through `suspend`.

@@ -89,7 +89,7 @@ fn line_without_echo(prompt: &str) -> Result<SecretString, CliError> {
     let mut line = String::new();
     let read = input.read_line(&mut line);
     let _ = tcsetattr(&input, OptionalActions::Flush, &before);
-    eprintln!();
+    tell!();
     read.map_err(failed)?;
     Ok(SecretString::from(line.trim_end_matches(['\n', '\r'])))
 }

@@ -120,6 +120,6 @@ fn read(file: &Path) -> Result<Prepared, CliError> {
 /// So that nobody ends it a second time.
 fn forget_file(file: &Path) {
     if let Err(error) = std::fs::remove_file(file) {
-        eprintln!("warning: cannot remove '{}': {error}", file.display());
+        tell!("warning: cannot remove '{}': {error}", file.display());
     }
 }

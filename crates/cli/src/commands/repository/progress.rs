@@ -57,7 +57,9 @@ impl Shown {
     }
 
     /// Stops and clears the line, before results are printed.
-    pub(crate) fn stop(self) {}
+    pub(crate) fn stop(self) {
+        drop(self);
+    }
 }
 
 impl Drop for Shown {

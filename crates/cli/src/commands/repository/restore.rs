@@ -1,6 +1,7 @@
 //! `restore`: a snapshot, or a part of it, to a directory. Called as `restic` without a target and into a pipe, the one
 //! file of a stream's snapshot goes to standard output.
 
+use std::fmt::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -169,7 +170,7 @@ fn notify(session: &Session) -> Option<restore::Notify> {
                 "message_type": "verbose_status", "action": action, "item": path.to_string(), "size": event.size,
             }));
         } else {
-            output::bars().suspend(|| eprintln!("{action:9} {path}"));
+            output::bars().suspend(|| tell!("{action:9} {path}"));
         }
     }))
 }
@@ -219,11 +220,11 @@ fn words(args: &Args, outcome: &RestoreOutcome, took: Duration) -> String {
     );
     for (count, words) in [(outcome.files_skipped, "left as they were"), (outcome.files_deleted, "deleted")] {
         if count > 0 {
-            text.push_str(&format!(", {count} {words}"));
+            let _ = write!(text, ", {count} {words}");
         }
     }
     if let Some(verified) = outcome.files_verified {
-        text.push_str(&format!(", {verified} verified"));
+        let _ = write!(text, ", {verified} verified");
     }
     text
 }

@@ -8,6 +8,7 @@ use crate::error::CliError;
 
 #[derive(clap::Args, Clone, Default)]
 #[command(next_help_heading = "Options of the source repository")]
+#[allow(clippy::struct_field_names, reason = "they are restic's flags")]
 pub(crate) struct SecondArgs {
     /// The repository to copy from (default: $RESTIC_FROM_REPOSITORY)
     #[arg(long, value_name = "LOCATION", alias = "repo2")]

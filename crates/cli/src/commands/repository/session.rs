@@ -51,7 +51,7 @@ impl Session {
             let opening = Repository::open(store.clone(), &password, options);
             match self.interruptible(async { Ok(opening.await) }).await? {
                 Ok(repository) => return Ok(repository),
-                Err(Error::WrongPassword { .. }) if number < tries => eprintln!("wrong password, try again"),
+                Err(Error::WrongPassword { .. }) if number < tries => tell!("wrong password, try again"),
                 Err(Error::NoRepository { .. }) => {
                     return Err(Error::NoRepository { location: location.to_string() }.into());
                 }
@@ -112,8 +112,8 @@ impl Session {
             return self.locked(repository, LockKind::Shared, work).await;
         }
         let stop = self.interrupted.child_token();
-        let work = work(stop.clone());
-        tokio::pin!(work);
+        // Boxed: the work of a whole restore would make every future above it large.
+        let mut work = Box::pin(work(stop.clone()));
         tokio::select! {
             outcome = &mut work => outcome,
             () = stop.cancelled() => rest(work).await,
@@ -134,8 +134,8 @@ impl Session {
         let acquiring = Lock::acquire(repository, kind, &self.settings.lock);
         let lock = self.interruptible(async { Ok(acquiring.await?) }).await?;
         let (lost, stop) = (lock.lost(), self.interrupted.child_token());
-        let work = work(stop.clone());
-        tokio::pin!(work);
+        // Boxed: the work of a whole restore would make every future above it large.
+        let mut work = Box::pin(work(stop.clone()));
         let outcome = tokio::select! {
             outcome = &mut work => outcome,
             () = lost.cancelled() => {
@@ -157,7 +157,7 @@ impl Session {
     /// A line for people, on standard error.
     pub(crate) fn say(&self, text: impl AsRef<str>) {
         if self.settings.is_for_people() {
-            eprintln!("{}", text.as_ref());
+            tell!("{}", text.as_ref());
         }
     }
 

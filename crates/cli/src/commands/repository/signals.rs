@@ -1,15 +1,21 @@
 //! INT, TERM and HUP: the first asks the command to come to rest and to give its lock back, the second ends it.
 
-use tokio::signal::unix::{Signal, SignalKind, signal};
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+use tokio::signal::unix::{self, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::CliError;
 
+/// How long after the first signal a second one means "at once".
+const MOMENT: Duration = Duration::from_secs(1);
+
 /// The signals that mean "stop".
 pub(crate) struct Stops {
-    interrupt: Signal,
-    terminate: Signal,
-    hangup: Signal,
+    interrupt: unix::Signal,
+    terminate: unix::Signal,
+    hangup: unix::Signal,
 }
 
 impl Stops {
@@ -24,11 +30,11 @@ impl Stops {
     }
 
     /// The next one.
-    pub(crate) async fn next(&mut self) -> rustix::process::Signal {
+    pub(crate) async fn next(&mut self) -> Signal {
         tokio::select! {
-            _ = self.interrupt.recv() => rustix::process::Signal::INT,
-            _ = self.terminate.recv() => rustix::process::Signal::TERM,
-            _ = self.hangup.recv() => rustix::process::Signal::HUP,
+            _ = self.interrupt.recv() => Signal::INT,
+            _ = self.terminate.recv() => Signal::TERM,
+            _ = self.hangup.recv() => Signal::HUP,
         }
     }
 }
@@ -42,7 +48,9 @@ pub(crate) fn interruption(impatient: bool) -> Result<CancellationToken, CliErro
         stops.next().await;
         cancelled.cancel();
         if impatient {
-            stops.next().await;
+            let first = Instant::now();
+            // A terminal that goes away sends several at once; a person takes a moment before the second.
+            while stops.next().await == Signal::HUP || first.elapsed() < MOMENT {}
             std::process::exit(130);
         }
     });

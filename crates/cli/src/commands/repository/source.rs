@@ -67,6 +67,7 @@ pub(crate) struct LeaveOutArgs {
 
 /// The flags that name files of paths.
 #[derive(clap::Args, Default)]
+#[allow(clippy::struct_field_names, reason = "they are restic's flags")]
 pub(crate) struct FilesFromArgs {
     /// File with patterns of paths to back up, one in a line; "-" is standard input; can be repeated
     #[arg(long, value_name = "FILE")]
@@ -97,7 +98,7 @@ impl FilesFromArgs {
             for pattern in pattern_files::meaningful_lines(&content(file)?) {
                 let found = given::expand(&pattern)?;
                 if found.is_empty() {
-                    eprintln!("warning: nothing matches '{}'", String::from_utf8_lossy(&pattern));
+                    tell!("warning: nothing matches '{}'", String::from_utf8_lossy(&pattern));
                 }
                 paths.extend(found);
             }
