@@ -112,7 +112,6 @@ fn version(json: bool) {
             "restic {RESTIC} command line of lifeboat {lifeboat} on {system}/{processor}"
         ));
     }
-    Ok(())
 }
 
 /// As Go names it.
