@@ -18,6 +18,7 @@ mod packs;
 mod refuse;
 mod totals;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -109,8 +110,7 @@ impl PrunePlan {
 pub fn plan(input: &Input<'_>, options: &Options) -> Result<PrunePlan> {
     options.check(input.compresses)?;
     refuse::incomplete(input, options)?;
-    let mut listed = input.listed.to_vec();
-    listed.sort_unstable_by_key(|pack| pack.id);
+    let listed = sorted(input.listed);
     refuse::repeated(&listed)?;
 
     let mut totals = Totals::default();
@@ -200,6 +200,16 @@ impl PrunePlan {
 
 /// The grace time unless a person says otherwise.
 pub const DEFAULT_GRACE: Duration = Duration::from_hours(24);
+
+/// By id; a copy only when it has to be, because there may be millions.
+fn sorted(listed: &[ListedPack]) -> Cow<'_, [ListedPack]> {
+    if listed.is_sorted_by_key(|pack| pack.id) {
+        return Cow::Borrowed(listed);
+    }
+    let mut listed = listed.to_vec();
+    listed.sort_unstable_by_key(|pack| pack.id);
+    Cow::Owned(listed)
+}
 
 /// What cannot happen unless the stream changed between two passes.
 fn changed() -> Error {

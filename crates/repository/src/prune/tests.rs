@@ -261,19 +261,70 @@ async fn a_used_blob_that_the_index_does_not_name_stops_the_prune() {
     assert_eq!(packs(&repository).await, before);
 }
 
+/// Flips bytes of one copy of a blob.
+async fn damage(repository: &Repository, entry: &crate::index::Entry) {
+    let key = FileKind::Pack.key(entry.location.pack.0);
+    let mut content = repository.store().get(&key).await.unwrap().to_vec();
+    content[entry.location.offset as usize + 20] ^= 1;
+    repository.store().put(&key, content).await.unwrap();
+}
+
+/// The entries of a repository that a prune would write again.
+async fn to_repack(repository: &Repository) -> Vec<crate::index::Entry> {
+    let plan = dry_run(repository, &options(SHORT), &Progress::default()).await.unwrap();
+    let mut entries = Vec::new();
+    let index = repository.load_index().await.unwrap();
+    index
+        .for_each(&mut |entry| {
+            entries.extend(plan.copies_to_repack.contains(entry.number).then_some(entry));
+            Ok(())
+        })
+        .unwrap();
+    entries
+}
+
 #[tokio::test]
-async fn a_damaged_blob_to_repack_is_taken_from_another_copy_or_stops_the_prune() {
+async fn a_damaged_blob_to_repack_stops_the_prune_before_anything_is_removed() {
     let repository = memory_repository().await;
     half_forgotten(&repository).await;
-    let plan = dry_run(&repository, &options(SHORT), &Progress::default()).await.unwrap();
-    let key = FileKind::Pack.key(plan.repack[0].0);
-    let mut content = repository.store().get(&key).await.unwrap().to_vec();
-    content.iter_mut().take(12_000).for_each(|byte| *byte ^= 1);
-    repository.store().put(&key, content).await.unwrap();
+    damage(&repository, &to_repack(&repository).await[0]).await;
     let before = (packs(&repository).await, indexed(&repository).await);
     assert!(matches!(run(&repository, &options(Duration::ZERO)).await, Err(Error::Damaged { .. })));
     assert!(packs(&repository).await.is_superset(&before.0));
     assert!(indexed(&repository).await.is_superset(&before.1));
+}
+
+#[tokio::test]
+async fn a_damaged_blob_to_repack_is_taken_from_its_other_copy() {
+    let repository = memory_repository().await;
+    let shared = file("shared", 5000);
+    // The second backup does not see the first's index, so that both have a pack with the shared file in it.
+    let both = Files::from([shared.clone(), file("a", 900), file("b", 700)]);
+    let forgotten = backup(&repository, 1, &both).await.unwrap();
+    let one = backup(&repository, 2, &Files::from([shared.clone(), file("a", 900)])).await.unwrap();
+    let hidden = repository.list(FileKind::Index).await.unwrap();
+    let mut contents = Vec::new();
+    for file in &hidden {
+        contents.push(repository.load_file(FileKind::Index, file.id).await.unwrap());
+        repository.remove_file(FileKind::Index, file.id).await.unwrap();
+    }
+    let others = Files::from([shared.clone(), file("c", 900), file("d", 700)]);
+    let also_forgotten = backup(&repository, 3, &others).await.unwrap();
+    let two = backup(&repository, 4, &Files::from([shared.clone(), file("c", 900)])).await.unwrap();
+    for content in contents {
+        repository.save_file(FileKind::Index, &content).await.unwrap();
+    }
+    for id in [forgotten, also_forgotten] {
+        repository.remove_file(FileKind::Snapshot, id.0).await.unwrap();
+    }
+    let copies = to_repack(&repository).await;
+    let twice = copies.iter().find(|entry| entry.location.plain_length() == 5000).unwrap();
+    damage(&repository, twice).await;
+    run(&repository, &options(Duration::ZERO)).await.unwrap();
+    for (id, name, length) in [(one, "a", 900), (two, "c", 900)] {
+        let expected = Files::from([shared.clone(), file(name, length)]);
+        assert_eq!(restore(&repository, id).await.unwrap(), expected);
+    }
 }
 
 #[tokio::test]
