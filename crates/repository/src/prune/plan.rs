@@ -27,7 +27,7 @@ use jiff::{SignedDuration, Timestamp};
 
 pub use copies::{BlobCopy, Copies};
 pub use options::{MaxUnused, Options, bytes};
-pub use totals::{Sum, Totals};
+pub use totals::{Report, Sum, Totals};
 
 use crate::error::{Error, Result};
 use crate::id::{BlobId, BlobKind, PackId};
@@ -162,12 +162,12 @@ impl PrunePlan {
             // A mark from the future says nothing about how long the pack has been waiting.
             let mark = input.marks.get(&pack.id).filter(|mark| **mark <= input.now);
             match mark {
-                _ if at_once => self.delete_now(pack),
+                _ if at_once => self.delete_now(pack.id, pack.size),
                 None => self.mark.push(pack.id),
                 Some(mark) => {
                     let since = pack.modified.max(*mark);
                     if input.now.duration_since(since) >= grace {
-                        self.delete_now(pack);
+                        self.delete_now(pack.id, pack.size);
                     } else {
                         self.waiting.push((pack.id, *mark));
                         let due = since.checked_add(grace).unwrap_or(Timestamp::MAX);
@@ -178,8 +178,7 @@ impl PrunePlan {
         }
         for pack in packs.iter().filter(|pack| matches!(pack.action, Action::Repack | Action::TakeOut)) {
             if at_once {
-                self.delete.push(pack.id);
-                self.totals.delete_now.add(pack.listed_size.unwrap_or(0));
+                self.delete_now(pack.id, pack.listed_size.unwrap_or(0));
             } else {
                 self.mark.push(pack.id);
             }
@@ -192,9 +191,10 @@ impl PrunePlan {
         }
     }
 
-    fn delete_now(&mut self, pack: &ListedPack) {
-        self.delete.push(pack.id);
-        self.totals.delete_now.add(pack.size);
+    fn delete_now(&mut self, pack: PackId, size: u64) {
+        self.delete.push(pack);
+        self.totals.packs_delete_now += 1;
+        self.totals.delete_now_bytes += size;
     }
 }
 

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::TryStreamExt;
+use lifeboat_store::Memory;
 use rstest::rstest;
 
 use super::plan::MaxUnused;
@@ -15,6 +16,7 @@ use crate::files::OWN_PREFIX;
 use crate::id::BlobKind;
 use crate::index::{IndexFile, IndexedPack};
 use crate::testing::sample::{Files, backup, file, restore};
+use crate::testing::unreliable::{Trouble, Unreliable};
 use crate::testing::{memory_repository, new_repository};
 
 /// Deletes as soon as the store's clock moved on.
@@ -163,6 +165,23 @@ async fn a_pack_that_an_index_names_again_is_not_deleted_by_its_old_mark() {
 }
 
 #[tokio::test]
+async fn where_no_marks_can_be_kept_packs_leave_the_store_with_a_grace_of_zero_only() {
+    let store = Unreliable::new(&Arc::new(Memory::new()), Trouble::OnlyRestic).store();
+    let repository = new_repository(store, Version::V2).await;
+    let (snapshot, files) = half_forgotten(&repository).await;
+    let before = packs(&repository).await;
+    for _ in 0..3 {
+        let pruned = run(&repository, &options(SHORT)).await.unwrap();
+        assert!(!pruned.marks_kept && pruned.done.packs_deleted == 0);
+    }
+    assert!(packs(&repository).await.is_superset(&before));
+    assert!(!indexed(&repository).await.is_superset(&before));
+    assert!(run(&repository, &options(Duration::ZERO)).await.unwrap().done.packs_deleted > 0);
+    assert_eq!(packs(&repository).await, indexed(&repository).await);
+    assert_eq!(restore(&repository, snapshot).await.unwrap(), files);
+}
+
+#[tokio::test]
 async fn packs_of_a_backup_that_died_are_reclaimed() {
     let repository = memory_repository().await;
     let (snapshot, files) = half_forgotten(&repository).await;
@@ -201,6 +220,18 @@ async fn snapshots_that_will_be_forgotten_do_not_count_in_a_dry_run() {
     let without = PruneOptions { without: HashSet::from([snapshot]), ..options(SHORT) };
     let fewer = dry_run(&repository, &without, &Progress::default()).await.unwrap();
     assert!(fewer.totals.used.blobs < all.totals.used.blobs);
+    assert!(matches!(run(&repository, &without).await, Err(Error::Invalid { .. })));
+}
+
+#[tokio::test]
+async fn a_shared_lock_is_not_enough() {
+    let repository = memory_repository().await;
+    half_forgotten(&repository).await;
+    let lock = Arc::new(Lock::acquire(&repository, LockKind::Shared, &LockOptions::default()).await.unwrap());
+    let (progress, cancel) = (Progress::default(), CancellationToken::new());
+    let outcome = prune_locked(&repository, &options(SHORT), &lock, &progress, &cancel).await;
+    assert!(matches!(outcome, Err(Error::Invalid { .. })));
+    lock.release().await;
 }
 
 #[tokio::test]
