@@ -1,20 +1,25 @@
-//! What the tests on a real cluster share: running programs, reading objects, waiting with a deadline, namespaces that
-//! go away. `cargo xtask test` says in the environment where cluster, storage and programs are.
+//! What the tests share that run real programs on a real cluster or beside genuine restic: running programs, reading
+//! objects, waiting with a deadline, namespaces that go away, repositories, file trees. `cargo xtask test` says in the environment where cluster, storage and programs are.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::missing_panics_doc, clippy::print_stderr)] // tests end by panicking
 
 mod command;
+mod engine;
 mod leadership;
 mod lifeboat;
 mod namespace;
+mod rest_server;
+pub mod tree;
 mod wait;
 
 pub use command::{Output, Program};
+pub use engine::{Engine, Repository};
 pub use leadership::{
     everything_works, process_of, restart_api_server, signal, wait_for_another, wait_for_every_replica,
     wait_for_one_leader,
 };
 pub use lifeboat::{Installation, S3, s3};
 pub use namespace::Namespace;
+pub use rest_server::RestServer;
 pub use wait::wait_for;
 
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! Installing Debian packages on this machine: takes package names, installs those that are missing. Image, box and
-//! test modules call it for the tools they need.
-use std::fs::File;
+//! test modules call it for the tools they need. And taking a package apart without installing it.
+use std::fs::{self, File};
 use std::path::Path;
 use std::process::Command;
 
@@ -43,15 +43,33 @@ pub(crate) fn apt_install(packages: &[&str]) -> Result<()> {
 }
 
 fn install(packages: &[&str]) -> Result<()> {
+    with_fresh_lists(|| run::output(&mut apt_get("install", packages)).map(drop))
+}
+
+/// Downloads a package and puts its files below `out`; nothing of it is installed or run.
+pub(crate) fn unpack(package: &str, out: &Path) -> Result<()> {
+    fs::create_dir_all(out).with_context(|| format!("cannot create {}", out.display()))?;
+    with_fresh_lists(|| run::output(apt_get("download", &[package]).current_dir(out)).map(drop))
+        .with_context(|| format!("cannot download the Debian package {package}"))?;
+    let archive = fs::read_dir(out)?
+        .flatten()
+        .map(|entry| entry.path())
+        .find(|path| path.extension().is_some_and(|extension| extension == "deb"))
+        .with_context(|| format!("apt-get downloaded no package {package}"))?;
+    run::output(Command::new("dpkg-deb").arg("--extract").arg(&archive).arg(out))?;
+    Ok(fs::remove_file(archive)?)
+}
+
+/// Most often package lists are old or absent: asks again with new ones. A second failure is the one to report.
+fn with_fresh_lists(action: impl Fn() -> Result<()>) -> Result<()> {
     // apt-get waits for dpkg's lock but not for that of its package lists: two clones take turns here.
     let lock = File::create(LOCK).with_context(|| format!("cannot create {LOCK}"))?;
     lock.lock().with_context(|| format!("cannot lock {LOCK}"))?;
-    if apt_get("install", packages).is_ok() {
+    if action().is_ok() {
         return Ok(());
     }
-    // Most often the package lists are old or absent; a second failure is the one to report.
-    apt_get("update", &[])?;
-    apt_get("install", packages)
+    run::output(&mut apt_get("update", &[]))?;
+    action()
 }
 
 fn installed(package: &str) -> bool {
@@ -59,13 +77,13 @@ fn installed(package: &str) -> bool {
         .is_ok_and(|status| status == "install ok installed")
 }
 
-fn apt_get(action: &str, packages: &[&str]) -> Result<()> {
+fn apt_get(action: &str, packages: &[&str]) -> Command {
     let mut command = Command::new("apt-get");
     command
         .args(["-q", "-y", "-o", "DPkg::Lock::Timeout=300", "--no-install-recommends", action])
         .args(packages)
         .env("DEBIAN_FRONTEND", "noninteractive");
-    run::output(&mut command).map(drop)
+    command
 }
 
 #[cfg(test)]

@@ -1,30 +1,40 @@
 //! `cargo xtask bench`: speed, always as a ratio to a peer measured in the same run on the same machine. Each
 //! capability adds its comparison here and its table to bench/README.md.
 
-use anyhow::{Result, bail};
+mod repository;
+
+use anyhow::Result;
+use clap::{CommandFactory, Subcommand};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Which comparison to run; none: list them
-    name: Option<String>,
+    #[command(subcommand)]
+    comparison: Option<Comparison>,
 }
 
-/// Name, what it compares, and the function that runs it.
-type Comparison = (&'static str, &'static str, fn() -> Result<()>);
-
-/// The foundation moves no data yet; the first comparison comes with the repository engine.
-const COMPARISONS: [Comparison; 0] = [];
+#[derive(Subcommand)]
+enum Comparison {
+    /// The repository engine against restic and kopia
+    Repository(repository::Args),
+}
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let Some(wanted) = &args.name else {
-        println!("{} comparisons", COMPARISONS.len());
-        for (name, what, _) in COMPARISONS {
-            println!("  {name}  {what}");
+    match &args.comparison {
+        Some(Comparison::Repository(args)) => repository::run(args),
+        None => {
+            let all = Names::command();
+            println!("{} comparison(s)", all.get_subcommands().count());
+            for each in all.get_subcommands() {
+                println!("  {}  {}", each.get_name(), each.get_about().cloned().unwrap_or_default());
+            }
+            Ok(())
         }
-        return Ok(());
-    };
-    match COMPARISONS.iter().find(|(name, ..)| name == wanted) {
-        Some((_, _, run)) => run(),
-        None => bail!("there is no comparison {wanted:?}; `cargo xtask bench` lists them"),
     }
+}
+
+/// The comparisons as clap knows them.
+#[derive(clap::Parser)]
+struct Names {
+    #[command(subcommand)]
+    _comparison: Comparison,
 }

@@ -4,11 +4,13 @@
 mod apt;
 mod bench;
 mod cluster_box;
+mod delay;
 mod demo;
 mod generate;
 mod image;
 mod lint;
 mod run;
+mod s3_server;
 mod target;
 mod test;
 mod tools;

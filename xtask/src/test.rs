@@ -3,6 +3,7 @@
 
 mod box_only;
 mod part;
+mod repository;
 mod tally;
 
 use std::time::Instant;
@@ -22,7 +23,7 @@ pub(crate) struct Args {
     parts: Vec<Part>,
     #[command(flatten)]
     target: TargetArgs,
-    /// Of box, api, e2e and soak only tests whose name contains this
+    /// Of box, repository, api, e2e and soak only tests whose name contains this
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
 }
@@ -37,6 +38,8 @@ enum Part {
     Box,
     /// Object storage against a real S3 server
     Storage,
+    /// Repositories beside genuine restic; needs no cluster
+    Repository,
     /// Schemas against a real API server
     Api,
     /// Real pods on a real cluster
@@ -45,7 +48,8 @@ enum Part {
     Soak,
 }
 
-const DEFAULT: [Part; 6] = [Part::Lint, Part::Unit, Part::Box, Part::Storage, Part::Api, Part::E2e];
+const DEFAULT: [Part; 7] =
+    [Part::Lint, Part::Unit, Part::Repository, Part::Box, Part::Storage, Part::Api, Part::E2e];
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let parts = if args.parts.is_empty() { DEFAULT.to_vec() } else { args.parts.clone() };
@@ -95,6 +99,7 @@ fn run_part(part: Part, run: &mut Run) -> Result<Tally> {
         Part::Unit => Run::unit(),
         Part::Box => run.machine(),
         Part::Storage => run.storage(),
+        Part::Repository => run.repository(),
         Part::Api => run.api(),
         Part::E2e => run.e2e(&["cluster", "server", "velero_cli", "chart", "image"]),
         Part::Soak => run.soak(),

@@ -1,13 +1,16 @@
-//! Programs of others that tests run for real, built from source through Go's modules. They are built and kept as the
-//! box's own programs are: outside the checkout, under a hash of what they were made from, so that every clone shares
-//! them. `cargo xtask test` calls this. helm is `cluster_box::tool`.
+//! Programs of others that tests and comparisons run for real, built from source through Go's modules or taken out of a
+//! Debian package. They are built and kept as the box's own programs are: outside the checkout, under a hash of what
+//! they were made from, so that every clone shares them. `cargo xtask test` and `bench` call this. helm is
+//! `cluster_box::tool`.
 
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::cluster_box::programs::{Group, go, go_build, provide};
-use crate::run;
+use crate::{apt, run};
 
 const VELERO: Group = Group {
     name: "velero",
@@ -16,11 +19,52 @@ const VELERO: Group = Group {
     about: "the stock Velero command line (about 3 minutes)",
 };
 
+const RESTIC: Group =
+    Group { name: "restic", source: "e2e/programs/restic", make: make_restic, about: "restic" };
+
+/// The cache keeps groups apart by their name and a dash: no name may be the beginning of another one.
+const DEBIAN_RESTIC: Group = Group {
+    name: "debian-restic",
+    source: "e2e/programs/debian-restic",
+    make: make_debian_restic,
+    about: "the restic that Debian 12 ships",
+};
+
+const REST_SERVER: Group = Group {
+    name: "rest-server",
+    source: "e2e/programs/rest-server",
+    make: make_rest_server,
+    about: "restic's REST server",
+};
+
+const KOPIA: Group =
+    Group { name: "kopia", source: "e2e/programs/kopia", make: make_kopia, about: "kopia (about 2 minutes)" };
+
 const VELERO_MODULE: &str = "github.com/vmware-tanzu/velero";
+const KOPIA_MODULE: &str = "github.com/kopia/kopia";
 
 /// The stock Velero command line; builds it if it is not in the cache.
 pub(crate) fn velero() -> Result<PathBuf> {
     Ok(provide(&VELERO)?.join("velero"))
+}
+
+/// Genuine restic, the version whose format we write.
+pub(crate) fn restic() -> Result<PathBuf> {
+    Ok(provide(&RESTIC)?.join("restic"))
+}
+
+/// restic 0.14, the oldest that people still have from their distribution: it writes formats v1 and v2.
+pub(crate) fn debian_restic() -> Result<PathBuf> {
+    Ok(provide(&DEBIAN_RESTIC)?.join("restic"))
+}
+
+/// restic's own server for repositories over HTTP.
+pub(crate) fn rest_server() -> Result<PathBuf> {
+    Ok(provide(&REST_SERVER)?.join("rest-server"))
+}
+
+pub(crate) fn kopia() -> Result<PathBuf> {
+    Ok(provide(&KOPIA)?.join("kopia"))
 }
 
 /// Upstream's own custom resource definitions, in the module that the command line is built from.
@@ -35,7 +79,43 @@ pub(crate) fn velero_crds() -> Result<PathBuf> {
 
 /// Without a version of its own the client warns about every server; `go.mod` says which it is.
 fn make_velero(source: &Path, out: &Path) -> Result<()> {
-    let version = run::output(go(source).args(["list", "-m", "-f", "{{.Version}}", VELERO_MODULE]))?;
-    let flags = format!("-X {VELERO_MODULE}/pkg/buildinfo.Version={}", version.trim());
+    let flags = format!("-X {VELERO_MODULE}/pkg/buildinfo.Version={}", version(source, VELERO_MODULE)?);
     go_build(source, &flags, &out.join("velero"), &[&format!("{VELERO_MODULE}/cmd/velero")])
+}
+
+fn make_restic(source: &Path, out: &Path) -> Result<()> {
+    go_build(source, "", &out.join("restic"), &["github.com/restic/restic/cmd/restic"])
+}
+
+fn make_rest_server(source: &Path, out: &Path) -> Result<()> {
+    go_build(source, "", &out.join("rest-server"), &["github.com/restic/rest-server/cmd/rest-server"])
+}
+
+fn make_kopia(source: &Path, out: &Path) -> Result<()> {
+    let flags = format!("-X {KOPIA_MODULE}/repo.BuildVersion={}", version(source, KOPIA_MODULE)?);
+    go_build(source, &flags, &out.join("kopia"), &[KOPIA_MODULE])
+}
+
+/// The version of a module that `go.mod` names.
+fn version(source: &Path, module: &str) -> Result<String> {
+    Ok(run::output(go(source).args(["list", "-m", "-f", "{{.Version}}", module]))?.trim().to_owned())
+}
+
+/// Takes the program out of its Debian package, which is not installed.
+fn make_debian_restic(source: &Path, out: &Path) -> Result<()> {
+    let wanted = fs::read_to_string(source.join("package")).context("cannot read the package's name")?;
+    let (package, version) = wanted.trim().split_once(' ').context("expected a package and its version")?;
+    apt::unpack(package, &out.join("unpacked"))?;
+    let program = out.join("restic");
+    fs::rename(out.join("unpacked/usr/bin/restic"), &program).context("the package holds no restic")?;
+    fs::remove_dir_all(out.join("unpacked"))?;
+    let found = run::output(Command::new(&program).arg("version"))?;
+    if !found.starts_with(&format!("restic {version}.")) {
+        bail!(
+            "the tests read repositories of restic {version}, which Debian 12 ships; the apt sources of this machine \
+             have {:?}",
+            found.trim()
+        );
+    }
+    Ok(())
 }

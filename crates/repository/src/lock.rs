@@ -170,7 +170,8 @@ impl Lock {
         let lock = Arc::new(Self::acquire(repository, kind, options).await?);
         let lost = lock.lost();
         let outcome = tokio::select! {
-            outcome = work(Arc::clone(&lock)) => outcome,
+            // Boxed: the work of a whole backup would make every future above it large.
+            outcome = Box::pin(work(Arc::clone(&lock))) => outcome,
             () = lost.cancelled() => Err(Error::LockLost { detail: "it could not be renewed in time".to_owned() }),
         };
         lock.release().await;

@@ -1,11 +1,30 @@
-//! The source of a backup: the file system as it is. `targets` says what the snapshot's tree looks like, `walk`
-//! opens directories and files by handles, `metadata` makes their nodes, `patterns` and `exclude` say what is left
-//! out, `scan` counts ahead for the progress display. The backup pipeline calls all of them; restore uses the
-//! patterns and the accounts.
+//! The source of a backup: the file system as it is. `given` and `targets` say what the snapshot's tree looks like,
+//! `walk` goes through it by the handles of `directory`, `filter` and `patterns` say what is left out, `metadata`
+//! makes the nodes, `change` says which files to read, `scan` counts ahead for the progress display. The backup
+//! pipeline calls all of them; restore uses `selection`, `accounts` and `stat`.
 
 pub mod accounts;
 pub mod change;
+pub mod directory;
+pub mod filter;
+pub mod given;
 pub mod metadata;
+pub mod path;
+pub mod pattern_files;
+pub mod patterns;
+pub mod scan;
+pub mod selection;
 pub mod stat;
+pub mod targets;
+pub mod walk;
 mod xattr;
 mod zone;
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+/// For error messages.
+fn os_path(path: &[u8]) -> PathBuf {
+    PathBuf::from(OsString::from_vec(path.to_vec()))
+}

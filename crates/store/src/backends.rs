@@ -1,9 +1,11 @@
-//! The backends: `remote` (S3, Google, Azure through object_store), `local` (a directory), `memory` (tests).
+//! The backends: `remote` (S3, Google, Azure through object_store), `rest` (restic's REST server), `local`
+//! (a directory), `memory` (tests).
 
 pub(crate) mod local;
 pub(crate) mod memory;
 pub(crate) mod paging;
 pub(crate) mod remote;
+pub(crate) mod rest;
 
 use std::ops::Range;
 

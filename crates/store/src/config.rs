@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-use object_store::Certificate;
+use reqwest::Certificate;
 use secrecy::{ExposeSecret, SecretSlice};
 
 use crate::error::{Error, Result};
@@ -71,7 +71,7 @@ impl StoreConfig {
             Provider::Azure => Target::Azure(azure::validate(self, environment, files)?),
             Provider::Local => Target::Local(local(self, &bucket)?),
         };
-        Ok(ValidConfig { bucket, prefix, roots, target })
+        Ok(ValidConfig { bucket, prefix, roots, tls: Tls::default(), target })
     }
 
     /// The files that `validate` wants to see: named by the config or, where it is silent, by the environment.
@@ -160,7 +160,44 @@ pub struct ValidConfig {
     pub(crate) bucket: String,
     pub(crate) prefix: String,
     pub(crate) roots: Vec<Certificate>,
+    pub(crate) tls: Tls,
     pub(crate) target: Target,
+}
+
+impl ValidConfig {
+    /// With settings of TLS that a location does not have, but a command line does.
+    #[must_use]
+    pub fn with_tls(self, tls: Tls) -> Self {
+        Self { tls, ..self }
+    }
+
+    /// S3 without credentials, for buckets that are open to all; others are left as they are.
+    #[must_use]
+    pub fn anonymous(mut self) -> Self {
+        if let Target::Aws(config) = &mut self.target {
+            config.source = crate::credentials::aws_file::AwsSource::Anonymous;
+        }
+        self
+    }
+}
+
+/// How a server is believed, and what we show it.
+#[derive(Debug, Clone, Default)]
+pub struct Tls {
+    /// Take any certificate: whoever is on the way can read and change everything.
+    pub skip_verify: bool,
+    /// PEM of a certificate and its private key, for servers that ask for one.
+    pub client_pem: Option<SecretSlice<u8>>,
+}
+
+impl Tls {
+    pub(crate) fn identity(&self) -> Result<Option<reqwest::Identity>> {
+        let Some(pem) = &self.client_pem else { return Ok(None) };
+        let identity = reqwest::Identity::from_pem(pem.expose_secret());
+        // reqwest's message would not help, and the PEM is secret.
+        let problem = "expected PEM with a certificate and its private key";
+        identity.map(Some).map_err(|_| Error::config("client certificate", problem))
+    }
 }
 
 impl fmt::Debug for ValidConfig {
@@ -169,6 +206,7 @@ impl fmt::Debug for ValidConfig {
             .field("bucket", &self.bucket)
             .field("prefix", &self.prefix)
             .field("roots", &self.roots.len())
+            .field("tls", &self.tls)
             .field("target", &self.target)
             .finish()
     }
@@ -215,7 +253,7 @@ fn local(config: &StoreConfig, bucket: &str) -> Result<PathBuf> {
     Ok(path.join(bucket))
 }
 
-fn certificates(pem: &[u8]) -> Result<Vec<Certificate>> {
+pub(crate) fn certificates(pem: &[u8]) -> Result<Vec<Certificate>> {
     let bad = |problem: &str| Error::config("caCert", problem);
     if !pem.windows(27).any(|window| window == b"-----BEGIN CERTIFICATE-----") {
         return Err(bad("it holds no PEM certificate ('-----BEGIN CERTIFICATE-----')"));

@@ -1,21 +1,31 @@
 //! What stands between object_store and the wire. Every answer that is not a success becomes a typed `Answer`
 //! and every failure below HTTP gets the name of the server, so that `error::classify` needs no guessing; a
-//! listing is looked at before it is believed; headers that object_store cannot send are added.
+//! listing is looked at before it is believed; headers that object_store cannot send are added. The client itself
+//! is `transport`.
+
+mod transport;
+
+use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use futures::StreamExt;
 use http::{HeaderName, HeaderValue, Method, StatusCode, Uri};
-use object_store::ClientOptions;
 use object_store::client::{
     HttpClient, HttpConnector, HttpError, HttpErrorKind, HttpRequest, HttpResponse, HttpService,
-    ReqwestConnector,
 };
+use object_store::{ClientConfigKey, ClientOptions};
 
-use crate::error::{Answer, Transport};
+use crate::error::{self, Answer};
+use crate::layers::bandwidth::Bucket;
+use transport::Transport;
 
 /// As much of an error's body as is read.
 const MAX_ERROR_BODY: usize = 16 * 1024;
+
+/// A server that does not take a connection in this time is not there.
+const CONNECT: Duration = Duration::from_secs(5);
 
 /// Makes HTTP clients that report in our terms.
 #[derive(Debug, Clone, Default)]
@@ -23,11 +33,42 @@ pub(crate) struct Connector {
     /// A header for requests that create an object, where object_store has no setting for it (Google's KMS key;
     /// requests there are authorised by a token, so nothing signed changes).
     pub create_header: Option<(HeaderName, HeaderValue)>,
+    /// Trusted besides the system's.
+    pub roots: Vec<reqwest::Certificate>,
+    /// Whom servers that ask are shown.
+    pub identity: Option<reqwest::Identity>,
+    pub skip_verify: bool,
+    /// Paces what is sent.
+    pub upload: Option<Arc<Bucket>>,
 }
 
 impl HttpConnector for Connector {
+    /// Of `options`, which cannot hold all that we need, only what object_store changes by itself is taken:
+    /// whether plain HTTP is allowed, and the short patience for metadata services.
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
-        let inner = ReqwestConnector::default().connect(options)?;
+        let option = |key: ClientConfigKey| options.get_config_value(&key);
+        let allow_http = option(ClientConfigKey::AllowHttp).as_deref() == Some("true");
+        let hasty = option(ClientConfigKey::ConnectTimeout).as_deref() == Some("1s");
+        let mut builder = reqwest::ClientBuilder::new()
+            .user_agent(concat!("lifeboat/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(if hasty { Duration::from_secs(1) } else { CONNECT })
+            .tls_certs_merge(self.roots.iter().cloned())
+            .tls_danger_accept_invalid_certs(self.skip_verify)
+            .https_only(!allow_http)
+            .http1_only()
+            // Decompressing would belie the lengths.
+            .no_gzip()
+            .no_brotli()
+            .no_zstd()
+            .no_deflate();
+        if let Some(identity) = &self.identity {
+            builder = builder.identity(identity.clone());
+        }
+        let client = builder.build().map_err(|source| object_store::Error::Generic {
+            store: "HTTP client",
+            source: Box::new(source),
+        })?;
+        let inner = HttpClient::new(Transport { client, upload: self.upload.clone() });
         Ok(HttpClient::new(Service { inner, create_header: self.create_header.clone() }))
     }
 }
@@ -50,10 +91,9 @@ impl HttpService for Service {
         let listing = is_listing(request.method(), request.uri());
         // S3 says 200 before it has put the parts together, and may find only then that it cannot.
         let late_error = request.method() == Method::POST;
-        let response =
-            self.inner.execute(request).await.map_err(|source| {
-                HttpError::new(source.kind(), Transport { origin: origin.clone(), source })
-            })?;
+        let response = self.inner.execute(request).await.map_err(|source| {
+            HttpError::new(source.kind(), error::Transport { origin: origin.clone(), source })
+        })?;
         if !response.status().is_success() {
             return Err(HttpError::new(HttpErrorKind::Unknown, answer(origin, response).await));
         }

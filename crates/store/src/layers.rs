@@ -1,8 +1,9 @@
 //! Layers around a backend. A layer is one function, `call`, that runs any request in its own way; `Layered` is
 //! the only place that knows the trait's methods. Bodies that are still being read after the call returned go
-//! through `body`. The order in a `Store`, from outside: retry, limit, observer, backend; tests put faults next
-//! to the backend.
+//! through `body`. The order in a `Store`, from outside: retry, limit, bandwidth, observer, backend; tests put
+//! faults next to the backend.
 
+pub mod bandwidth;
 #[cfg(feature = "testing")]
 pub(crate) mod fault;
 pub mod limit;
@@ -135,5 +136,10 @@ impl<L: Layer> Backend for Layered<L> {
 
     async fn signed_url(&self, key: &Key, ttl: Duration) -> Result<Url> {
         self.layer.call(request(RequestKind::Sign, key), || self.inner.signed_url(key, ttl)).await
+    }
+
+    async fn remove_unfinished(&self, prefix: &str, age: Duration) -> Result<u64> {
+        let request = Request { kind: RequestKind::Delete, key: prefix, bytes: 0 };
+        self.layer.call(request, || self.inner.remove_unfinished(prefix, age)).await
     }
 }

@@ -1,4 +1,4 @@
-//! Object storage for everything else: S3, Google Cloud Storage, Azure and a local directory.
+//! Object storage for everything else: S3, Google Cloud Storage, Azure, restic's REST server and a local directory.
 //!
 //! `open` turns what a BackupStorageLocation says into a [`Store`]; `probe` validates it. Below a `Store` is one
 //! thin trait, [`Backend`], whose methods are single requests, with layers around it (retry, limit, observer, and
@@ -22,10 +22,11 @@ pub mod testing;
 pub use backend::{Backend, ObjectInfo, ReadOptions, Reading};
 pub use backends::local::Local;
 pub use backends::memory::Memory;
-pub use config::{Environment, Files, Provider, StoreConfig, ValidConfig};
+pub use config::{Environment, Files, Provider, StoreConfig, Tls, ValidConfig};
 pub use error::{BadCertificate, BadCredentials, Error, Result, Retry, Unreachable};
 pub use key::Key;
+pub use layers::bandwidth::Bandwidth;
 pub use layers::retry::RetryPolicy;
-pub use open::open;
+pub use open::{RestConfig, open};
 pub use probe::{LOCATION_DIRECTORIES, probe};
 pub use store::{Directory, Store, Tuning};

@@ -5,22 +5,20 @@
 mod aws;
 mod azure;
 mod gcp;
+mod rest;
+
+pub use rest::RestConfig;
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use object_store::{ClientOptions, HeaderValue, RetryConfig};
+use object_store::{ClientOptions, RetryConfig};
 
 use crate::backend::Backend;
 use crate::backends::local::Local;
-use crate::config::{Environment, Files, StoreConfig, Target, ValidConfig};
+use crate::config::{Environment, Files, StoreConfig, Target, Tls, ValidConfig};
 use crate::error::{Error, Operation, Result, Site, classify};
+use crate::http::Connector;
 use crate::store::{Store, Tuning};
-
-/// A server that does not take a connection in this time is not there.
-const CONNECT: Duration = Duration::from_secs(5);
-/// The longest silence on a connection. It also bounds the upload of one part, so it must be generous.
-const SILENCE: Duration = Duration::from_mins(2);
 
 /// Reads the files that `config` names, checks everything and opens the store. Nothing is asked of the bucket:
 /// that is `probe`'s work.
@@ -32,42 +30,51 @@ pub async fn open(config: &StoreConfig, environment: &Environment, tuning: Tunin
 impl ValidConfig {
     /// Opens the store.
     pub async fn open(self, tuning: Tuning) -> Result<Store> {
-        let Self { bucket, prefix, roots, target } = self;
-        let mut options = client_options();
-        for root in roots {
-            options = options.with_root_certificate(root);
-        }
-        let mut warnings = Vec::new();
+        let Self { bucket, prefix, roots, mut tls, target } = self;
         let mut tuning = tuning;
+        if let Target::Local(directory) = target {
+            return Store::new(Arc::new(Local::new(directory)?), &prefix, tuning);
+        }
+        let by_location = matches!(&target, Target::Aws(config) if config.skip_tls_verify);
+        tls.skip_verify |= by_location;
+        let connector = connector(&tls, roots, &mut tuning)?;
+        let options = ClientOptions::new();
         let backend: Arc<dyn Backend> = match target {
             Target::Local(directory) => Arc::new(Local::new(directory)?),
-            Target::Gcp(config) => Arc::new(gcp::remote(bucket, config, options)?),
+            Target::Gcp(config) => Arc::new(gcp::remote(bucket, config, options, connector)?),
             Target::Azure(config) => {
                 tuning.part_size = config.part_size.unwrap_or(tuning.part_size);
-                Arc::new(azure::remote(bucket, config, options)?)
+                Arc::new(azure::remote(bucket, config, options, connector)?)
             }
-            Target::Aws(config) => {
-                if config.skip_tls_verify {
-                    let warning = "insecureSkipTLSVerify is on: anyone on the way can read and change the backups; \
-                                   give the authority in objectStorage.caCert instead";
-                    tracing::warn!(bucket, "{warning}");
-                    warnings.push(warning.to_owned());
-                    options = options.with_allow_invalid_certificates(true);
-                }
-                Arc::new(aws::remote(bucket, *config, options).await?)
-            }
+            Target::Aws(config) => Arc::new(aws::remote(bucket, *config, options, connector).await?),
         };
-        Ok(Store::new(backend, &prefix, tuning)?.with_warnings(warnings))
+        Ok(Store::new(backend, &prefix, tuning)?.with_warnings(warnings(&tls, by_location)))
     }
 }
 
-fn client_options() -> ClientOptions {
-    ClientOptions::new()
-        .with_connect_timeout(CONNECT)
-        // No limit on a whole request: large objects take long. The retry layer has deadlines.
-        .with_timeout_disabled()
-        .with_read_timeout(SILENCE)
-        .with_user_agent(HeaderValue::from_static(concat!("lifeboat/", env!("CARGO_PKG_VERSION"))))
+/// The HTTP clients of a store. They pace what is sent themselves, so the limit on it is taken out of `tuning`.
+fn connector(tls: &Tls, roots: Vec<reqwest::Certificate>, tuning: &mut Tuning) -> Result<Connector> {
+    Ok(Connector {
+        create_header: None,
+        roots,
+        identity: tls.identity()?,
+        skip_verify: tls.skip_verify,
+        upload: tuning.bandwidth.upload.take(),
+    })
+}
+
+/// What is said where certificates are not verified; `by_location` if the location's own config asks for it.
+fn warnings(tls: &Tls, by_location: bool) -> Vec<String> {
+    let (setting, instead) = match (by_location, tls.skip_verify) {
+        (true, _) => ("insecureSkipTLSVerify is on", "in objectStorage.caCert"),
+        (false, true) => ("certificates are not verified (--insecure-tls)", "with --cacert"),
+        (false, false) => return Vec::new(),
+    };
+    let warning = format!(
+        "{setting}: anyone on the way can read and change the backups; give the authority {instead} instead"
+    );
+    tracing::warn!("{warning}");
+    vec![warning]
 }
 
 /// The retry layer is the one place that repeats.

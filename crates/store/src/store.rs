@@ -19,11 +19,15 @@ use crate::backends::memory::Memory;
 use crate::error::{Error, Result};
 use crate::key::Key;
 use crate::layers::Layered;
+use crate::layers::bandwidth::{Bandwidth, Pace};
 use crate::layers::limit::Limit;
 use crate::layers::observe::{Observe, Observer};
 use crate::layers::retry::{Retry, RetryPolicy};
 
 pub use list::Directory;
+
+/// As much memory as is taken on the word of a server.
+const LARGEST_AT_ONCE: usize = 128 * 1024 * 1024;
 
 /// How a store is used: patience, concurrency, sizes. The defaults suit a server.
 #[derive(Debug, Clone)]
@@ -38,6 +42,8 @@ pub struct Tuning {
     pub upload_concurrency: usize,
     /// Makes the jitter of pauses reproducible in tests.
     pub seed: u64,
+    /// Bytes in a second, each way; shared by all stores that were given clones of it.
+    pub bandwidth: Bandwidth,
     pub observer: Option<Arc<dyn Observer>>,
 }
 
@@ -49,6 +55,7 @@ impl Default for Tuning {
             part_size: 16 * 1024 * 1024,
             upload_concurrency: 4,
             seed: u64::from(std::process::id()),
+            bandwidth: Bandwidth::default(),
             observer: None,
         }
     }
@@ -63,6 +70,7 @@ pub struct Store {
     prefix: Arc<str>,
     tuning: Arc<Tuning>,
     warnings: Arc<[String]>,
+    name: Arc<str>,
 }
 
 impl Store {
@@ -77,7 +85,8 @@ impl Store {
 
     fn assembled(bare: Arc<dyn Backend>, prefix: Arc<str>, tuning: Tuning) -> Self {
         let backend = layered(Arc::clone(&bare), &tuning);
-        Self { bare, backend, prefix, tuning: Arc::new(tuning), warnings: Arc::new([]) }
+        let name = Arc::clone(&prefix);
+        Self { bare, backend, prefix, tuning: Arc::new(tuning), warnings: Arc::new([]), name }
     }
 
     /// A store in memory, for tests.
@@ -106,6 +115,18 @@ impl Store {
     pub(crate) fn with_warnings(mut self, warnings: Vec<String>) -> Self {
         self.warnings = warnings.into();
         self
+    }
+
+    /// The same store under the name that people know it by: the location as they wrote it, without secrets.
+    #[must_use]
+    pub fn with_name(mut self, name: &str) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// What to call this place in messages: the name it was given, else its prefix.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
     /// What is allowed but should be seen by whoever looks at the location, such as unverified certificates.
@@ -191,6 +212,13 @@ impl Store {
         self.relative(self.backend.signed_url(&key, ttl).await)
     }
 
+    /// Removes what writers that died left unfinished (hidden files of a directory; no listing shows them), if
+    /// nothing touched it for `age`. Returns how many there were. A writer whose file goes gets an error, so an
+    /// `age` that is too short costs a repetition, never data; a day is plenty.
+    pub async fn remove_unfinished(&self, age: Duration) -> Result<u64> {
+        self.relative(self.backend.remove_unfinished(&self.prefix, age).await)
+    }
+
     fn key(&self, key: &str) -> Result<Key> {
         // Checked alone first, so that the message shows what the caller wrote.
         let key = Key::new(key)?;
@@ -228,7 +256,8 @@ impl Store {
             // Most objects come in one piece; the stream's end still has to be seen.
             return chunks.try_next().await.map(|_| first);
         }
-        let mut all = BytesMut::with_capacity(size.min(self.tuning.part_size));
+        // The size is the server's word, so it is believed up to what the largest pack of a repository has.
+        let mut all = BytesMut::with_capacity(size.min(LARGEST_AT_ONCE));
         all.extend_from_slice(&first);
         while let Some(chunk) = chunks.try_next().await? {
             all.extend_from_slice(&chunk);
@@ -242,7 +271,12 @@ fn layered(backend: Arc<dyn Backend>, tuning: &Tuning) -> Arc<dyn Backend> {
         Some(observer) => Arc::new(Layered::new(Observe(Arc::clone(observer)), backend)),
         None => backend,
     };
-    let limited = Arc::new(Layered::new(Limit::new(tuning.concurrency), observed));
+    let paced = if tuning.bandwidth.is_unlimited() {
+        observed
+    } else {
+        Arc::new(Layered::new(Pace(tuning.bandwidth.clone()), observed))
+    };
+    let limited = Arc::new(Layered::new(Limit::new(tuning.concurrency), paced));
     Arc::new(Layered::new(Retry::new(tuning.retry.clone(), tuning.seed), limited))
 }
 

@@ -4,8 +4,8 @@
 mod checks;
 
 use bytes::Bytes;
+use object_store::ClientOptions;
 use object_store::client::{HttpConnector, HttpRequestBody};
-use object_store::{Certificate, ClientOptions};
 use url::Url;
 
 use crate::http::Connector;
@@ -56,11 +56,10 @@ pub async fn fetch(
     url: &Url,
     ca_pem: Option<&[u8]>,
 ) -> Result<Bytes, Box<dyn std::error::Error + Send + Sync>> {
-    let mut options = ClientOptions::new().with_allow_http(true);
-    for root in Certificate::from_pem_bundle(ca_pem.unwrap_or_default())? {
-        options = options.with_root_certificate(root);
-    }
+    let options = ClientOptions::new().with_allow_http(true);
+    let roots = reqwest::Certificate::from_pem_bundle(ca_pem.unwrap_or_default())?;
+    let connector = Connector { roots, ..Connector::default() };
     let request = http::Request::get(url.as_str()).body(HttpRequestBody::empty())?;
-    let response = Connector::default().connect(&options)?.execute(request).await?;
+    let response = connector.connect(&options)?.execute(request).await?;
     Ok(response.into_body().bytes().await?)
 }

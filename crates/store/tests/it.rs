@@ -3,11 +3,13 @@
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 mod it {
+    mod bandwidth;
     mod conformance;
     mod errors;
     mod layers;
     mod local;
     mod probe;
+    mod rest;
     mod roles;
     pub(crate) mod server;
     mod tls;

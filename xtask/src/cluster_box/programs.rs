@@ -75,6 +75,12 @@ pub(super) fn tool(name: &str) -> Result<PathBuf> {
     }
 }
 
+/// The S3 server's program, for those who need storage and no cluster.
+pub(crate) fn s3_server() -> Result<PathBuf> {
+    let group = GROUPS.iter().find(|group| group.name == "s3").context("the box has an S3 server")?;
+    Ok(provide(group)?.join("weed"))
+}
+
 /// How much must still be built, for the disk check.
 pub(super) fn missing() -> Result<usize> {
     let toolchain = go_version()?;

@@ -154,10 +154,15 @@ impl Run {
 
     /// Counts tests that the filter chooses from. Without one there must be some in each part, with one in all parts
     /// together: see `check_filter`.
-    fn filtered(&mut self, command: &mut Command) -> Result<Tally> {
+    pub(super) fn filtered(&mut self, command: &mut Command) -> Result<Tally> {
         let tally = counted(command)?;
         self.matched += tally.passed + tally.failed;
         if self.filter.is_some() { Ok(tally) } else { some(tally) }
+    }
+
+    /// The filter, as an argument of the test programs.
+    pub(super) fn filter(&self) -> Option<&str> {
+        self.filter.as_deref()
     }
 
     /// A filter that no test matches is a mistake.

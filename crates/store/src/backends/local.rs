@@ -1,19 +1,22 @@
 //! A directory as a bucket: for a disk or NFS mount, and for repositories on a person's own machine. Writes are
 //! atomic and durable: a hidden file beside the target, flushed, then renamed (or hard-linked, which is how
-//! create-only is decided), then the directory flushed. The directory itself is never created: a missing mount
-//! must not silently become a directory on the root disk.
+//! create-only is decided), then the directory flushed: two flushes for an object, one more for the first object
+//! of a new directory. Opening never creates the directory: a missing mount must not silently become a directory
+//! on the root disk. A writer that was killed leaves its hidden file; no listing shows it, and
+//! `remove_unfinished` takes it away.
 
 mod files;
 mod walk;
 
+use std::fs::File;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::{Bytes, BytesMut};
-use futures::{StreamExt, stream};
-use tokio::io::{AsyncReadExt, AsyncSeekExt};
+use bytes::Bytes;
+use futures::{Stream, StreamExt, stream};
 use url::Url;
 
 use crate::backend::{
@@ -22,7 +25,9 @@ use crate::backend::{
 use crate::error::{Error, Result};
 use crate::key::Key;
 
-const CHUNK: usize = 256 * 1024;
+/// Up to this much is read in one piece; more comes as a stream of pieces of `CHUNK`.
+const AT_ONCE: u64 = 32 * 1024 * 1024;
+const CHUNK: u64 = 4 * 1024 * 1024;
 
 /// A bucket that is a directory.
 #[derive(Debug, Clone)]
@@ -36,6 +41,14 @@ impl Local {
         let local = Self { root: Arc::new(root.into()) };
         local.check_root()?;
         Ok(local)
+    }
+
+    /// Makes the directory, with its parents, for its owner only, and opens it; one that is there stays as it is.
+    /// For `init` alone: opening must never create, or a missing mount would become a directory on the root disk.
+    pub fn create(root: impl Into<PathBuf>) -> Result<Self> {
+        let root = root.into();
+        files::create_root(&root)?;
+        Self::new(root)
     }
 
     fn check_root(&self) -> Result<()> {
@@ -67,6 +80,27 @@ impl Local {
         })
     }
 
+    /// Opens an object and, unless it is large, reads the range in the same trip to the blocking thread.
+    fn open_range(&self, key: &Key, options: ReadOptions) -> Result<Opened> {
+        let path = self.path(key)?;
+        let opened = File::open(&path).and_then(|file| Ok((file.metadata()?, file)));
+        let (metadata, file) = opened.map_err(|error| self.read_error(key, &path, error))?;
+        if !metadata.is_file() {
+            return Err(Error::NotFound { key: key.to_string() });
+        }
+        let info = files::info(key.as_str(), &metadata);
+        if options.pin.is_some() && options.pin != info.etag {
+            return Err(Error::Changed { key: key.to_string() });
+        }
+        let range = super::within(key, info.size, options.range)?;
+        let content = if range.end - range.start <= AT_ONCE {
+            Content::Whole(files::read(&file, &range).map_err(|error| files::disk("read", &path, error))?)
+        } else {
+            Content::Pieces(file)
+        };
+        Ok(Opened { info, range, path, content })
+    }
+
     fn info(&self, key: &Key) -> Result<ObjectInfo> {
         let path = self.path(key)?;
         match std::fs::metadata(&path) {
@@ -96,6 +130,38 @@ impl Local {
     }
 }
 
+/// An object that was opened for reading.
+struct Opened {
+    info: ObjectInfo,
+    range: Range<u64>,
+    path: PathBuf,
+    content: Content,
+}
+
+enum Content {
+    Whole(Bytes),
+    Pieces(File),
+}
+
+/// A large range, piece by piece; a file that got shorter ends early, which `Store` notices.
+fn pieces(file: Arc<File>, path: PathBuf, range: Range<u64>) -> impl Stream<Item = Result<Bytes>> + Send {
+    stream::try_unfold((file, path, range), |(file, path, range)| async move {
+        if range.is_empty() {
+            return Ok(None);
+        }
+        let piece = range.start..range.end.min(range.start + CHUNK);
+        let (reader, wanted) = (Arc::clone(&file), piece.clone());
+        let read = tokio::task::spawn_blocking(move || files::read(&reader, &wanted)).await;
+        let bytes = read.unwrap_or_else(|error| Err(std::io::Error::other(error)));
+        let bytes = bytes.map_err(|error| files::disk("read", &path, error))?;
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        let next = range.start + bytes.len() as u64..range.end;
+        Ok(Some((bytes, (file, path, next))))
+    })
+}
+
 #[async_trait]
 impl Backend for Local {
     async fn put(&self, key: &Key, body: Bytes, mode: PutMode) -> Result<()> {
@@ -109,34 +175,13 @@ impl Backend for Local {
 
     async fn get(&self, key: &Key, options: &ReadOptions) -> Result<Reading> {
         let (name, options) = (key.clone(), options.clone());
-        let (info, range, file, path) = self
-            .blocking(move |local| {
-                let path = local.path(&name)?;
-                let opened = std::fs::File::open(&path).and_then(|file| Ok((file.metadata()?, file)));
-                let (metadata, file) = opened.map_err(|error| local.read_error(&name, &path, error))?;
-                if !metadata.is_file() {
-                    return Err(Error::NotFound { key: name.to_string() });
-                }
-                let info = files::info(name.as_str(), &metadata);
-                if options.pin.is_some() && options.pin != info.etag {
-                    return Err(Error::Changed { key: name.to_string() });
-                }
-                let range = super::within(&name, info.size, options.range)?;
-                Ok((info, range, file, path))
-            })
-            .await?;
-        let mut file = tokio::fs::File::from_std(file);
-        file.seek(std::io::SeekFrom::Start(range.start)).await.map_err(|e| files::disk("read", &path, e))?;
-        let state = (file.take(range.end - range.start), path);
-        let body = stream::try_unfold(state, |(mut file, path)| async move {
-            let mut chunk = BytesMut::with_capacity(CHUNK);
-            match file.read_buf(&mut chunk).await {
-                Ok(0) => Ok(None),
-                Ok(_) => Ok(Some((chunk.freeze(), (file, path)))),
-                Err(error) => Err(files::disk("read", &path, error)),
-            }
-        });
-        Ok(Reading { info, range, body: body.boxed() })
+        let opened = self.blocking(move |local| local.open_range(&name, options)).await?;
+        let (info, range) = (opened.info.clone(), opened.range.clone());
+        let body = match opened.content {
+            Content::Whole(bytes) => stream::once(async { Ok(bytes) }).boxed(),
+            Content::Pieces(file) => pieces(Arc::new(file), opened.path, range.clone()).boxed(),
+        };
+        Ok(Reading { info, range, body })
     }
 
     async fn head(&self, key: &Key) -> Result<ObjectInfo> {
@@ -209,5 +254,14 @@ impl Backend for Local {
             operation: "signing a URL",
             reason: "the objects are files in a directory".into(),
         })
+    }
+
+    async fn remove_unfinished(&self, prefix: &str, age: Duration) -> Result<u64> {
+        let prefix = prefix.trim_end_matches('/').to_owned();
+        self.blocking(move |local| {
+            local.check_root()?;
+            walk::remove_unfinished(&local.root, &local.root.join(prefix), age)
+        })
+        .await
     }
 }

@@ -41,6 +41,11 @@ impl<'a> Pager<'a> {
         true
     }
 
+    /// Whether `key` was on an earlier page, so that nothing needs to be known of it.
+    pub(crate) fn passed(&self, key: &str) -> bool {
+        self.request.token.as_deref().is_some_and(|token| key <= token)
+    }
+
     /// Whether nothing below `directory` (ending in `/`) can add to this page.
     pub(crate) fn skips(&self, directory: &str) -> bool {
         let prefix = self.request.prefix.as_str();

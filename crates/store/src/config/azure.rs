@@ -25,6 +25,9 @@ const KNOWN: [&str; 10] = [
 /// Names under which a storage account's key is found when the config does not name one.
 const ACCOUNT_KEYS: [&str; 2] = ["AZURE_STORAGE_ACCOUNT_ACCESS_KEY", "AZURE_STORAGE_KEY"];
 
+/// The name of a shared access signature, as restic has it.
+const ACCOUNT_SAS: &str = "AZURE_ACCOUNT_SAS";
+
 /// Checked settings for Azure.
 #[derive(Debug)]
 pub(crate) struct AzureConfig {
@@ -40,9 +43,21 @@ pub(crate) struct AzureConfig {
 #[derive(Debug)]
 pub(crate) enum AzureAuth {
     AccountKey(SecretString),
-    ClientSecret { tenant: String, client: String, secret: SecretString },
-    WorkloadIdentity { tenant: String, client: String, token_file: String },
-    ManagedIdentity { client: Option<String> },
+    /// A shared access signature.
+    Sas(SecretString),
+    ClientSecret {
+        tenant: String,
+        client: String,
+        secret: SecretString,
+    },
+    WorkloadIdentity {
+        tenant: String,
+        client: String,
+        token_file: String,
+    },
+    ManagedIdentity {
+        client: Option<String>,
+    },
 }
 
 type Variables = BTreeMap<String, SecretString>;
@@ -87,6 +102,9 @@ fn auth(keys: Keys<'_>, variables: &Variables, environment: &Environment) -> Res
     if !keys.boolean("useAAD")? {
         if let Some(key) = ACCOUNT_KEYS.iter().find_map(|name| variables.get(*name)) {
             return account_key(key);
+        }
+        if let Some(token) = variables.get(ACCOUNT_SAS) {
+            return Ok(AzureAuth::Sas(token.clone()));
         }
         return Err(Error::config(
             "storageAccountKeyEnvVar",

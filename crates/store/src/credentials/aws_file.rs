@@ -25,6 +25,8 @@ pub(crate) enum AwsSource {
     Container,
     /// The metadata service of the machine.
     Instance,
+    /// None: requests are not signed.
+    Anonymous,
 }
 
 #[derive(Debug, Clone)]

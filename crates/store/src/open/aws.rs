@@ -22,10 +22,15 @@ use crate::http::Connector;
 /// How long AWS may take to say where a bucket is.
 const REGION_DEADLINE: Duration = Duration::from_secs(10);
 
-pub(super) async fn remote(bucket: String, config: AwsConfig, options: ClientOptions) -> Result<Remote> {
+pub(super) async fn remote(
+    bucket: String,
+    config: AwsConfig,
+    options: ClientOptions,
+    connector: Connector,
+) -> Result<Remote> {
     let region = match &config.region {
         Some(region) => region.clone(),
-        None => find_region(&bucket, &options).await?,
+        None => find_region(&bucket, &options, &connector).await?,
     };
     let address = Address::new(&bucket, &region, config.s3_url.as_ref(), config.path_style)?;
     let options = options.with_allow_http(address.endpoint.starts_with("http://"));
@@ -34,9 +39,11 @@ pub(super) async fn remote(bucket: String, config: AwsConfig, options: ClientOpt
         site: &site,
         region: &region,
         options: &options,
+        connector: &connector,
         container: &config.container,
         sts_url: config.sts_url.as_deref(),
     };
+    let anonymous = matches!(config.source, AwsSource::Anonymous);
     let provider = credentials.provider(&config.source).await?;
     let build = |address: &Address, single_deletes: bool| -> Result<Arc<AmazonS3>> {
         let builder = AmazonS3Builder::new()
@@ -45,10 +52,11 @@ pub(super) async fn remote(bucket: String, config: AwsConfig, options: ClientOpt
             .with_endpoint(&address.endpoint)
             .with_virtual_hosted_style_request(address.virtual_hosted)
             .with_credentials(Arc::clone(&provider))
+            .with_skip_signature(anonymous)
             .with_disable_bulk_delete(single_deletes)
             .with_retry(no_retries())
             .with_client_options(options.clone().with_allow_http(address.endpoint.starts_with("http://")))
-            .with_http_connector(Connector::default());
+            .with_http_connector(connector.clone());
         let builder = match config.checksum {
             Some(checksum) => builder.with_checksum_algorithm(checksum),
             None => builder,
@@ -91,6 +99,7 @@ struct Credentials<'a> {
     site: &'a Site,
     region: &'a str,
     options: &'a ClientOptions,
+    connector: &'a Connector,
     container: &'a ContainerEndpoint,
     sts_url: Option<&'a str>,
 }
@@ -113,6 +122,8 @@ impl<'a> Credentials<'a> {
                 }
                 AwsSource::Container => self.container(),
                 AwsSource::Instance => self.built(self.builder()),
+                // Nothing is signed with it.
+                AwsSource::Anonymous => self.built(self.builder().with_skip_signature(true)),
             }
         })
     }
@@ -123,7 +134,7 @@ impl<'a> Credentials<'a> {
             .with_region(self.region)
             .with_retry(no_retries())
             .with_client_options(self.options.clone())
-            .with_http_connector(Connector::default())
+            .with_http_connector(self.connector.clone())
     }
 
     /// object_store makes these providers itself, inside a store that is not used for anything else.
@@ -160,7 +171,7 @@ impl<'a> Credentials<'a> {
     fn assume_role(&self, role: &Role, base: AwsCredentialProvider) -> Result<AwsCredentialProvider> {
         let endpoint = self.sts();
         let options = self.options.clone().with_allow_http(endpoint.starts_with("http://"));
-        let client = Connector::default().connect(&options).map_err(|error| refused(self.site, &error))?;
+        let client = self.connector.connect(&options).map_err(|error| refused(self.site, &error))?;
         let region = self.region.to_owned();
         Ok(Arc::new(AssumeRole { role: role.clone(), base, client, endpoint, region, cached: None.into() }))
     }
@@ -175,12 +186,12 @@ impl<'a> Credentials<'a> {
 
 /// Asks AWS where the bucket is, as upstream does when no region is given. The answer comes in a header, even
 /// with a refusal.
-async fn find_region(bucket: &str, options: &ClientOptions) -> Result<String> {
+async fn find_region(bucket: &str, options: &ClientOptions, connector: &Connector) -> Result<String> {
     if let Some(arn) = bucket.strip_prefix("arn:aws:s3:") {
         return Ok(arn.split(':').next().unwrap_or_default().to_owned());
     }
     let site = Site { bucket: bucket.to_owned(), endpoint: "https://s3.amazonaws.com".into() };
-    let client = Connector::default().connect(options).map_err(|error| refused(&site, &error))?;
+    let client = connector.connect(options).map_err(|error| refused(&site, &error))?;
     let request = http::Request::head(format!("{}/{bucket}", site.endpoint))
         .body(object_store::client::HttpRequestBody::empty())
         .map_err(|_| Error::config("bucket", format!("'{bucket}' is no bucket's name")))?;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use object_store::azure::MicrosoftAzureBuilder;
+use object_store::azure::{AzureConfigKey, MicrosoftAzureBuilder};
 use object_store::{ClientOptions, TagSet};
 use secrecy::ExposeSecret;
 
@@ -12,7 +12,12 @@ use crate::config::azure::{AzureAuth, AzureConfig};
 use crate::error::{Result, Site};
 use crate::http::Connector;
 
-pub(super) fn remote(container: String, config: AzureConfig, options: ClientOptions) -> Result<Remote> {
+pub(super) fn remote(
+    container: String,
+    config: AzureConfig,
+    options: ClientOptions,
+    connector: Connector,
+) -> Result<Remote> {
     let site = Site { bucket: container.clone(), endpoint: config.endpoint.clone() };
     let builder = MicrosoftAzureBuilder::new()
         .with_container_name(container)
@@ -21,7 +26,7 @@ pub(super) fn remote(container: String, config: AzureConfig, options: ClientOpti
         .with_endpoint(config.endpoint)
         .with_authority_host(config.authority)
         .with_retry(no_retries())
-        .with_http_connector(Connector::default());
+        .with_http_connector(connector);
     let builder = match config.auth {
         AzureAuth::AccountKey(key) => {
             builder.with_credential_type("access_key").with_access_key(key.expose_secret())
@@ -34,6 +39,9 @@ pub(super) fn remote(container: String, config: AzureConfig, options: ClientOpti
             .with_tenant_id(tenant)
             .with_client_id(client)
             .with_federated_token_file(token_file),
+        AzureAuth::Sas(token) => builder
+            .with_credential_type("sas_token")
+            .with_config(AzureConfigKey::SasKey, token.expose_secret()),
         AzureAuth::ManagedIdentity { client } => {
             let builder = builder.with_credential_type("managed_identity");
             match client {

@@ -13,7 +13,12 @@ use crate::config::gcp::GcpConfig;
 use crate::error::{Result, Site};
 use crate::http::Connector;
 
-pub(super) fn remote(bucket: String, config: GcpConfig, options: ClientOptions) -> Result<Remote> {
+pub(super) fn remote(
+    bucket: String,
+    config: GcpConfig,
+    options: ClientOptions,
+    connector: Connector,
+) -> Result<Remote> {
     let endpoint = config.endpoint.unwrap_or_else(|| "https://storage.googleapis.com".into());
     let site = Site { bucket: bucket.clone(), endpoint: endpoint.clone() };
     let create_header =
@@ -23,7 +28,7 @@ pub(super) fn remote(bucket: String, config: GcpConfig, options: ClientOptions) 
         .with_base_url(&endpoint)
         .with_retry(no_retries())
         .with_client_options(options.with_allow_http(endpoint.starts_with("http://")))
-        .with_http_connector(Connector { create_header });
+        .with_http_connector(Connector { create_header, ..connector });
     if let Some(key) = &config.key {
         builder = builder.with_service_account_key(key.expose_secret());
     } else if let Some(email) = config.service_account {

@@ -3,7 +3,7 @@
 use std::os::unix::fs::symlink;
 
 use futures::TryStreamExt;
-use lifeboat_store::{Environment, Error, Store, StoreConfig, Tuning, open};
+use lifeboat_store::{Backend, Environment, Error, Key, Local, Store, StoreConfig, Tuning, open};
 use rstest::rstest;
 
 #[tokio::test]
@@ -88,4 +88,84 @@ async fn a_location_of_provider_local_opens() {
     config.config.clear();
     let error = open(&config, &Environment::default(), Tuning::default()).await.unwrap_err();
     assert!(error.to_string().contains("config key 'path'"), "{error}");
+}
+
+#[tokio::test]
+async fn a_directory_is_created_only_on_request_and_for_its_owner_only() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let root = directory.path().join("new/repository");
+    Local::create(&root).unwrap();
+    assert_eq!(std::fs::metadata(&root).unwrap().permissions().mode() & 0o777, 0o700);
+    std::fs::set_permissions(&root, std::fs::Permissions::from_mode(0o755)).unwrap();
+    Local::create(&root).unwrap();
+    assert_eq!(std::fs::metadata(&root).unwrap().permissions().mode() & 0o777, 0o755, "what is there stays");
+    std::fs::write(directory.path().join("file"), "x").unwrap();
+    assert!(Local::create(directory.path().join("file")).is_err());
+    assert!(Local::create(directory.path().join("file/below")).is_err());
+}
+
+#[rstest]
+#[case::in_one_piece(1024)]
+#[case::as_a_stream(33 * 1024 * 1024 + 7)]
+#[tokio::test]
+async fn ranges_of_any_size_are_read(#[case] size: usize) {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::local(directory.path()).unwrap();
+    let content: Vec<u8> = (0..size).map(|i: usize| i.wrapping_mul(2_654_435_761).to_le_bytes()[2]).collect();
+    store.put("a", content.clone()).await.unwrap();
+    assert!(store.get("a").await.unwrap() == content);
+    let inner = 5..size as u64 - 3;
+    assert!(store.get_range("a", inner).await.unwrap() == content[5..size - 3]);
+}
+
+#[tokio::test]
+async fn a_file_that_is_cut_while_it_is_read_is_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::local(directory.path()).unwrap();
+    store.put("a", vec![1; 40 * 1024 * 1024]).await.unwrap();
+    let patience = lifeboat_store::RetryPolicy { attempts: 1, ..lifeboat_store::RetryPolicy::default() };
+    let mut body = store.with_retry(patience).get_stream("a").await.unwrap().body;
+    body.try_next().await.unwrap();
+    std::fs::File::options().write(true).open(directory.path().join("a")).unwrap().set_len(9 << 20).unwrap();
+    let rest: Result<Vec<_>, _> = body.try_collect().await;
+    assert!(rest.is_err());
+}
+
+#[tokio::test]
+async fn unfinished_files_go_when_nothing_touched_them_for_long() {
+    let directory = tempfile::tempdir().unwrap();
+    let store = Store::local(directory.path()).unwrap();
+    store.put("data/ab/whole", "x").await.unwrap();
+    let file = |name: &str, hours: u64| {
+        let path = directory.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, "half").unwrap();
+        let time = std::time::SystemTime::now() - std::time::Duration::from_hours(hours);
+        std::fs::File::options().write(true).open(&path).unwrap().set_modified(time).unwrap();
+        path
+    };
+    let old = file("data/ab/.lifeboat-tmp-1", 25);
+    let alone = file("data/cd/.lifeboat-tmp-2", 25);
+    let fresh = file("data/ab/.lifeboat-tmp-3", 1);
+    let foreign = file("data/ab/old-file", 1000);
+    symlink(directory.path().join("data"), directory.path().join("link")).unwrap();
+    let day = std::time::Duration::from_hours(24);
+    assert_eq!(store.below("data/ab").unwrap().remove_unfinished(day).await.unwrap(), 1);
+    assert_eq!(store.remove_unfinished(day).await.unwrap(), 1);
+    assert_eq!(store.remove_unfinished(day).await.unwrap(), 0);
+    assert!(!old.exists() && !alone.exists() && fresh.exists() && foreign.exists());
+    assert!(!directory.path().join("data/cd").exists(), "a directory goes with its last file");
+    assert!(store.exists("data/ab/whole").await.unwrap());
+}
+
+#[tokio::test]
+async fn a_writer_whose_unfinished_file_was_taken_away_gets_an_error() {
+    let directory = tempfile::tempdir().unwrap();
+    let local = Local::new(directory.path()).unwrap();
+    let key = Key::new("a/b").unwrap();
+    let upload = local.begin_upload(&key).await.unwrap();
+    std::fs::remove_file(directory.path().join("a").join(&upload.0)).unwrap();
+    assert!(local.complete_upload(&key, &upload, &[]).await.is_err());
+    assert!(local.head(&key).await.unwrap_err().is_not_found());
 }

@@ -4,13 +4,14 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
 use lifeboat_store::StoreConfig;
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, Certificate, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
+use tokio_rustls::rustls::server::WebPkiClientVerifier;
+use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
 /// A request as it came.
 #[derive(Debug, Clone, Default)]
@@ -194,19 +195,42 @@ impl Authority {
 
     /// A server's certificate for `name`, changed by `change`.
     pub(crate) fn server(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> ServerConfig {
+        let builder = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth();
+        let (certificate, key) = self.issue(name, change);
+        let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
+        builder.with_single_cert(vec![certificate.der().clone()], key).unwrap()
+    }
+
+    /// A server for `name` that only speaks to clients whose certificate is of this authority.
+    pub(crate) fn server_for_clients(&self, name: &str) -> ServerConfig {
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let mut roots = RootCertStore::empty();
+        roots.add(self.issuer.der().clone()).unwrap();
+        let verifier =
+            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build().unwrap();
+        let builder = ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_client_cert_verifier(verifier);
+        let (certificate, key) = self.issue(name, |_| ());
+        let key = PrivateKeyDer::Pkcs8(key.serialize_der().into());
+        builder.with_single_cert(vec![certificate.der().clone()], key).unwrap()
+    }
+
+    /// A client's certificate and key.
+    pub(crate) fn client_pem(&self, name: &str) -> Vec<u8> {
+        let (certificate, key) = self.issue(name, |_| ());
+        (certificate.pem() + &key.serialize_pem()).into_bytes()
+    }
+
+    fn issue(&self, name: &str, change: impl FnOnce(&mut CertificateParams)) -> (Certificate, KeyPair) {
         let mut params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         change(&mut params);
         let key = KeyPair::generate().unwrap();
-        let certificate = params.signed_by(&key, &self.issuer).unwrap();
-        ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_no_client_auth()
-            .with_single_cert(
-                vec![certificate.der().clone()],
-                PrivateKeyDer::Pkcs8(key.serialize_der().into()),
-            )
-            .unwrap()
+        (params.signed_by(&key, &self.issuer).unwrap(), key)
     }
 }
 

@@ -341,3 +341,34 @@ async fn an_error_after_status_200_is_an_error(#[case] code: &'static str) {
     assert!(error.to_string().contains(code), "{error}");
     assert!(server.seen().iter().any(|request| is(request, "DELETE", "uploadId")), "the upload is aborted");
 }
+
+/// The server's clock is the paused one, so what is measured is what was waited for.
+#[tokio::test(start_paused = true)]
+async fn a_body_on_its_way_up_is_paced_and_a_slow_one_does_not_time_out() {
+    let server = Server::plain(hollow).await;
+    let rate = std::num::NonZeroU64::new(8 * 1024);
+    let tuning = Tuning { bandwidth: lifeboat_store::Bandwidth::new(rate, None), ..quick() };
+    let store = open(&server.location(&[]), &Environment::default(), tuning).await.unwrap();
+    let start = tokio::time::Instant::now();
+    store.put("slow", vec![b'x'; 4 * 1024 * 1024]).await.unwrap();
+    let seconds = start.elapsed().as_secs();
+    assert!((500..530).contains(&seconds), "4 MiB at 8 KiB a second: {seconds} s");
+    assert_eq!(server.seen().len(), 1, "nothing was repeated");
+    assert_eq!(server.seen()[0].header("content-length"), Some("4194304"));
+    assert_eq!(server.seen()[0].body.len(), 4 * 1024 * 1024);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_takes_a_body_and_falls_silent_is_given_up() {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://localhost:{}", listener.local_addr().unwrap().port());
+    tokio::spawn(async move {
+        let mut held = Vec::new();
+        while let Ok((socket, _)) = listener.accept().await {
+            held.push(socket);
+        }
+    });
+    let server = Server::plain(hollow).await;
+    let error = opened(&server.location(&[("s3Url", &url)])).await.put("a", vec![0; 1024]).await.unwrap_err();
+    assert_eq!(error.category(), "timeout", "{error:?}");
+}

@@ -1,10 +1,13 @@
 //! Writing and removing single files durably. Blocking; called by the local backend.
 
 use std::fs::{self, File, Metadata};
-use std::io::{self, ErrorKind, Write};
-use std::os::unix::fs::MetadataExt;
+use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::ops::Range;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use bytes::Bytes;
 
 use crate::backend::{ObjectInfo, PutMode};
 use crate::error::{Error, Result};
@@ -31,6 +34,34 @@ pub(super) fn info(key: &str, metadata: &Metadata) -> ObjectInfo {
         size: metadata.len(),
         modified: jiff::Timestamp::new(metadata.mtime(), nanoseconds).unwrap_or(jiff::Timestamp::UNIX_EPOCH),
         etag: Some(etag),
+    }
+}
+
+/// Reads the bytes `range` into one buffer; fewer if the file got shorter.
+pub(super) fn read(mut file: &File, range: &Range<u64>) -> io::Result<Bytes> {
+    let length = range.end.saturating_sub(range.start);
+    let mut buffer = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
+    file.seek(SeekFrom::Start(range.start))?;
+    file.take(length).read_to_end(&mut buffer)?;
+    Ok(buffer.into())
+}
+
+/// Makes the root for `Local::create`, flushing each directory that got a new entry.
+pub(super) fn create_root(root: &Path) -> Result<()> {
+    match fs::DirBuilder::new().mode(0o700).create(root) {
+        Ok(()) => {}
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let parent = root.parent().filter(|parent| !parent.as_os_str().is_empty());
+            create_root(parent.ok_or_else(|| disk("create", root, error))?)?;
+            return create_root(root);
+        }
+        Err(error) => return Err(disk("create", root, error)),
+    }
+    match root.parent() {
+        Some(parent) if parent.as_os_str().is_empty() => sync_directory(Path::new(".")),
+        Some(parent) => sync_directory(parent),
+        None => Ok(()),
     }
 }
 
@@ -120,6 +151,14 @@ pub(super) fn remove(root: &Path, path: &Path) -> Result<()> {
         parent = directory.parent();
     }
     Ok(())
+}
+
+/// What time it is for the file system, which may be another machine: the moment a new file gets.
+pub(super) fn clock(root: &Path) -> Result<jiff::Timestamp> {
+    let (file, path) = create_beside(root, &root.join("clock"))?;
+    let metadata = file.metadata();
+    discard(&path);
+    metadata.map(|metadata| info("clock", &metadata).modified).map_err(|error| disk("read", &path, error))
 }
 
 /// Best effort: what cannot be removed is hidden and says by its name that it is unfinished.

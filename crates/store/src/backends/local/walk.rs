@@ -4,6 +4,9 @@
 use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::Path;
+use std::time::Duration;
+
+use jiff::{SignedDuration, Timestamp};
 
 use super::files;
 use crate::backend::{Page, PageRequest};
@@ -31,6 +34,9 @@ fn walk(directory: &Path, base: &str, request: &PageRequest, pager: &mut Pager<'
             }
             continue;
         }
+        if pager.passed(&key) {
+            continue;
+        }
         match fs::metadata(&path) {
             Ok(metadata) if metadata.is_file() => {
                 if !pager.offer(&key, || files::info(&key, &metadata)) {
@@ -43,6 +49,41 @@ fn walk(directory: &Path, base: &str, request: &PageRequest, pager: &mut Pager<'
         }
     }
     Ok(true)
+}
+
+/// Removes the unfinished files below `directory` that nothing touched for `age`, and counts them. Links are not
+/// followed; what vanishes meanwhile is nobody's loss.
+pub(super) fn remove_unfinished(root: &Path, directory: &Path, age: Duration) -> Result<u64> {
+    let age = SignedDuration::try_from(age).unwrap_or(SignedDuration::MAX);
+    let Ok(before) = files::clock(root)?.checked_sub(age) else { return Ok(0) };
+    let (mut removed, mut waiting) = (0, vec![directory.to_path_buf()]);
+    while let Some(directory) = waiting.pop() {
+        let reader = match fs::read_dir(&directory) {
+            Ok(reader) => reader,
+            Err(error) if vanished(&directory, &error) => continue,
+            Err(error) => return Err(files::disk("list", &directory, error)),
+        };
+        for entry in reader {
+            let entry = entry.map_err(|error| files::disk("list", &directory, error))?;
+            let path = entry.path();
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => waiting.push(path),
+                Ok(kind) if kind.is_file() && left_behind(&entry, before) => {
+                    files::remove(root, &path)?;
+                    removed += 1;
+                }
+                Ok(_) => {}
+                Err(error) if vanished(&path, &error) => {}
+                Err(error) => return Err(files::disk("read", &path, error)),
+            }
+        }
+    }
+    Ok(removed)
+}
+
+fn left_behind(entry: &fs::DirEntry, before: Timestamp) -> bool {
+    entry.file_name().to_str().is_some_and(files::is_unfinished)
+        && entry.metadata().is_ok_and(|metadata| files::info("", &metadata).modified < before)
 }
 
 /// The names in a directory, those of directories with a `/`, sorted.

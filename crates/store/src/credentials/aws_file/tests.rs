@@ -21,6 +21,7 @@ fn sketch(source: &AwsSource) -> String {
         AwsSource::AssumeRole { role, base } => format!("role({} <- {})", role.arn, sketch(base)),
         AwsSource::Container => "container".into(),
         AwsSource::Instance => "instance".into(),
+        AwsSource::Anonymous => "anonymous".into(),
     }
 }
 

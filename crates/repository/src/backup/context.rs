@@ -1,0 +1,87 @@
+//! What all threads of one backup share, and what they found out.
+
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+use crate::blobs::BlobReader;
+use crate::chunker::Tables;
+use crate::error::{Error, Result};
+use crate::id::{BlobId, BlobKind};
+use crate::progress::Progress;
+use crate::saver::{Saved, Saver};
+use crate::snapshot::Counts;
+use crate::source::metadata::NodeReader;
+
+/// A file that is not in the snapshot, or not with all that belongs to it.
+#[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
+pub struct Problem {
+    pub path: String,
+    pub message: String,
+}
+
+/// Shared by the walker and the workers.
+pub(super) struct Context {
+    pub(super) reader: BlobReader,
+    pub(super) saver: Arc<Saver>,
+    pub(super) tables: Tables,
+    pub(super) nodes: NodeReader,
+    pub(super) progress: Arc<Progress>,
+    pub(super) cancel: CancellationToken,
+    pub(super) runtime: Handle,
+    pub(super) findings: Mutex<Findings>,
+    /// The tree of the snapshot, once the outermost directory is complete.
+    pub(super) root: OnceLock<BlobId>,
+}
+
+/// What is reported at the end.
+#[derive(Debug, Default)]
+pub(super) struct Findings {
+    pub(super) counts: Counts,
+    pub(super) unreadable: Vec<Problem>,
+    pub(super) changed: Vec<String>,
+}
+
+impl Context {
+    pub(super) fn go_on(&self) -> Result<()> {
+        if self.cancel.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
+    }
+
+    pub(super) fn findings(&self) -> std::sync::MutexGuard<'_, Findings> {
+        self.findings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The snapshot lacks something that was asked for.
+    pub(super) fn problem(&self, path: &str, message: impl std::fmt::Display) {
+        let problem = Problem { path: path.to_owned(), message: message.to_string() };
+        tracing::warn!(path, message = problem.message, "not backed up completely");
+        self.progress.add_error();
+        self.findings().unreadable.push(problem);
+    }
+
+    /// A file was written to, or went away, while it was read.
+    pub(super) fn changed(&self, path: &str) {
+        self.findings().changed.push(path.to_owned());
+    }
+
+    /// Saves a blob and counts it.
+    pub(super) fn save(&self, kind: BlobKind, plain: &[u8]) -> Result<BlobId> {
+        let saved = self.saver.save(kind, plain)?;
+        self.count(kind, saved, plain.len());
+        Ok(saved.id)
+    }
+
+    fn count(&self, kind: BlobKind, saved: Saved, length: usize) {
+        if !saved.new {
+            return;
+        }
+        let counts = &mut self.findings().counts;
+        match kind {
+            BlobKind::Data => counts.data_blobs += 1,
+            BlobKind::Tree => counts.tree_blobs += 1,
+        }
+        counts.data_added += length as u64;
+        counts.data_added_packed += saved.stored;
+    }
+}

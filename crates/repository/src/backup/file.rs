@@ -1,0 +1,209 @@
+//! Reading one file: whole if it is small, piece by piece if it is not, again if it changed meanwhile.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use rustix::fs::{SeekFrom, seek};
+
+use super::buffer::READ_AHEAD;
+use super::context::Context;
+use super::directory::Directory;
+use super::workers::{Pieces, Worker};
+use crate::chunker::{MAX_SIZE, MIN_SIZE};
+use crate::error::Result;
+use crate::id::{BlobId, BlobKind};
+use crate::node::Node;
+use crate::source::directory::DirectoryHandle;
+use crate::source::stat::Stat;
+
+/// A file to be read.
+pub(super) struct FileJob {
+    pub(super) handle: Arc<DirectoryHandle>,
+    pub(super) name: Vec<u8>,
+    /// What it is called in the snapshot, which is another name only for targets of the same name.
+    pub(super) entry: Vec<u8>,
+    /// For messages.
+    pub(super) path: String,
+    pub(super) directory: Arc<Directory>,
+    pub(super) position: usize,
+    /// Whether the parent snapshot has it.
+    pub(super) known: bool,
+}
+
+/// How a reading ended.
+struct Read {
+    pieces: Arc<Pieces>,
+    bytes: u64,
+    node: Node,
+    steady: bool,
+}
+
+impl FileJob {
+    pub(super) fn run(self, context: &Context, worker: &Worker<'_>) -> Result<()> {
+        context.go_on()?;
+        context.progress.set_current(&self.path);
+        let Self { handle, name, entry, path, directory, position, known } = self;
+        let opened = handle.open_file(&name);
+        let outcome = opened.and_then(|(file, _)| read_twice(context, worker, &file, &entry, &path));
+        let read = match outcome {
+            Ok(read) => read?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                // It went away between the listing and now: as if we had come later.
+                context.changed(&path);
+                return directory.fill(context, position, None);
+            }
+            Err(error) => {
+                context.problem(&path, error);
+                context.progress.add_done(1, 0);
+                return directory.fill(context, position, None);
+            }
+        };
+        if !read.steady {
+            context.changed(&path);
+        }
+        let (mut node, bytes) = (read.node, read.bytes);
+        let complete = move |context: &Context, ids: Vec<BlobId>| {
+            node.content = Some(ids);
+            // What was read, should the file have changed since its size was asked for.
+            node.size = bytes;
+            context.progress.add_done(1, 0);
+            {
+                let counts = &mut context.findings().counts;
+                *(if known { &mut counts.files_changed } else { &mut counts.files_new }) += 1;
+                counts.total_files_processed += 1;
+                counts.total_bytes_processed += bytes;
+            }
+            directory.fill(context, position, Some(node))
+        };
+        read.pieces.close(context, Box::new(complete))
+    }
+}
+
+/// Outer error: the file. Inner error: the repository, which ends the backup.
+type FileResult<T> = io::Result<Result<T>>;
+
+fn read_twice(
+    context: &Context,
+    worker: &Worker<'_>,
+    file: &File,
+    name: &[u8],
+    path: &str,
+) -> FileResult<Read> {
+    let first = read_once(context, worker, file, name, path)?;
+    match first {
+        Ok(read) if !read.steady => read_once(context, worker, file, name, path),
+        outcome => Ok(outcome),
+    }
+}
+
+fn read_once(
+    context: &Context,
+    worker: &Worker<'_>,
+    file: &File,
+    name: &[u8],
+    path: &str,
+) -> FileResult<Read> {
+    let taken = context.nodes.for_open_file(file.as_fd(), name)?;
+    let pieces = Pieces::new();
+    let bytes = match read_pieces(context, worker, file, taken.stat.size, &pieces)? {
+        Ok(bytes) => bytes,
+        Err(error) => return Ok(Err(error)),
+    };
+    let after = Stat::of(file)?;
+    let before = &taken.stat;
+    let same_times = before.mtime == after.mtime && before.ctime == after.ctime;
+    let steady = before.size == after.size && before.size == bytes && same_times;
+    for problem in taken.problems {
+        context.problem(path, problem);
+    }
+    Ok(Ok(Read { pieces, bytes, node: taken.node, steady }))
+}
+
+/// Reads to the end, cutting as it goes. Positions are explicit, so holes can be jumped over.
+fn read_pieces(
+    context: &Context,
+    worker: &Worker<'_>,
+    file: &File,
+    size: u64,
+    pieces: &Arc<Pieces>,
+) -> FileResult<u64> {
+    let mut buffer = worker.buffer();
+    // Where in the file the buffer begins.
+    let mut start = 0_u64;
+    let mut searched = 0;
+    loop {
+        if context.cancel.is_cancelled() {
+            return Ok(Err(crate::error::Error::Cancelled));
+        }
+        if buffer.is_empty()
+            && let Some(zeros) = hole(file, start, size)
+        {
+            match skip_hole(context, pieces, zeros) {
+                Ok(skipped) => start += skipped,
+                Err(error) => return Ok(Err(error)),
+            }
+        }
+        let wanted = room(size.saturating_sub(start), buffer.len());
+        let at = start + buffer.len() as u64;
+        let read = buffer.fill(wanted, |room| Ok(rustix::io::pread(file, room, at)?))?;
+        if read == 0 {
+            let bytes = start + buffer.len() as u64;
+            let last = if buffer.is_empty() {
+                worker.give_back(buffer);
+                Ok(())
+            } else {
+                worker.keep(context, pieces, buffer)
+            };
+            return Ok(last.map(|()| bytes));
+        }
+        while let Some(cut) = context.tables.find_cut(&buffer, searched) {
+            let mut next = worker.buffer();
+            let beyond = start + cut as u64;
+            // In a hole, what was read beyond the cut is only zeros: it is jumped over instead of being copied.
+            if hole(file, beyond, size).is_none() {
+                buffer.split_into(cut, &mut next);
+            }
+            buffer.truncate(cut);
+            start = beyond;
+            if let Err(error) = worker.offer(context, pieces, buffer) {
+                return Ok(Err(error));
+            }
+            (buffer, searched) = (next, 0);
+        }
+        searched = buffer.len();
+    }
+}
+
+/// How much to read: all of a small file at once and one byte more, which shows its end; else a fixed amount.
+fn room(left: u64, filled: usize) -> usize {
+    let left = usize::try_from(left).unwrap_or(usize::MAX).saturating_sub(filled).saturating_add(1);
+    left.min(READ_AHEAD).min((MAX_SIZE + READ_AHEAD).saturating_sub(filled)).max(1)
+}
+
+/// How many whole pieces of zeros begin at `start`, if it lies in a hole of the file. The chunker cuts zeros at
+/// the smallest size, so the pieces are known without reading them.
+fn hole(file: &File, start: u64, size: u64) -> Option<u64> {
+    if size.saturating_sub(start) < MIN_SIZE as u64 * 2 {
+        return None;
+    }
+    let data = match seek(file, SeekFrom::Data(start)) {
+        Ok(data) => data.min(size),
+        Err(error) if error == rustix::io::Errno::NXIO => size,
+        Err(_) => return None,
+    };
+    let pieces = data.saturating_sub(start) / MIN_SIZE as u64;
+    (pieces > 0).then_some(pieces)
+}
+
+fn skip_hole(context: &Context, pieces: &Arc<Pieces>, zeros: u64) -> Result<u64> {
+    static ZEROS: [u8; MIN_SIZE] = [0; MIN_SIZE];
+    let id = context.save(BlobKind::Data, &ZEROS)?;
+    for _ in 0..zeros {
+        pieces.add_known(id);
+    }
+    let bytes = zeros * MIN_SIZE as u64;
+    context.progress.add_done(0, bytes);
+    Ok(bytes)
+}

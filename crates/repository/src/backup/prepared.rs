@@ -1,0 +1,139 @@
+//! Prepared snapshots: everything is stored and indexed, and the finished snapshot is in the caller's hands. For
+//! whoever runs the right side of a pipe and learns only later whether the left side failed: `commit` makes it a
+//! snapshot, `discard` (or nothing at all) leaves blobs that a later prune takes away. Whoever asked holds a lock
+//! from before the start until then, because what no snapshot names is what a prune removes.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
+
+use super::{BackupOptions, BackupOutcome, run};
+use crate::blobs::BlobReader;
+use crate::error::{Error, Result};
+use crate::files::FileKind;
+use crate::id::{BlobKind, LockId, SnapshotId};
+use crate::lock::{Lock, LockFile, LockKind, LockOptions};
+use crate::progress::Progress;
+use crate::repository::Repository;
+use crate::snapshot::Snapshot;
+
+/// A finished snapshot that is not in the repository yet.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Prepared {
+    /// The repository it was made for.
+    pub repository: String,
+    /// Who holds the lock.
+    pub owner: LockOwner,
+    pub snapshot: Snapshot,
+}
+
+/// Names the holder of a lock; the lock's file has another name after every renewal.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LockOwner {
+    pub host: String,
+    pub process: i64,
+}
+
+impl LockOwner {
+    /// The lock that this owner holds now.
+    async fn lock(&self, repository: &Repository) -> Result<Option<LockId>> {
+        for file in repository.list(FileKind::Lock).await?.iter().filter(|file| file.size > 0) {
+            let id = LockId(file.id);
+            let Some(lock) = LockFile::load(repository, id).await? else { continue };
+            let age = jiff::Timestamp::now().duration_since(lock.time());
+            if lock.hostname == self.host
+                && lock.pid == self.process
+                && age.unsigned_abs() < crate::lock::STALE
+            {
+                return Ok(Some(id));
+            }
+        }
+        Ok(None)
+    }
+
+    async fn require(&self, repository: &Repository) -> Result<()> {
+        if self.lock(repository).await?.is_some() {
+            return Ok(());
+        }
+        let detail = format!("process {} on '{}' holds none", self.process, self.host);
+        Err(Error::LockLost { detail })
+    }
+}
+
+/// Stores everything, and gives the snapshot instead of writing it. `owner` must hold a lock already.
+pub async fn prepare(
+    repository: &Repository,
+    options: BackupOptions,
+    owner: LockOwner,
+    lock: &LockOptions,
+    progress: Arc<Progress>,
+    cancel: CancellationToken,
+) -> Result<(Prepared, BackupOutcome)> {
+    owner.require(repository).await?;
+    Lock::hold(repository, LockKind::Shared, lock, |lock| async move {
+        let outcome = run::run(repository, options, Some(lock), progress, cancel).await?;
+        owner.require(repository).await?;
+        let repository = repository.config().id.clone();
+        Ok((Prepared { repository, owner, snapshot: outcome.snapshot.clone() }, outcome))
+    })
+    .await
+}
+
+/// Makes a prepared snapshot a real one. Refuses unless the lock of its owner is still held and every blob that
+/// it needs is still in the index.
+pub async fn commit(
+    repository: &Repository,
+    prepared: &Prepared,
+    cancel: &CancellationToken,
+) -> Result<SnapshotId> {
+    require_same(repository, prepared)?;
+    prepared.owner.require(repository).await?;
+    let index = Arc::new(repository.load_index().await?);
+    let reader = BlobReader::new(repository, index);
+    require_blobs(&reader, prepared.snapshot.tree, cancel).await?;
+    prepared.owner.require(repository).await?;
+    repository.save_snapshot(&prepared.snapshot).await
+}
+
+/// Gives a prepared snapshot up. What was stored for it stays until a prune.
+pub fn discard(repository: &Repository, prepared: &Prepared) -> Result<()> {
+    require_same(repository, prepared)
+}
+
+fn require_same(repository: &Repository, prepared: &Prepared) -> Result<()> {
+    if prepared.repository == repository.config().id {
+        return Ok(());
+    }
+    let problem =
+        format!("it was made for repository {}, this is {}", prepared.repository, repository.config().id);
+    Err(Error::invalid("prepared snapshot", problem))
+}
+
+/// Fails with the first blob of the tree that the index does not have.
+async fn require_blobs(
+    reader: &BlobReader,
+    tree: crate::id::BlobId,
+    cancel: &CancellationToken,
+) -> Result<()> {
+    let index = Arc::clone(reader.index());
+    let mut trees = vec![tree];
+    let mut seen = std::collections::HashSet::new();
+    while let Some(tree) = trees.pop() {
+        if cancel.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        if !seen.insert(tree) {
+            continue;
+        }
+        for node in reader.load_tree(&tree).await? {
+            for id in node.blobs() {
+                if !index.has(BlobKind::Data, id)? {
+                    return Err(Error::MissingBlob { kind: BlobKind::Data, id: *id });
+                }
+            }
+            trees.extend(node.subtree);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,292 @@
+//! One backup from the choice of the parent to the finished snapshot, which the caller writes.
+
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Instant;
+
+use crossbeam_channel::Sender;
+use jiff::Zoned;
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+use super::context::{Context, Findings};
+use super::file::FileJob;
+use super::stream::{Producer, StreamFile};
+use super::walker::Walker;
+use super::workers::{Queues, Worker};
+use super::{BackupOptions, BackupOutcome, Parent, Source};
+use crate::blobs::BlobReader;
+use crate::chunker::{Polynomial, Tables};
+use crate::error::{Error, Result};
+use crate::id::BlobId;
+use crate::index::Index;
+use crate::lock::Lock;
+use crate::node::NodeTime;
+use crate::progress::Progress;
+use crate::repository::{Identity, Repository};
+use crate::saver::Saver;
+use crate::snapshot::{Snapshot, Summary};
+use crate::snapshots::{self, Found, ParentQuery};
+use crate::source::directory;
+use crate::source::metadata::NodeReader;
+use crate::source::scan::{ScanTotals, scan};
+use crate::source::targets;
+use crate::source::walk::Walk;
+
+/// Stores everything and gives the snapshot, not yet written.
+pub(super) async fn run(
+    repository: &Repository,
+    options: BackupOptions,
+    lock: Option<Arc<Lock>>,
+    progress: Arc<Progress>,
+    cancel: CancellationToken,
+) -> Result<BackupOutcome> {
+    let (started, clock) = (Zoned::now(), Instant::now());
+    let draft = Draft::new(repository, &options, started)?;
+    progress.begin("loading the index");
+    let (index, parent) =
+        tokio::try_join!(repository.load_index(), draft.parent(repository, options.parent))?;
+    progress.begin("backing up");
+    // Ends the threads when this future is dropped or fails, not only when the caller says so.
+    let cancel = cancel.child_token();
+    let _stop = cancel.clone().drop_guard();
+    let context = Arc::new(context(repository, index, &options, lock, progress, cancel)?);
+    let job = Job {
+        context: Arc::clone(&context),
+        options,
+        parent: parent.as_ref().map(|(_, snapshot)| snapshot.tree),
+        threads: repository.options().threads.max(1),
+        time: draft.node_time(),
+        identity: repository.options().identity.clone(),
+    };
+    let archived = tokio::task::spawn_blocking(move || job.archive()).await.unwrap_or(Err(Error::Cancelled));
+    // The threads have ended, so nobody else has these.
+    let context = Arc::into_inner(context).ok_or(Error::Cancelled)?;
+    let saver = Arc::into_inner(context.saver).ok_or(Error::Cancelled)?;
+    match archived {
+        Ok(()) => saver.finish().await?,
+        // Whoever saved was stopped; why, the saver knows.
+        Err(Error::Cancelled) => return Err(saver.problem().unwrap_or(Error::Cancelled)),
+        Err(error) => return Err(error),
+    };
+    let tree = *context.root.get().ok_or_else(|| Error::damaged("the new snapshot", "it has no tree"))?;
+    let findings = context.findings.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(BackupOutcome {
+        snapshot_id: None,
+        snapshot: draft.finish(tree, parent, &findings),
+        unreadable: findings.unreadable,
+        changed_while_read: findings.changed,
+        duration: clock.elapsed(),
+    })
+}
+
+/// Whether a new snapshot has the tree of its parent.
+pub(super) async fn same_as_parent(repository: &Repository, snapshot: &Snapshot) -> Result<bool> {
+    let Some(parent) = snapshot.parent else { return Ok(false) };
+    Ok(repository.load_snapshot(parent).await?.tree == snapshot.tree)
+}
+
+fn context(
+    repository: &Repository,
+    index: Index,
+    options: &BackupOptions,
+    lock: Option<Arc<Lock>>,
+    progress: Arc<Progress>,
+    cancel: CancellationToken,
+) -> Result<Context> {
+    let index = Arc::new(index);
+    let saver = if options.dry_run {
+        Saver::dry(repository, Arc::clone(&index), cancel.clone())
+    } else {
+        Saver::start(repository, Arc::clone(&index), lock, cancel.clone())
+    };
+    Ok(Context {
+        reader: BlobReader::new(repository, index),
+        saver: Arc::new(saver),
+        tables: Tables::new(Polynomial(repository.config().chunker_polynomial))?,
+        nodes: NodeReader::new(options.metadata),
+        progress,
+        cancel,
+        runtime: Handle::current(),
+        findings: Mutex::new(Findings::default()),
+        root: OnceLock::new(),
+    })
+}
+
+/// The snapshot, as far as it is known before the work.
+struct Draft {
+    snapshot: Snapshot,
+    started: Zoned,
+}
+
+impl Draft {
+    fn new(repository: &Repository, options: &BackupOptions, started: Zoned) -> Result<Self> {
+        let identity = &repository.options().identity;
+        let snapshot = Snapshot {
+            time: options.time.clone().unwrap_or_else(|| started.clone()),
+            parent: None,
+            tree: BlobId(crate::id::Id([0; 32])),
+            paths: paths(&options.source)?,
+            hostname: options.host.clone(),
+            username: identity.user.clone(),
+            uid: identity.uid,
+            gid: identity.gid,
+            excludes: options.excludes.clone(),
+            tags: options.tags.clone(),
+            original: None,
+            program_version: concat!("lifeboat ", env!("CARGO_PKG_VERSION")).to_owned(),
+            summary: None,
+        };
+        Ok(Self { snapshot, started })
+    }
+
+    async fn parent(&self, repository: &Repository, choice: Parent) -> Result<Option<Found>> {
+        match choice {
+            Parent::None => Ok(None),
+            Parent::Given(id) => Ok(Some((id, repository.load_snapshot(id).await?))),
+            Parent::Newest(group_by) => {
+                let snapshots = repository.load_snapshots().await?;
+                let query = ParentQuery {
+                    host: &self.snapshot.hostname,
+                    paths: &self.snapshot.paths,
+                    tags: &self.snapshot.tags,
+                    time: self.snapshot.time.timestamp(),
+                    group_by,
+                };
+                Ok(snapshots::parent(&snapshots, &query).cloned())
+            }
+        }
+    }
+
+    fn node_time(&self) -> NodeTime {
+        let time = self.snapshot.time.timestamp();
+        NodeTime::new(time.as_second(), time.subsec_nanosecond().unsigned_abs())
+    }
+
+    fn finish(self, tree: BlobId, parent: Option<Found>, findings: &Findings) -> Snapshot {
+        let summary =
+            Summary { backup_start: self.started, backup_end: Zoned::now(), counts: findings.counts };
+        Snapshot { tree, parent: parent.map(|(id, _)| id), summary: Some(summary), ..self.snapshot }
+    }
+}
+
+/// The paths that the snapshot names.
+fn paths(source: &Source) -> Result<Vec<String>> {
+    match source {
+        Source::Stream { name, .. } | Source::Command { name, .. } => {
+            Ok(vec![format!("/{}", name.trim_matches('/'))])
+        }
+        Source::Paths(given) if given.is_empty() => {
+            Err(Error::invalid("source", "nothing to back up: name files or directories"))
+        }
+        Source::Paths(given) => {
+            let current = current_directory()?;
+            let paths =
+                targets::snapshot_paths(given.iter().map(|path| path.as_os_str().as_bytes()), &current);
+            Ok(paths.iter().map(|path| String::from_utf8_lossy(path).into_owned()).collect())
+        }
+    }
+}
+
+fn current_directory() -> Result<Vec<u8>> {
+    let failed = |source| Error::Local { action: "find the current directory".to_owned(), source };
+    Ok(std::env::current_dir().map_err(failed)?.into_os_string().into_encoded_bytes())
+}
+
+/// What runs on threads of its own.
+struct Job {
+    context: Arc<Context>,
+    options: BackupOptions,
+    parent: Option<BlobId>,
+    threads: usize,
+    time: NodeTime,
+    identity: Identity,
+}
+
+impl Job {
+    /// Walks or reads on this thread, works on the others; whatever fails first stops all.
+    fn archive(self) -> Result<()> {
+        let (queues, files, offer) = Queues::new(self.threads);
+        let context = Arc::clone(&self.context);
+        let context: &Context = &context;
+        std::thread::scope(|scope| {
+            let work = || {
+                let worker = Worker::new(&queues, offer.clone());
+                scope.spawn(move || worker.work(context).inspect_err(|_| context.cancel.cancel()))
+            };
+            let workers: Vec<_> = (0..self.threads).map(|_| work()).collect();
+            let produced = self.produce(files, Worker::new(&queues, offer));
+            let produced = produced.inspect_err(|_| context.cancel.cancel());
+            let worked = workers.into_iter().map(|worker| worker.join().unwrap_or(Err(Error::Cancelled)));
+            first_error(std::iter::once(produced).chain(worked))
+        })
+    }
+
+    /// Both ends of the queues are given up at the end, which is how the workers know.
+    fn produce(self, files: Sender<FileJob>, worker: Worker<'_>) -> Result<()> {
+        let Self { context, options, parent, time, identity, .. } = self;
+        let stream = |name: &str, reader: &mut dyn Read| {
+            let file = StreamFile { name, time, identity: &identity };
+            file.archive(&context, &worker, reader)
+        };
+        match options.source {
+            Source::Paths(given) => {
+                drop(worker);
+                let current = current_directory()?;
+                let given = given.iter().map(|path| path.as_os_str().as_bytes());
+                let targets = targets::tree(given, &mut directory::list)?;
+                let scanned = options.scan.then(|| targets.clone());
+                let walker = Walker { context: &context, change: options.change, files };
+                std::thread::scope(|scope| {
+                    if let Some(targets) = scanned {
+                        let walk = Walk::new(targets, &options.filter, &current);
+                        let context = &context;
+                        scope.spawn(move || count_ahead(context, walk));
+                    }
+                    walker.follow(Walk::new(targets, &options.filter, &current), parent)
+                })
+            }
+            Source::Stream { name, mut reader } => {
+                drop(files);
+                not_empty(stream(&name, &mut reader)?, options.allow_empty)
+            }
+            Source::Command { name, argv } => {
+                drop(files);
+                let (producer, mut output) = Producer::start(&argv)?;
+                let bytes = stream(&name, &mut output)?;
+                drop(output);
+                producer.finish()?;
+                not_empty(bytes, options.allow_empty)
+            }
+        }
+    }
+}
+
+/// The error that tells most: "cancelled" is only what the others then say.
+fn first_error(outcomes: impl Iterator<Item = Result<()>>) -> Result<()> {
+    let mut errors: Vec<Error> = outcomes.filter_map(Result::err).collect();
+    errors.sort_by_key(|error| matches!(error, Error::Cancelled));
+    errors.into_iter().next().map_or(Ok(()), Err)
+}
+
+fn not_empty(bytes: u64, allowed: bool) -> Result<()> {
+    if bytes > 0 || allowed {
+        return Ok(());
+    }
+    Err(Error::Refused {
+        reason: "the stream was empty, so no snapshot was made".to_owned(),
+        hint: "look whether the program before the pipe failed; an empty file can be allowed explicitly",
+    })
+}
+
+/// Tells the progress how much there is; the backup does not wait for it.
+fn count_ahead(context: &Context, walk: Walk<'_>) {
+    let mut told = (0, 0);
+    let mut tell = |totals: ScanTotals| {
+        context.progress.add_total(totals.files - told.0, totals.bytes - told.1);
+        told = (totals.files, totals.bytes);
+    };
+    scan(walk, &|| context.cancel.is_cancelled(), &mut tell);
+    context.progress.total_is_known();
+}

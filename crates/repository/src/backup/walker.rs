@@ -1,0 +1,219 @@
+//! Follows the walk over the source and says what becomes of each entry: taken over from the parent snapshot, read
+//! by a worker, or complete as it is.
+
+use std::os::fd::AsFd;
+use std::sync::Arc;
+
+use crossbeam_channel::Sender;
+
+use super::context::Context;
+use super::directory::Directory;
+use super::file::FileJob;
+use crate::error::{Error, Result};
+use crate::id::{BlobId, BlobKind};
+use crate::node::Node;
+use crate::source::change::{ChangeOptions, unchanged};
+use crate::source::walk::{Entered, Event, Item, Walk};
+
+/// Walks the source; sends what has to be read.
+pub(super) struct Walker<'a> {
+    pub(super) context: &'a Context,
+    pub(super) change: ChangeOptions,
+    pub(super) files: Sender<FileJob>,
+}
+
+/// A directory that was entered and not left yet.
+struct Frame {
+    directory: Arc<Directory>,
+    /// Entries that are in the snapshot so far.
+    count: usize,
+    /// What the parent snapshot has here, sorted by name.
+    previous: Vec<Node>,
+    /// Entered in the file system but not in the snapshot, because its own node could not be made.
+    left_out: bool,
+}
+
+impl Frame {
+    /// The position of one more entry.
+    fn next(&mut self) -> usize {
+        self.count += 1;
+        self.count - 1
+    }
+
+    /// What the parent snapshot has under a name.
+    fn previous(&self, name: &[u8]) -> Option<&Node> {
+        let at = self.previous.binary_search_by(|node| node.name.as_slice().cmp(name)).ok()?;
+        self.previous.get(at)
+    }
+}
+
+impl Walker<'_> {
+    /// Walks to the end. `parent` is the tree of the parent snapshot.
+    pub(super) fn follow(&self, walk: Walk<'_>, parent: Option<BlobId>) -> Result<()> {
+        let mut stack = vec![self.frame(Directory::root(), parent)];
+        for event in walk {
+            self.context.go_on()?;
+            // The root is never left, so there is always a frame.
+            let Some(frame) = stack.last_mut() else { break };
+            match event {
+                Event::Enter(entered) => {
+                    let below = self.enter(frame, &entered);
+                    stack.push(below);
+                }
+                Event::Item(_) if frame.left_out => {}
+                Event::Item(item) => self.item(frame, item)?,
+                Event::Leave => {
+                    if let Some(frame) = stack.pop() {
+                        self.leave(&frame)?;
+                    }
+                }
+                Event::Problem(error) => self.problem(&error),
+            }
+        }
+        stack.iter().rev().try_for_each(|frame| self.leave(frame))
+    }
+
+    fn leave(&self, frame: &Frame) -> Result<()> {
+        if frame.left_out { Ok(()) } else { frame.directory.close(self.context, frame.count) }
+    }
+
+    fn problem(&self, error: &Error) {
+        match error {
+            Error::File { path, source, .. } => self.context.problem(&path.to_string_lossy(), source),
+            other => self.context.problem("", other),
+        }
+    }
+
+    fn frame(&self, directory: Arc<Directory>, tree: Option<BlobId>) -> Frame {
+        Frame { directory, count: 0, previous: self.load_previous(tree), left_out: false }
+    }
+
+    /// What the parent snapshot has. That it cannot be read costs time, nothing else: everything is read anew.
+    fn load_previous(&self, tree: Option<BlobId>) -> Vec<Node> {
+        let Some(tree) = tree else { return Vec::new() };
+        match self.context.runtime.block_on(self.context.reader.load_tree(&tree)) {
+            Ok(mut nodes) => {
+                nodes.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+                nodes
+            }
+            Err(error) => {
+                tracing::warn!(%tree, %error, "cannot read a directory of the parent snapshot: its files are read anew");
+                Vec::new()
+            }
+        }
+    }
+
+    fn enter(&self, frame: &mut Frame, entered: &Entered) -> Frame {
+        let node = match frame.left_out {
+            true => None,
+            false => self.node_of_directory(entered),
+        };
+        let Some(node) = node else {
+            return Frame { left_out: true, ..self.frame(Directory::root(), None) };
+        };
+        let subtree = frame.previous(&entered.name).and_then(|node| node.subtree);
+        let directory = Directory::below(Arc::clone(&frame.directory), frame.next(), node, subtree);
+        self.frame(directory, subtree)
+    }
+
+    fn node_of_directory(&self, entered: &Entered) -> Option<Node> {
+        let file = entered.directory.file();
+        let taken = file.and_then(|file| self.context.nodes.for_open_file(file.as_fd(), &entered.name));
+        match taken {
+            Ok(taken) => {
+                for problem in &taken.problems {
+                    if !(entered.is_above_targets && problem.is_expected_above_targets()) {
+                        self.context.problem(&lossy(&entered.path), problem);
+                    }
+                }
+                Some(taken.node)
+            }
+            Err(error) => {
+                self.context.problem(&lossy(&entered.path), error);
+                None
+            }
+        }
+    }
+
+    fn item(&self, frame: &mut Frame, item: Item) -> Result<()> {
+        if !item.stat.is_file() {
+            let Some(node) = self.node_of(&item) else { return Ok(()) };
+            let position = frame.next();
+            return frame.directory.fill(self.context, position, Some(node));
+        }
+        let previous = frame.previous(&item.name).filter(|node| node.is_file());
+        if let Some(previous) = previous
+            && unchanged(previous, &item.stat, self.change)
+            && self.has_blobs(previous)?
+        {
+            let content = previous.content.clone();
+            return self.take_over(frame, &item, content);
+        }
+        let job = FileJob {
+            known: previous.is_some(),
+            name: item.file_name().to_vec(),
+            path: lossy(&item.path),
+            entry: item.name,
+            handle: item.directory,
+            directory: Arc::clone(&frame.directory),
+            position: frame.next(),
+        };
+        // No worker is left only if one failed, and that failure is what is reported.
+        self.files.send(job).map_err(|_| Error::Cancelled)
+    }
+
+    /// A file that looks as it did: its blobs are those of the parent snapshot.
+    fn take_over(&self, frame: &mut Frame, item: &Item, content: Option<Vec<BlobId>>) -> Result<()> {
+        let Some(mut node) = self.node_of(item) else { return Ok(()) };
+        node.content = content;
+        let size = node.size;
+        self.context.progress.add_done(1, size);
+        {
+            let counts = &mut self.context.findings().counts;
+            counts.files_unmodified += 1;
+            counts.total_files_processed += 1;
+            counts.total_bytes_processed += size;
+        }
+        let position = frame.next();
+        frame.directory.fill(self.context, position, Some(node))
+    }
+
+    /// A repository that lost blobs gets them again this way.
+    fn has_blobs(&self, node: &Node) -> Result<bool> {
+        for id in node.blobs() {
+            if !self.context.saver.has(BlobKind::Data, id)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// The node of something that is not opened.
+    fn node_of(&self, item: &Item) -> Option<Node> {
+        let directory = item.directory.file();
+        let taken = directory.and_then(|directory| {
+            self.context.nodes.node_with_stat(directory.as_fd(), item.file_name(), item.stat)
+        });
+        match taken {
+            Ok(mut taken) => {
+                for problem in &taken.problems {
+                    self.context.problem(&lossy(&item.path), problem);
+                }
+                taken.node.name.clone_from(&item.name);
+                Some(taken.node)
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                self.context.changed(&lossy(&item.path));
+                None
+            }
+            Err(error) => {
+                self.context.problem(&lossy(&item.path), error);
+                None
+            }
+        }
+    }
+}
+
+fn lossy(path: &[u8]) -> String {
+    String::from_utf8_lossy(path).into_owned()
+}

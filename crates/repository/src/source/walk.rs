@@ -1,0 +1,254 @@
+//! The walk over all targets of a backup: gives directories, files, links and devices one after the other, as the
+//! snapshot will hold them, without what the filter leaves out. No recursion: a tree may be as deep as it likes.
+//! The backup pipeline and the scan that counts ahead both follow it.
+
+use std::io;
+use std::sync::Arc;
+
+use super::directory::DirectoryHandle;
+use super::filter::{Filter, Surroundings};
+use super::path;
+use super::stat::Stat;
+use super::targets::{Target, Targets};
+use crate::error::Error;
+use crate::node::NodeKind;
+
+/// What the walk came to.
+#[derive(Debug)]
+pub enum Event {
+    /// A directory; what is in it follows, until its `Leave`.
+    Enter(Entered),
+    /// Anything else: file, link, device, pipe. Sockets are left out, as in restic.
+    Item(Item),
+    /// The end of the directory that was entered last.
+    Leave,
+    /// Something could not be read and is left out; or a rule could not be followed.
+    Problem(Error),
+}
+
+/// A directory, opened.
+#[derive(Debug)]
+pub struct Entered {
+    /// In the snapshot.
+    pub name: Vec<u8>,
+    /// Absolute, in the file system.
+    pub path: Vec<u8>,
+    pub directory: Arc<DirectoryHandle>,
+    /// It is there only because targets are below it: of its content nothing else is stored.
+    pub is_above_targets: bool,
+}
+
+/// An entry of a directory that is not a directory itself.
+#[derive(Debug)]
+pub struct Item {
+    /// In the snapshot.
+    pub name: Vec<u8>,
+    /// Absolute, in the file system.
+    pub path: Vec<u8>,
+    /// That it is in.
+    pub directory: Arc<DirectoryHandle>,
+    pub stat: Stat,
+}
+
+impl Item {
+    /// In its directory. Differs from `name` only where two targets have the same one.
+    pub fn file_name(&self) -> &[u8] {
+        path::split(&self.path).map_or(&self.name, |(_, name)| name)
+    }
+}
+
+/// The walk; an iterator over events.
+#[derive(Debug)]
+pub struct Walk<'a> {
+    filter: &'a Filter,
+    /// Where relative targets start.
+    current: &'a [u8],
+    stack: Vec<Frame>,
+    /// Of the directory on top of the stack.
+    path: Vec<u8>,
+    problems: Vec<Error>,
+}
+
+#[derive(Debug)]
+enum Frame {
+    Targets(std::collections::btree_map::IntoIter<Vec<u8>, Target>),
+    Directory {
+        directory: Arc<DirectoryHandle>,
+        names: std::vec::IntoIter<Vec<u8>>,
+        surroundings: Surroundings,
+        path_length: usize,
+    },
+}
+
+impl<'a> Walk<'a> {
+    /// `current` is the absolute path of the current directory.
+    pub fn new(targets: Targets, filter: &'a Filter, current: &'a [u8]) -> Self {
+        let stack = vec![Frame::Targets(targets.into_iter())];
+        Self { filter, current, stack, path: Vec::new(), problems: Vec::new() }
+    }
+
+    /// The next event of the frame on top; `None` to try again.
+    fn step(&mut self) -> Option<Event> {
+        match self.stack.last_mut()? {
+            Frame::Targets(targets) => match targets.next() {
+                Some((name, target)) => self.target(name, target),
+                None => self.leave(),
+            },
+            Frame::Directory { names, path_length, .. } => {
+                self.path.truncate(*path_length);
+                match names.next() {
+                    Some(name) => self.entry(&name),
+                    None => self.leave(),
+                }
+            }
+        }
+    }
+
+    fn leave(&mut self) -> Option<Event> {
+        self.stack.pop();
+        // The lowest frame is the snapshot itself, which was never entered.
+        (!self.stack.is_empty()).then_some(Event::Leave)
+    }
+
+    fn target(&mut self, name: Vec<u8>, target: Target) -> Option<Event> {
+        match target {
+            Target::Above { path: given, children } => {
+                let path = path::absolute(self.current, &given);
+                let directory = match DirectoryHandle::open(&given) {
+                    Ok(directory) => directory,
+                    Err(error) => return Some(problem("open the directory", &path, error)),
+                };
+                self.stack.push(Frame::Targets(children.into_iter()));
+                Some(Event::Enter(Entered { name, path, directory, is_above_targets: true }))
+            }
+            Target::Leaf { path: given, explicit } => {
+                self.path = path::absolute(self.current, &given);
+                if !explicit && !self.filter.keeps_name(&self.path) {
+                    return None;
+                }
+                self.leaf(name, &given, explicit)
+            }
+        }
+    }
+
+    /// A target: found by its path, where links above it are followed, but not it.
+    fn leaf(&mut self, name: Vec<u8>, given: &[u8], explicit: bool) -> Option<Event> {
+        let looked_up = path::split(given).ok_or(io::Error::from(io::ErrorKind::InvalidInput));
+        let looked_up = looked_up.and_then(|(dir, file_name)| {
+            let directory = DirectoryHandle::open(dir)?;
+            let stat = directory.stat(file_name)?;
+            Ok((directory, file_name, stat))
+        });
+        let (directory, file_name, stat) = match looked_up {
+            Ok(found) => found,
+            Err(error) if is_gone(&error) && !explicit => return None,
+            Err(error) => return Some(problem("look at", &self.path, error)),
+        };
+        let above = path::split(&self.path).map_or(&b"/"[..], |(dir, _)| dir);
+        let surroundings = if explicit {
+            self.filter.without_tags(&directory, above, None)
+        } else {
+            self.filter.surroundings(&directory, above, None, &mut self.problems)
+        };
+        if !explicit && !self.filter.keeps(&surroundings, &self.path, file_name, &stat) {
+            return None;
+        }
+        self.found(name, file_name, directory, stat, &surroundings)
+    }
+
+    /// An entry of the directory on top.
+    fn entry(&mut self, name: &[u8]) -> Option<Event> {
+        let Some(Frame::Directory { directory, surroundings, .. }) = self.stack.last() else {
+            return None;
+        };
+        if !self.path.ends_with(b"/") {
+            self.path.push(b'/');
+        }
+        self.path.extend_from_slice(name);
+        if !self.filter.keeps_name(&self.path) {
+            return None;
+        }
+        let stat = match directory.stat(name) {
+            Ok(stat) => stat,
+            Err(error) if is_gone(&error) => return None,
+            Err(error) => return Some(problem("look at", &self.path, error)),
+        };
+        if !self.filter.keeps(surroundings, &self.path, name, &stat) {
+            return None;
+        }
+        let (directory, surroundings) = (Arc::clone(directory), surroundings.clone());
+        self.found(name.to_vec(), name, directory, stat, &surroundings)
+    }
+
+    /// What passed the filter: `file_name` in `directory`, at `self.path`.
+    fn found(
+        &mut self,
+        name: Vec<u8>,
+        file_name: &[u8],
+        directory: Arc<DirectoryHandle>,
+        stat: Stat,
+        surroundings: &Surroundings,
+    ) -> Option<Event> {
+        match stat.kind() {
+            NodeKind::Socket => None,
+            NodeKind::Directory => self.enter(name, file_name, &directory, surroundings),
+            _ => Some(Event::Item(Item { name, path: self.path.clone(), directory, stat })),
+        }
+    }
+
+    fn enter(
+        &mut self,
+        name: Vec<u8>,
+        file_name: &[u8],
+        parent: &Arc<DirectoryHandle>,
+        above: &Surroundings,
+    ) -> Option<Event> {
+        let opened = parent.open_child(file_name).and_then(|directory| {
+            let names = directory.names()?;
+            Ok((directory, names))
+        });
+        let (directory, names) = match opened {
+            Ok(opened) => opened,
+            Err(error) if is_gone(&error) => return None,
+            Err(error) => return Some(problem("read the directory", &self.path, error)),
+        };
+        let surroundings = self.filter.surroundings(&directory, &self.path, Some(above), &mut self.problems);
+        self.stack.push(Frame::Directory {
+            directory: Arc::clone(&directory),
+            names: names.into_iter(),
+            surroundings,
+            path_length: self.path.len(),
+        });
+        Some(Event::Enter(Entered { name, path: self.path.clone(), directory, is_above_targets: false }))
+    }
+}
+
+impl Iterator for Walk<'_> {
+    type Item = Event;
+
+    fn next(&mut self) -> Option<Event> {
+        loop {
+            if let Some(problem) = self.problems.pop() {
+                return Some(Event::Problem(problem));
+            }
+            if self.stack.is_empty() {
+                return None;
+            }
+            if let Some(event) = self.step() {
+                return Some(event);
+            }
+        }
+    }
+}
+
+/// Removed since it was listed: not worth a word.
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+}
+
+fn problem(action: &'static str, path: &[u8], source: io::Error) -> Event {
+    Event::Problem(Error::file(action, super::os_path(path))(source))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,90 @@
+//! A repository on restic's REST server: the checked URL, the client, and the creation of the repository there.
+
+use std::fmt;
+use std::sync::Arc;
+
+use base64::Engine;
+use http::HeaderValue;
+use object_store::ClientOptions;
+use object_store::client::HttpConnector;
+use secrecy::{ExposeSecret, SecretString};
+use url::Url;
+
+use super::{connector, refused, warnings};
+use crate::backends::rest::Rest;
+use crate::config::{Tls, certificates};
+use crate::error::{Error, Result, Site};
+use crate::store::{Store, Tuning};
+
+/// Where a REST server is and who we are for it.
+#[derive(Clone)]
+pub struct RestConfig {
+    /// `http://` or `https://`, without user and password; the path is the repository's.
+    pub url: Url,
+    pub user: Option<String>,
+    pub password: Option<SecretString>,
+    /// PEM certificates, trusted besides the system's.
+    pub ca_pem: Option<Vec<u8>>,
+    pub tls: Tls,
+}
+
+impl fmt::Debug for RestConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RestConfig").field("url", &self.url.as_str()).finish_non_exhaustive()
+    }
+}
+
+impl RestConfig {
+    /// Opens the repository; nothing is asked of the server yet.
+    pub fn open(self, tuning: Tuning) -> Result<Store> {
+        let warnings = warnings(&self.tls, false);
+        let mut tuning = tuning;
+        let rest = self.backend(&mut tuning)?;
+        Ok(Store::new(Arc::new(rest), "", tuning)?.with_warnings(warnings))
+    }
+
+    /// Makes the repository's directories on the server, then opens it. What is there stays.
+    pub async fn create(self, tuning: Tuning) -> Result<Store> {
+        let mut unused = tuning.clone();
+        self.clone().backend(&mut unused)?.create().await?;
+        self.open(tuning)
+    }
+
+    fn backend(self, tuning: &mut Tuning) -> Result<Rest> {
+        let mut base = self.url;
+        if !matches!(base.scheme(), "http" | "https") || base.host_str().is_none() {
+            return Err(Error::config("url", "a REST server has a URL of 'http://' or 'https://'"));
+        }
+        if !base.username().is_empty() || base.password().is_some() || base.query().is_some() {
+            return Err(Error::config("url", "user, password and query do not belong into this URL"));
+        }
+        base.set_fragment(None);
+        if !base.path().ends_with('/') {
+            base.set_path(&format!("{}/", base.path()));
+        }
+        let roots = self.ca_pem.as_deref().map(certificates).transpose()?.unwrap_or_default();
+        let site = Site { bucket: base.path().to_owned(), endpoint: base.origin().ascii_serialization() };
+        let options = ClientOptions::new().with_allow_http(base.scheme() == "http");
+        let client =
+            connector(&self.tls, roots, tuning)?.connect(&options).map_err(|error| refused(&site, &error))?;
+        let authorization = authorization(self.user.as_deref(), self.password.as_ref())?;
+        Ok(Rest { client, base, authorization, site })
+    }
+}
+
+/// HTTP's basic authentication.
+fn authorization(user: Option<&str>, password: Option<&SecretString>) -> Result<Option<HeaderValue>> {
+    let password = password.map(ExposeSecret::expose_secret).unwrap_or_default();
+    let user = user.unwrap_or_default();
+    if user.is_empty() && password.is_empty() {
+        return Ok(None);
+    }
+    if user.contains(':') {
+        return Err(Error::credentials_format("the name of a user cannot hold a ':'"));
+    }
+    let text = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
+    let mut value = HeaderValue::from_str(&format!("Basic {text}"))
+        .map_err(|_| Error::credentials_format("user and password cannot be sent"))?;
+    value.set_sensitive(true);
+    Ok(Some(value))
+}
