@@ -263,7 +263,7 @@ impl<'a> Comparer<'a> {
             (Arc::clone(self.reader.index()), Arc::clone(&common), Arc::clone(&problems));
         let work = move |visit: Visit| match &visit.nodes {
             Ok(nodes) => {
-                for blob in nodes.iter().flat_map(|node| node.blobs()) {
+                for blob in nodes.iter().flat_map(Node::blobs) {
                     marks.insert_all(&index.find_all(BlobKind::Data, blob)?);
                 }
                 Ok(())

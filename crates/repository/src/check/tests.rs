@@ -18,7 +18,11 @@ async fn with(repository: &Repository, read: ReadData) -> CheckOutcome {
 }
 
 fn text(seed: u8, length: usize) -> Vec<u8> {
-    (0..length).map(|at| (at as u8).wrapping_mul(seed) ^ (at >> 8) as u8).collect()
+    (0..=u8::MAX)
+        .cycle()
+        .zip(0..length)
+        .map(|(byte, at)| byte.wrapping_mul(seed) ^ u8::try_from(at >> 8).unwrap())
+        .collect()
 }
 
 async fn small(store: Store, version: Version) -> Repository {
@@ -77,10 +81,8 @@ async fn objects(store: &Store) -> Vec<(String, Vec<u8>)> {
 
 /// Opens the repository and reads everything; what comes back must be the truth.
 async fn finds_an_error(store: &Store, truth: &[(String, Vec<u8>)]) -> bool {
-    let repository = match Repository::open(store.clone(), &password(), Options::default()).await {
-        Ok(repository) => repository,
-        Err(_) => return true,
-    };
+    let opened = Repository::open(store.clone(), &password(), Options::default()).await;
+    let Ok(repository) = opened else { return true };
     let outcome = full(&repository).await;
     let Ok(index) = repository.load_index().await else { return !outcome.is_ok() };
     let reader = BlobReader::new(&repository, Arc::new(index));

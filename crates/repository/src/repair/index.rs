@@ -144,12 +144,10 @@ async fn survey(
             Err(error) => return Err(error),
         };
         for pack in file.packs {
-            match said.get_mut(&pack.id) {
-                Some(said) => said.alike &= said.entry == pack,
-                None => {
-                    let said_now = Said { size: size_of(&pack), entry: pack, alike: true };
-                    said.insert(said_now.entry.id, said_now);
-                }
+            if let Some(known) = said.get_mut(&pack.id) {
+                known.alike &= known.entry == pack;
+            } else {
+                said.insert(pack.id, Said { size: size_of(&pack), entry: pack, alike: true });
             }
         }
     }
