@@ -2,6 +2,7 @@
 //! directories complete themselves from the leaves to the root (`directory`). The snapshot is written last, after
 //! everything it needs is in an index, and only while the lock is held.
 
+mod buffer;
 mod context;
 mod directory;
 mod file;

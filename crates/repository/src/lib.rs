@@ -3,6 +3,7 @@
 
 pub mod backup;
 pub mod blobs;
+mod cache;
 pub mod cat;
 pub mod change_password;
 pub mod check;
@@ -12,6 +13,7 @@ pub mod config;
 pub mod copy;
 pub mod crypto;
 pub mod diff;
+pub mod dump;
 pub mod error;
 pub mod files;
 pub mod find;
@@ -30,6 +32,7 @@ pub mod progress;
 pub mod prune;
 pub mod repair;
 pub mod repository;
+pub mod restore;
 pub mod saver;
 pub mod snapshot;
 pub mod snapshots;

@@ -63,9 +63,9 @@ pub(crate) struct Finished {
 }
 
 impl Builder {
-    /// With room for a pack of about `size` bytes, so that it never moves.
-    pub(crate) fn with_capacity(size: usize) -> Self {
-        Self { content: Vec::with_capacity(size), blobs: Vec::new() }
+    /// Into a buffer that is empty and has room, so that it never moves.
+    pub(crate) fn into_buffer(content: Vec<u8>) -> Self {
+        Self { content, blobs: Vec::new() }
     }
 
     /// Adds a sealed blob. Packs are far smaller than 4 GiB, so offsets always fit.
@@ -87,10 +87,6 @@ impl Builder {
 
     pub(crate) fn size(&self) -> usize {
         self.content.len()
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.blobs.is_empty()
     }
 
     /// Whether one more blob would make the header too large.

@@ -14,6 +14,7 @@ use jiff::Timestamp;
 use lifeboat_store::Store;
 use secrecy::SecretString;
 
+use crate::cache::{Cache, Cached};
 use crate::chunker::Polynomial;
 use crate::compress::{self, Compression};
 use crate::config::{Config, Version};
@@ -51,6 +52,8 @@ pub struct Options {
     pub threads: usize,
     /// Where large indexes are spilled to.
     pub temporary: PathBuf,
+    /// Where index files, snapshots and trees are kept from one run to the next.
+    pub cache: Option<PathBuf>,
     /// Who we are, for locks, keys and snapshots.
     pub identity: Identity,
     /// The key to try first.
@@ -67,6 +70,7 @@ impl Default for Options {
             reads: 8,
             threads: cores.min(16),
             temporary: std::env::temp_dir(),
+            cache: None,
             identity: Identity::of_system(),
             key_hint: None,
         }
@@ -104,6 +108,7 @@ struct Inner {
     key_id: KeyId,
     config: Config,
     options: Options,
+    cache: Option<Arc<Cache>>,
 }
 
 impl Repository {
@@ -115,7 +120,7 @@ impl Repository {
         init: InitOptions,
         options: Options,
     ) -> Result<Self> {
-        let exists = || Error::RepositoryExists { location: store.prefix().to_owned() };
+        let exists = || Error::RepositoryExists { location: store.name().to_owned() };
         if store.exists("config").await.map_err(Error::store("look for a repository"))? {
             return Err(exists());
         }
@@ -150,7 +155,7 @@ impl Repository {
         let mut sealed = match store.get("config").await {
             Ok(config) => config.to_vec(),
             Err(error) if error.is_not_found() => {
-                return Err(Error::NoRepository { location: store.prefix().to_owned() });
+                return Err(Error::NoRepository { location: store.name().to_owned() });
             }
             Err(error) => return Err(Error::store("read the config")(error)),
         };
@@ -168,7 +173,11 @@ impl Repository {
             let problem = format!("{} bytes is not between 4 MiB and 128 MiB", options.pack_size);
             return Err(Error::invalid("pack size", problem));
         }
-        Ok(Self { inner: Arc::new(Inner { store, key, key_id, config, options }) })
+        let cache = options.cache.as_deref().and_then(|directory| {
+            let opened = Cache::open(directory, &config.id);
+            opened.inspect_err(|error| tracing::warn!(%error, "working without a cache")).ok().map(Arc::new)
+        });
+        Ok(Self { inner: Arc::new(Inner { store, key, key_id, config, options, cache }) })
     }
 
     pub fn store(&self) -> &Store {
@@ -192,7 +201,7 @@ impl Repository {
         &self.inner.options
     }
 
-    /// Every file of a kind. Fails if any part of the listing does: deletion is decided by it (restic#4612).
+    /// Every file of a kind, sorted by id. Fails if any part of the listing does: deletion is decided by it (restic#4612).
     pub async fn list(&self, kind: FileKind) -> Result<Vec<ListedFile>> {
         let prefix = format!("{}/", kind.directory());
         let action = || format!("list {}", kind.plural());
@@ -206,14 +215,22 @@ impl Repository {
                 files.push(ListedFile { id, size: info.size, modified: info.modified });
             }
         }
-        Ok(files)
+        files.sort_unstable_by_key(|file| file.id);
+        match files.windows(2).find(|pair| pair[0].id == pair[1].id) {
+            None => Ok(files),
+            Some(pair) => {
+                // Pages that overlap may have gaps elsewhere.
+                let detail = format!("it shows {} twice", kind.describe(pair[0].id));
+                Err(Error::store(action())(lifeboat_store::Error::Listing { prefix, detail }))
+            }
+        }
     }
 
     /// A file's plain text. Its hash is checked; what does not match is read once more, in case the network was
     /// at fault.
     pub async fn load_file(&self, kind: FileKind, id: Id) -> Result<Vec<u8>> {
         let what = kind.describe(id);
-        let mut content = self.load_raw(kind, id).await?;
+        let mut content = self.load_through_cache(kind, id).await?;
         if Id::of(&content) != id {
             content = self.load_raw(kind, id).await?;
         }
@@ -227,6 +244,36 @@ impl Repository {
             Some(2) => compress::decompress_unknown(&plain[1..], MAX_FILE)
                 .map_err(|error| Error::damaged(what, error)),
             _ => Err(Error::damaged(what, "it is neither JSON nor compressed")),
+        }
+    }
+
+    async fn load_through_cache(&self, kind: FileKind, id: Id) -> Result<Bytes> {
+        let Some(cached) = Cached::of(kind) else { return self.load_raw(kind, id).await };
+        self.cached(cached, id, self.load_raw(kind, id)).await
+    }
+
+    /// What the cache has, or else what `load` gives, which is then kept.
+    pub(crate) async fn cached(
+        &self,
+        cached: Cached,
+        id: Id,
+        load: impl Future<Output = Result<Bytes>>,
+    ) -> Result<Bytes> {
+        let Some(cache) = &self.inner.cache else { return load.await };
+        let looking = Arc::clone(cache);
+        if let Ok(Some(content)) = tokio::task::spawn_blocking(move || looking.get(cached, id)).await {
+            return Ok(content);
+        }
+        let content = load.await?;
+        let (keeping, copy) = (Arc::clone(cache), content.clone());
+        let _ = tokio::task::spawn_blocking(move || keeping.put(cached, id, &copy)).await;
+        Ok(content)
+    }
+
+    /// Lets the cache forget what the repository no longer has.
+    pub(crate) fn tidy_cache(&self, cached: Cached, live: impl IntoIterator<Item = Id>) {
+        if let Some(cache) = &self.inner.cache {
+            cache.retain(cached, &live.into_iter().collect());
         }
     }
 
@@ -310,6 +357,7 @@ impl Repository {
     /// All snapshots, oldest first. One that cannot be read fails the whole: what is not seen might be pruned.
     pub async fn load_snapshots(&self) -> Result<Vec<(SnapshotId, Snapshot)>> {
         let ids = self.list(FileKind::Snapshot).await?;
+        self.tidy_cache(Cached::Snapshot, ids.iter().map(|file| file.id));
         let load = |file: ListedFile| async move {
             let id = SnapshotId(file.id);
             self.load_snapshot(id).await.map(|snapshot| (id, snapshot))

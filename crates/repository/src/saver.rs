@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
 
 use crate::compress::{self, Compression};
@@ -60,7 +60,7 @@ pub struct Saver {
     shared: Arc<Shared>,
     index: Arc<Index>,
     claims: Claims,
-    packers: [Mutex<Builder>; 2],
+    packers: [Mutex<Packer>; 2],
     /// Everything is done but storing.
     dry: bool,
 }
@@ -71,8 +71,10 @@ struct Shared {
     runtime: Handle,
     lock: Option<Arc<Lock>>,
     cancel: CancellationToken,
-    /// One permit for each upload in flight.
-    uploads: Arc<Semaphore>,
+    /// One permit for each pack in memory: those being uploaded, and the one being filled.
+    permits: Arc<Semaphore>,
+    /// Buffers of packs that were uploaded, for the next ones.
+    buffers: Mutex<Vec<Vec<u8>>>,
     pending: tokio::sync::Mutex<PendingIndex>,
     problem: Mutex<Option<Error>>,
     counters: Counters,
@@ -106,7 +108,8 @@ impl Saver {
             runtime: Handle::current(),
             lock,
             cancel,
-            uploads: Arc::new(Semaphore::new(repository.options().uploads.max(1))),
+            permits: Arc::new(Semaphore::new(permits(repository) as usize)),
+            buffers: Mutex::new(Vec::new()),
             pending: tokio::sync::Mutex::new(PendingIndex::default()),
             problem: Mutex::new(None),
             counters: Counters::default(),
@@ -219,24 +222,23 @@ impl Saver {
     }
 
     fn pack(&self, kind: BlobKind, id: BlobId, sealed: &[u8], uncompressed_length: u32) -> Result<()> {
-        let size = self.shared.repository.options().pack_size;
         let full = if self.dry {
             None
         } else {
             let slot = &self.packers[usize::from(kind == BlobKind::Tree)];
-            let mut packer = slot.lock().unwrap_or_else(PoisonError::into_inner);
-            if packer.size() == 0 && kind == BlobKind::Data {
-                *packer = Builder::with_capacity(size + size / 8);
-            }
-            packer.add(kind, id, sealed, uncompressed_length)?;
-            let is_full = packer.size() >= size || packer.is_header_full();
-            is_full.then(|| std::mem::take(&mut *packer))
+            slot.lock().unwrap_or_else(PoisonError::into_inner).add(
+                &self.shared,
+                kind,
+                id,
+                sealed,
+                uncompressed_length,
+            )?
         };
         let counters = &self.shared.counters;
         let blobs = if kind == BlobKind::Tree { &counters.tree_blobs } else { &counters.data_blobs };
         blobs.fetch_add(1, Ordering::Relaxed);
         counters.stored.fetch_add(sealed.len() as u64, Ordering::Relaxed);
-        full.map_or(Ok(()), |full| upload::blocking(&self.shared, full))
+        full.map_or(Ok(()), |full| upload::start(&self.shared, full))
     }
 
     /// What was saved so far.
@@ -257,8 +259,8 @@ impl Saver {
     pub async fn finish(self) -> Result<SaverTotals> {
         for slot in &self.packers {
             let packer = std::mem::take(&mut *slot.lock().unwrap_or_else(PoisonError::into_inner));
-            if !packer.is_empty() {
-                upload::start(&self.shared, packer).await?;
+            if let Some(filling) = packer.0 {
+                upload::start(&self.shared, filling)?;
             }
         }
         upload::wait_for_all(&self.shared).await?;
@@ -267,7 +269,66 @@ impl Saver {
     }
 }
 
+/// Packs that may be in memory at once.
+fn permits(repository: &Repository) -> u32 {
+    u32::try_from(repository.options().uploads.max(1)).unwrap_or(u32::MAX).saturating_add(1)
+}
+
+/// The pack of one kind that is being filled.
+#[derive(Debug, Default)]
+struct Packer(Option<Filling>);
+
+/// A pack in memory, and the permission to have it there.
+#[derive(Debug)]
+struct Filling {
+    builder: Builder,
+    permit: OwnedSemaphorePermit,
+}
+
+impl Packer {
+    /// Adds a blob; gives the pack if it is full. Waits for an upload to end before it begins another pack.
+    fn add(
+        &mut self,
+        shared: &Shared,
+        kind: BlobKind,
+        id: BlobId,
+        sealed: &[u8],
+        uncompressed_length: u32,
+    ) -> Result<Option<Filling>> {
+        let filling = match &mut self.0 {
+            Some(filling) => filling,
+            empty => empty.insert(shared.begin_pack(kind)?),
+        };
+        filling.builder.add(kind, id, sealed, uncompressed_length)?;
+        let size = shared.repository.options().pack_size;
+        let is_full = filling.builder.size() >= size || filling.builder.is_header_full();
+        Ok(if is_full { self.0.take() } else { None })
+    }
+}
+
 impl Shared {
+    fn begin_pack(&self, kind: BlobKind) -> Result<Filling> {
+        let waiting = async {
+            tokio::select! {
+                permit = Arc::clone(&self.permits).acquire_owned() => permit.map_err(|_| Error::Cancelled),
+                () = self.cancel.cancelled() => Err(self.take_problem().unwrap_or(Error::Cancelled)),
+            }
+        };
+        let permit = self.runtime.block_on(waiting)?;
+        let buffer = match kind {
+            // Room for a last blob that does not fit and for the header; what is not touched costs nothing.
+            BlobKind::Data => self.take_buffer().unwrap_or_else(|| {
+                Vec::with_capacity(self.repository.options().pack_size + crate::chunker::MAX_SIZE + (1 << 20))
+            }),
+            BlobKind::Tree => Vec::new(),
+        };
+        Ok(Filling { builder: Builder::into_buffer(buffer), permit })
+    }
+
+    fn take_buffer(&self) -> Option<Vec<u8>> {
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner).pop()
+    }
+
     /// Fails once anything has: what went wrong itself is told by `finish`.
     fn go_on(&self) -> Result<()> {
         if self.cancel.is_cancelled() {

@@ -1,5 +1,10 @@
 //! A repository in memory, for this crate's tests and those of crates built on it.
 
+#[cfg(test)]
+pub(crate) mod sample;
+#[cfg(test)]
+pub(crate) mod unreliable;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -38,6 +43,11 @@ pub async fn memory_repository() -> Repository {
 pub async fn new_repository(store: Store, version: Version) -> Repository {
     let made = Repository::init(store, &password(), cheap(version), Options::default()).await;
     made.expect("a store of a test takes a new repository")
+}
+
+/// Opens what `new_repository` made, perhaps through another store.
+pub async fn opened(store: Store) -> Result<Repository> {
+    Repository::open(store, &password(), Options::default()).await
 }
 
 /// Bytes of one blob in `save_snapshot`.

@@ -5,9 +5,9 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-use rustix::buffer::spare_capacity;
 use rustix::fs::{SeekFrom, seek};
 
+use super::buffer::READ_AHEAD;
 use super::context::Context;
 use super::directory::Directory;
 use super::workers::{Pieces, Worker};
@@ -17,9 +17,6 @@ use crate::id::{BlobId, BlobKind};
 use crate::node::Node;
 use crate::source::directory::DirectoryHandle;
 use crate::source::stat::Stat;
-
-/// What is asked of the kernel at a time.
-const READ: usize = 512 * 1024;
 
 /// A file to be read.
 pub(super) struct FileJob {
@@ -148,10 +145,9 @@ fn read_pieces(
                 Err(error) => return Ok(Err(error)),
             }
         }
-        let room = room(size.saturating_sub(start), buffer.len());
-        buffer.reserve(room);
+        let wanted = room(size.saturating_sub(start), buffer.len());
         let at = start + buffer.len() as u64;
-        let read = rustix::io::pread(file, spare_capacity(&mut buffer), at)?;
+        let read = buffer.fill(wanted, |room| Ok(rustix::io::pread(file, room, at)?))?;
         if read == 0 {
             let bytes = start + buffer.len() as u64;
             let last = if buffer.is_empty() {
@@ -167,7 +163,7 @@ fn read_pieces(
             let beyond = start + cut as u64;
             // In a hole, what was read beyond the cut is only zeros: it is jumped over instead of being copied.
             if hole(file, beyond, size).is_none() {
-                next.extend_from_slice(&buffer[cut..]);
+                buffer.split_into(cut, &mut next);
             }
             buffer.truncate(cut);
             start = beyond;
@@ -183,7 +179,7 @@ fn read_pieces(
 /// How much to read: all of a small file at once and one byte more, which shows its end; else a fixed amount.
 fn room(left: u64, filled: usize) -> usize {
     let left = usize::try_from(left).unwrap_or(usize::MAX).saturating_sub(filled).saturating_add(1);
-    left.min(READ).min((MAX_SIZE + READ).saturating_sub(filled)).max(1)
+    left.min(READ_AHEAD).min((MAX_SIZE + READ_AHEAD).saturating_sub(filled)).max(1)
 }
 
 /// How many whole pieces of zeros begin at `start`, if it lies in a hole of the file. The chunker cuts zeros at

@@ -5,6 +5,7 @@ use std::io::Read;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
 
+use super::buffer::READ_AHEAD;
 use super::context::Context;
 use super::directory::Directory;
 use super::workers::{Pieces, Worker};
@@ -12,9 +13,6 @@ use crate::error::{Error, Result};
 use crate::id::BlobId;
 use crate::node::{Mode, Node, NodeKind, NodeTime};
 use crate::repository::Identity;
-
-/// What is read of a stream at a time.
-const READ: u64 = 512 * 1024;
 
 /// The file that a stream becomes, below the root of the snapshot.
 pub(super) struct StreamFile<'a> {
@@ -101,15 +99,14 @@ fn read_pieces(
     let (mut bytes, mut searched) = (0_u64, 0);
     loop {
         context.go_on()?;
-        let read = stream.take(READ).read_to_end(&mut buffer).map_err(failed)?;
+        let read = buffer.fill_from(stream, READ_AHEAD).map_err(failed)?;
         bytes += read as u64;
         if read == 0 {
             break;
         }
         while let Some(cut) = context.tables.find_cut(&buffer, searched) {
             let mut next = worker.buffer();
-            next.extend_from_slice(&buffer[cut..]);
-            buffer.truncate(cut);
+            buffer.split_into(cut, &mut next);
             worker.offer(context, pieces, buffer)?;
             (buffer, searched) = (next, 0);
         }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crossbeam_channel::{Receiver, Sender, TrySendError, bounded, select};
 
+use super::buffer::Buffer;
 use super::context::Context;
 use super::file::FileJob;
 use crate::error::Result;
@@ -18,14 +19,14 @@ const FILES_AHEAD: usize = 64;
 pub(super) struct PieceJob {
     file: Arc<Pieces>,
     position: usize,
-    bytes: Vec<u8>,
+    bytes: Buffer,
 }
 
 /// What the threads share.
 pub(super) struct Queues {
     files: Receiver<FileJob>,
     pieces: Receiver<PieceJob>,
-    buffers: Mutex<Vec<Vec<u8>>>,
+    buffers: Mutex<Vec<Buffer>>,
 }
 
 /// One thread's end of the queues. Pieces are waited for until no worker is left that could offer one.
@@ -50,7 +51,7 @@ impl Queues {
         piece.file.fill(context, piece.position, id)
     }
 
-    fn give_back(&self, mut buffer: Vec<u8>) {
+    fn give_back(&self, mut buffer: Buffer) {
         buffer.clear();
         self.buffers.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
     }
@@ -87,7 +88,7 @@ impl<'a> Worker<'a> {
     }
 
     /// Saves a piece on some thread: another one if one is free, else this one.
-    pub(super) fn offer(&self, context: &Context, file: &Arc<Pieces>, bytes: Vec<u8>) -> Result<()> {
+    pub(super) fn offer(&self, context: &Context, file: &Arc<Pieces>, bytes: Buffer) -> Result<()> {
         let piece = PieceJob { file: Arc::clone(file), position: file.add(), bytes };
         match self.offer.try_send(piece) {
             Ok(()) => Ok(()),
@@ -98,16 +99,15 @@ impl<'a> Worker<'a> {
     }
 
     /// Saves a piece on this thread.
-    pub(super) fn keep(&self, context: &Context, file: &Arc<Pieces>, bytes: Vec<u8>) -> Result<()> {
+    pub(super) fn keep(&self, context: &Context, file: &Arc<Pieces>, bytes: Buffer) -> Result<()> {
         self.queues.save(context, PieceJob { file: Arc::clone(file), position: file.add(), bytes })
     }
 
-    /// An empty buffer; most have grown to the size of pieces already.
-    pub(super) fn buffer(&self) -> Vec<u8> {
+    pub(super) fn buffer(&self) -> Buffer {
         self.queues.buffers.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default()
     }
 
-    pub(super) fn give_back(&self, buffer: Vec<u8>) {
+    pub(super) fn give_back(&self, buffer: Buffer) {
         self.queues.give_back(buffer);
     }
 }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
+use crate::cache::Cached;
 use crate::error::{Error, Result};
 use crate::files::FileKind;
 use crate::id::PackId;
@@ -36,13 +37,15 @@ impl Segments {
         }
         let slot = self.slot((location.pack, start));
         let until = (start + SEGMENT).min(index.pack_end(entry.pack_number)).max(end);
-        let segment = slot.get_or_try_init(|| read_range(repository, location.pack, start..until)).await?;
+        let read = || {
+            let reading = read_range(repository, location.pack, start..until);
+            repository.cached(Cached::Segment(start), location.pack.0, reading)
+        };
+        let segment = slot.get_or_try_init(read).await?;
         let part = usize::try_from(offset - start).unwrap_or(0)..usize::try_from(end - start).unwrap_or(0);
         if part.end > segment.len() {
-            return Err(Error::damaged(
-                format!("pack {}", location.pack.short()),
-                "it is shorter than the index says",
-            ));
+            // Read when the index did not know all blobs of the pack.
+            return read_range(repository, location.pack, offset..end).await;
         }
         Ok(segment.slice(part))
     }

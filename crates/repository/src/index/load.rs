@@ -5,6 +5,7 @@ use futures::{StreamExt, stream};
 use super::file::IndexFile;
 use super::table::{Record, Sorter};
 use super::{Index, PackNumbers};
+use crate::cache::Cached;
 use crate::error::{Error, Result};
 use crate::files::FileKind;
 use crate::id::IndexId;
@@ -53,6 +54,8 @@ impl Index {
         }
         drop(loading);
         let table = sorter.finish()?;
+        repository.tidy_cache(Cached::Index, files.iter().map(|id| id.0));
+        repository.tidy_cache(Cached::Segment(0), numbers.packs.iter().map(|id| id.0));
         Ok(Self { table, packs: numbers.packs, ends: numbers.ends, files })
     }
 

@@ -1,38 +1,25 @@
 //! Packs on their way into the store, and the index files that follow them.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
 use jiff::Timestamp;
 
-use super::Shared;
+use super::{Filling, Shared, permits};
 use crate::error::{Error, Result};
 use crate::files::FileKind;
 use crate::index::IndexedPack;
-use crate::pack::{Builder, Finished};
+use crate::pack::Finished;
 
-/// From a thread: waits until an upload may start.
-pub(super) fn blocking(shared: &Arc<Shared>, builder: Builder) -> Result<()> {
-    let finished = builder.finish(shared.repository.key())?;
-    shared.runtime.block_on(begin(shared, finished))
-}
-
-/// From a task.
-pub(super) async fn start(shared: &Arc<Shared>, builder: Builder) -> Result<()> {
-    begin(shared, builder.finish(shared.repository.key())?).await
-}
-
-async fn begin(shared: &Arc<Shared>, pack: Finished) -> Result<()> {
-    let permit = tokio::select! {
-        permit = Arc::clone(&shared.uploads).acquire_owned() => permit.map_err(|_| Error::Cancelled)?,
-        () = shared.cancel.cancelled() => return shared.go_on(),
-    };
+/// Completes a pack on this thread and uploads it in the background.
+pub(super) fn start(shared: &Arc<Shared>, filling: Filling) -> Result<()> {
+    let Filling { builder, permit } = filling;
+    let pack = builder.finish(shared.repository.key())?;
     let shared = Arc::clone(shared);
     shared.runtime.clone().spawn(async move {
-        let uploading = upload(&shared, pack);
         let outcome = tokio::select! {
-            outcome = uploading => outcome,
+            outcome = upload(&shared, pack) => outcome,
             () = shared.cancel.cancelled() => Err(Error::Cancelled),
         };
         if let Err(error) = outcome {
@@ -45,16 +32,27 @@ async fn begin(shared: &Arc<Shared>, pack: Finished) -> Result<()> {
 
 async fn upload(shared: &Shared, pack: Finished) -> Result<()> {
     let Finished { id, content, blobs } = pack;
-    let size = content.len() as u64;
     let indexed = IndexedPack::new(id, &blobs);
     drop(blobs);
+    let content = Bytes::from(content);
     let action = Error::store(format!("write pack {}", id.short()));
-    let key = FileKind::Pack.key(id.0);
-    shared.repository.store().put(&key, Bytes::from(content)).await.map_err(action)?;
+    shared.repository.store().put(&FileKind::Pack.key(id.0), content.clone()).await.map_err(action)?;
     shared.counters.packs.fetch_add(1, Ordering::Relaxed);
-    shared.counters.uploaded.fetch_add(size, Ordering::Relaxed);
+    shared.counters.uploaded.fetch_add(content.len() as u64, Ordering::Relaxed);
+    recycle(shared, content);
     shared.pending.lock().await.add(indexed, Timestamp::now());
     save_index(shared, false).await
+}
+
+/// The next pack gets the same memory: giving it back each time leaves holes that the allocator cannot fill.
+fn recycle(shared: &Shared, content: Bytes) {
+    if content.is_unique() {
+        let mut buffer = Vec::from(content);
+        if buffer.capacity() > shared.repository.options().pack_size {
+            buffer.clear();
+            shared.buffers.lock().unwrap_or_else(PoisonError::into_inner).push(buffer);
+        }
+    }
 }
 
 /// Writes the pending packs into an index file, if it is time or `all` are asked for. The lock is looked at first:
@@ -72,7 +70,7 @@ pub(super) async fn save_index(shared: &Shared, all: bool) -> Result<()> {
 
 /// Waits until no upload is in flight; fails if one did.
 pub(super) async fn wait_for_all(shared: &Shared) -> Result<()> {
-    let all = u32::try_from(shared.repository.options().uploads.max(1)).unwrap_or(u32::MAX);
-    let _permits = shared.uploads.acquire_many(all).await.map_err(|_| Error::Cancelled)?;
+    let _permits =
+        shared.permits.acquire_many(permits(&shared.repository)).await.map_err(|_| Error::Cancelled)?;
     shared.take_problem().map_or_else(|| shared.go_on(), Err)
 }

@@ -1,0 +1,73 @@
+//! Memory for one piece of a file and what is read beyond it. Allocated once and used again and again; zeroed by
+//! the kernel as it is touched, so reading into it costs no clearing, and what is never touched costs nothing.
+
+use std::io::{self, Read};
+use std::ops::Deref;
+
+use crate::chunker::MAX_SIZE;
+
+/// What is read at a time.
+pub(super) const READ_AHEAD: usize = 512 * 1024;
+
+/// See above. Dereferences to what it holds.
+pub(super) struct Buffer {
+    memory: Vec<u8>,
+    filled: usize,
+}
+
+impl Default for Buffer {
+    fn default() -> Self {
+        Self { memory: vec![0; MAX_SIZE + READ_AHEAD], filled: 0 }
+    }
+}
+
+impl Deref for Buffer {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.memory[..self.filled]
+    }
+}
+
+impl Buffer {
+    /// Takes at most `wanted` bytes from `read`, which is given the room for them.
+    pub(super) fn fill(
+        &mut self,
+        wanted: usize,
+        read: impl FnOnce(&mut [u8]) -> io::Result<usize>,
+    ) -> io::Result<usize> {
+        let end = (self.filled + wanted).min(self.memory.len());
+        let count = read(&mut self.memory[self.filled..end])?;
+        self.filled += count;
+        Ok(count)
+    }
+
+    /// Reads from a stream until `wanted` bytes have come or it ends.
+    pub(super) fn fill_from(&mut self, stream: &mut dyn Read, wanted: usize) -> io::Result<usize> {
+        let mut count = 0;
+        while count < wanted {
+            match self.fill(wanted - count, |room| stream.read(room)) {
+                Ok(0) => break,
+                Ok(more) => count += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(count)
+    }
+
+    /// Moves what is after `cut` into `other`, which is empty.
+    pub(super) fn split_into(&mut self, cut: usize, other: &mut Self) {
+        other.filled = self.filled - cut;
+        other.memory[..other.filled].copy_from_slice(&self.memory[cut..self.filled]);
+        self.filled = cut;
+    }
+
+    pub(super) fn truncate(&mut self, length: usize) {
+        self.filled = self.filled.min(length);
+    }
+
+    pub(super) fn clear(&mut self) {
+        self.filled = 0;
+    }
+}

@@ -1,0 +1,139 @@
+//! Removing what is in the way or not in the snapshot: through handles, never through a link, and never into
+//! another file system that is mounted below.
+
+use std::collections::HashSet;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, openat, unlinkat};
+use rustix::io::{Errno, Result as SystemResult};
+
+use super::directory::DirRef;
+use super::outcome::{Action, add};
+use super::plan::Removal;
+use super::shared::Shared;
+use crate::source::stat::Stat;
+
+/// Removes one entry that is in the way of another kind.
+pub(super) fn make_way(
+    shared: &Shared,
+    directory: BorrowedFd<'_>,
+    name: &[u8],
+    removal: Removal,
+) -> SystemResult<()> {
+    match removal {
+        Removal::Unlink => unlinkat(directory, name, AtFlags::empty()),
+        Removal::EmptyDirectory => unlinkat(directory, name, AtFlags::REMOVEDIR),
+        Removal::Tree => remove_tree(shared, directory, name, b"", &mut |_, _| {}),
+    }
+}
+
+/// Removes (or in a dry run, tells) the entries of a directory that the snapshot does not have and that are
+/// selected.
+pub(super) fn remove_others(directory: &DirRef, names: &HashSet<Vec<u8>>) {
+    let shared = directory.shared();
+    let entries = directory.handle().and_then(|handle| Ok((names_of(handle.as_fd())?, handle)));
+    let (entries, handle) = match entries {
+        Ok(found) => found,
+        Err(error) => {
+            let message = format!("cannot look for what to delete: {}", std::io::Error::from(error));
+            return shared.problem(&directory.location(None), message);
+        }
+    };
+    for name in entries.into_iter().filter(|name| !names.contains(name)) {
+        let path = directory.location(Some(&name));
+        if shared.cancel.is_cancelled() {
+            return;
+        }
+        if !shared.select(&path, false).include {
+            continue;
+        }
+        let mut told = |path: &[u8], is_directory: bool| {
+            add(&shared.counts.files_deleted, 1);
+            shared.notify(Action::Deleted, path, is_directory, 0);
+        };
+        if let Err(error) = remove_tree(shared, handle.as_fd(), &name, &path, &mut told) {
+            shared.problem(&path, format!("cannot delete it: {}", std::io::Error::from(error)));
+        }
+    }
+}
+
+/// A directory that is being emptied.
+struct Level {
+    handle: OwnedFd,
+    entries: Vec<Vec<u8>>,
+    name: Vec<u8>,
+    path: Vec<u8>,
+}
+
+/// Removes an entry with everything below it; a loop, so that depth costs no stack. In a dry run only tells.
+fn remove_tree(
+    shared: &Shared,
+    directory: BorrowedFd<'_>,
+    name: &[u8],
+    path: &[u8],
+    told: &mut dyn FnMut(&[u8], bool),
+) -> SystemResult<()> {
+    let dry_run = shared.options.dry_run;
+    let device = device_of(directory)?;
+    let mut levels: Vec<Level> = Vec::new();
+    let mut next = Some((name.to_vec(), path.to_vec()));
+    loop {
+        if shared.cancel.is_cancelled() {
+            return Err(Errno::CANCELED);
+        }
+        let parent = levels.last().map_or(directory, |level| level.handle.as_fd());
+        if let Some((name, path)) = next.take() {
+            if let Some(level) = open_level(parent, &name, &path, device)? {
+                levels.push(level);
+            } else {
+                if !dry_run {
+                    unlinkat(parent, name.as_slice(), AtFlags::empty())?;
+                }
+                told(&path, false);
+            }
+        } else if let Some(level) = levels.pop() {
+            let parent = levels.last().map_or(directory, |level| level.handle.as_fd());
+            if !dry_run {
+                unlinkat(parent, level.name.as_slice(), AtFlags::REMOVEDIR)?;
+            }
+            told(&level.path, true);
+        }
+        let Some(level) = levels.last_mut() else { return Ok(()) };
+        next = level.entries.pop().map(|name| {
+            let path = [level.path.as_slice(), b"/", name.as_slice()].concat();
+            (name, path)
+        });
+    }
+}
+
+/// Opens an entry if it is a directory.
+fn open_level(parent: BorrowedFd<'_>, name: &[u8], path: &[u8], device: u64) -> SystemResult<Option<Level>> {
+    let stat = Stat::at(parent, name).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    if !stat.is_directory() {
+        return Ok(None);
+    }
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let handle = openat(parent, name, flags, Mode::empty())?;
+    if device_of(handle.as_fd())? != device {
+        return Err(Errno::XDEV);
+    }
+    let entries = names_of(handle.as_fd())?;
+    Ok(Some(Level { handle, entries, name: name.to_vec(), path: path.to_vec() }))
+}
+
+fn device_of(handle: BorrowedFd<'_>) -> SystemResult<u64> {
+    let stat = Stat::of(handle).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    Ok(stat.device_id)
+}
+
+fn names_of(directory: BorrowedFd<'_>) -> SystemResult<Vec<Vec<u8>>> {
+    let mut names = Vec::new();
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = entry.file_name().to_bytes();
+        if name != b"." && name != b".." {
+            names.push(name.to_vec());
+        }
+    }
+    Ok(names)
+}

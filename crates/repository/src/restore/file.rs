@@ -1,0 +1,386 @@
+//! A file that is being written. Blobs arrive in any order and from several threads; whoever writes the last one
+//! completes the file. A file of one blob is opened, written and completed at one go.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, fchmod, ftruncate, openat};
+use rustix::io::{Errno, Result as SystemResult};
+
+use super::directory::DirRef;
+use super::metadata::{self, Place, chmod_entry};
+use super::outcome::Action;
+use super::shared::Shared;
+use crate::node::Node;
+use crate::source::stat::Stat;
+
+/// Zeros shorter than this are written even if holes are wanted: file systems have no smaller ones.
+const BLOCK: usize = 4096;
+static ZEROS: [u8; BLOCK] = [0; BLOCK];
+
+/// How a file comes to its content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum How {
+    /// There is nothing in its place.
+    Create,
+    /// A file with this device and inode is there, of this size: what differs is written into it.
+    Repair { identity: (u64, u64), size: u64 },
+}
+
+/// A file in the making.
+pub(super) struct File {
+    directory: DirRef,
+    /// Without its content, which may be long.
+    node: Node,
+    how: How,
+    /// Blobs that are not written yet, and one for whoever still adds to them.
+    left: AtomicU64,
+    failed: AtomicBool,
+    /// Tells links to this file that it failed.
+    link_failed: Option<Arc<AtomicBool>>,
+    opened: Mutex<Opened>,
+}
+
+#[derive(Default)]
+struct Opened {
+    handle: Option<Arc<OwnedFd>>,
+    /// Of the file that was opened first: another one in its place is not written to.
+    identity: Option<(u64, u64)>,
+    broken: bool,
+}
+
+impl File {
+    pub(super) fn new(
+        directory: DirRef,
+        node: Node,
+        how: How,
+        link_failed: Option<Arc<AtomicBool>>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            directory,
+            node,
+            how,
+            left: AtomicU64::new(1),
+            failed: AtomicBool::new(false),
+            link_failed,
+            opened: Mutex::default(),
+        })
+    }
+
+    pub(super) fn is_new(&self) -> bool {
+        self.how == How::Create
+    }
+
+    /// One more blob is to be written.
+    pub(super) fn expect_blob(&self) {
+        self.left.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A blob was written or given up, or no more will be expected. True for the last one, who must complete it.
+    #[must_use]
+    pub(super) fn blob_done(&self) -> bool {
+        self.left.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// The file will not be whole. Told once.
+    pub(super) fn fail(&self, message: impl std::fmt::Display) {
+        if !self.failed.swap(true, Ordering::Relaxed) {
+            self.shared().problem(&self.location(), message);
+        }
+        if let Some(failed) = &self.link_failed {
+            failed.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Writes a blob where it belongs.
+    pub(super) fn write(self: &Arc<Self>, plain: &[u8], at: u64) {
+        if self.locked().broken {
+            return;
+        }
+        let written = self.handle().and_then(|handle| {
+            if self.shared().options.sparse {
+                write_sparse(&handle, plain, at, self.old_size())
+            } else {
+                write_all(&handle, plain, at)
+            }
+        });
+        match written {
+            Ok(()) => self.shared().wrote(plain.len() as u64),
+            Err(error) => self.break_off("write to it", error),
+        }
+    }
+
+    /// Makes a part of a new file read as zeros and take its room on the disk, without writing them where the file
+    /// system can do that.
+    pub(super) fn write_zeros(self: &Arc<Self>, at: u64, length: u64) {
+        if self.locked().broken {
+            return;
+        }
+        let zeros =
+            self.handle().and_then(|handle| match fallocate(&handle, FallocateFlags::empty(), at, length) {
+                Err(Errno::NOTSUP | Errno::NOSYS | Errno::INVAL) => fill_with_zeros(&handle, at, length),
+                answer => answer,
+            });
+        match zeros {
+            Ok(()) => self.shared().wrote(length),
+            Err(error) => self.break_off("write to it", error),
+        }
+    }
+
+    /// All content is there, as far as it could be had: checks the size, gives owner, mode and times.
+    pub(super) fn complete(self: &Arc<Self>) {
+        let shared = self.shared();
+        if shared.cancel.is_cancelled() || self.locked().broken {
+            return;
+        }
+        let handle = match self.handle() {
+            Ok(handle) => handle,
+            Err(error) => return self.break_off("create it", error),
+        };
+        self.close();
+        let stat = match Stat::of(handle.as_fd()) {
+            Ok(stat) => stat,
+            Err(error) => return self.fail(format!("cannot look at it: {error}")),
+        };
+        if stat.size != self.node.size {
+            self.fail(format!("it has {} bytes instead of {}", stat.size, self.node.size));
+        }
+        // A file that is not whole keeps the time of now, so that the next restore does not take it for unchanged.
+        let whole = !self.failed.load(Ordering::Relaxed);
+        if let Err((action, error)) =
+            metadata::apply(shared, &Place::Open(handle.as_fd()), &self.node, &stat, whole)
+        {
+            return self.fail(format!("cannot {action}: {error}"));
+        }
+        if whole {
+            shared.restored();
+            if shared.wants_events() {
+                let action = if self.is_new() { Action::Restored } else { Action::Updated };
+                shared.notify(action, &self.location(), false, self.node.size);
+            }
+        }
+    }
+
+    /// Closes it; it opens again when it is needed.
+    pub(super) fn close(&self) {
+        let handle = self.locked().handle.take();
+        drop(handle);
+    }
+
+    fn shared(&self) -> &Arc<Shared> {
+        self.directory.shared()
+    }
+
+    fn location(&self) -> Vec<u8> {
+        self.directory.location(Some(&self.node.name))
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Opened> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn break_off(&self, action: &str, error: Errno) {
+        self.locked().broken = true;
+        self.fail(format!("cannot {action}: {}", std::io::Error::from(error)));
+    }
+
+    /// What may hold old bytes: nothing in a new file.
+    fn old_size(&self) -> u64 {
+        match self.how {
+            How::Create => 0,
+            How::Repair { size, .. } => size,
+        }
+    }
+
+    fn handle(self: &Arc<Self>) -> SystemResult<Arc<OwnedFd>> {
+        let mut opened = self.locked();
+        if let Some(handle) = &opened.handle {
+            return Ok(Arc::clone(handle));
+        }
+        let directory = self.directory.handle()?;
+        let handle = match (opened.identity, self.how) {
+            (Some(identity), _) => self.open_again(&directory, identity)?,
+            (None, How::Create) => self.create(&directory)?,
+            (None, How::Repair { identity, size }) => self.open_existing(&directory, identity, size)?,
+        };
+        if opened.identity.is_none() && self.left.load(Ordering::Relaxed) > 1 {
+            opened.identity = Some(identity_of(&handle)?.0);
+        }
+        let handle = Arc::new(handle);
+        opened.handle = Some(Arc::clone(&handle));
+        drop(opened);
+        if self.left.load(Ordering::Relaxed) > 1 {
+            self.shared().handles.opened(self);
+        }
+        Ok(handle)
+    }
+
+    fn create(&self, directory: &OwnedFd) -> SystemResult<OwnedFd> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let handle = openat(directory, self.node.name.as_slice(), flags, Mode::RUSR | Mode::WUSR)?;
+        if self.shared().options.sparse && self.node.size > 0 {
+            ftruncate(&handle, self.node.size)?;
+        }
+        Ok(handle)
+    }
+
+    /// Opens what `create` or `open_existing` opened before.
+    fn open_again(&self, directory: &OwnedFd, identity: (u64, u64)) -> SystemResult<OwnedFd> {
+        // Not blocking, in case someone has put a pipe in its place.
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
+        let handle = openat(directory, self.node.name.as_slice(), flags, Mode::empty())?;
+        if identity_of(&handle)?.0 != identity {
+            return Err(Errno::STALE);
+        }
+        Ok(handle)
+    }
+
+    fn open_existing(&self, directory: &OwnedFd, identity: (u64, u64), size: u64) -> SystemResult<OwnedFd> {
+        let handle = match self.open_again(directory, identity) {
+            Err(Errno::ACCESS) => {
+                chmod_entry(directory.as_fd(), &self.node.name, 0o600)?;
+                self.open_again(directory, identity)?
+            }
+            other => other?,
+        };
+        let (_, mode) = identity_of(&handle)?;
+        if mode & 0o7000 != 0 {
+            // Nobody runs half-written content with someone else's rights.
+            fchmod(&handle, Mode::from_raw_mode(mode & 0o777))?;
+        }
+        if size != self.node.size {
+            ftruncate(&handle, self.node.size)?;
+        }
+        Ok(handle)
+    }
+}
+
+/// Device and inode, and the mode.
+fn identity_of(handle: &OwnedFd) -> SystemResult<((u64, u64), u32)> {
+    let stat = Stat::of(handle).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    if !stat.is_file() {
+        return Err(Errno::STALE);
+    }
+    Ok(((stat.device_id, stat.inode), stat.mode))
+}
+
+fn write_all(handle: &OwnedFd, mut bytes: &[u8], mut at: u64) -> SystemResult<()> {
+    while !bytes.is_empty() {
+        match rustix::io::pwrite(handle, bytes, at) {
+            Ok(0) => return Err(Errno::NOSPC),
+            Ok(written) => {
+                bytes = &bytes[written..];
+                at += written as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn fill_with_zeros(handle: &OwnedFd, at: u64, length: u64) -> SystemResult<()> {
+    let zeros = vec![0; 1024 * 1024];
+    let end = at.saturating_add(length);
+    let mut at = at;
+    while at < end {
+        let part = usize::try_from(end - at).unwrap_or(usize::MAX).min(zeros.len());
+        write_all(handle, &zeros[..part], at)?;
+        at += part as u64;
+    }
+    Ok(())
+}
+
+/// Writes what is not zero. Zeros become holes: they are left out where nothing was, punched below `old_size`.
+fn write_sparse(handle: &OwnedFd, plain: &[u8], at: u64, old_size: u64) -> SystemResult<()> {
+    for run in runs(plain, at) {
+        let (start, bytes) = (at + run.start as u64, &plain[run.start..run.end]);
+        if !run.zero {
+            write_all(handle, bytes, start)?;
+        } else if start < old_size {
+            let length = (bytes.len() as u64).min(old_size - start);
+            let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            match fallocate(handle, punch, start, length) {
+                Ok(()) => {}
+                Err(Errno::NOTSUP | Errno::NOSYS | Errno::INVAL) => write_all(handle, bytes, start)?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A part of a blob, of zeros or of data.
+#[derive(Debug, PartialEq, Eq)]
+struct Run {
+    start: usize,
+    end: usize,
+    zero: bool,
+}
+
+/// Cuts a blob that belongs at `at` into runs of whole blocks of the file.
+fn runs(plain: &[u8], at: u64) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    let mut start = 0;
+    while start < plain.len() {
+        let into_block = usize::try_from((at + start as u64) % BLOCK as u64).unwrap_or(0);
+        let end = (start + BLOCK - into_block).min(plain.len());
+        let zero = plain[start..end] == ZEROS[..end - start];
+        match runs.last_mut() {
+            Some(last) if last.zero == zero => last.end = end,
+            _ => runs.push(Run { start, end, zero }),
+        }
+        start = end;
+    }
+    runs
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn runs_follow_the_blocks_of_the_file() {
+        let mut plain = vec![0; 3 * BLOCK];
+        plain[BLOCK] = 1;
+        let run = |start, end, zero| Run { start, end, zero };
+        assert_eq!(
+            runs(&plain, 0),
+            [run(0, BLOCK, true), run(BLOCK, 2 * BLOCK, false), run(2 * BLOCK, 3 * BLOCK, true)]
+        );
+        assert_eq!(
+            runs(&plain, 10),
+            [
+                run(0, BLOCK - 10, true),
+                run(BLOCK - 10, 2 * BLOCK - 10, false),
+                run(2 * BLOCK - 10, 3 * BLOCK, true)
+            ]
+        );
+        assert_eq!(runs(&[], 5), []);
+    }
+
+    proptest! {
+        #[test]
+        fn holes_in_new_and_in_old_files_read_as_what_was_to_be_written(
+            old in proptest::collection::vec(any::<u8>(), 0..30_000),
+            pieces in proptest::collection::vec((any::<bool>(), 1_usize..9000), 1..6),
+        ) {
+            let mut plain = Vec::new();
+            for (zero, length) in pieces {
+                plain.resize(plain.len() + length, if zero { 0 } else { 7 });
+            }
+            let file = tempfile::tempfile().unwrap();
+            std::os::unix::fs::FileExt::write_all_at(&file, &old, 0).unwrap();
+            let handle = OwnedFd::from(file);
+            ftruncate(&handle, plain.len() as u64).unwrap();
+            let cut = plain.len() / 3;
+            write_sparse(&handle, &plain[cut..], cut as u64, old.len() as u64).unwrap();
+            write_sparse(&handle, &plain[..cut], 0, old.len() as u64).unwrap();
+            let mut read = vec![1; plain.len() + 1];
+            let length = rustix::io::pread(&handle, &mut read[..], 0).unwrap();
+            prop_assert_eq!(&read[..length], &plain[..]);
+        }
+    }
+}

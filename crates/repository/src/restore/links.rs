@@ -1,0 +1,156 @@
+//! Hard links: the first name of a file gets the content, the others are linked to it when all content is there.
+//! Only files with several names are kept in memory.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::fs::{AtFlags, OFlags, linkat};
+use rustix::io::{Errno, Result as SystemResult};
+
+use super::delete;
+use super::directory::DirRef;
+use super::outcome::Action;
+use super::plan::Removal;
+use super::shared::Shared;
+use crate::node::Node;
+use crate::source::stat::Stat;
+
+type FileKey = (u64, u64);
+
+/// The files with several names that were met so far.
+#[derive(Default)]
+pub(super) struct Links {
+    firsts: HashMap<FileKey, First>,
+    others: Vec<Other>,
+}
+
+struct First {
+    /// Of its directory, below the target.
+    directory: Arc<[u8]>,
+    name: Vec<u8>,
+    /// Of its content: another one with the same number is another file, whatever the snapshot says.
+    content: u64,
+    failed: Arc<AtomicBool>,
+}
+
+struct Other {
+    directory: DirRef,
+    name: Vec<u8>,
+    key: FileKey,
+}
+
+/// What a file is among those with several names.
+pub(super) enum Role {
+    /// It has one name.
+    Single,
+    /// The others are linked to it; to be set if it fails.
+    First(Arc<AtomicBool>),
+    /// To be linked to the first one.
+    Other,
+}
+
+impl Links {
+    /// Which of a file's names this is.
+    pub(super) fn role(&mut self, directory: &DirRef, node: &Node) -> Role {
+        if node.links < 2 || node.inode == 0 {
+            return Role::Single;
+        }
+        let content = content_hash(node);
+        match self.firsts.entry((node.device_id, node.inode)) {
+            Entry::Occupied(first) if first.get().content == content => Role::Other,
+            Entry::Occupied(_) => Role::Single,
+            Entry::Vacant(place) => {
+                let failed = Arc::new(AtomicBool::new(false));
+                place.insert(First {
+                    directory: directory.path().into(),
+                    name: node.name.clone(),
+                    content,
+                    failed: Arc::clone(&failed),
+                });
+                Role::First(failed)
+            }
+        }
+    }
+
+    /// Notes a name that is to be linked later.
+    pub(super) fn add(&mut self, directory: &DirRef, node: &Node) {
+        let key = (node.device_id, node.inode);
+        self.others.push(Other { directory: directory.clone(), name: node.name.clone(), key });
+    }
+
+    /// Links them all. Everything else is written.
+    pub(super) fn carry_out(self, shared: &Shared) {
+        let mut open: Option<(Arc<[u8]>, OwnedFd)> = None;
+        for other in self.others {
+            if shared.cancel.is_cancelled() {
+                return;
+            }
+            let Some(first) = self.firsts.get(&other.key) else { continue };
+            let path = || other.directory.location(Some(&other.name));
+            if first.failed.load(Ordering::Relaxed) {
+                shared.problem(&path(), "the file that it is a hard link to could not be restored");
+                continue;
+            }
+            match link(shared, first, &other, &mut open) {
+                Ok(()) => {
+                    shared.restored();
+                    if shared.wants_events() {
+                        shared.notify(Action::Restored, &path(), false, 0);
+                    }
+                }
+                Err(error) => {
+                    shared.problem(&path(), format!("cannot link it: {}", std::io::Error::from(error)));
+                }
+            }
+        }
+    }
+}
+
+/// `open` is the directory of the last first name: links often come from the same one.
+fn link(
+    shared: &Shared,
+    first: &First,
+    other: &Other,
+    open: &mut Option<(Arc<[u8]>, OwnedFd)>,
+) -> SystemResult<()> {
+    let source = match open {
+        Some((path, handle)) if *path == first.directory => &*handle,
+        _ => {
+            let handle = shared.target.open_below(&first.directory, OFlags::PATH | OFlags::DIRECTORY)?;
+            &open.insert((Arc::clone(&first.directory), handle)).1
+        }
+    };
+    let stat_at = |directory: &OwnedFd, name: &[u8]| {
+        Stat::at(directory.as_fd(), name).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
+    };
+    let wanted = stat_at(source, &first.name)?;
+    if !wanted.is_file() {
+        return Err(Errno::STALE);
+    }
+    let directory = other.directory.handle()?;
+    match stat_at(&directory, &other.name) {
+        Ok(there) if (there.device_id, there.inode) == (wanted.device_id, wanted.inode) => return Ok(()),
+        Ok(there) => {
+            let removal = match (there.is_directory(), shared.options.delete) {
+                (false, _) => Removal::Unlink,
+                (true, false) => Removal::EmptyDirectory,
+                (true, true) => Removal::Tree,
+            };
+            delete::make_way(shared, directory.as_fd(), &other.name, removal)?;
+        }
+        Err(Errno::NOENT) => {}
+        Err(error) => return Err(error),
+    }
+    linkat(source, first.name.as_slice(), &*directory, other.name.as_slice(), AtFlags::empty())
+}
+
+fn content_hash(node: &Node) -> u64 {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    node.size.hash(&mut hasher);
+    node.blobs().hash(&mut hasher);
+    hasher.finish()
+}

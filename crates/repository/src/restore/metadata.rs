@@ -1,0 +1,189 @@
+//! Owner, extended attributes (with ACLs), mode and times of what was restored, in the order that keeps them: a new
+//! owner clears set-uid and capabilities, an ACL changes the mode, and everything changes times.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+use rustix::fs::{
+    AtFlags, CWD, Gid, Mode, OFlags, Timespec, Timestamps, Uid, XattrFlags, chmodat, chownat, fchmod, fchown,
+    flistxattr, fremovexattr, fsetxattr, futimens, llistxattr, lremovexattr, lsetxattr, openat, utimensat,
+};
+use rustix::io::{Errno, Result as SystemResult};
+
+use super::shared::Shared;
+use crate::node::{Node, NodeKind, NodeTime};
+use crate::source::stat::Stat;
+
+/// Linux knows no longer list of names.
+const LONGEST_LIST: usize = 64 * 1024;
+const USUAL_LIST: usize = 1024;
+
+/// What the metadata is given to.
+pub(super) enum Place<'a> {
+    /// A file or directory that is open.
+    Open(BorrowedFd<'a>),
+    /// An entry of a directory, which is never followed if it is a link.
+    Entry { directory: BorrowedFd<'a>, name: &'a [u8] },
+}
+
+/// What could not be done, and why.
+pub(super) type Failure = (&'static str, io::Error);
+
+/// Gives `place`, which is as `stat` says, the metadata of `node`. Tries everything, tells the first failure. Who
+/// is not root may not give files away: that is no failure (as in restic).
+pub(super) fn apply(
+    shared: &Shared,
+    place: &Place<'_>,
+    node: &Node,
+    stat: &Stat,
+    times: bool,
+) -> Result<(), Failure> {
+    let mut first = None;
+    let mut attempt = |action: &'static str, result: SystemResult<()>| match result {
+        Err(Errno::PERM | Errno::ACCESS) if !shared.is_root => {}
+        Err(error) => {
+            first.get_or_insert((action, io::Error::from(error)));
+        }
+        Ok(()) => {}
+    };
+    let (uid, gid) = owner(shared, node);
+    let given_away = (uid, gid) != (stat.uid, stat.gid);
+    if given_away {
+        attempt("set the owner", place.chown(uid, gid));
+    }
+    attempt("set extended attributes", set_xattrs(shared, place, node));
+    let mode = node.mode.permissions();
+    let changed = given_away || !node.xattrs.is_empty() || stat.mode & 0o7777 != mode;
+    if node.kind != NodeKind::Symlink && changed {
+        attempt("set the mode", place.chmod(mode));
+    }
+    if times && (given_away || changed || stat.mtime != node.mtime || stat.atime != node.atime) {
+        attempt("set the times", place.set_times(node));
+    }
+    first.map_or(Ok(()), Err)
+}
+
+fn owner(shared: &Shared, node: &Node) -> (u32, u32) {
+    if !shared.options.ownership_by_name {
+        return (node.uid, node.gid);
+    }
+    let uid = shared.accounts.user_id(&node.user).unwrap_or(node.uid);
+    let gid = shared.accounts.group_id(&node.group).unwrap_or(node.gid);
+    (uid, gid)
+}
+
+fn set_xattrs(shared: &Shared, place: &Place<'_>, node: &Node) -> SystemResult<()> {
+    let present = match place.list_xattrs() {
+        Ok(names) => names,
+        Err(Errno::NOTSUP | Errno::NODATA) if node.xattrs.is_empty() => return Ok(()),
+        Err(Errno::NOTSUP | Errno::NODATA) => Vec::new(),
+        Err(error) => return Err(error),
+    };
+    for xattr in node.xattrs.iter().filter(|xattr| shared.selects_xattr(&xattr.name)) {
+        supported(place.set_xattr(&xattr.name, &xattr.value))?;
+    }
+    for name in present.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
+        let wanted = node.xattrs.iter().any(|xattr| xattr.name.as_bytes() == name);
+        // A label cannot be taken away, only changed; the system gave it.
+        let label = name == b"security.selinux";
+        if !wanted && !label && shared.selects_xattr(&String::from_utf8_lossy(name)) {
+            supported(place.remove_xattr(name))?;
+        }
+    }
+    Ok(())
+}
+
+/// File systems without attributes are no failure (as in restic).
+fn supported(result: SystemResult<()>) -> SystemResult<()> {
+    match result {
+        Err(Errno::NOTSUP | Errno::NODATA) => Ok(()),
+        other => other,
+    }
+}
+
+impl Place<'_> {
+    fn chown(&self, uid: u32, gid: u32) -> SystemResult<()> {
+        // The largest number means "leave it" to the kernel; rustix would stop at it.
+        let (user, group) =
+            ((uid != u32::MAX).then(|| Uid::from_raw(uid)), (gid != u32::MAX).then(|| Gid::from_raw(gid)));
+        match self {
+            Self::Open(handle) => fchown(handle, user, group),
+            Self::Entry { directory, name } => {
+                chownat(directory, *name, user, group, AtFlags::SYMLINK_NOFOLLOW)
+            }
+        }
+    }
+
+    fn chmod(&self, mode: u32) -> SystemResult<()> {
+        match self {
+            Self::Open(handle) => fchmod(handle, Mode::from_raw_mode(mode)),
+            Self::Entry { directory, name } => chmod_entry(*directory, name, mode),
+        }
+    }
+
+    fn set_times(&self, node: &Node) -> SystemResult<()> {
+        let times = Timestamps { last_access: timespec(node.atime), last_modification: timespec(node.mtime) };
+        match self {
+            Self::Open(handle) => futimens(handle, &times),
+            Self::Entry { directory, name } => utimensat(directory, *name, &times, AtFlags::SYMLINK_NOFOLLOW),
+        }
+    }
+
+    fn list_xattrs(&self) -> SystemResult<Vec<u8>> {
+        let list = |buffer: &mut [u8]| match self {
+            Self::Open(handle) => flistxattr(handle, buffer),
+            Self::Entry { directory, name } => llistxattr(entry_path(*directory, name), buffer),
+        };
+        let mut usual = [0; USUAL_LIST];
+        match list(&mut usual) {
+            Ok(length) => Ok(usual[..length.min(USUAL_LIST)].to_vec()),
+            Err(Errno::RANGE) => {
+                let mut longest = vec![0; LONGEST_LIST];
+                let length = list(&mut longest)?;
+                longest.truncate(length);
+                Ok(longest)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn set_xattr(&self, name: &str, value: &[u8]) -> SystemResult<()> {
+        match self {
+            Self::Open(handle) => fsetxattr(handle, name, value, XattrFlags::empty()),
+            Self::Entry { directory, name: entry } => {
+                lsetxattr(entry_path(*directory, entry), name, value, XattrFlags::empty())
+            }
+        }
+    }
+
+    fn remove_xattr(&self, name: &[u8]) -> SystemResult<()> {
+        match self {
+            Self::Open(handle) => fremovexattr(handle, name),
+            Self::Entry { directory, name: entry } => lremovexattr(entry_path(*directory, entry), name),
+        }
+    }
+}
+
+/// There are no calls for attributes by handle and name; the directory's handle has a path, which leads to it and
+/// nowhere else.
+fn entry_path(directory: BorrowedFd<'_>, name: &[u8]) -> Vec<u8> {
+    let mut path = format!("/proc/self/fd/{}/", directory.as_raw_fd()).into_bytes();
+    path.extend_from_slice(name);
+    path
+}
+
+/// Changes the mode of an entry that must not be followed: the call that can do it is too new, so it is opened
+/// without any right and changed by the path of that handle.
+pub(super) fn chmod_entry(directory: BorrowedFd<'_>, name: &[u8], mode: u32) -> SystemResult<()> {
+    let handle = openat(directory, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
+    let stat = Stat::of(&handle).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;
+    if stat.kind() == NodeKind::Symlink {
+        return Err(Errno::LOOP);
+    }
+    let path = format!("/proc/self/fd/{}", handle.as_raw_fd());
+    chmodat(CWD, path.as_str(), Mode::from_raw_mode(mode), AtFlags::empty())
+}
+
+fn timespec(time: NodeTime) -> Timespec {
+    Timespec { tv_sec: time.seconds, tv_nsec: time.nanoseconds.min(999_999_999).into() }
+}

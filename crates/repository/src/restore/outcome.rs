@@ -1,0 +1,111 @@
+//! What a restore gives back: counters that all threads add to, and the problems they met.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use crate::backup::Problem;
+
+/// More problems are counted, but not kept: a hostile snapshot could have billions.
+const KEPT_PROBLEMS: usize = 10_000;
+
+/// What was done with an entry, or would be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Action {
+    /// It was not there, or replaced something else.
+    Restored,
+    /// A file whose content was repaired.
+    Updated,
+    /// It was as it should be; only owner, mode and times were seen to.
+    Unchanged,
+    /// Left alone because of the overwrite option.
+    Skipped,
+    /// It is not in the snapshot.
+    Deleted,
+}
+
+/// One entry and what was done with it.
+#[derive(Debug, Clone, Copy)]
+pub struct Event<'a> {
+    pub action: Action,
+    /// Within the snapshot, as in `/etc/hosts`.
+    pub path: &'a Path,
+    pub is_directory: bool,
+    /// Of a file.
+    pub size: u64,
+}
+
+/// What a restore did. Files are entries of any kind, as restic counts them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RestoreOutcome {
+    pub total_files: u64,
+    pub files_restored: u64,
+    pub files_skipped: u64,
+    pub files_deleted: u64,
+    pub total_bytes: u64,
+    pub bytes_restored: u64,
+    pub bytes_skipped: u64,
+    /// Files that were read again and found right; with `verify` only.
+    pub files_verified: Option<u64>,
+    /// What could not be restored, or only in part, by its path within the snapshot: the first of them.
+    pub problems: Vec<Problem>,
+    /// All of them.
+    pub problem_count: u64,
+}
+
+impl RestoreOutcome {
+    /// Whether anything of the snapshot may be missing or wrong at the target.
+    pub fn is_incomplete(&self) -> bool {
+        self.problem_count > 0
+    }
+}
+
+/// The counters while the restore runs.
+#[derive(Debug, Default)]
+pub(super) struct Counts {
+    pub(super) total_files: AtomicU64,
+    pub(super) files_restored: AtomicU64,
+    pub(super) files_skipped: AtomicU64,
+    pub(super) files_deleted: AtomicU64,
+    pub(super) total_bytes: AtomicU64,
+    pub(super) bytes_restored: AtomicU64,
+    pub(super) bytes_skipped: AtomicU64,
+    pub(super) files_verified: AtomicU64,
+    problem_count: AtomicU64,
+    problems: Mutex<Vec<Problem>>,
+}
+
+pub(super) fn add(counter: &AtomicU64, number: u64) {
+    counter.fetch_add(number, Ordering::Relaxed);
+}
+
+impl Counts {
+    pub(super) fn problem(&self, problem: Problem) {
+        add(&self.problem_count, 1);
+        tracing::debug!(path = problem.path, message = problem.message, "problem during restore");
+        let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        if problems.len() < KEPT_PROBLEMS {
+            problems.push(problem);
+        }
+    }
+
+    pub(super) fn problem_count(&self) -> u64 {
+        self.problem_count.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn outcome(&self, verified: bool) -> RestoreOutcome {
+        let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        RestoreOutcome {
+            total_files: value(&self.total_files),
+            files_restored: value(&self.files_restored),
+            files_skipped: value(&self.files_skipped),
+            files_deleted: value(&self.files_deleted),
+            total_bytes: value(&self.total_bytes),
+            bytes_restored: value(&self.bytes_restored),
+            bytes_skipped: value(&self.bytes_skipped),
+            files_verified: verified.then(|| value(&self.files_verified)),
+            problems: std::mem::take(&mut *self.problems.lock().unwrap_or_else(PoisonError::into_inner)),
+            problem_count: self.problem_count(),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Entries without content: links, pipes and devices are made here, and anything that is already as it should be
+//! gets its metadata.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use rustix::fs::{FileType, Mode, mknodat, symlinkat};
+use rustix::io::{Errno, Result as SystemResult};
+
+use super::directory::DirRef;
+use super::metadata::{self, Place};
+use super::outcome::Action;
+use crate::node::{Node, NodeKind};
+use crate::source::stat::Stat;
+
+/// An entry and what to do.
+pub(super) struct Special {
+    pub(super) directory: DirRef,
+    pub(super) node: Node,
+    /// It is not there.
+    pub(super) create: bool,
+    /// What is told; nothing for files, of which it was told before.
+    pub(super) action: Option<Action>,
+}
+
+impl Special {
+    pub(super) fn carry_out(self) {
+        let shared = self.directory.shared();
+        if let Err((action, error)) = self.attempt() {
+            let path = self.directory.location(Some(&self.node.name));
+            shared.problem(&path, format!("cannot {action}: {error}"));
+        } else if let Some(action) = self.action {
+            shared.restored();
+            if shared.wants_events() {
+                shared.notify(action, &self.directory.location(Some(&self.node.name)), false, 0);
+            }
+        }
+    }
+
+    fn attempt(&self) -> Result<(), metadata::Failure> {
+        let failed = |action: &'static str| move |error: Errno| (action, std::io::Error::from(error));
+        let directory = self.directory.handle().map_err(failed("open its directory"))?;
+        let name = self.node.name.as_slice();
+        if self.create {
+            create(directory.as_fd(), &self.node).map_err(failed("create it"))?;
+        }
+        let stat = Stat::at(directory.as_fd(), name).map_err(|error| ("look at it", error))?;
+        if stat.kind() != self.node.kind {
+            return Err(("set its metadata", std::io::Error::from(Errno::STALE)));
+        }
+        let place = Place::Entry { directory: directory.as_fd(), name };
+        metadata::apply(self.directory.shared(), &place, &self.node, &stat, true)
+    }
+}
+
+fn create(directory: BorrowedFd<'_>, node: &Node) -> SystemResult<()> {
+    let name = node.name.as_slice();
+    let mode = Mode::RUSR | Mode::WUSR;
+    match node.kind {
+        NodeKind::Symlink => symlinkat(node.link_target.as_slice(), directory, name),
+        NodeKind::Fifo => mknodat(directory, name, FileType::Fifo, mode, 0),
+        NodeKind::CharDevice => mknodat(directory, name, FileType::CharacterDevice, mode, node.device),
+        NodeKind::BlockDevice => mknodat(directory, name, FileType::BlockDevice, mode, node.device),
+        _ => Err(Errno::INVAL),
+    }
+}

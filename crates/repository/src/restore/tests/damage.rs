@@ -1,0 +1,83 @@
+//! Packs that are damaged or gone.
+
+use super::make::make_in;
+use super::*;
+use crate::files::FileKind;
+use crate::id::BlobKind;
+use crate::testing::memory_repository;
+
+async fn data_pack(made: &Made) -> crate::id::PackId {
+    let index = made.repository.load_index().await.unwrap();
+    let mut pack = None;
+    index
+        .for_each(&mut |entry| {
+            if entry.kind == BlobKind::Data {
+                pack = Some(entry.location.pack);
+            }
+            Ok(())
+        })
+        .unwrap();
+    pack.unwrap()
+}
+
+#[tokio::test]
+async fn damaged_blobs_hit_their_files_and_no_others() {
+    let made = make(vec![file("a", &[b"first"]), file("b", &[b"second", b"first"]), file("c", &[])]).await;
+    let pack = data_pack(&made).await;
+    let key = FileKind::Pack.key(pack.0);
+    let mut content = made.repository.store().get(&key).await.unwrap().to_vec();
+    let index = made.repository.load_index().await.unwrap();
+    let hit = index.find(BlobKind::Data, &crate::id::BlobId(crate::id::Id::of(b"second"))).unwrap().unwrap();
+    content[hit.offset as usize + 20] ^= 1;
+    made.repository.store().put(&key, content).await.unwrap();
+    let target = tempfile::tempdir().unwrap();
+    let outcome = run(&made, options(target.path())).await.unwrap();
+    assert_eq!(outcome.problem_count, 1);
+    assert_eq!(outcome.problems[0].path, "/b");
+    assert!(outcome.problems[0].message.contains("damaged"), "{}", outcome.problems[0].message);
+    assert_eq!(std::fs::read(target.path().join("a")).unwrap(), b"first");
+    assert_eq!(outcome.files_restored, 2);
+}
+
+#[tokio::test]
+async fn a_pack_that_is_gone_or_cut_is_a_problem_of_every_file_in_it() {
+    for cut in [false, true] {
+        let made = make(vec![file("a", &[b"first"]), file("b", &[b"second"])]).await;
+        let key = FileKind::Pack.key(data_pack(&made).await.0);
+        if cut {
+            made.repository.store().put(&key, b"short".to_vec()).await.unwrap();
+        } else {
+            made.repository.store().delete(&key).await.unwrap();
+        }
+        let target = tempfile::tempdir().unwrap();
+        let outcome = run(&made, options(target.path())).await.unwrap();
+        let mut hit: Vec<_> = outcome.problems.iter().map(|problem| problem.path.as_str()).collect();
+        hit.sort_unstable();
+        assert_eq!(hit, ["/a", "/b"]);
+        assert_eq!(outcome.files_restored, 0);
+    }
+}
+
+#[tokio::test]
+async fn another_copy_is_used_where_one_is_damaged() {
+    let repository = memory_repository().await;
+    let entries = || vec![file("a", &[b"first"]), file("b", &[b"second"])];
+    // Both write the same blobs, neither knows the other's index.
+    let made = make_in(repository.clone(), entries()).await;
+    let first = data_pack(&made).await;
+    let saver = {
+        let empty = Arc::new(crate::index::Index::default());
+        Arc::new(crate::saver::Saver::start(&repository, empty, None, CancellationToken::new()))
+    };
+    let worker = Arc::clone(&saver);
+    let saving = tokio::task::spawn_blocking(move || {
+        worker.save(BlobKind::Data, b"second").unwrap();
+        worker.save(BlobKind::Data, b"first").unwrap();
+    });
+    saving.await.unwrap();
+    Arc::into_inner(saver).unwrap().finish().await.unwrap();
+    repository.store().put(&FileKind::Pack.key(first.0), vec![1; 2000]).await.unwrap();
+    let target = tempfile::tempdir().unwrap();
+    run_well(&made, RestoreOptions { verify: true, ..options(target.path()) }).await;
+    assert_eq!(std::fs::read(target.path().join("b")).unwrap(), b"second");
+}

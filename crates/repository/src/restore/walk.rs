@@ -1,0 +1,219 @@
+//! Walks the trees of a snapshot, depth first, without recursion and without believing them: names that are not
+//! one component of a path, names that come twice and paths that are too long are problems, never written. Trees
+//! that are needed next are loaded ahead, for stores that are far away.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+use tokio::task::JoinHandle;
+
+use super::Selection;
+use super::directory::DirRef;
+use super::shared::Shared;
+use super::target::LONGEST_PATH;
+use crate::error::{Error, Result};
+use crate::id::{BlobId, BlobKind};
+use crate::node::{Node, NodeKind, parse_tree};
+
+/// Trees that are loaded ahead at once, of at most this size each.
+const AHEAD: usize = 16;
+const LARGEST_AHEAD: u32 = 512 * 1024;
+
+/// Is given what the walk finds. Errors stop the walk.
+pub(super) trait Visitor {
+    /// The walk comes to a directory. False: it could not be made, leave it out.
+    fn enter(&mut self, directory: &DirRef, selected: bool) -> Result<bool>;
+    /// An entry that is selected and no directory.
+    fn entry(&mut self, directory: &DirRef, node: Node) -> Result<()>;
+    /// All entries of a directory were seen; these are their names, selected or not.
+    fn listed(&mut self, directory: &DirRef, names: &HashSet<Vec<u8>>) -> Result<()>;
+}
+
+/// A directory that is still to be walked.
+struct Pending {
+    directory: DirRef,
+    tree: Option<BlobId>,
+    selection: Selection,
+    loading: Option<JoinHandle<Result<Bytes>>>,
+}
+
+impl Drop for Pending {
+    /// A walk that ends early leaves nothing running.
+    fn drop(&mut self) {
+        if let Some(loading) = self.loading.take() {
+            loading.abort();
+        }
+    }
+}
+
+/// Walks everything below `tree`, which is restored as the target itself.
+pub(super) fn walk(shared: &Arc<Shared>, tree: BlobId, visitor: &mut dyn Visitor) -> Result<()> {
+    let root = DirRef::root(shared).map_err(super::compare::system("look at the target", b"."))?;
+    let selection = Selection { include: false, descend: true };
+    let mut stack = vec![Pending { directory: root, tree: Some(tree), selection, loading: None }];
+    let mut ahead = Ahead { shared, loading: 0 };
+    while let Some(mut pending) = stack.pop() {
+        shared.go_on()?;
+        let is_root = pending.directory.node().is_none();
+        shared.progress.set_current(&String::from_utf8_lossy(&pending.directory.location(None)));
+        if !is_root && !visitor.enter(&pending.directory, pending.selection.include)? {
+            ahead.forget(pending.loading.take());
+            continue;
+        }
+        if !pending.selection.descend {
+            continue;
+        }
+        let Some(tree) = pending.tree else {
+            shared.problem(&pending.directory.location(None), "the directory has no tree");
+            continue;
+        };
+        let json = match ahead.load(tree, pending.loading.take()) {
+            Ok(json) => json,
+            Err(error) if Shared::is_local(&error) => {
+                shared.problem(&pending.directory.location(None), error);
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        let first = stack.len();
+        list(shared, &pending.directory, &json, visitor, &mut stack)?;
+        drop(json);
+        // The last pushed is walked first.
+        stack[first..].reverse();
+        ahead.start(&mut stack);
+    }
+    Ok(())
+}
+
+/// Goes through one directory.
+fn list(
+    shared: &Arc<Shared>,
+    directory: &DirRef,
+    json: &[u8],
+    visitor: &mut dyn Visitor,
+    stack: &mut Vec<Pending>,
+) -> Result<()> {
+    let mut names = HashSet::new();
+    let mut stopped = None;
+    // Without filter and deletion nobody needs an entry's path unless something goes wrong.
+    let filtered = shared.options.select.is_some();
+    let parsed = parse_tree(json, &mut |node| {
+        if let Err(error) = one(shared, directory, node, filtered, &mut names, visitor, stack) {
+            stopped = Some(error);
+            return Err(Error::Cancelled);
+        }
+        Ok(())
+    });
+    if let Some(error) = stopped {
+        return Err(error);
+    }
+    match parsed {
+        Ok(()) => visitor.listed(directory, &names),
+        Err(error) => {
+            // What was not seen must not be taken for deleted.
+            shared.problem(&directory.location(None), error);
+            Ok(())
+        }
+    }
+}
+
+fn one(
+    shared: &Arc<Shared>,
+    directory: &DirRef,
+    node: Node,
+    filtered: bool,
+    names: &mut HashSet<Vec<u8>>,
+    visitor: &mut dyn Visitor,
+    stack: &mut Vec<Pending>,
+) -> Result<()> {
+    shared.go_on()?;
+    let problem = if !node.has_safe_name() {
+        Some("the name of the entry is not a file name, so it was not restored")
+    } else if !names.insert(node.name.clone()) {
+        Some("the directory has two entries of this name, only the first was restored")
+    } else if directory.path_length() + 1 + node.name.len() > LONGEST_PATH {
+        Some("its path is too long, so it was not restored")
+    } else {
+        None
+    };
+    if let Some(problem) = problem {
+        shared.no_deletion.store(true, Ordering::Relaxed);
+        shared.problem(&directory.location(Some(&node.name)), problem);
+        return Ok(());
+    }
+    if node.kind == NodeKind::Socket {
+        return Ok(());
+    }
+    let selection = if filtered {
+        shared.select(&directory.location(Some(&node.name)), node.is_directory())
+    } else {
+        Selection::ALL
+    };
+    if !node.is_directory() {
+        return if selection.include { visitor.entry(directory, node) } else { Ok(()) };
+    }
+    if selection.include || selection.descend {
+        let tree = node.subtree;
+        stack.push(Pending { directory: directory.child(node), tree, selection, loading: None });
+    }
+    Ok(())
+}
+
+/// Loads trees before they are needed.
+struct Ahead<'a> {
+    shared: &'a Arc<Shared>,
+    loading: usize,
+}
+
+impl Ahead<'_> {
+    /// Starts to load the trees at the top of the stack.
+    fn start(&mut self, stack: &mut [Pending]) {
+        for pending in stack.iter_mut().rev().take(AHEAD) {
+            if self.loading >= AHEAD {
+                return;
+            }
+            let Some(tree) = pending.tree else { continue };
+            if pending.loading.is_some() || !pending.selection.descend || !self.is_small(&tree) {
+                continue;
+            }
+            let reader = self.shared.reader.clone();
+            let loading = async move { reader.load(BlobKind::Tree, &tree).await };
+            pending.loading = Some(self.shared.runtime.spawn(loading));
+            self.loading += 1;
+        }
+    }
+
+    fn is_small(&self, tree: &BlobId) -> bool {
+        let found = self.shared.reader.index().find(BlobKind::Tree, tree);
+        matches!(found, Ok(Some(location)) if location.plain_length() <= LARGEST_AHEAD)
+    }
+
+    fn load(&mut self, tree: BlobId, loading: Option<JoinHandle<Result<Bytes>>>) -> Result<Bytes> {
+        let reader = &self.shared.reader;
+        let cancel = &self.shared.cancel;
+        self.loading -= usize::from(loading.is_some());
+        self.shared.runtime.block_on(async {
+            let loaded = async {
+                if let Some(loading) = loading
+                    && let Ok(loaded) = loading.await
+                {
+                    return loaded;
+                }
+                reader.load(BlobKind::Tree, &tree).await
+            };
+            tokio::select! {
+                loaded = loaded => loaded,
+                () = cancel.cancelled() => Err(Error::Cancelled),
+            }
+        })
+    }
+
+    fn forget(&mut self, loading: Option<JoinHandle<Result<Bytes>>>) {
+        if let Some(loading) = loading {
+            loading.abort();
+            self.loading -= 1;
+        }
+    }
+}
