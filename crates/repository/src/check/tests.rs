@@ -198,3 +198,26 @@ async fn parts_together_read_every_pack_once() {
     assert_eq!(with(&repository, ReadData::Subset(Subset::Percent(50.0))).await.packs_read, 2);
     assert_eq!(with(&repository, ReadData::Subset(Subset::Bytes(1))).await.packs_read, 1);
 }
+
+#[rstest::rstest]
+#[case(FileKind::Snapshot)]
+#[case(FileKind::Index)]
+#[case(FileKind::Pack)]
+#[tokio::test]
+async fn a_cache_hides_no_damage(#[case] kind: FileKind) {
+    let (store, cache) = (Store::memory(), tempfile::tempdir().unwrap());
+    small(store.clone(), Version::V2).await;
+    let options = Options { cache: Some(cache.path().to_owned()), ..Options::default() };
+    let repository = Repository::open(store.clone(), &password(), options).await.unwrap();
+    let index = Arc::new(repository.load_index().await.unwrap());
+    let reader = BlobReader::new(&repository, index);
+    for (_, snapshot) in repository.load_snapshots().await.unwrap() {
+        reader.load_tree(&snapshot.tree).await.unwrap();
+    }
+    for file in repository.list(kind).await.unwrap() {
+        let mut content = store.get(&kind.key(file.id)).await.unwrap().to_vec();
+        content[20] ^= 1;
+        store.put(&kind.key(file.id), content).await.unwrap();
+    }
+    assert!(!with(&repository, ReadData::Nothing).await.is_ok());
+}

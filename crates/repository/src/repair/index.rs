@@ -63,6 +63,7 @@ pub async fn repair_index(
     progress: &Progress,
     cancel: &CancellationToken,
 ) -> Result<RepairIndexOutcome> {
+    let repository = &repository.without_cache();
     Lock::hold(repository, LockKind::Exclusive, lock, async |lock| {
         run(repository, options, &lock, progress, cancel).await
     })

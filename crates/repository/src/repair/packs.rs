@@ -50,6 +50,7 @@ pub async fn repair_packs(
     if options.packs.is_empty() {
         return Err(Error::invalid("packs to repair", "none was named"));
     }
+    let repository = &repository.without_cache();
     Lock::hold(repository, LockKind::Exclusive, lock, async |lock| {
         run(repository, options, &lock, progress, cancel).await
     })
@@ -149,7 +150,7 @@ async fn load(repository: &Repository, options: &RepairPacksOptions, id: PackId)
 /// Saves what can be read; gives what was saved.
 fn salvage(
     reader: &BlobReader,
-    saver: &Saver,
+    target: &Saver,
     pack: PackId,
     blobs: &[PackedBlob],
     content: &Bytes,
@@ -163,7 +164,7 @@ fn salvage(
         plain.clear();
         let location = Location { pack, offset, length, uncompressed_length };
         if reader.decode(kind, &id, &location, &mut sealed.to_vec(), &mut plain).is_ok() {
-            saver.save_again(kind, id, &plain)?;
+            target.save_again(kind, id, &plain)?;
             saved.push((kind, id));
         }
     }
