@@ -9,6 +9,7 @@ mod keep;
 mod remove;
 
 pub use file::LockFile;
+pub(crate) use remove::store_clock;
 pub use remove::{remove_all_locks, remove_stale_locks};
 
 use std::sync::{Arc, Mutex};

@@ -1,6 +1,189 @@
-//! Freeing space that no snapshot needs: `plan` decides, the operation carries it out.
+//! Freeing space that no snapshot needs. Takes a repository, options and the exclusive lock; gives the plan and what
+//! was done. `plan` decides (no I/O), this module reads what the decision needs, `execute` carries it out.
+//!
+//! Everything is read in the order that is safe (snapshots, then the index, then the packs: the reverse of the order
+//! in which backups write), and changed in the order that is safe (new packs, new index files, old index files,
+//! marks, and packs last). A prune that dies anywhere leaves a repository in which every snapshot is whole, and the
+//! next prune finishes its work.
+//!
+//! What is refused: see `plan`. Besides, the snapshots are listed once more before anything changes, and the index
+//! is read once more before any pack is deleted.
 
 mod entry_set;
+mod execute;
+mod index_copies;
+mod marks;
 pub mod plan;
+mod repack;
+mod rewrite;
+mod used;
 
 pub use entry_set::EntrySet;
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::Version;
+use crate::error::{Error, Result};
+use crate::files::FileKind;
+use crate::id::{Id, PackId, SnapshotId};
+use crate::index::Index;
+use crate::lock::{Lock, LockKind, LockOptions, store_clock};
+use crate::progress::Progress;
+use crate::repository::Repository;
+use index_copies::IndexCopies;
+use marks::Marks;
+use plan::{Input, ListedPack, PrunePlan};
+
+/// How to prune.
+#[derive(Debug, Clone, Default)]
+pub struct PruneOptions {
+    pub plan: plan::Options,
+    /// Treat these snapshots as gone: for the dry run of a forget that prunes.
+    pub without: HashSet<SnapshotId>,
+    /// Decide only.
+    pub dry_run: bool,
+}
+
+/// What was decided and done.
+#[derive(Debug)]
+pub struct Pruned {
+    pub plan: PrunePlan,
+    /// What was done; all zero after a dry run.
+    pub done: Done,
+    /// False where the store has no place for the marks (restic's REST server): packs that left the index stay in
+    /// the store until a prune with a grace of 0.
+    pub marks_kept: bool,
+}
+
+/// What a prune did.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Done {
+    pub packs_written: u64,
+    pub bytes_written: u64,
+    pub index_files_written: u64,
+    pub index_files_removed: u64,
+    pub packs_deleted: u64,
+    pub bytes_deleted: u64,
+}
+
+/// Prunes, under the exclusive lock.
+pub async fn prune(
+    repository: &Repository,
+    options: &PruneOptions,
+    lock: &LockOptions,
+    progress: &Progress,
+    cancel: &CancellationToken,
+) -> Result<Pruned> {
+    Lock::hold(repository, LockKind::Exclusive, lock, |lock| async move {
+        prune_locked(repository, options, &lock, progress, cancel).await
+    })
+    .await
+}
+
+/// Prunes, for a caller that has the exclusive lock already: a forget that prunes.
+pub async fn prune_locked(
+    repository: &Repository,
+    options: &PruneOptions,
+    lock: &Arc<Lock>,
+    progress: &Progress,
+    cancel: &CancellationToken,
+) -> Result<Pruned> {
+    let work = async {
+        let (mut gathered, plan) = decide(repository, options, progress).await?;
+        let done = if options.dry_run {
+            Done::default()
+        } else {
+            execute::execute(repository, &mut gathered, &plan, lock, progress, cancel).await?
+        };
+        Ok(Pruned { plan, done, marks_kept: gathered.marks.supported })
+    };
+    tokio::select! {
+        outcome = work => outcome,
+        () = cancel.cancelled() => Err(Error::Cancelled),
+    }
+}
+
+/// What a prune would do. Reads only (so the time of now is ours, not the store's) and needs no lock.
+pub async fn dry_run(
+    repository: &Repository,
+    options: &PruneOptions,
+    progress: &Progress,
+) -> Result<PrunePlan> {
+    let options = PruneOptions { dry_run: true, ..options.clone() };
+    Ok(decide(repository, &options, progress).await?.1)
+}
+
+/// What was read for the decision and is needed to carry it out.
+struct Gathered {
+    /// The snapshots as they were listed at first.
+    snapshots: BTreeSet<Id>,
+    index: Arc<Index>,
+    marks: Marks,
+    /// Sorted.
+    sizes: Vec<(PackId, u64)>,
+}
+
+impl Gathered {
+    fn size(&self, pack: &PackId) -> u64 {
+        let found = self.sizes.binary_search_by(|(id, _)| id.cmp(pack));
+        found.ok().and_then(|at| self.sizes.get(at)).map_or(0, |(_, size)| *size)
+    }
+}
+
+async fn decide(
+    repository: &Repository,
+    options: &PruneOptions,
+    progress: &Progress,
+) -> Result<(Gathered, PrunePlan)> {
+    progress.begin("reading the snapshots");
+    let snapshots = repository.load_snapshots().await?;
+    progress.begin("reading the index");
+    let index = Arc::new(repository.load_index().await?);
+    progress.begin("finding what is used");
+    let kept = snapshots.iter().filter(|(id, _)| !options.without.contains(id));
+    let roots: Vec<_> = kept.map(|(_, snapshot)| snapshot.tree).collect();
+    let used = used::find(repository, &index, &roots, progress).await?;
+    progress.begin("listing the packs");
+    let packs = repository.list(FileKind::Pack).await?;
+    let listed: Vec<ListedPack> = packs
+        .iter()
+        .map(|file| ListedPack { id: PackId(file.id), size: file.size, modified: file.modified })
+        .collect();
+    drop(packs);
+    let mut sizes: Vec<_> = listed.iter().map(|pack| (pack.id, pack.size)).collect();
+    sizes.sort_unstable();
+    let marks = Marks::load(repository).await?;
+    let now = if options.dry_run { Timestamp::now() } else { store_clock(repository).await? };
+    progress.begin("deciding");
+    let gathered = Gathered {
+        snapshots: snapshots.iter().map(|(id, _)| id.0).collect(),
+        index: Arc::clone(&index),
+        marks,
+        sizes,
+    };
+    let plan_options = plan::Options { exclusive: true, ..options.plan.clone() };
+    let compresses = repository.config().version == Version::V2;
+    // Minutes of counting for a very large index: not on a thread that has a lock to renew.
+    let deciding = tokio::task::spawn_blocking(move || {
+        let input = Input {
+            copies: &IndexCopies(&index),
+            index_packs: index.packs(),
+            used: &used.entries,
+            missing: &used.missing,
+            snapshots: roots.len(),
+            listed: &listed,
+            marks: &gathered.marks.times,
+            now,
+            compresses,
+        };
+        plan::plan(&input, &plan_options).map(|plan| (gathered, plan))
+    });
+    deciding.await.unwrap_or(Err(Error::Cancelled))
+}
+
+#[cfg(test)]
+mod tests;

@@ -201,7 +201,7 @@ impl Repository {
         &self.inner.options
     }
 
-    /// Every file of a kind. Fails if any part of the listing does: deletion is decided by it (restic#4612).
+    /// Every file of a kind, sorted by id. Fails if any part of the listing does: deletion is decided by it (restic#4612).
     pub async fn list(&self, kind: FileKind) -> Result<Vec<ListedFile>> {
         let prefix = format!("{}/", kind.directory());
         let action = || format!("list {}", kind.plural());
@@ -215,7 +215,15 @@ impl Repository {
                 files.push(ListedFile { id, size: info.size, modified: info.modified });
             }
         }
-        Ok(files)
+        files.sort_unstable_by_key(|file| file.id);
+        match files.windows(2).find(|pair| pair[0].id == pair[1].id) {
+            None => Ok(files),
+            Some(pair) => {
+                // Pages that overlap may have gaps elsewhere.
+                let detail = format!("it shows {} twice", kind.describe(pair[0].id));
+                Err(Error::store(action())(lifeboat_store::Error::Listing { prefix, detail }))
+            }
+        }
     }
 
     /// A file's plain text. Its hash is checked; what does not match is read once more, in case the network was

@@ -1,6 +1,6 @@
 //! Reading all index files: several at once, parsed one by one into the sorter.
 
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::{StreamExt, stream};
 
 use super::file::IndexFile;
 use super::table::{Record, Sorter};
@@ -21,10 +21,16 @@ impl Index {
     pub async fn load(repository: &Repository) -> Result<Self> {
         let files: Vec<IndexId> =
             repository.list(FileKind::Index).await?.iter().map(|file| IndexId(file.id)).collect();
-        Self::load_files(repository, files).await
+        Self::load_files(repository, files, &mut |_, file| file.map(Some)).await
     }
 
-    async fn load_files(repository: &Repository, files: Vec<IndexId>) -> Result<Self> {
+    /// Reads these index files and gives each, or why it cannot be read, to `each`, which says what counts: for
+    /// check and repair, which go on where others must stop.
+    pub async fn load_files(
+        repository: &Repository,
+        files: Vec<IndexId>,
+        each: &mut (dyn FnMut(IndexId, Result<IndexFile>) -> Result<Option<IndexFile>> + Send),
+    ) -> Result<Self> {
         let temporary = repository.options().temporary.clone();
         let mut sorter = Sorter::new(&temporary);
         let mut numbers = PackNumbers::default();
@@ -38,11 +44,13 @@ impl Index {
                     other => other,
                 })
             });
-            async move { task.await.unwrap_or(Err(Error::Cancelled)) }
+            async move { (id, task.await.unwrap_or(Err(Error::Cancelled))) }
         };
         let mut loading = stream::iter(files.clone()).map(load).buffer_unordered(CONCURRENT);
-        while let Some(file) = loading.try_next().await? {
-            insert(&file, &mut numbers, &mut sorter)?;
+        while let Some((id, file)) = loading.next().await {
+            if let Some(file) = each(id, file)? {
+                insert(&file, &mut numbers, &mut sorter)?;
+            }
         }
         drop(loading);
         let table = sorter.finish()?;

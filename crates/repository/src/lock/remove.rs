@@ -17,6 +17,12 @@ pub(super) async fn conflict(
     options: &LockOptions,
 ) -> Result<()> {
     let listed = repository.list(FileKind::Lock).await?;
+    if let Some(own) = own
+        && !listed.iter().any(|file| file.id == own.0)
+    {
+        // A listing that lacks what was just written may lack the locks of others, too.
+        return Err(Error::LockLost { detail: format!("the store does not list our lock {}", own.short()) });
+    }
     for file in listed.iter().filter(|file| Some(LockId(file.id)) != own) {
         // Some stores leave an empty file behind when an upload was cut; it was never a lock.
         if file.size == 0 {

@@ -19,6 +19,7 @@ mod refuse;
 mod totals;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
@@ -73,7 +74,7 @@ pub struct PrunePlan {
     /// Packs whose used blobs are written again, into new packs; then they leave the index.
     pub repack: Vec<PackId>,
     /// The entries of the index to write again.
-    pub copies_to_repack: EntrySet,
+    pub copies_to_repack: Arc<EntrySet>,
     /// Packs with nothing used in them: they leave the index.
     pub take_out: Vec<PackId>,
     /// Packs that are not in the store and nobody needs: they leave the index.
@@ -122,7 +123,7 @@ pub fn plan(input: &Input<'_>, options: &Options) -> Result<PrunePlan> {
     let mut plan = PrunePlan { totals, ..PrunePlan::default() };
     plan.sort_indexed(&packs, input);
     plan.sort_unindexed(&packs, &listed, input, options);
-    plan.copies_to_repack = packs.copies_to_repack(input)?;
+    plan.copies_to_repack = Arc::new(packs.copies_to_repack(input)?);
     Ok(plan)
 }
 

@@ -6,13 +6,8 @@ use super::copies::{BlobCopy, for_each_blob};
 use super::{Input, ListedPack, Sum, Totals, changed};
 use crate::error::{Error, Result};
 use crate::id::{BlobKind, PackId};
+use crate::pack::{HEADER_OVERHEAD, header_entry_length};
 use crate::prune::EntrySet;
-
-/// What every pack has besides its blobs and entries: the length of its header, and what sealing adds to it.
-const HEADER: u64 = 4 + 32;
-/// The entry of a blob in the header.
-const PLAIN_ENTRY: u64 = 1 + 4 + 32;
-const COMPRESSED_ENTRY: u64 = PLAIN_ENTRY + 4;
 
 /// What is in a pack.
 #[derive(Debug, Clone)]
@@ -44,7 +39,7 @@ impl Pack {
             used_blobs: 0,
             unused_blobs: 0,
             duplicates: 0,
-            used_size: HEADER,
+            used_size: HEADER_OVERHEAD.into(),
             unused_size: 0,
             listed_size: None,
             action: Action::Keep,
@@ -74,7 +69,7 @@ impl Pack {
         self.mixed |= self.kind.is_some_and(|kind| kind != copy.kind);
         self.kind = Some(copy.kind);
         self.uncompressed |= !copy.compressed;
-        self.used_size += if copy.compressed { COMPRESSED_ENTRY } else { PLAIN_ENTRY };
+        self.used_size += u64::from(header_entry_length(copy.compressed));
     }
 
     fn add_used(&mut self, length: u32) {

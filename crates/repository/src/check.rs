@@ -1,0 +1,84 @@
+//! Checking a repository: what the index names exists, every tree of every snapshot can be read and finds its
+//! blobs, and, if asked for, every byte of every pack is what it should be. What is wrong comes back as values; an
+//! `Err` means that the check itself could not be carried out. Called by `check` and before a migration.
+
+mod damage;
+mod index;
+mod packs;
+mod read;
+mod report;
+mod subset;
+mod trees;
+
+pub use report::{CheckError, CheckHint, CheckOutcome, CheckSummary, ErrorKind, HintKind};
+pub use subset::{ReadData, Subset};
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::blobs::BlobReader;
+use crate::error::Result;
+use crate::id::SnapshotId;
+use crate::lock::{LockKind, LockOptions};
+use crate::locked::locked;
+use crate::progress::Progress;
+use crate::repository::Repository;
+use crate::walk::EntrySet;
+use report::Report;
+
+/// What to check.
+#[derive(Debug, Clone, Default)]
+pub struct CheckOptions {
+    pub read: ReadData,
+    /// Only these snapshots, and only the packs that they need; all if `None`.
+    pub snapshots: Option<Vec<SnapshotId>>,
+}
+
+/// Checks a repository under an exclusive lock, or without one (`--no-lock`).
+pub async fn check(
+    repository: &Repository,
+    options: &CheckOptions,
+    lock: Option<&LockOptions>,
+    progress: Arc<Progress>,
+    cancel: CancellationToken,
+) -> Result<CheckOutcome> {
+    locked(repository, LockKind::Exclusive, lock, |_| run(repository, options, &progress, &cancel)).await
+}
+
+/// The check itself, for callers that hold a lock.
+pub(crate) async fn run(
+    repository: &Repository,
+    options: &CheckOptions,
+    progress: &Arc<Progress>,
+    cancel: &CancellationToken,
+) -> Result<CheckOutcome> {
+    let report = Arc::new(Report::new(Arc::clone(progress)));
+    // Before the index: a backup that ends meanwhile would name blobs that the index, read earlier, lacks.
+    let snapshots = trees::load_snapshots(repository, options, &report).await?;
+    index::check_keys(repository, &report).await?;
+    progress.begin("reading the index");
+    let loaded = index::load(repository, &report).await?;
+    // What a damaged index lacks would be reported as missing over and over; it has to be mended first.
+    if !report.has_errors() {
+        let index = Arc::new(loaded);
+        progress.begin("checking the packs");
+        let packs = packs::check_packs(repository, &index, &report).await?;
+        progress.begin("checking trees");
+        let reader = BlobReader::new(repository, Arc::clone(&index));
+        let used = Arc::new(EntrySet::new(&index));
+        trees::check_trees(&reader, &snapshots, &used, &report, progress, cancel).await?;
+        let used = options.snapshots.is_some().then_some(&*used);
+        let chosen = subset::choose(&options.read, packs, &index, used)?;
+        progress.begin("reading the packs");
+        read::read_packs(&reader, chosen, &report, progress, cancel).await?;
+        if report.has_errors() {
+            progress.begin("looking which snapshots are hit");
+            damage::find_snapshots(&reader, &snapshots, &report, cancel).await?;
+        }
+    }
+    Ok(Report::finish(&report, snapshots.len() as u64))
+}
+
+#[cfg(test)]
+mod tests;

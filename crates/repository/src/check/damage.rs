@@ -1,0 +1,97 @@
+//! Which snapshots are hit by the errors that a check found: those that need a blob of which no whole copy is left.
+
+use std::collections::HashMap;
+
+use tokio_util::sync::CancellationToken;
+
+use super::report::Report;
+use super::trees::impossible;
+use crate::blobs::BlobReader;
+use crate::error::{Error, Result};
+use crate::id::{BlobId, BlobKind, SnapshotId};
+use crate::node::Node;
+
+/// Goes through the trees once more; each is read once, however many snapshots share it.
+pub(super) async fn find_snapshots(
+    reader: &BlobReader,
+    snapshots: &[(SnapshotId, BlobId)],
+    report: &Report,
+    cancel: &CancellationToken,
+) -> Result<()> {
+    let mut known = HashMap::new();
+    let mut damaged = Vec::new();
+    for (id, tree) in snapshots {
+        if is_damaged(reader, *tree, report, &mut known, cancel).await? {
+            damaged.push(*id);
+        }
+    }
+    report.damaged_snapshots(damaged);
+    Ok(())
+}
+
+/// A directory whose subdirectories are being looked at.
+struct Level {
+    tree: BlobId,
+    damaged: bool,
+    subtrees: Vec<BlobId>,
+}
+
+async fn is_damaged(
+    reader: &BlobReader,
+    root: BlobId,
+    report: &Report,
+    known: &mut HashMap<BlobId, bool>,
+    cancel: &CancellationToken,
+) -> Result<bool> {
+    let mut levels: Vec<Level> = Vec::new();
+    let mut next = Some(root);
+    loop {
+        if cancel.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        if let Some(tree) = next.take() {
+            match known.get(&tree) {
+                Some(damaged) => {
+                    let Some(level) = levels.last_mut() else { return Ok(*damaged) };
+                    level.damaged |= damaged;
+                }
+                None => levels.push(look(reader, tree, report).await?),
+            }
+        }
+        let Some(level) = levels.last_mut() else { return Ok(false) };
+        next = level.subtrees.pop();
+        if next.is_none()
+            && let Some(done) = levels.pop()
+        {
+            known.insert(done.tree, done.damaged);
+            match levels.last_mut() {
+                Some(parent) => parent.damaged |= done.damaged,
+                None => return Ok(done.damaged),
+            }
+        }
+    }
+}
+
+async fn look(reader: &BlobReader, tree: BlobId, report: &Report) -> Result<Level> {
+    let nodes = match reader.load_tree(&tree).await {
+        Ok(nodes) => nodes,
+        Err(Error::Cancelled) => return Err(Error::Cancelled),
+        Err(_) => return Ok(Level { tree, damaged: true, subtrees: Vec::new() }),
+    };
+    let mut damaged = false;
+    for node in &nodes {
+        damaged = damaged || impossible(node).is_some() || lacks_content(reader, node, report)?;
+    }
+    let subtrees = nodes.iter().filter(|node| node.is_directory()).filter_map(|node| node.subtree).collect();
+    Ok(Level { tree, damaged, subtrees })
+}
+
+fn lacks_content(reader: &BlobReader, node: &Node, report: &Report) -> Result<bool> {
+    for blob in node.blobs() {
+        let copies = reader.index().find_all(BlobKind::Data, blob)?;
+        if !copies.iter().any(|copy| report.is_whole(copy)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

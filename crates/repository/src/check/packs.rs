@@ -1,0 +1,82 @@
+//! Whether the packs that the index names exist, with the size that it says, and which exist besides.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+
+use super::report::{ErrorKind, HintKind, Report};
+use crate::error::Result;
+use crate::files::FileKind;
+use crate::id::{BlobKind, PackId};
+use crate::index::Index;
+use crate::pack::{HEADER_OVERHEAD, header_entry_length};
+use crate::repository::Repository;
+
+/// A pack that exists and is in the index.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct KnownPack {
+    pub(super) id: PackId,
+    /// In the index.
+    pub(super) number: u32,
+    /// In the store.
+    pub(super) size: u64,
+    /// Its blobs, as the index has them.
+    pub(super) blobs: u32,
+}
+
+/// What the index says about a pack.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Expected {
+    pub(crate) size: u64,
+    pub(crate) blobs: u32,
+    data: bool,
+    trees: bool,
+}
+
+/// The size that each pack of the index should have, by its number.
+pub(crate) fn expected_sizes(index: &Index) -> Result<Vec<Expected>> {
+    let none = Expected { size: u64::from(HEADER_OVERHEAD), blobs: 0, data: false, trees: false };
+    let mut packs = vec![none; index.packs().len()];
+    index.for_each(&mut |entry| {
+        let pack = &mut packs[entry.pack_number as usize];
+        let compressed = entry.location.uncompressed_length != 0;
+        pack.size += u64::from(entry.location.length) + u64::from(header_entry_length(compressed));
+        pack.blobs = pack.blobs.saturating_add(1);
+        pack.data |= entry.kind == BlobKind::Data;
+        pack.trees |= entry.kind == BlobKind::Tree;
+        Ok(())
+    })?;
+    Ok(packs)
+}
+
+pub(super) async fn check_packs(
+    repository: &Repository,
+    index: &Index,
+    report: &Report,
+) -> Result<Vec<KnownPack>> {
+    let listed = repository.list(FileKind::Pack).await?;
+    report.packs.store(listed.len() as u64, Ordering::Relaxed);
+    let mut sizes: HashMap<PackId, u64> = listed.iter().map(|file| (PackId(file.id), file.size)).collect();
+    let mut known = Vec::new();
+    for (number, (id, expected)) in (0..).zip(index.packs().iter().zip(expected_sizes(index)?)) {
+        let object = format!("pack {id}");
+        if expected.data && expected.trees {
+            report.hint(HintKind::MixedPack, &*object, "it holds trees and data; `prune` separates them");
+        }
+        let Some(size) = sizes.remove(id) else {
+            report.missing_pack(*id);
+            report.error(ErrorKind::MissingPack, object, "it does not exist");
+            continue;
+        };
+        if size != expected.size {
+            report.broken_pack(*id);
+            let message = format!("it has {size} bytes and should have {}", expected.size);
+            report.error(ErrorKind::PackSize, object, message);
+        }
+        known.push(KnownPack { id: *id, number, size, blobs: expected.blobs });
+    }
+    for id in sizes.keys() {
+        let message = "no index names it; `prune` removes it when nothing needs it";
+        report.hint(HintKind::UnindexedPack, format!("pack {id}"), message);
+    }
+    Ok(known)
+}

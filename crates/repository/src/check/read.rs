@@ -1,0 +1,179 @@
+//! Reading whole packs, as streams and several at once: the hash of a pack is its name, its header is what the
+//! index says, and each blob decrypts and decompresses to the content that its id names. This first look only
+//! tells good from bad; `suspects` looks at the bad ones again and says what exactly is wrong.
+
+mod suspects;
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use futures::{StreamExt, stream};
+use sha2::{Digest, Sha256};
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+use super::packs::KnownPack;
+use super::report::Report;
+use crate::blobs::{self, BlobReader, MAX_BLOB};
+use crate::crypto::OVERHEAD;
+use crate::error::{Error, Result};
+use crate::files::FileKind;
+use crate::id::{Id, PackId};
+use crate::index::Location;
+use crate::pack::PackedBlob;
+use crate::progress::Progress;
+
+/// Buffers that grew beyond this are given back: blobs of files have at most 8 MiB.
+const KEPT_BUFFER: usize = 16 * 1024 * 1024;
+
+thread_local! {
+    static BUFFERS: RefCell<(Vec<u8>, Vec<u8>)> = const { RefCell::new((Vec::new(), Vec::new())) };
+}
+
+/// Reads `packs` and reports what is wrong with them.
+pub(super) async fn read_packs(
+    reader: &BlobReader,
+    packs: Vec<KnownPack>,
+    report: &Report,
+    progress: &Arc<Progress>,
+    cancel: &CancellationToken,
+) -> Result<()> {
+    progress.add_total(packs.len() as u64, packs.iter().map(|pack| pack.size).sum());
+    progress.total_is_known();
+    let options = reader.repository().options();
+    let at_once = options.reads.max(options.threads).max(1);
+    let read = |pack: KnownPack| {
+        let (reader, progress, cancel) = (reader.clone(), Arc::clone(progress), cancel.clone());
+        let runtime = Handle::current();
+        async move {
+            let work = move || read_pack(&reader, &runtime, &pack, &progress, &cancel);
+            (pack, tokio::task::spawn_blocking(work).await.unwrap_or(Err(Error::Cancelled)))
+        }
+    };
+    let mut reading = stream::iter(packs).map(read).buffer_unordered(at_once);
+    let mut suspects = Vec::new();
+    while let Some((pack, outcome)) = reading.next().await {
+        progress.add_done(1, 0);
+        report.packs_read.fetch_add(1, Ordering::Relaxed);
+        report.bytes_read.fetch_add(pack.size, Ordering::Relaxed);
+        match outcome {
+            Ok(()) => {}
+            Err(Error::Cancelled) => return Err(Error::Cancelled),
+            Err(_) => suspects.push(pack),
+        }
+    }
+    drop(reading);
+    suspects::look_again(reader, &suspects, report, cancel).await
+}
+
+/// On a thread: everything about one pack. The first thing that is wrong ends it.
+fn read_pack(
+    reader: &BlobReader,
+    runtime: &Handle,
+    pack: &KnownPack,
+    progress: &Progress,
+    cancel: &CancellationToken,
+) -> Result<()> {
+    let repository = reader.repository();
+    let listed = runtime.block_on(repository.load_pack_header(pack.id, pack.size))?;
+    compare_with_index(reader, pack, &listed)?;
+    let action = Error::store(format!("read pack {}", pack.id.short()));
+    let reading = runtime.block_on(repository.store().get_stream(&FileKind::Pack.key(pack.id.0)));
+    let mut body = reading.map_err(action)?.body;
+    BUFFERS.with_borrow_mut(|(sealed, plain)| {
+        let mut checker =
+            PackChecker { reader, pack: pack.id, blobs: &listed, hash: Sha256::new(), sealed, plain };
+        checker.sealed.clear();
+        while let Some(piece) = runtime.block_on(body.next()) {
+            if cancel.is_cancelled() {
+                return Err(Error::Cancelled);
+            }
+            let piece = piece.map_err(Error::store(format!("read pack {}", pack.id.short())))?;
+            checker.feed(&piece)?;
+            progress.add_done(0, piece.len() as u64);
+        }
+        checker.finish()
+    })
+}
+
+/// Takes the pieces of a pack's stream.
+struct PackChecker<'a> {
+    reader: &'a BlobReader,
+    pack: PackId,
+    /// Those that are still to come.
+    blobs: &'a [PackedBlob],
+    hash: Sha256,
+    /// What there is of the blob that comes next.
+    sealed: &'a mut Vec<u8>,
+    plain: &'a mut Vec<u8>,
+}
+
+impl PackChecker<'_> {
+    fn feed(&mut self, mut piece: &[u8]) -> Result<()> {
+        self.hash.update(piece);
+        while let Some((blob, rest)) = self.blobs.split_first() {
+            let length = blob.length as usize;
+            if length > MAX_BLOB as usize + OVERHEAD {
+                return Err(Error::damaged(format!("blob {}", blob.id.short()), "it is larger than 1 GiB"));
+            }
+            let (here, further) = piece.split_at(piece.len().min(length - self.sealed.len()));
+            self.sealed.extend_from_slice(here);
+            piece = further;
+            if self.sealed.len() < length {
+                return Ok(());
+            }
+            decode(self.reader, self.pack, blob, self.sealed, self.plain)?;
+            self.sealed.clear();
+            self.sealed.shrink_to(KEPT_BUFFER);
+            self.blobs = rest;
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> Result<()> {
+        let whole = self.blobs.is_empty() && Id(self.hash.finalize().into()) == self.pack.0;
+        if whole { Ok(()) } else { Err(mismatch(self.pack)) }
+    }
+}
+
+fn mismatch(pack: PackId) -> Error {
+    Error::damaged(format!("pack {}", pack.short()), "its content does not match its name")
+}
+
+/// Whether a sealed blob is what it should be.
+fn decode(
+    reader: &BlobReader,
+    pack: PackId,
+    blob: &PackedBlob,
+    sealed: &mut [u8],
+    plain: &mut Vec<u8>,
+) -> Result<()> {
+    plain.clear();
+    let repository = reader.repository();
+    let PackedBlob { kind, id, offset, length, uncompressed_length } = *blob;
+    let location = Location { pack, offset, length, uncompressed_length };
+    let outcome =
+        blobs::decode(repository.key(), repository.config().version, kind, &id, &location, sealed, plain);
+    plain.clear();
+    plain.shrink_to(KEPT_BUFFER);
+    outcome
+}
+
+/// The header and the index name the same blobs: each of the header is in the index, and there are as many.
+fn compare_with_index(reader: &BlobReader, pack: &KnownPack, listed: &[PackedBlob]) -> Result<()> {
+    let damaged = |detail: String| Error::damaged(format!("pack {}", pack.id.short()), detail);
+    if listed.len() != pack.blobs as usize {
+        let detail = format!("its header lists {} blobs, the index {}", listed.len(), pack.blobs);
+        return Err(damaged(detail));
+    }
+    for blob in listed {
+        let PackedBlob { kind, id, offset, length, uncompressed_length } = *blob;
+        let location = Location { pack: pack.id, offset, length, uncompressed_length };
+        let copies = reader.index().find_all(kind, &id)?;
+        if !copies.iter().any(|copy| copy.location == location) {
+            return Err(damaged(format!("its header lists blob {id} otherwise than the index")));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,203 @@
+//! Copying snapshots into another repository: what it lacks is read, decoded, and saved with the other's key. A
+//! snapshot that was copied before is skipped. Snapshots are written when their blobs and index are in the store,
+//! in batches, so that a copy that is broken off need not begin again.
+
+mod blobs;
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use crate::blobs::BlobReader;
+use crate::error::{Error, Result};
+use crate::id::{BlobId, BlobKind, SnapshotId};
+use crate::index::Index;
+use crate::lock::{Lock, LockKind, LockOptions};
+use crate::locked::locked;
+use crate::progress::Progress;
+use crate::repository::Repository;
+use crate::saver::Saver;
+use crate::snapshot::Snapshot;
+use crate::walk::{EntrySet, Root, Visit, visit_trees};
+
+/// Snapshots are written whenever so many packs' worth was stored.
+const BATCH_PACKS: u64 = 100;
+
+/// A snapshot and what it became.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Copied {
+    pub source: SnapshotId,
+    pub target: SnapshotId,
+}
+
+/// What was copied.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct CopyOutcome {
+    pub copied: Vec<Copied>,
+    /// There already, as the snapshot `target`.
+    pub skipped: Vec<Copied>,
+    pub blobs: u64,
+    /// Plain bytes of the blobs that the target lacked.
+    pub added: u64,
+    /// What they take there.
+    pub stored: u64,
+}
+
+/// Copies snapshots: with a shared lock on each repository (none on the source if there are no options for it).
+pub async fn copy(
+    source: &Repository,
+    target: &Repository,
+    snapshots: &[SnapshotId],
+    source_lock: Option<&LockOptions>,
+    target_lock: &LockOptions,
+    progress: Arc<Progress>,
+    cancel: CancellationToken,
+) -> Result<CopyOutcome> {
+    locked(source, LockKind::Shared, source_lock, async |_| {
+        Lock::hold(target, LockKind::Shared, target_lock, async |lock| {
+            Copy { source, target, lock: &lock, progress: &progress, cancel: &cancel }.run(snapshots).await
+        })
+        .await
+    })
+    .await
+}
+
+struct Copy<'a> {
+    source: &'a Repository,
+    target: &'a Repository,
+    lock: &'a Arc<Lock>,
+    progress: &'a Progress,
+    cancel: &'a CancellationToken,
+}
+
+impl Copy<'_> {
+    async fn run(&self, snapshots: &[SnapshotId]) -> Result<CopyOutcome> {
+        let mut outcome = CopyOutcome::default();
+        self.progress.begin("reading the snapshots");
+        let mut waiting = self.select(snapshots, &mut outcome).await?;
+        self.progress.begin("reading the indexes");
+        let reader = BlobReader::new(self.source, Arc::new(self.source.load_index().await?));
+        let visited = EntrySet::new(reader.index());
+        while !waiting.is_empty() {
+            let index = Arc::new(self.target.load_index().await?);
+            self.batch(&mut waiting, &reader, &visited, index, &mut outcome).await?;
+        }
+        Ok(outcome)
+    }
+
+    /// Those that the target does not have yet.
+    async fn select(
+        &self,
+        wanted: &[SnapshotId],
+        outcome: &mut CopyOutcome,
+    ) -> Result<VecDeque<(SnapshotId, Snapshot)>> {
+        let mut there: HashMap<SnapshotId, Vec<(SnapshotId, Snapshot)>> = HashMap::new();
+        for (id, snapshot) in self.target.load_snapshots().await? {
+            if let Some(original) = snapshot.original {
+                there.entry(original).or_default().push((id, snapshot.clone()));
+            }
+            there.entry(id).or_default().push((id, snapshot));
+        }
+        let mut selected = VecDeque::new();
+        for id in wanted {
+            let snapshot = self.source.load_snapshot(*id).await?;
+            let candidates = there.get(&snapshot.original.unwrap_or(*id)).into_iter().flatten();
+            match candidates.into_iter().find(|(_, other)| are_similar(other, &snapshot)) {
+                Some((target, _)) => outcome.skipped.push(Copied { source: *id, target: *target }),
+                None => selected.push_back((*id, snapshot)),
+            }
+        }
+        Ok(selected)
+    }
+
+    /// Copies snapshots until enough was stored, and writes them.
+    async fn batch(
+        &self,
+        waiting: &mut VecDeque<(SnapshotId, Snapshot)>,
+        reader: &BlobReader,
+        visited: &EntrySet,
+        index: Arc<Index>,
+        outcome: &mut CopyOutcome,
+    ) -> Result<()> {
+        let lock = Some(Arc::clone(self.lock));
+        let saver = Arc::new(Saver::start(self.target, index, lock, self.cancel.child_token()));
+        let enough = BATCH_PACKS.saturating_mul(self.target.options().pack_size as u64);
+        let mut done = Vec::new();
+        while let Some((id, snapshot)) = waiting.pop_front() {
+            let wanted = self.find_wanted(reader, visited, &saver, (id, snapshot.tree)).await?;
+            self.progress.begin("copying blobs");
+            blobs::copy_entries(reader, &wanted, &saver, self.progress, self.cancel).await?;
+            done.push((id, snapshot));
+            if saver.totals().stored >= enough {
+                break;
+            }
+        }
+        let totals = Arc::into_inner(saver).ok_or(Error::Cancelled)?.finish().await?;
+        outcome.blobs += totals.data_blobs + totals.tree_blobs;
+        outcome.added += totals.added;
+        outcome.stored += totals.stored;
+        self.lock.verify().await?;
+        for (source, mut snapshot) in done {
+            // It names a snapshot of the other repository.
+            snapshot.parent = None;
+            snapshot.original.get_or_insert(source);
+            let target = self.target.save_snapshot(&snapshot).await?;
+            outcome.copied.push(Copied { source, target });
+        }
+        Ok(())
+    }
+
+    /// The blobs below a tree that the target lacks.
+    async fn find_wanted(
+        &self,
+        reader: &BlobReader,
+        visited: &EntrySet,
+        saver: &Arc<Saver>,
+        root: (SnapshotId, BlobId),
+    ) -> Result<Arc<EntrySet>> {
+        self.progress.begin("reading trees");
+        let wanted = Arc::new(EntrySet::new(reader.index()));
+        let (marks, index, target) = (Arc::clone(&wanted), Arc::clone(reader.index()), Arc::clone(saver));
+        let work = Arc::new(move |visit: Visit| want(&index, &target, &marks, &visit));
+        visit_trees(reader, [Root::from(root)], visited, work, self.progress, self.cancel).await?;
+        Ok(wanted)
+    }
+}
+
+fn want(index: &Index, target: &Saver, wanted: &EntrySet, visit: &Visit) -> Result<()> {
+    let nodes = match &visit.nodes {
+        Ok(nodes) => nodes,
+        Err(Error::Cancelled) => return Err(Error::Cancelled),
+        Err(error) => return Err(Error::damaged(visit.describe(), error)),
+    };
+    let trees = std::iter::once((BlobKind::Tree, &visit.tree));
+    let data = nodes.iter().flat_map(|node| node.blobs()).map(|blob| (BlobKind::Data, blob));
+    for (kind, id) in trees.chain(data) {
+        if target.has(kind, id)? {
+            continue;
+        }
+        let copies = index.find_all(kind, id)?;
+        let first = copies.first().ok_or(Error::MissingBlob { kind, id: *id })?;
+        wanted.insert(first.number);
+    }
+    Ok(())
+}
+
+/// Whether one is a copy of the other: everything but parent and original is the same (restic's rule).
+fn are_similar(one: &Snapshot, other: &Snapshot) -> bool {
+    let same_words = |one: &[String], other: &[String]| {
+        one.len() == other.len() && other.iter().all(|word| one.contains(word))
+    };
+    one.time.timestamp() == other.time.timestamp()
+        && one.tree == other.tree
+        && (&one.hostname, &one.username, one.uid, one.gid)
+            == (&other.hostname, &other.username, other.uid, other.gid)
+        && one.excludes == other.excludes
+        && same_words(&one.paths, &other.paths)
+        && same_words(&one.tags, &other.tags)
+}
+
+#[cfg(test)]
+mod tests;

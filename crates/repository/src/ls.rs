@@ -1,0 +1,157 @@
+//! Listing a snapshot: all of it, or some directories, with or without what is below. Entries are given one at a
+//! time, in the order of their paths; the CLI prints them.
+
+mod json;
+
+pub(crate) use json::time_text;
+pub use json::{LsNode, mode_text};
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::blobs::BlobReader;
+use crate::error::{Error, Result};
+use crate::id::BlobId;
+use crate::lock::{LockKind, LockOptions};
+use crate::locked::locked;
+use crate::node::Node;
+use crate::repository::Repository;
+use crate::walk::{Step, Walk, find_directory};
+
+/// What to list.
+#[derive(Debug, Clone, Default)]
+pub struct LsOptions {
+    /// Of `SNAPSHOT:FOLDER`: paths are below it.
+    pub subfolder: Option<String>,
+    /// Absolute paths of directories; without any, everything is listed.
+    pub directories: Vec<String>,
+    /// With directories given: what is below their subdirectories, too.
+    pub recursive: bool,
+}
+
+/// One step of a listing.
+#[derive(Debug)]
+pub enum Listed {
+    Node {
+        path: Vec<u8>,
+        node: Node,
+        /// Only on the way to a directory that is asked for: not part of a plain listing.
+        on_the_way: bool,
+    },
+    /// All of a directory was given.
+    Leave { path: Vec<u8> },
+}
+
+/// Lists a snapshot's tree, under a shared lock, or none.
+pub async fn ls(
+    repository: &Repository,
+    tree: BlobId,
+    options: &LsOptions,
+    lock: Option<&LockOptions>,
+    each: &mut (dyn FnMut(Listed) -> Result<()> + Send),
+    cancel: &CancellationToken,
+) -> Result<()> {
+    if let Some(relative) = options.directories.iter().find(|path| !path.starts_with('/')) {
+        return Err(Error::invalid(format!("directory '{relative}'"), "it does not start with '/'"));
+    }
+    locked(repository, LockKind::Shared, lock, async |_| {
+        let reader = BlobReader::new(repository, Arc::new(repository.load_index().await?));
+        let root = find_directory(&reader, tree, options.subfolder.as_deref().unwrap_or("/")).await?;
+        let mut walk = Walk::start(&reader, b"/", &root, cancel).await?;
+        while let Some(step) = walk.step().await? {
+            match step {
+                Step::Enter { path, node } => {
+                    let place = place(&path, options);
+                    let is_directory = node.is_directory();
+                    if place.descend == Some(false) && is_directory {
+                        walk.skip();
+                    }
+                    if place.listed || place.descend == Some(true) {
+                        each(Listed::Node { path: path.clone(), node, on_the_way: !place.listed })?;
+                    }
+                    if place.listed && place.descend == Some(false) && is_directory {
+                        each(Listed::Leave { path })?;
+                    }
+                }
+                Step::Leave { path, .. } => each(Listed::Leave { path })?,
+                Step::Unreadable { error, .. } => return Err(error),
+            }
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// What to do with a path.
+struct Place {
+    listed: bool,
+    descend: Option<bool>,
+}
+
+fn place(path: &[u8], options: &LsOptions) -> Place {
+    let all = options.directories.is_empty();
+    let directories =
+        || options.directories.iter().map(|directory| directory.trim_end_matches('/').as_bytes());
+    let within = all || directories().any(|directory| is_within(directory, path));
+    let leads = all || directories().any(|directory| is_within(path, directory));
+    let descend = (within && options.recursive) || leads;
+    Place { listed: within, descend: Some(descend) }
+}
+
+/// Whether `path` is `directory` or below it.
+fn is_within(directory: &[u8], path: &[u8]) -> bool {
+    path.strip_prefix(directory).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{memory_repository, save_snapshot};
+
+    async fn list(directories: &[&str], recursive: bool, subfolder: Option<&str>) -> Result<Vec<String>> {
+        let repository = memory_repository().await;
+        let files: &[(&str, &[u8])] = &[("a/b/c", b"x"), ("a/d", b"y"), ("ab", b"z")];
+        let (_, snapshot) = save_snapshot(&repository, 1, files).await;
+        let options = LsOptions {
+            subfolder: subfolder.map(str::to_owned),
+            directories: directories.iter().map(|&path| path.to_owned()).collect(),
+            recursive,
+        };
+        let mut paths = Vec::new();
+        let mut each = |listed| {
+            if let Listed::Node { path, on_the_way: false, .. } = listed {
+                paths.push(String::from_utf8(path).unwrap());
+            }
+            Ok(())
+        };
+        ls(&repository, snapshot.tree, &options, None, &mut each, &CancellationToken::new()).await?;
+        Ok(paths)
+    }
+
+    #[rstest::rstest]
+    #[case::everything(&[], false, None, "/a /a/b /a/b/c /a/d /ab")]
+    #[case::one_directory(&["/a"], false, None, "/a /a/b /a/d")]
+    #[case::with_a_slash(&["/a/"], false, None, "/a /a/b /a/d")]
+    #[case::and_below(&["/a"], true, None, "/a /a/b /a/b/c /a/d")]
+    #[case::deeper(&["/a/b"], false, None, "/a/b /a/b/c")]
+    #[case::the_root(&["/"], false, None, "/a /ab")]
+    #[case::nowhere(&["/x"], true, None, "")]
+    #[case::a_subfolder(&[], false, Some("/a"), "/b /b/c /d")]
+    #[tokio::test]
+    async fn directories_are_listed_as_asked(
+        #[case] directories: &[&str],
+        #[case] recursive: bool,
+        #[case] subfolder: Option<&str>,
+        #[case] expected: &str,
+    ) {
+        assert_eq!(list(directories, recursive, subfolder).await.unwrap().join(" "), expected);
+    }
+
+    #[tokio::test]
+    async fn what_is_not_there_or_not_absolute_is_refused() {
+        assert!(list(&["a"], false, None).await.is_err());
+        assert!(list(&[], false, Some("/nothing")).await.is_err());
+        assert!(list(&[], false, Some("/ab")).await.is_err());
+    }
+}

@@ -1,0 +1,187 @@
+//! Writing used blobs again, out of packs that leave the index. Parts of packs are read several at a time; each blob
+//! is decrypted and checked before its sealed bytes go into a new pack as they are, or compressed when they were
+//! not. Memory: the parts in flight, new packs on their way, and 48 bytes for each blob of a batch.
+
+use std::sync::Arc;
+
+use futures::{StreamExt, TryStreamExt, stream};
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+use super::plan::PrunePlan;
+use crate::blobs::BlobReader;
+use crate::config::Version;
+use crate::error::{Error, Result};
+use crate::files::FileKind;
+use crate::id::PackId;
+use crate::index::{Entry, Index};
+use crate::lock::Lock;
+use crate::progress::Progress;
+use crate::repository::Repository;
+use crate::saver::{Saver, SaverTotals};
+
+/// Blobs that are looked up at a time; a larger prune reads the index several times.
+const BATCH: usize = 500_000;
+/// What is read of a pack at a time, unless one blob is larger.
+const PART: u64 = 4 << 20;
+/// Unused bytes between two blobs that are read along rather than asked around.
+const GAP: u64 = 256 << 10;
+
+/// Blobs of one pack that are read with one request, in the order of their places.
+struct Part {
+    pack: PackId,
+    start: u64,
+    end: u64,
+    entries: Vec<Entry>,
+}
+
+/// Writes all that the plan says again, and the index of the new packs.
+pub(super) async fn repack(
+    repository: &Repository,
+    index: &Arc<Index>,
+    plan: &PrunePlan,
+    lock: &Arc<Lock>,
+    progress: &Progress,
+    cancel: &CancellationToken,
+) -> Result<SaverTotals> {
+    progress.begin("repacking");
+    progress.add_total(plan.copies_to_repack.count(), 0);
+    // A child, because a failing upload cancels it.
+    let saver = Saver::start(repository, Arc::clone(index), Some(Arc::clone(lock)), cancel.child_token());
+    let worker = Arc::new(Worker {
+        reader: BlobReader::new(repository, Arc::clone(index)),
+        saver,
+        runtime: Handle::current(),
+        compresses: repository.config().version == Version::V2,
+    });
+    let mut after = None;
+    while let Some(batch) = next_batch(index, plan, after).await? {
+        after = Some(batch.last);
+        let copying = stream::iter(parts(batch.entries)).map(|part| {
+            let worker = Arc::clone(&worker);
+            async move {
+                let count = part.entries.len() as u64;
+                let bytes = part.end - part.start;
+                worker.copy(part).await?;
+                progress.add_done(count, bytes);
+                Ok(())
+            }
+        });
+        copying.buffer_unordered(repository.options().reads.max(1)).try_collect::<()>().await?;
+    }
+    let worker = Arc::into_inner(worker).ok_or(Error::Cancelled)?;
+    let totals = worker.saver.finish().await?;
+    let blobs = totals.data_blobs + totals.tree_blobs;
+    if blobs != plan.copies_to_repack.count() {
+        let detail = format!("{blobs} blobs were written instead of {}", plan.copies_to_repack.count());
+        return Err(Error::damaged("what was repacked", detail));
+    }
+    Ok(totals)
+}
+
+/// Entries to write again, of as many packs as make one batch.
+struct Batch {
+    entries: Vec<Entry>,
+    /// The last pack of the batch, by its number in the index.
+    last: u32,
+}
+
+/// The entries of the next packs after the pack number `after`. Packs are taken whole, in the order of their numbers,
+/// until the batch is full.
+async fn next_batch(index: &Arc<Index>, plan: &PrunePlan, after: Option<u32>) -> Result<Option<Batch>> {
+    let index = Arc::clone(index);
+    let chosen = Arc::clone(&plan.copies_to_repack);
+    let gathering = tokio::task::spawn_blocking(move || {
+        let is_next = |entry: &Entry| {
+            chosen.contains(entry.number) && after.is_none_or(|after| entry.pack_number > after)
+        };
+        let mut counts = vec![0_u32; index.packs().len()];
+        index.for_each(&mut |entry| {
+            if is_next(&entry) {
+                counts[entry.pack_number as usize] += 1;
+            }
+            Ok(())
+        })?;
+        let mut total = 0;
+        let mut last = None;
+        for (number, count) in (0..).zip(counts).filter(|(_, count)| *count > 0) {
+            if total > 0 && total + count as usize > BATCH {
+                break;
+            }
+            total += count as usize;
+            last = Some(number);
+        }
+        let Some(last) = last else { return Ok(None) };
+        let mut entries = Vec::with_capacity(total);
+        index.for_each(&mut |entry| {
+            if is_next(&entry) && entry.pack_number <= last {
+                entries.push(entry);
+            }
+            Ok(())
+        })?;
+        Ok(Some(Batch { entries, last }))
+    });
+    gathering.await.unwrap_or(Err(Error::Cancelled))
+}
+
+/// Neighbours that are read together.
+fn parts(mut entries: Vec<Entry>) -> Vec<Part> {
+    entries.sort_unstable_by_key(|entry| (entry.pack_number, entry.location.offset));
+    let mut parts: Vec<Part> = Vec::new();
+    for entry in entries {
+        let (start, end) = (u64::from(entry.location.offset), entry.location.end());
+        match parts.last_mut() {
+            Some(part)
+                if part.pack == entry.location.pack
+                    && start <= part.end.saturating_add(GAP)
+                    && end.max(part.end) - part.start <= PART =>
+            {
+                part.end = part.end.max(end);
+                part.entries.push(entry);
+            }
+            _ => parts.push(Part { pack: entry.location.pack, start, end, entries: vec![entry] }),
+        }
+    }
+    parts
+}
+
+struct Worker {
+    reader: BlobReader,
+    saver: Saver,
+    runtime: Handle,
+    compresses: bool,
+}
+
+impl Worker {
+    async fn copy(self: Arc<Self>, part: Part) -> Result<()> {
+        let key = FileKind::Pack.key(part.pack.0);
+        let action = Error::store(format!("read pack {}", part.pack.short()));
+        let store = self.reader.repository().store();
+        let content = store.get_range(&key, part.start..part.end).await.map_err(action)?;
+        let copying = tokio::task::spawn_blocking(move || {
+            let mut plain = Vec::new();
+            part.entries.iter().try_for_each(|entry| self.copy_blob(entry, part.start, &content, &mut plain))
+        });
+        copying.await.unwrap_or(Err(Error::Cancelled))
+    }
+
+    fn copy_blob(&self, entry: &Entry, start: u64, content: &[u8], plain: &mut Vec<u8>) -> Result<()> {
+        let place = |at: u64| usize::try_from(at - start).unwrap_or(usize::MAX);
+        let range = place(entry.location.offset.into())..place(entry.location.end());
+        let sealed = content.get(range).unwrap_or_default();
+        plain.clear();
+        let mut opened = sealed.to_vec();
+        let decoded = self.reader.decode(entry.kind, &entry.id, &entry.location, &mut opened, plain);
+        if let Err(error) = decoded {
+            // This copy is damaged; another one may not be. None at all ends the prune before anything is removed.
+            tracing::warn!(blob = %entry.id, pack = %entry.location.pack, %error, "a blob to repack is damaged");
+            let other = self.runtime.block_on(self.reader.load(entry.kind, &entry.id))?;
+            return self.saver.save_again(entry.kind, entry.id, &other).map(drop);
+        }
+        let compressed = entry.location.uncompressed_length != 0;
+        if self.compresses && !compressed {
+            return self.saver.save_again(entry.kind, entry.id, plain).map(drop);
+        }
+        self.saver.save_sealed(entry.kind, entry.id, sealed, entry.location.uncompressed_length).map(drop)
+    }
+}

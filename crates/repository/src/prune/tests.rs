@@ -1,0 +1,289 @@
+//! The operation on repositories in memory.
+
+mod deaths;
+mod listings;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use futures::TryStreamExt;
+use rstest::rstest;
+
+use super::plan::MaxUnused;
+use super::*;
+use crate::files::OWN_PREFIX;
+use crate::id::BlobKind;
+use crate::index::{IndexFile, IndexedPack};
+use crate::testing::sample::{Files, backup, file, restore};
+use crate::testing::{memory_repository, new_repository};
+
+/// Deletes as soon as the store's clock moved on.
+const SHORT: Duration = Duration::from_nanos(1);
+
+fn options(grace: Duration) -> PruneOptions {
+    let plan = plan::Options { grace, max_unused: MaxUnused::Bytes(0), ..plan::Options::default() };
+    PruneOptions { plan, ..PruneOptions::default() }
+}
+
+async fn run(repository: &Repository, options: &PruneOptions) -> Result<Pruned> {
+    let dead_owners = vec![repository.options().identity.host.clone()];
+    let lock = LockOptions { dead_owners, ..LockOptions::default() };
+    prune(repository, options, &lock, &Progress::default(), &CancellationToken::new()).await
+}
+
+async fn packs(repository: &Repository) -> BTreeSet<PackId> {
+    repository.list(FileKind::Pack).await.unwrap().into_iter().map(|file| PackId(file.id)).collect()
+}
+
+async fn indexed(repository: &Repository) -> BTreeSet<PackId> {
+    repository.load_index().await.unwrap().packs().iter().copied().collect()
+}
+
+async fn mark_objects(repository: &Repository) -> Vec<String> {
+    let listed: Vec<_> = repository.store().list(&format!("{OWN_PREFIX}/")).try_collect().await.unwrap();
+    listed.into_iter().map(|info| info.key).collect()
+}
+
+/// Two snapshots that share a file; with one of them forgotten, some packs are unused and one is partly used.
+async fn half_forgotten(repository: &Repository) -> (SnapshotId, Files) {
+    let first = Files::from([file("a", 3000), file("b", 4000), file("shared", 5000)]);
+    let second = Files::from([file("c", 3000), file("shared", 5000)]);
+    let forgotten = backup(repository, 1, &first).await.unwrap();
+    let stays = backup(repository, 2, &second).await.unwrap();
+    repository.remove_file(FileKind::Snapshot, forgotten.0).await.unwrap();
+    (stays, second)
+}
+
+#[rstest]
+#[case(Version::V1)]
+#[case(Version::V2)]
+#[tokio::test]
+async fn packs_leave_the_index_first_and_the_store_in_a_later_run(#[case] version: Version) {
+    let repository = new_repository(lifeboat_store::Store::memory(), version).await;
+    let (snapshot, files) = half_forgotten(&repository).await;
+    let before = indexed(&repository).await;
+
+    let first = run(&repository, &options(SHORT)).await.unwrap();
+    assert!(first.plan.delete.is_empty() && first.done.packs_deleted == 0);
+    assert!(!first.plan.repack.is_empty() && !first.plan.take_out.is_empty());
+    let leaving: BTreeSet<_> = first.plan.leaves_index().into_iter().collect();
+    assert!(before.is_subset(&packs(&repository).await), "everything is still in the store");
+    assert!(indexed(&repository).await.is_disjoint(&leaving));
+    assert_eq!(mark_objects(&repository).await.len(), 1);
+    assert_eq!(restore(&repository, snapshot).await.unwrap(), files);
+
+    let second = run(&repository, &options(SHORT)).await.unwrap();
+    assert_eq!(second.plan.delete.iter().copied().collect::<BTreeSet<_>>(), leaving);
+    assert_eq!(packs(&repository).await, indexed(&repository).await);
+    assert!(mark_objects(&repository).await.is_empty());
+    assert_eq!(restore(&repository, snapshot).await.unwrap(), files);
+
+    let third = run(&repository, &options(SHORT)).await.unwrap();
+    assert_eq!(third.done, Done::default());
+    assert!(repository.list(FileKind::Lock).await.unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_grace_of_zero_does_both_in_one_run() {
+    let repository = memory_repository().await;
+    let (snapshot, files) = half_forgotten(&repository).await;
+    let pruned = run(&repository, &options(Duration::ZERO)).await.unwrap();
+    assert_eq!(pruned.done.packs_deleted, pruned.plan.delete.len() as u64);
+    assert_eq!(packs(&repository).await, indexed(&repository).await);
+    assert!(mark_objects(&repository).await.is_empty());
+    assert_eq!(restore(&repository, snapshot).await.unwrap(), files);
+    assert_eq!(repository.list(FileKind::Index).await.unwrap().len(), 2);
+    assert_eq!(run(&repository, &options(Duration::ZERO)).await.unwrap().done, Done::default());
+}
+
+#[tokio::test]
+async fn within_the_grace_time_nothing_is_deleted() {
+    let repository = memory_repository().await;
+    half_forgotten(&repository).await;
+    let day = options(plan::DEFAULT_GRACE);
+    run(&repository, &day).await.unwrap();
+    let marked = mark_objects(&repository).await;
+    let before = packs(&repository).await;
+    let second = run(&repository, &day).await.unwrap();
+    assert!(second.plan.delete.is_empty() && !second.plan.waiting.is_empty() && second.plan.mark.is_empty());
+    assert_eq!((packs(&repository).await, mark_objects(&repository).await), (before, marked));
+    assert!(second.plan.next_due.is_some());
+}
+
+#[tokio::test]
+async fn a_lost_mark_starts_the_grace_time_again() {
+    let repository = memory_repository().await;
+    half_forgotten(&repository).await;
+    run(&repository, &options(SHORT)).await.unwrap();
+    for key in mark_objects(&repository).await {
+        repository.store().delete(&key).await.unwrap();
+    }
+    let before = packs(&repository).await;
+    let again = run(&repository, &options(SHORT)).await.unwrap();
+    assert!(again.plan.delete.is_empty() && !again.plan.mark.is_empty());
+    assert_eq!(packs(&repository).await, before);
+    assert!(run(&repository, &options(SHORT)).await.unwrap().done.packs_deleted > 0);
+}
+
+#[tokio::test]
+async fn a_pack_that_an_index_names_again_is_not_deleted_by_its_old_mark() {
+    let repository = memory_repository().await;
+    let (snapshot, files) = half_forgotten(&repository).await;
+    let index = repository.load_index().await.unwrap();
+    let first = run(&repository, &options(SHORT)).await.unwrap();
+    // As `restic repair index` does.
+    let mut file = IndexFile::default();
+    for pack in &first.plan.take_out {
+        let mut blobs = Vec::new();
+        index
+            .for_each(&mut |entry| {
+                if entry.location.pack == *pack {
+                    blobs.push(crate::pack::PackedBlob {
+                        kind: entry.kind,
+                        id: entry.id,
+                        offset: entry.location.offset,
+                        length: entry.location.length,
+                        uncompressed_length: entry.location.uncompressed_length,
+                    });
+                }
+                Ok(())
+            })
+            .unwrap();
+        file.packs.push(IndexedPack::new(*pack, &blobs));
+    }
+    repository.save_file(FileKind::Index, &file.json().unwrap()).await.unwrap();
+    let second = run(&repository, &options(SHORT)).await.unwrap();
+    assert_eq!(second.plan.void_marks, first.plan.take_out);
+    assert_eq!(second.plan.take_out, first.plan.take_out);
+    assert!(second.plan.delete.iter().all(|pack| !first.plan.take_out.contains(pack)));
+    assert!(packs(&repository).await.is_superset(&first.plan.take_out.iter().copied().collect()));
+    run(&repository, &options(SHORT)).await.unwrap();
+    assert_eq!(packs(&repository).await, indexed(&repository).await);
+    assert_eq!(restore(&repository, snapshot).await.unwrap(), files);
+}
+
+#[tokio::test]
+async fn packs_of_a_backup_that_died_are_reclaimed() {
+    let repository = memory_repository().await;
+    let (snapshot, files) = half_forgotten(&repository).await;
+    let lost = FileKind::Pack.key(Id::of(b"lost"));
+    repository.store().put(&lost, "half a pack").await.unwrap();
+    run(&repository, &options(SHORT)).await.unwrap();
+    assert!(repository.store().exists(&lost).await.unwrap());
+    run(&repository, &options(SHORT)).await.unwrap();
+    assert!(!repository.store().exists(&lost).await.unwrap());
+    assert_eq!(restore(&repository, snapshot).await.unwrap(), files);
+}
+
+#[tokio::test]
+async fn a_dry_run_changes_nothing() {
+    let repository = memory_repository().await;
+    half_forgotten(&repository).await;
+    let objects = || async {
+        let listed: Vec<_> = repository.store().list("").try_collect().await.unwrap();
+        listed.into_iter().map(|info| (info.key, info.etag)).collect::<BTreeMap<_, _>>()
+    };
+    let before = objects().await;
+    let dry = PruneOptions { dry_run: true, ..options(Duration::ZERO) };
+    let pruned = run(&repository, &dry).await.unwrap();
+    assert!(!pruned.plan.delete.is_empty() && pruned.done == Done::default());
+    let plan = dry_run(&repository, &options(Duration::ZERO), &Progress::default()).await.unwrap();
+    assert_eq!(plan.delete, pruned.plan.delete);
+    assert_eq!(objects().await, before);
+}
+
+#[tokio::test]
+async fn snapshots_that_will_be_forgotten_do_not_count_in_a_dry_run() {
+    let repository = memory_repository().await;
+    let (snapshot, _) = half_forgotten(&repository).await;
+    backup(&repository, 3, &Files::from([file("z", 100)])).await.unwrap();
+    let all = dry_run(&repository, &options(SHORT), &Progress::default()).await.unwrap();
+    let without = PruneOptions { without: HashSet::from([snapshot]), ..options(SHORT) };
+    let fewer = dry_run(&repository, &without, &Progress::default()).await.unwrap();
+    assert!(fewer.totals.used.blobs < all.totals.used.blobs);
+}
+
+#[tokio::test]
+async fn a_repository_without_snapshots_is_pruned_only_when_that_is_meant() {
+    let repository = memory_repository().await;
+    let (snapshot, _) = half_forgotten(&repository).await;
+    repository.remove_file(FileKind::Snapshot, snapshot.0).await.unwrap();
+    let refused = run(&repository, &options(Duration::ZERO)).await;
+    assert!(matches!(refused, Err(Error::Refused { .. })));
+    assert!(!packs(&repository).await.is_empty());
+    let mut meant = options(Duration::ZERO);
+    meant.plan.allow_no_snapshots = true;
+    run(&repository, &meant).await.unwrap();
+    assert!(packs(&repository).await.is_empty() && indexed(&repository).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_missing_or_damaged_tree_stops_the_prune_before_it_changes_anything() {
+    let repository = memory_repository().await;
+    half_forgotten(&repository).await;
+    let index = repository.load_index().await.unwrap();
+    let mut trees = BTreeSet::new();
+    index
+        .for_each(&mut |entry| {
+            if entry.kind == BlobKind::Tree {
+                trees.insert(entry.location.pack);
+            }
+            Ok(())
+        })
+        .unwrap();
+    let key = FileKind::Pack.key(trees.first().unwrap().0);
+    let content = repository.store().get(&key).await.unwrap();
+    for pack in &trees {
+        let size = repository.store().head(&FileKind::Pack.key(pack.0)).await.unwrap().size;
+        repository
+            .store()
+            .put(&FileKind::Pack.key(pack.0), vec![7; usize::try_from(size).unwrap()])
+            .await
+            .unwrap();
+    }
+    assert!(matches!(run(&repository, &options(Duration::ZERO)).await, Err(Error::Damaged { .. })));
+    for pack in &trees {
+        repository.store().delete(&FileKind::Pack.key(pack.0)).await.unwrap();
+    }
+    assert!(run(&repository, &options(Duration::ZERO)).await.is_err());
+    assert!(!content.is_empty());
+    assert_eq!(indexed(&repository).await.len(), index.packs().len());
+}
+
+#[tokio::test]
+async fn a_used_blob_that_the_index_does_not_name_stops_the_prune() {
+    let repository = memory_repository().await;
+    half_forgotten(&repository).await;
+    let files = repository.list(FileKind::Index).await.unwrap();
+    repository.remove_file(FileKind::Index, files[0].id).await.unwrap();
+    let before = packs(&repository).await;
+    assert!(matches!(run(&repository, &options(Duration::ZERO)).await, Err(Error::Refused { .. })));
+    assert_eq!(packs(&repository).await, before);
+}
+
+#[tokio::test]
+async fn a_damaged_blob_to_repack_is_taken_from_another_copy_or_stops_the_prune() {
+    let repository = memory_repository().await;
+    half_forgotten(&repository).await;
+    let plan = dry_run(&repository, &options(SHORT), &Progress::default()).await.unwrap();
+    let key = FileKind::Pack.key(plan.repack[0].0);
+    let mut content = repository.store().get(&key).await.unwrap().to_vec();
+    content.iter_mut().take(12_000).for_each(|byte| *byte ^= 1);
+    repository.store().put(&key, content).await.unwrap();
+    let before = (packs(&repository).await, indexed(&repository).await);
+    assert!(matches!(run(&repository, &options(Duration::ZERO)).await, Err(Error::Damaged { .. })));
+    assert!(packs(&repository).await.is_superset(&before.0));
+    assert!(indexed(&repository).await.is_superset(&before.1));
+}
+
+#[tokio::test]
+async fn a_cancelled_prune_says_so() {
+    let repository = memory_repository().await;
+    half_forgotten(&repository).await;
+    let cancel = CancellationToken::new();
+    cancel.cancel();
+    let outcome =
+        prune(&repository, &options(SHORT), &LockOptions::default(), &Progress::default(), &cancel).await;
+    assert!(matches!(outcome, Err(Error::Cancelled)));
+    assert!(repository.list(FileKind::Lock).await.unwrap().is_empty());
+}

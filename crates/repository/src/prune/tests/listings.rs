@@ -1,0 +1,59 @@
+//! Listings that fail or lie, one at a time: the prune notices, and deletes nothing.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use lifeboat_store::Memory;
+use rstest::rstest;
+
+use super::*;
+use crate::testing::opened;
+use crate::testing::unreliable::{Lie, Trouble, Unreliable, copy, store};
+
+async fn pruned(unreliable: &Arc<Unreliable>) -> Result<Pruned> {
+    run(&opened(unreliable.store()).await?, &options(Duration::ZERO)).await
+}
+
+#[rstest]
+#[case(Lie::Fails)]
+#[case(Lie::IsNotFound)]
+#[case(Lie::IsEmpty)]
+#[case(Lie::LacksTheFirst)]
+#[case(Lie::LacksTheLast)]
+#[case(Lie::Repeats)]
+#[tokio::test]
+async fn no_listing_that_lies_makes_a_prune_delete_anything(#[case] lie: Lie) {
+    let base = Arc::new(Memory::new());
+    let repository = new_repository(store(Arc::clone(&base) as _), Version::V2).await;
+    let (snapshot, files) = half_forgotten(&repository).await;
+    let other = Files::from([file("x", 9000), file("y", 100)]);
+    let second = backup(&repository, 3, &other).await.unwrap();
+    let before = packs(&repository).await;
+    let quiet = Unreliable::new(&copy(&base).await, Trouble::None);
+    pruned(&quiet).await.unwrap();
+
+    let trying = futures::stream::iter(1..=quiet.listings()).map(|number| {
+        let (base, before, files, other) = (Arc::clone(&base), before.clone(), files.clone(), other.clone());
+        async move {
+            let memory = copy(&base).await;
+            let unreliable = Unreliable::new(&memory, Trouble::Listing { number, lie });
+            let outcome = pruned(&unreliable).await;
+            assert!(unreliable.happened());
+            let repository = opened(store(memory)).await.unwrap();
+            if outcome.is_err() {
+                assert!(packs(&repository).await.is_superset(&before), "listing {number}");
+            } else {
+                // Nothing is known to be in the first listing of locks or that of marks, and a mark that is not seen
+                // only makes its pack wait longer; the keys are in the first.
+                assert!(matches!(unreliable.listed(number).as_str(), "keys/" | "locks/" | "lifeboat/prune/"));
+                assert!(!matches!(lie, Lie::Fails | Lie::IsNotFound), "nobody noticed listing {number}");
+            }
+            assert_eq!(restore(&repository, snapshot).await.unwrap(), files, "listing {number}");
+            assert_eq!(restore(&repository, second).await.unwrap(), other, "listing {number}");
+            let named = indexed(&repository).await;
+            assert!(named.is_subset(&packs(&repository).await), "listing {number}: a named pack is gone");
+        }
+    });
+    // Many at a time, because each waits for the store to settle.
+    trying.buffer_unordered(64).collect::<()>().await;
+}

@@ -1,0 +1,116 @@
+//! Which blobs snapshots use: walks all trees, each once, several at a time. Takes the roots and the index; gives a
+//! bit for each entry of the index. Memory: the bits, the trees in flight, and the names of those still to visit.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+
+use super::EntrySet;
+use crate::blobs::BlobReader;
+use crate::error::{Error, Result};
+use crate::id::{BlobId, BlobKind};
+use crate::index::Index;
+use crate::node;
+use crate::progress::Progress;
+use crate::repository::Repository;
+
+/// Missing blobs that are remembered by name; the prune is refused with the first.
+const NAMED_MISSING: usize = 1000;
+
+/// What snapshots use.
+#[derive(Debug)]
+pub(crate) struct Used {
+    /// The first entry of each blob that is used.
+    pub(crate) entries: EntrySet,
+    /// What is used and not in the index; the first thousand.
+    pub(crate) missing: Vec<(BlobKind, BlobId)>,
+}
+
+/// Walks. A tree that is there but cannot be read fails the whole: what it names might be pruned.
+pub(crate) async fn find(
+    repository: &Repository,
+    index: &Arc<Index>,
+    roots: &[BlobId],
+    progress: &Progress,
+) -> Result<Used> {
+    let walk = Arc::new(Walk {
+        reader: BlobReader::new(repository, Arc::clone(index)),
+        entries: EntrySet::new(index.len()),
+        missing: Mutex::default(),
+    });
+    let at_once = repository.options().reads.max(1);
+    let mut waiting: Vec<BlobId> = Vec::new();
+    for root in roots {
+        if walk.note(BlobKind::Tree, root)? {
+            waiting.push(*root);
+        }
+    }
+    progress.add_total(waiting.len() as u64, 0);
+    let mut visiting = FuturesUnordered::new();
+    loop {
+        // The last found is visited next: depth first keeps the list short, and neighbours lie in the same pack.
+        while visiting.len() < at_once
+            && let Some(tree) = waiting.pop()
+        {
+            let walk = Arc::clone(&walk);
+            visiting.push(tokio::spawn(async move { walk.visit(tree).await }));
+        }
+        let Some(visited) = visiting.next().await else { break };
+        let mut found = visited.unwrap_or(Err(Error::Cancelled))?;
+        progress.add_done(1, 0);
+        progress.add_total(found.len() as u64, 0);
+        found.reverse();
+        waiting.append(&mut found);
+    }
+    drop(visiting);
+    // Every task has ended, so this is the last owner.
+    let walk = Arc::into_inner(walk).ok_or(Error::Cancelled)?;
+    Ok(Used {
+        entries: walk.entries,
+        missing: walk.missing.into_inner().unwrap_or_else(PoisonError::into_inner),
+    })
+}
+
+struct Walk {
+    reader: BlobReader,
+    entries: EntrySet,
+    missing: Mutex<Vec<(BlobKind, BlobId)>>,
+}
+
+impl Walk {
+    /// Notes that a blob is used. Whether that is new, and the blob is there.
+    fn note(&self, kind: BlobKind, id: &BlobId) -> Result<bool> {
+        if let Some(entry) = self.reader.index().find_all(kind, id)?.first() {
+            return Ok(self.entries.insert(entry.number));
+        }
+        let mut missing = self.missing.lock().unwrap_or_else(PoisonError::into_inner);
+        if missing.len() < NAMED_MISSING && !missing.contains(&(kind, *id)) {
+            missing.push((kind, *id));
+        }
+        Ok(false)
+    }
+
+    /// Notes all that a tree names; gives the subtrees that nobody has seen yet.
+    async fn visit(&self, tree: BlobId) -> Result<Vec<BlobId>> {
+        let json = self.reader.load(BlobKind::Tree, &tree).await?;
+        let mut subtrees = Vec::new();
+        let parsed = node::parse_tree(&json, &mut |node| {
+            // Whatever kind of node it is: what is named is kept.
+            for blob in node.blobs() {
+                self.note(BlobKind::Data, blob)?;
+            }
+            if let Some(subtree) = &node.subtree
+                && self.note(BlobKind::Tree, subtree)?
+            {
+                subtrees.push(*subtree);
+            }
+            Ok(())
+        });
+        parsed.map_err(|error| match error {
+            Error::Damaged { detail, .. } => Error::damaged(format!("tree {}", tree.short()), detail),
+            other => other,
+        })?;
+        Ok(subtrees)
+    }
+}

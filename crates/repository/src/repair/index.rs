@@ -1,0 +1,227 @@
+//! `repair index`: makes the index say what the packs hold. Packs that no index names are read and added, those
+//! that are gone are taken out, index files that are damaged or name a pack twice are written anew.
+
+use std::collections::{HashMap, HashSet};
+
+use futures::{StreamExt, stream};
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use super::is_lost;
+use super::rewrite_index::{IndexWriter, load};
+use crate::error::{Error, Result};
+use crate::files::FileKind;
+use crate::id::{IndexId, PackId};
+use crate::index::IndexedPack;
+use crate::lock::{Lock, LockKind, LockOptions};
+use crate::pack::{HEADER_OVERHEAD, header_entry_length};
+use crate::progress::Progress;
+use crate::repository::Repository;
+
+/// How to repair the index.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RepairIndexOptions {
+    /// Believe no index file: read the header of every pack.
+    pub read_all_packs: bool,
+}
+
+/// What was done to the index.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct RepairIndexOutcome {
+    /// Index files that could not be read, and why.
+    pub damaged_indexes: Vec<(IndexId, String)>,
+    /// Packs that are in the index now and were not before.
+    pub added_packs: Vec<PackId>,
+    /// Packs whose entry did not fit them, read again.
+    pub reindexed_packs: Vec<PackId>,
+    /// Packs that the index named and that do not exist: taken out.
+    pub missing_packs: Vec<PackId>,
+    /// Packs whose own header cannot be read, and why: they are in no index now, and left where they are.
+    pub unreadable_packs: Vec<(PackId, String)>,
+    pub written_indexes: Vec<IndexId>,
+    pub removed_indexes: u64,
+}
+
+impl RepairIndexOutcome {
+    pub fn changed_anything(&self) -> bool {
+        self.removed_indexes > 0 || !self.written_indexes.is_empty()
+    }
+}
+
+/// What the index files say about a pack.
+struct Said {
+    size: u64,
+    entry: IndexedPack,
+    alike: bool,
+}
+
+/// Repairs the index under an exclusive lock.
+pub async fn repair_index(
+    repository: &Repository,
+    options: RepairIndexOptions,
+    lock: &LockOptions,
+    progress: &Progress,
+    cancel: &CancellationToken,
+) -> Result<RepairIndexOutcome> {
+    Lock::hold(repository, LockKind::Exclusive, lock, async |lock| {
+        run(repository, options, &lock, progress, cancel).await
+    })
+    .await
+}
+
+async fn run(
+    repository: &Repository,
+    options: RepairIndexOptions,
+    lock: &Lock,
+    progress: &Progress,
+    cancel: &CancellationToken,
+) -> Result<RepairIndexOutcome> {
+    let mut outcome = RepairIndexOutcome::default();
+    progress.begin("reading the index");
+    let files: Vec<IndexId> =
+        repository.list(FileKind::Index).await?.iter().map(|file| IndexId(file.id)).collect();
+    let mut obsolete = HashSet::new();
+    let mut said = HashMap::new();
+    if options.read_all_packs {
+        obsolete.extend(files.iter().copied());
+    } else {
+        said = survey(repository, &files, &mut obsolete, &mut outcome).await?;
+    }
+    progress.begin("listing the packs");
+    let listed = repository.list(FileKind::Pack).await?;
+    let present: HashMap<PackId, u64> = listed.iter().map(|file| (PackId(file.id), file.size)).collect();
+    let mut stale: HashSet<PackId> = HashSet::new();
+    for (id, said) in &said {
+        match present.get(id) {
+            None => {
+                stale.insert(*id);
+                outcome.missing_packs.push(*id);
+            }
+            Some(size) if *size != said.size || !said.alike => {
+                stale.insert(*id);
+                outcome.reindexed_packs.push(*id);
+            }
+            Some(_) => {}
+        }
+    }
+    outcome.missing_packs.sort_unstable();
+    outcome.reindexed_packs.sort_unstable();
+    let mut to_read: Vec<(PackId, u64)> = present.into_iter().collect();
+    to_read.retain(|(id, _)| !said.contains_key(id) || stale.contains(id));
+    to_read.sort_unstable();
+    drop(said);
+
+    let mut writer = IndexWriter::new(repository, lock);
+    read_headers(repository, &to_read, &stale, &mut writer, &mut outcome, progress, cancel).await?;
+    if !options.read_all_packs {
+        progress.begin("writing the index");
+        keep_the_rest(repository, &files, &stale, &mut obsolete, &mut writer).await?;
+    }
+    if cancel.is_cancelled() {
+        return Err(Error::Cancelled);
+    }
+    outcome.removed_indexes = obsolete.len() as u64;
+    outcome.written_indexes = writer.finish(&obsolete).await?;
+    Ok(outcome)
+}
+
+/// What each pack should look like, by all index files that can be read.
+async fn survey(
+    repository: &Repository,
+    files: &[IndexId],
+    obsolete: &mut HashSet<IndexId>,
+    outcome: &mut RepairIndexOutcome,
+) -> Result<HashMap<PackId, Said>> {
+    let mut said: HashMap<PackId, Said> = HashMap::new();
+    for id in files {
+        let file = match load(repository, *id).await {
+            Ok(file) => file,
+            Err(error) if is_lost(&error) => {
+                obsolete.insert(*id);
+                outcome.damaged_indexes.push((*id, error.to_string()));
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        for pack in file.packs {
+            match said.get_mut(&pack.id) {
+                Some(said) => said.alike &= said.entry == pack,
+                None => {
+                    let said_now = Said { size: size_of(&pack), entry: pack, alike: true };
+                    said.insert(said_now.entry.id, said_now);
+                }
+            }
+        }
+    }
+    Ok(said)
+}
+
+fn size_of(pack: &IndexedPack) -> u64 {
+    let blobs = pack
+        .blobs()
+        .map(|blob| u64::from(blob.length) + u64::from(header_entry_length(blob.uncompressed_length != 0)));
+    u64::from(HEADER_OVERHEAD) + blobs.sum::<u64>()
+}
+
+async fn read_headers(
+    repository: &Repository,
+    to_read: &[(PackId, u64)],
+    stale: &HashSet<PackId>,
+    writer: &mut IndexWriter<'_>,
+    outcome: &mut RepairIndexOutcome,
+    progress: &Progress,
+    cancel: &CancellationToken,
+) -> Result<()> {
+    progress.begin("reading the packs");
+    progress.add_total(to_read.len() as u64, 0);
+    progress.total_is_known();
+    let read = |(id, size): (PackId, u64)| async move { (id, repository.load_pack_header(id, size).await) };
+    let at_once = repository.options().reads.max(1);
+    let mut reading = stream::iter(to_read.iter().copied()).map(read).buffered(at_once);
+    while let Some((id, header)) = reading.next().await {
+        if cancel.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        progress.add_done(1, 0);
+        match header {
+            Ok(blobs) => {
+                if !stale.contains(&id) {
+                    outcome.added_packs.push(id);
+                }
+                writer.add(IndexedPack::new(id, &blobs)).await?;
+            }
+            Err(error) if is_lost(&error) => outcome.unreadable_packs.push((id, error.to_string())),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// Index files that name a stale pack, or one that an earlier file named already, are written anew.
+async fn keep_the_rest(
+    repository: &Repository,
+    files: &[IndexId],
+    stale: &HashSet<PackId>,
+    obsolete: &mut HashSet<IndexId>,
+    writer: &mut IndexWriter<'_>,
+) -> Result<()> {
+    let mut seen = HashSet::new();
+    for id in files.iter().filter(|id| !obsolete.contains(*id)).copied().collect::<Vec<_>>() {
+        let file = load(repository, id).await?;
+        let mut kept = Vec::new();
+        let count = file.packs.len();
+        for pack in file.packs {
+            if !stale.contains(&pack.id) && seen.insert(pack.id) {
+                kept.push(pack);
+            }
+        }
+        if kept.len() == count {
+            continue;
+        }
+        obsolete.insert(id);
+        for pack in kept {
+            writer.add(pack).await?;
+        }
+    }
+    Ok(())
+}

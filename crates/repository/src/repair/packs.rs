@@ -1,0 +1,171 @@
+//! `repair packs`: saves every blob of damaged packs that is still whole into new packs, then takes the damaged ones
+//! out of the index and removes them.
+
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use super::{is_lost, rewrite_index};
+use crate::blobs::BlobReader;
+use crate::error::{Error, Result};
+use crate::files::FileKind;
+use crate::id::{BlobId, BlobKind, PackId};
+use crate::index::Location;
+use crate::lock::{Lock, LockKind, LockOptions};
+use crate::pack::PackedBlob;
+use crate::progress::Progress;
+use crate::repository::Repository;
+use crate::saver::Saver;
+
+/// Which packs to repair, and how.
+#[derive(Debug, Clone, Default)]
+pub struct RepairPacksOptions {
+    pub packs: Vec<PackId>,
+    /// A copy of each pack is written here first, as `pack-ID`; a file that exists is never overwritten.
+    pub copies: Option<PathBuf>,
+}
+
+/// What became of the packs.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct RepairPacksOutcome {
+    /// Blobs that were whole and are in new packs now.
+    pub salvaged: u64,
+    /// Blobs of which these packs had no whole copy, and no other pack has one either.
+    pub lost: Vec<(BlobKind, BlobId)>,
+    pub removed_packs: Vec<PackId>,
+}
+
+/// Repairs packs under an exclusive lock. Afterwards `repair snapshots` takes out what was lost.
+pub async fn repair_packs(
+    repository: &Repository,
+    options: &RepairPacksOptions,
+    lock: &LockOptions,
+    progress: &Progress,
+    cancel: &CancellationToken,
+) -> Result<RepairPacksOutcome> {
+    if options.packs.is_empty() {
+        return Err(Error::invalid("packs to repair", "none was named"));
+    }
+    Lock::hold(repository, LockKind::Exclusive, lock, async |lock| {
+        run(repository, options, &lock, progress, cancel).await
+    })
+    .await
+}
+
+async fn run(
+    repository: &Repository,
+    options: &RepairPacksOptions,
+    lock: &Arc<Lock>,
+    progress: &Progress,
+    cancel: &CancellationToken,
+) -> Result<RepairPacksOutcome> {
+    let packs: BTreeSet<PackId> = options.packs.iter().copied().collect();
+    progress.begin("reading the index");
+    let index = Arc::new(repository.load_index().await?);
+    let mut known: BTreeMap<PackId, Vec<PackedBlob>> = packs.iter().map(|id| (*id, Vec::new())).collect();
+    index.for_each(&mut |entry| {
+        if let Some(blobs) = known.get_mut(&entry.location.pack) {
+            let Location { offset, length, uncompressed_length, .. } = entry.location;
+            let (kind, id) = (entry.kind, entry.id);
+            blobs.push(PackedBlob { kind, id, offset, length, uncompressed_length });
+        }
+        Ok(())
+    })?;
+    let reader = BlobReader::new(repository, Arc::clone(&index));
+    let saver =
+        Arc::new(Saver::start(repository, Arc::clone(&index), Some(Arc::clone(lock)), cancel.child_token()));
+    progress.begin("saving what is whole");
+    progress.add_total(packs.len() as u64, 0);
+    progress.total_is_known();
+    let (mut wanted, mut saved) = (HashSet::new(), HashSet::new());
+    for (id, indexed) in known {
+        if cancel.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        let Some(content) = load(repository, options, id).await? else {
+            wanted.extend(indexed.iter().map(|blob| (blob.kind, blob.id)));
+            continue;
+        };
+        // The index may be wrong about a pack, and so may its header: both are tried.
+        let header = repository.load_pack_header(id, content.len() as u64).await;
+        let mut blobs = indexed;
+        match header {
+            Ok(listed) => blobs.extend(listed),
+            Err(error) if is_lost(&error) => {}
+            Err(error) => return Err(error),
+        }
+        wanted.extend(blobs.iter().map(|blob| (blob.kind, blob.id)));
+        let (reader, saver) = (reader.clone(), Arc::clone(&saver));
+        let work = move || salvage(&reader, &saver, id, &blobs, &content);
+        saved.extend(tokio::task::spawn_blocking(work).await.map_err(|_| Error::Cancelled)??);
+        progress.add_done(1, 0);
+    }
+    let saver = Arc::into_inner(saver).ok_or(Error::Cancelled)?;
+    saver.finish().await?;
+
+    let mut outcome = RepairPacksOutcome { salvaged: saved.len() as u64, ..RepairPacksOutcome::default() };
+    for (kind, id) in wanted.difference(&saved) {
+        let elsewhere = index.find_all(*kind, id)?.iter().any(|copy| !packs.contains(&copy.location.pack));
+        if !elsewhere {
+            outcome.lost.push((*kind, *id));
+        }
+    }
+    outcome.lost.sort_unstable();
+    progress.begin("writing the index");
+    let packs: HashSet<PackId> = packs.into_iter().collect();
+    rewrite_index::remove_packs(repository, lock, &packs).await?;
+    lock.verify().await?;
+    for id in packs {
+        repository.remove_file(FileKind::Pack, id.0).await?;
+        outcome.removed_packs.push(id);
+    }
+    outcome.removed_packs.sort_unstable();
+    Ok(outcome)
+}
+
+/// A pack as it is; `None` if it is gone.
+async fn load(repository: &Repository, options: &RepairPacksOptions, id: PackId) -> Result<Option<Bytes>> {
+    let content = match repository.load_raw(FileKind::Pack, id.0).await {
+        Ok(content) => content,
+        Err(Error::Store { source, .. }) if source.is_not_found() => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    if let Some(directory) = &options.copies {
+        let path = directory.join(format!("pack-{id}"));
+        let copy = content.clone();
+        let write = move || {
+            let mut file = std::fs::File::create_new(&path).map_err(Error::file("create", &path))?;
+            std::io::Write::write_all(&mut file, &copy).map_err(Error::file("write", &path))
+        };
+        tokio::task::spawn_blocking(write).await.unwrap_or(Err(Error::Cancelled))?;
+    }
+    Ok(Some(content))
+}
+
+/// Saves what can be read; gives what was saved.
+fn salvage(
+    reader: &BlobReader,
+    saver: &Saver,
+    pack: PackId,
+    blobs: &[PackedBlob],
+    content: &Bytes,
+) -> Result<Vec<(BlobKind, BlobId)>> {
+    let mut saved = Vec::new();
+    let mut plain = Vec::new();
+    for blob in blobs {
+        let PackedBlob { kind, id, offset, length, uncompressed_length } = *blob;
+        let sealed = content.get(offset as usize..).and_then(|rest| rest.get(..length as usize));
+        let Some(sealed) = sealed else { continue };
+        plain.clear();
+        let location = Location { pack, offset, length, uncompressed_length };
+        if reader.decode(kind, &id, &location, &mut sealed.to_vec(), &mut plain).is_ok() {
+            saver.save_again(kind, id, &plain)?;
+            saved.push((kind, id));
+        }
+    }
+    Ok(saved)
+}

@@ -1,0 +1,127 @@
+//! `repair snapshots`: writes damaged snapshots anew without what is lost. The new one is in the store before the
+//! old one goes, and the old one only goes if the caller says so.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde::Serialize;
+use tokio_util::sync::CancellationToken;
+
+use super::tree::{Mended, Mender};
+use crate::blobs::BlobReader;
+use crate::error::{Error, Result};
+use crate::files::FileKind;
+use crate::id::SnapshotId;
+use crate::lock::{Lock, LockKind, LockOptions};
+use crate::locked::locked;
+use crate::progress::Progress;
+use crate::repository::Repository;
+use crate::saver::Saver;
+
+/// The tag of snapshots that were repaired and stand beside their originals.
+const TAG: &str = "repaired";
+
+/// Which snapshots to repair, and how.
+#[derive(Debug, Clone, Default)]
+pub struct RepairSnapshotsOptions {
+    pub snapshots: Vec<SnapshotId>,
+    /// Remove the originals. A snapshot whose root is lost is removed with this only; nothing of it is left.
+    pub forget: bool,
+    pub dry_run: bool,
+}
+
+/// One snapshot that was damaged.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct RepairedSnapshot {
+    pub old: SnapshotId,
+    /// `None` for a dry run, and if its root is lost.
+    pub new: Option<SnapshotId>,
+    /// Nothing of it can be read.
+    pub root_is_lost: bool,
+    pub old_was_removed: bool,
+    pub mended: Vec<Mended>,
+}
+
+/// What was repaired; snapshots that are whole are not named.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct RepairSnapshotsOutcome {
+    pub looked_at: u64,
+    pub repaired: Vec<RepairedSnapshot>,
+}
+
+/// Repairs snapshots, under an exclusive lock unless it is a dry run.
+pub async fn repair_snapshots(
+    repository: &Repository,
+    options: &RepairSnapshotsOptions,
+    lock: &LockOptions,
+    progress: &Progress,
+    cancel: &CancellationToken,
+) -> Result<RepairSnapshotsOutcome> {
+    let lock = (!options.dry_run).then_some(lock);
+    locked(repository, LockKind::Exclusive, lock, async |lock| {
+        run(repository, options, lock, progress, cancel).await
+    })
+    .await
+}
+
+async fn run(
+    repository: &Repository,
+    options: &RepairSnapshotsOptions,
+    lock: Option<Arc<Lock>>,
+    progress: &Progress,
+    cancel: &CancellationToken,
+) -> Result<RepairSnapshotsOutcome> {
+    progress.begin("reading the index");
+    let index = Arc::new(repository.load_index().await?);
+    let reader = BlobReader::new(repository, Arc::clone(&index));
+    let saver = lock
+        .as_ref()
+        .map(|lock| Arc::new(Saver::start(repository, index, Some(Arc::clone(lock)), cancel.child_token())));
+    let mut mender = Mender {
+        reader: &reader,
+        saver: saver.clone(),
+        cancel,
+        replaced: HashMap::new(),
+        mended: Vec::new(),
+    };
+    progress.begin("repairing snapshots");
+    progress.add_total(options.snapshots.len() as u64, 0);
+    progress.total_is_known();
+    let mut found = Vec::new();
+    for id in &options.snapshots {
+        let snapshot = repository.load_snapshot(*id).await?;
+        let tree = mender.mend(snapshot.tree).await?;
+        progress.add_done(1, 0);
+        if tree != Some(snapshot.tree) {
+            found.push((*id, snapshot, tree, std::mem::take(&mut mender.mended)));
+        }
+    }
+    drop(mender);
+    // Trees, then their index, then the snapshots that need them.
+    if let Some(saver) = saver {
+        Arc::into_inner(saver).ok_or(Error::Cancelled)?.finish().await?;
+    }
+    let mut outcome =
+        RepairSnapshotsOutcome { looked_at: options.snapshots.len() as u64, repaired: Vec::new() };
+    for (old, mut snapshot, tree, mended) in found {
+        let mut repaired =
+            RepairedSnapshot { old, new: None, root_is_lost: tree.is_none(), old_was_removed: false, mended };
+        if let Some(lock) = &lock {
+            lock.verify().await?;
+            if let Some(tree) = tree {
+                snapshot.tree = tree;
+                snapshot.original = Some(old);
+                if !options.forget && !snapshot.tags.iter().any(|tag| tag == TAG) {
+                    snapshot.tags.push(TAG.to_owned());
+                }
+                repaired.new = Some(repository.save_snapshot(&snapshot).await?);
+            }
+            if options.forget {
+                repository.remove_file(FileKind::Snapshot, old.0).await?;
+                repaired.old_was_removed = true;
+            }
+        }
+        outcome.repaired.push(repaired);
+    }
+    Ok(outcome)
+}

@@ -1,0 +1,163 @@
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::blobs::BlobReader;
+use crate::check::{CheckOptions, CheckOutcome, ReadData, check};
+use crate::files::FileKind;
+use crate::id::{BlobId, BlobKind, Id, PackId, SnapshotId};
+use crate::lock::LockOptions;
+use crate::progress::Progress;
+use crate::repository::Repository;
+use crate::testing::{memory_repository, save_snapshot};
+
+async fn checked(repository: &Repository) -> CheckOutcome {
+    let options = CheckOptions { read: ReadData::All, snapshots: None };
+    check(repository, &options, None, Arc::default(), CancellationToken::new()).await.unwrap()
+}
+
+async fn mend_index(repository: &Repository, read_all_packs: bool) -> RepairIndexOutcome {
+    let options = RepairIndexOptions { read_all_packs };
+    let (lock, cancel) = (LockOptions::default(), CancellationToken::new());
+    repair_index(repository, options, &lock, &Progress::default(), &cancel).await.unwrap()
+}
+
+async fn mend_snapshots(
+    repository: &Repository,
+    ids: &[SnapshotId],
+    forget: bool,
+    dry_run: bool,
+) -> RepairSnapshotsOutcome {
+    let options = RepairSnapshotsOptions { snapshots: ids.to_vec(), forget, dry_run };
+    let (lock, cancel) = (LockOptions::default(), CancellationToken::new());
+    repair_snapshots(repository, &options, &lock, &Progress::default(), &cancel).await.unwrap()
+}
+
+async fn pack_of(repository: &Repository, content: &[u8]) -> PackId {
+    let index = repository.load_index().await.unwrap();
+    index.find(BlobKind::Data, &BlobId(Id::of(content))).unwrap().unwrap().pack
+}
+
+#[rstest::rstest]
+#[case::nothing(0, false)]
+#[case::from_scratch(0, true)]
+#[case::all_index_files_gone(1, false)]
+#[case::one_damaged(2, false)]
+#[case::named_twice(3, false)]
+#[case::named_twice_from_scratch(3, true)]
+#[tokio::test]
+async fn the_index_is_whole_again(#[case] damage: u8, #[case] read_all: bool) {
+    let repository = memory_repository().await;
+    save_snapshot(&repository, 1, &[("a/b", &[1; 2500])]).await;
+    save_snapshot(&repository, 2, &[("c", b"x")]).await;
+    let files = repository.list(FileKind::Index).await.unwrap();
+    let key = FileKind::Index.key(files[0].id);
+    match damage {
+        1 => {
+            for file in &files {
+                repository.remove_file(FileKind::Index, file.id).await.unwrap();
+            }
+        }
+        2 => repository.store().put(&key, vec![0; 100]).await.unwrap(),
+        3 => {
+            let plain = repository.load_file(FileKind::Index, files[0].id).await.unwrap();
+            repository.save_file(FileKind::Index, &plain).await.unwrap();
+        }
+        _ => {}
+    }
+    let before = checked(&repository).await;
+    assert_eq!(before.is_ok() && before.hints.is_empty(), damage == 0);
+    let outcome = mend_index(&repository, read_all).await;
+    assert_eq!(outcome.changed_anything(), damage != 0 || read_all, "{outcome:?}");
+    let after = checked(&repository).await;
+    assert!(after.is_ok() && after.hints.is_empty(), "{after:?}");
+    assert!(!mend_index(&repository, false).await.changed_anything(), "a second time there is nothing to do");
+}
+
+#[tokio::test]
+async fn packs_that_are_gone_leave_the_index_and_what_is_no_pack_is_left_alone() {
+    let repository = memory_repository().await;
+    save_snapshot(&repository, 1, &[("a", b"first")]).await;
+    let pack = pack_of(&repository, b"first").await;
+    repository.remove_file(FileKind::Pack, pack.0).await.unwrap();
+    let odd = PackId(Id([7; 32]));
+    repository.store().put(&FileKind::Pack.key(odd.0), vec![1, 2, 3]).await.unwrap();
+    let outcome = mend_index(&repository, false).await;
+    assert_eq!(outcome.missing_packs, [pack]);
+    assert_eq!(outcome.unreadable_packs[0].0, odd);
+    assert!(repository.load_raw(FileKind::Pack, odd.0).await.is_ok());
+    assert!(!repository.load_index().await.unwrap().packs().contains(&pack));
+}
+
+#[tokio::test]
+async fn whole_blobs_of_a_damaged_pack_are_saved_and_the_rest_is_cut_out_of_the_snapshots() {
+    let repository = memory_repository().await;
+    let content: Vec<u8> = (0..3000_u32).map(|at| (at % 251) as u8 ^ (at / 1000) as u8).collect();
+    let (id, snapshot) = save_snapshot(&repository, 1, &[("a/b", &content), ("c", b"x")]).await;
+    let index = repository.load_index().await.unwrap();
+    let hit = index.find(BlobKind::Data, &BlobId(Id::of(&content[1000..2000]))).unwrap().unwrap();
+    let key = FileKind::Pack.key(hit.pack.0);
+    let mut raw = repository.store().get(&key).await.unwrap().to_vec();
+    raw[hit.offset as usize + 20] ^= 1;
+    repository.store().put(&key, raw.clone()).await.unwrap();
+    assert_eq!(checked(&repository).await.broken_packs, [hit.pack]);
+
+    let copies = tempfile::tempdir().unwrap();
+    let options = RepairPacksOptions { packs: vec![hit.pack], copies: Some(copies.path().to_owned()) };
+    let (lock, cancel) = (LockOptions::default(), CancellationToken::new());
+    let outcome = repair_packs(&repository, &options, &lock, &Progress::default(), &cancel).await.unwrap();
+    assert_eq!((outcome.salvaged, outcome.lost.len()), (3, 1));
+    assert_eq!(std::fs::read(copies.path().join(format!("pack-{}", hit.pack))).unwrap(), raw);
+
+    let dry = mend_snapshots(&repository, &[id], true, true).await;
+    assert_eq!((dry.repaired.len(), dry.repaired[0].new), (1, None));
+    assert!(repository.load_snapshot(id).await.is_ok());
+    let beside = mend_snapshots(&repository, &[id], false, false).await;
+    let new = repository.load_snapshot(beside.repaired[0].new.unwrap()).await.unwrap();
+    assert_eq!((new.tags, new.original), (vec!["repaired".to_owned()], Some(id)));
+    let instead = mend_snapshots(&repository, &[id], true, false).await;
+    let repaired = &instead.repaired[0];
+    assert_eq!(repaired.mended, [Mended { path: "/a/b".to_owned(), kind: MendedKind::ContentRemoved }]);
+    assert!(repaired.old_was_removed && repository.load_snapshot(id).await.is_err());
+    let after = checked(&repository).await;
+    assert!(after.is_ok(), "{after:?}");
+    let new = repository.load_snapshot(repaired.new.unwrap()).await.unwrap();
+    assert_ne!(new.tree, snapshot.tree);
+    let reader = BlobReader::new(&repository, Arc::new(repository.load_index().await.unwrap()));
+    let nodes = reader.load_tree(&new.tree).await.unwrap();
+    let file = &reader.load_tree(&nodes[0].subtree.unwrap()).await.unwrap()[0];
+    assert_eq!((file.blobs().len(), file.size), (2, 2000));
+}
+
+#[tokio::test]
+async fn a_directory_that_is_lost_becomes_empty_and_a_lost_root_goes_only_if_asked() {
+    let repository = memory_repository().await;
+    let (_, inner) = save_snapshot(&repository, 1, &[("b", b"x")]).await;
+    let packs: Vec<_> = repository.list(FileKind::Pack).await.unwrap();
+    let index = repository.load_index().await.unwrap();
+    let tree_pack = index.find(BlobKind::Tree, &inner.tree).unwrap().unwrap().pack;
+    assert!(packs.iter().any(|pack| pack.id == tree_pack.0));
+    let (outer_id, _) = save_snapshot(&repository, 2, &[("a/b", b"x"), ("c", b"y")]).await;
+    repository.remove_file(FileKind::Pack, tree_pack.0).await.unwrap();
+    mend_index(&repository, false).await;
+    let ids: Vec<_> =
+        repository.list(FileKind::Snapshot).await.unwrap().iter().map(|f| SnapshotId(f.id)).collect();
+    let outcome = mend_snapshots(&repository, &ids, false, false).await;
+    assert_eq!(outcome.repaired.len(), 2);
+    for repaired in &outcome.repaired {
+        assert_eq!(repaired.root_is_lost, repaired.old != outer_id);
+        assert_eq!(repaired.new.is_some(), repaired.old == outer_id);
+    }
+    assert_eq!(repository.list(FileKind::Snapshot).await.unwrap().len(), 3);
+    mend_snapshots(&repository, &ids, true, false).await;
+    let after = checked(&repository).await;
+    assert!(after.is_ok(), "{after:?}");
+}
+
+#[tokio::test]
+async fn a_repair_of_whole_snapshots_changes_nothing() {
+    let repository = memory_repository().await;
+    let (id, _) = save_snapshot(&repository, 1, &[("a/b", &[1; 2500])]).await;
+    assert_eq!(mend_snapshots(&repository, &[id], true, false).await.repaired, []);
+}

@@ -1,0 +1,190 @@
+//! A store that dies at the k-th request, or lies in the k-th listing.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use lifeboat_store::backend::{ObjectInfo, Page, PageRequest, Part, PartId, PutMode, UploadId};
+use lifeboat_store::{Backend, Error, Key, Memory, ReadOptions, Reading, Result, RetryPolicy, Store, Tuning};
+
+/// What goes wrong.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    None,
+    /// From the k-th request on nothing works; with `after`, that request still took effect.
+    Death {
+        request: u64,
+        after: bool,
+    },
+    /// The k-th listing is not what it should be.
+    Listing {
+        number: u64,
+        lie: Lie,
+    },
+}
+
+/// How a listing lies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Lie {
+    Fails,
+    IsNotFound,
+    IsEmpty,
+    LacksTheFirst,
+    LacksTheLast,
+    Repeats,
+}
+
+/// The wrapper around a bucket in memory.
+#[derive(Debug)]
+pub(crate) struct Unreliable {
+    inner: Arc<Memory>,
+    trouble: Trouble,
+    requests: AtomicU64,
+    listings: Mutex<Vec<String>>,
+    dead: AtomicBool,
+}
+
+impl Unreliable {
+    pub(crate) fn new(inner: &Arc<Memory>, trouble: Trouble) -> Arc<Self> {
+        Arc::new(Self {
+            inner: Arc::clone(inner),
+            trouble,
+            requests: AtomicU64::new(0),
+            listings: Mutex::default(),
+            dead: AtomicBool::new(false),
+        })
+    }
+
+    /// A store that does not try again.
+    pub(crate) fn store(self: &Arc<Self>) -> Store {
+        store(Arc::clone(self) as Arc<dyn Backend>)
+    }
+
+    pub(crate) fn requests(&self) -> u64 {
+        self.requests.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn listings(&self) -> u64 {
+        self.listings.lock().unwrap().len() as u64
+    }
+
+    /// What the listing of this number, from 1, was of.
+    pub(crate) fn listed(&self, number: u64) -> String {
+        self.listings.lock().unwrap()[usize::try_from(number).unwrap() - 1].clone()
+    }
+
+    /// Whether the trouble came.
+    pub(crate) fn happened(&self) -> bool {
+        match self.trouble {
+            Trouble::None => false,
+            Trouble::Death { .. } => self.dead.load(Ordering::SeqCst),
+            Trouble::Listing { number, .. } => self.listings() >= number,
+        }
+    }
+
+    async fn request<T>(&self, run: impl Future<Output = Result<T>>) -> Result<T> {
+        let number = self.requests.fetch_add(1, Ordering::SeqCst) + 1;
+        if self.dead.load(Ordering::SeqCst) {
+            return Err(dead());
+        }
+        match self.trouble {
+            Trouble::Death { request, after } if request == number => {
+                self.dead.store(true, Ordering::SeqCst);
+                if after {
+                    let _ = run.await;
+                }
+                Err(dead())
+            }
+            _ => run.await,
+        }
+    }
+}
+
+/// A store over a backend that does not try again.
+pub(crate) fn store(backend: Arc<dyn Backend>) -> Store {
+    let retry = RetryPolicy {
+        attempts: 1,
+        first_pause: Duration::ZERO,
+        longest_pause: Duration::ZERO,
+        deadline: None,
+    };
+    Store::new(backend, "", Tuning { retry, ..Tuning::default() }).unwrap()
+}
+
+/// Another bucket with the same objects.
+pub(crate) async fn copy(memory: &Arc<Memory>) -> Arc<Memory> {
+    use futures::TryStreamExt;
+    let other = Arc::new(Memory::new());
+    let (from, to) = (store(Arc::clone(memory) as _), store(Arc::clone(&other) as _));
+    let listed: Vec<ObjectInfo> = from.list("").try_collect().await.unwrap();
+    for info in listed {
+        to.put(&info.key, from.get(&info.key).await.unwrap()).await.unwrap();
+    }
+    other
+}
+
+fn dead() -> Error {
+    Error::Other { action: "the request".to_owned(), detail: "the store is dead".to_owned() }
+}
+
+#[async_trait]
+impl Backend for Unreliable {
+    async fn put(&self, key: &Key, body: Bytes, mode: PutMode) -> Result<()> {
+        self.request(self.inner.put(key, body, mode)).await
+    }
+
+    async fn get(&self, key: &Key, options: &ReadOptions) -> Result<Reading> {
+        self.request(self.inner.get(key, options)).await
+    }
+
+    async fn head(&self, key: &Key) -> Result<ObjectInfo> {
+        self.request(self.inner.head(key)).await
+    }
+
+    async fn list_page(&self, request: &PageRequest) -> Result<Page> {
+        let number = {
+            let mut listings = self.listings.lock().unwrap();
+            listings.push(request.prefix.clone());
+            listings.len() as u64
+        };
+        let mut page = self.request(self.inner.list_page(request)).await?;
+        let Trouble::Listing { number: wanted, lie } = self.trouble else { return Ok(page) };
+        if number == wanted {
+            match lie {
+                Lie::Fails => return Err(dead()),
+                Lie::IsNotFound => return Err(Error::NotFound { key: request.prefix.clone() }),
+                Lie::IsEmpty => page.objects.clear(),
+                Lie::LacksTheFirst => drop((!page.objects.is_empty()).then(|| page.objects.remove(0))),
+                Lie::LacksTheLast => drop(page.objects.pop()),
+                Lie::Repeats => page.objects.extend(page.objects.clone()),
+            }
+        }
+        Ok(page)
+    }
+
+    async fn delete(&self, keys: &[Key]) -> Result<()> {
+        self.request(self.inner.delete(keys)).await
+    }
+
+    async fn begin_upload(&self, key: &Key) -> Result<UploadId> {
+        self.request(self.inner.begin_upload(key)).await
+    }
+
+    async fn upload_part(&self, key: &Key, upload: &UploadId, part: &Part) -> Result<PartId> {
+        self.request(self.inner.upload_part(key, upload, part)).await
+    }
+
+    async fn complete_upload(&self, key: &Key, upload: &UploadId, parts: &[PartId]) -> Result<()> {
+        self.request(self.inner.complete_upload(key, upload, parts)).await
+    }
+
+    async fn abort_upload(&self, key: &Key, upload: &UploadId) -> Result<()> {
+        self.request(self.inner.abort_upload(key, upload)).await
+    }
+
+    async fn signed_url(&self, key: &Key, ttl: Duration) -> Result<url::Url> {
+        self.inner.signed_url(key, ttl).await
+    }
+}

@@ -1,0 +1,139 @@
+//! Walking over trees. `visit_trees` sees every tree below some roots once, many at a time and in no order: for
+//! used blobs, check, copy and figures. `Walk` goes through one snapshot in the order of its paths: for listings,
+//! searches and comparisons.
+
+pub(crate) mod by_pack;
+mod entries;
+mod paths;
+
+pub use entries::EntrySet;
+pub(crate) use paths::join;
+pub use paths::{Step, Walk};
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::blobs::BlobReader;
+use crate::error::{Error, Result};
+use crate::id::{BlobId, BlobKind, SnapshotId};
+use crate::node::Node;
+use crate::progress::Progress;
+
+/// Trees that are read and worked on at once.
+const IN_FLIGHT: usize = 16;
+
+/// A tree to begin at, and the snapshot that it is of, for messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Root {
+    pub snapshot: Option<SnapshotId>,
+    pub tree: BlobId,
+}
+
+impl From<BlobId> for Root {
+    fn from(tree: BlobId) -> Self {
+        Self { snapshot: None, tree }
+    }
+}
+
+impl From<(SnapshotId, BlobId)> for Root {
+    fn from((snapshot, tree): (SnapshotId, BlobId)) -> Self {
+        Self { snapshot: Some(snapshot), tree }
+    }
+}
+
+/// A tree that was read, or not.
+#[derive(Debug)]
+pub struct Visit {
+    /// The first root that led here.
+    pub root: Root,
+    pub tree: BlobId,
+    pub nodes: Result<Vec<Node>>,
+}
+
+impl Visit {
+    /// For messages: `tree 1a2b3c4d of snapshot 5e6f7a8b`.
+    pub fn describe(&self) -> String {
+        describe(&self.tree, &self.root)
+    }
+}
+
+pub(crate) fn describe(tree: &BlobId, root: &Root) -> String {
+    match root.snapshot {
+        Some(snapshot) => format!("tree {} of snapshot {}", tree.short(), snapshot.short()),
+        None => format!("tree {}", tree.short()),
+    }
+}
+
+/// Gives every tree below `roots` to `work` once. `visited` remembers which were seen, by their entries in the
+/// index; `work` is called from several tasks at once and stops the walk by an error. A tree that cannot be read
+/// is given as its error.
+pub async fn visit_trees<W>(
+    reader: &BlobReader,
+    roots: impl IntoIterator<Item = Root>,
+    visited: &EntrySet,
+    work: Arc<W>,
+    progress: &Progress,
+    cancel: &CancellationToken,
+) -> Result<()>
+where
+    W: Fn(Visit) -> Result<()> + Send + Sync + 'static,
+{
+    // Depth first, so that what waits is a few directories' worth and not a whole level of the snapshot.
+    let mut waiting: Vec<(Root, BlobId)> = roots.into_iter().map(|root| (root, root.tree)).collect();
+    progress.add_total(waiting.len() as u64, 0);
+    waiting.reverse();
+    let mut absent = HashSet::new();
+    let mut running = JoinSet::new();
+    loop {
+        while running.len() < IN_FLIGHT
+            && let Some((root, tree)) = waiting.pop()
+        {
+            let entries = reader.index().find_all(BlobKind::Tree, &tree)?;
+            let first = if entries.is_empty() { absent.insert(tree) } else { visited.insert_all(&entries) };
+            if first {
+                running.spawn(visit(reader.clone(), root, tree, Arc::clone(&work)));
+            } else {
+                progress.add_done(1, 0);
+            }
+        }
+        let finished = tokio::select! {
+            finished = running.join_next() => finished,
+            () = cancel.cancelled() => return Err(Error::Cancelled),
+        };
+        let Some(finished) = finished else { return Ok(()) };
+        let (root, subtrees) = finished.unwrap_or(Err(Error::Cancelled))?;
+        progress.add_total(subtrees.len() as u64, 0);
+        progress.add_done(1, 0);
+        waiting.extend(subtrees.into_iter().rev().map(|tree| (root, tree)));
+    }
+}
+
+async fn visit<W>(reader: BlobReader, root: Root, tree: BlobId, work: Arc<W>) -> Result<(Root, Vec<BlobId>)>
+where
+    W: Fn(Visit) -> Result<()> + Send + Sync + 'static,
+{
+    let nodes = reader.load_tree(&tree).await;
+    let subtrees = nodes.as_deref().unwrap_or_default().iter();
+    let subtrees = subtrees.filter(|node| node.is_directory()).filter_map(|node| node.subtree).collect();
+    work(Visit { root, tree, nodes })?;
+    Ok((root, subtrees))
+}
+
+/// The tree of the directory at `path` below `root`.
+pub async fn find_directory(reader: &BlobReader, root: BlobId, path: &str) -> Result<BlobId> {
+    let nothing = |problem: &str| Error::NothingFound { what: format!("path '{path}': {problem}") };
+    let mut tree = root;
+    for name in path.split('/').filter(|name| !name.is_empty() && *name != ".") {
+        let nodes = reader.load_tree(&tree).await?;
+        let node = nodes.iter().find(|node| node.name == name.as_bytes());
+        let node = node.ok_or_else(|| nothing(&format!("there is no '{name}' in the snapshot")))?;
+        if !node.is_directory() {
+            return Err(nothing(&format!("'{name}' is no directory")));
+        }
+        tree = node.subtree.ok_or_else(|| nothing(&format!("directory '{name}' has no tree")))?;
+    }
+    Ok(tree)
+}
