@@ -39,7 +39,7 @@ impl Queues {
     /// For `threads` workers; the walker gets the sender of files, and each worker one of pieces.
     pub(super) fn new(threads: usize) -> (Self, Sender<FileJob>, Sender<PieceJob>) {
         let (walker, files) = bounded(FILES_AHEAD);
-        let (offer, pieces) = bounded(threads);
+        let (offer, pieces) = bounded(threads.div_ceil(2));
         (Self { files, pieces, buffers: Mutex::new(Vec::new()) }, walker, offer)
     }
 
