@@ -145,7 +145,8 @@ pub(crate) async fn run_command(common: CommonArgs, command: Command) -> Result<
     let impatient = !matches!(command, Command::Lock(_));
     let session = Session { settings, interrupted: signals::interruption(impatient)? };
     let reader_gone = stop_without_reader(&session);
-    match dispatch(&session, command).await {
+    // Boxed: one of many commands runs, and the largest would make every future above it large.
+    match Box::pin(dispatch(&session, command)).await {
         // As the signal PIPE ends other programs.
         Err(_) if reader_gone.is_cancelled() => Err(CliError::restic(128 + 13, "")),
         Err(error) if session.is_json() && !error.is_silent() => {

@@ -139,7 +139,7 @@ pub(crate) fn line(long: LongArgs, path: &[u8], node: &Node) -> String {
     format!("{} {:>5} {:>5} {size:>6} {time} {path}{target}", mode_text(node.mode), node.uid, node.gid)
 }
 
-fn sort(nodes: &mut [(Vec<u8>, Node)], order: Order, reverse: bool) {
+fn sort(nodes: &mut [(Vec<u8>, Box<Node>)], order: Order, reverse: bool) {
     let extension = |path: &[u8]| -> Vec<u8> {
         let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         let at = name.iter().rposition(|byte| *byte == b'.');
