@@ -69,6 +69,8 @@ pub(crate) enum Command {
     /// Work with the password that protects volume data
     #[command(subcommand)]
     RepositoryPassword(commands::repository_password::Command),
+    /// Work with a repository of volume data, without a cluster: back up, restore, forget, prune, check
+    Repository(Box<commands::repository::Args>),
     /// Print the custom resource definitions
     Crds(commands::crds::Args),
     /// Run the server (what the Deployment does)

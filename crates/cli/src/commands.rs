@@ -4,6 +4,7 @@ pub(crate) mod backup_location;
 pub(crate) mod completion;
 pub(crate) mod crds;
 pub(crate) mod install;
+pub(crate) mod repository;
 pub(crate) mod repository_password;
 pub(crate) mod server;
 pub(crate) mod uninstall;
@@ -21,6 +22,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), CliError> {
         Command::Version(args) => version::run(&settings, args).await,
         Command::BackupLocation(command) => backup_location::run(&settings, command).await,
         Command::RepositoryPassword(command) => repository_password::run(&settings, command).await,
+        Command::Repository(args) => repository::run(*args).await,
         Command::Crds(args) => crds::run(&args),
         Command::Server(args) => server::run(settings, args).await,
         Command::Completion(args) => completion::run(&args),

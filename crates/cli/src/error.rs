@@ -1,5 +1,6 @@
 //! What people see when a command fails: what was attempted, why it failed, what to do. Exit codes are stable:
-//! 1 failed, 2 wrong usage (clap's own), 3 not found, 4 refused, 5 timed out.
+//! 1 failed, 2 wrong usage (clap's own), 3 not found, 4 refused, 5 timed out. Repository commands have restic's: 1 failed,
+//! 3 incomplete, 10 no repository, 11 locked, 12 wrong password, 130 interrupted.
 
 use std::process::ExitCode;
 
@@ -24,6 +25,8 @@ enum Kind {
     NotFound,
     Refused,
     TimedOut,
+    /// A repository command's code, which is restic's.
+    Restic(u8),
 }
 
 impl CliError {
@@ -50,6 +53,21 @@ impl CliError {
         Self { message: message.into(), help: None, kind: Kind::TimedOut, source: None }
     }
 
+    /// A repository command was called in a way that makes no sense.
+    pub(crate) fn usage(message: impl Into<String>) -> Self {
+        Self::restic(1, message)
+    }
+
+    /// The end of a repository command with restic's code. Without a message nothing is shown.
+    pub(crate) fn restic(code: u8, message: impl Into<String>) -> Self {
+        Self { message: message.into(), help: None, kind: Kind::Restic(code), source: None }
+    }
+
+    /// Whether there is something to show: some commands said all before they ended.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.message.is_empty()
+    }
+
     /// What the user should do.
     pub(crate) fn help(mut self, help: impl Into<String>) -> Self {
         self.help = Some(help.into());
@@ -57,12 +75,34 @@ impl CliError {
     }
 
     pub(crate) fn exit_code(&self) -> ExitCode {
-        ExitCode::from(match self.kind {
+        ExitCode::from(self.code())
+    }
+
+    pub(crate) fn code(&self) -> u8 {
+        match self.kind {
             Kind::Failed => 1,
             Kind::NotFound => 3,
             Kind::Refused => 4,
             Kind::TimedOut => 5,
-        })
+            Kind::Restic(code) => code,
+        }
+    }
+
+    /// The message and everything that led to it, in one line.
+    pub(crate) fn full_text(&self) -> String {
+        Self::text_of(self)
+    }
+
+    /// Any error and everything that led to it, in one line.
+    pub(crate) fn text_of(error: &dyn std::error::Error) -> String {
+        let mut text = error.to_string();
+        let mut next = error.source();
+        while let Some(error) = next {
+            text.push_str(": ");
+            text.push_str(&error.to_string());
+            next = error.source();
+        }
+        text
     }
 }
 
@@ -108,5 +148,36 @@ impl From<WaitError> for CliError {
             WaitError::Api(error) => error.into(),
             deadline @ WaitError::Deadline { .. } => Self::timed_out(deadline.to_string()),
         }
+    }
+}
+
+impl From<lifeboat_repository::Error> for CliError {
+    fn from(error: lifeboat_repository::Error) -> Self {
+        use lifeboat_repository::Error;
+        let code = match &error {
+            Error::NoRepository { .. } => 10,
+            Error::Locked { .. } => 11,
+            Error::WrongPassword { .. } => 12,
+            Error::Cancelled => 130,
+            _ => 1,
+        };
+        let message = if code == 130 { "interrupted".to_owned() } else { error.to_string() };
+        let source = std::error::Error::source(&error).map(|cause| Because::of(cause).into());
+        Self { message, help: error.hint(), kind: Kind::Restic(code), source }
+    }
+}
+
+/// The chain below an error whose own words became the message.
+#[derive(Debug, thiserror::Error)]
+#[error("{text}")]
+struct Because {
+    text: String,
+    #[source]
+    source: Option<Box<Because>>,
+}
+
+impl Because {
+    fn of(error: &dyn std::error::Error) -> Self {
+        Self { text: error.to_string(), source: error.source().map(|cause| Box::new(Self::of(cause))) }
     }
 }

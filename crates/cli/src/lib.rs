@@ -7,6 +7,7 @@ mod commands;
 mod error;
 pub mod generate;
 mod printer;
+mod restic;
 mod settings;
 
 use std::process::ExitCode;
@@ -19,15 +20,24 @@ use args::Cli;
 pub fn main() -> ExitCode {
     // Every TLS connection of the process uses this one provider; a second call finds it installed already.
     let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+    if restic::is_called() {
+        return finish(restic::run);
+    }
     let cli = match command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => error.exit(),
     };
-    match run(cli) {
+    finish(|| run(commands::run(cli)))
+}
+
+fn finish(work: impl FnOnce() -> Result<(), error::CliError>) -> ExitCode {
+    match work() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             let code = error.exit_code();
-            show(error);
+            if !error.is_silent() {
+                show(error);
+            }
             code
         }
     }
@@ -50,10 +60,13 @@ pub fn command() -> clap::Command {
     if as_plugin { command.bin_name("kubectl lifeboat") } else { command }
 }
 
-fn run(cli: Cli) -> Result<(), error::CliError> {
+/// Runs a command to its end. What still blocks then (a read from a pipe that nobody writes to) is not waited for.
+fn run(command: impl Future<Output = Result<(), error::CliError>>) -> Result<(), error::CliError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .enable_all()
         .build()
         .map_err(|source| error::CliError::failed("cannot start", source))?;
-    runtime.block_on(commands::run(cli))
+    let outcome = runtime.block_on(command);
+    runtime.shutdown_background();
+    outcome
 }

@@ -1,13 +1,23 @@
 //! Printing data: tables for people, JSON and YAML for machines. A reader that goes away (`lifeboat crds | head`) ends the
-//! program quietly.
+//! program quietly; a command that holds a lock is told instead, so that it can give it back.
 
 use std::io::{ErrorKind, Write};
+use std::sync::OnceLock;
 
 use comfy_table::{Table, presets};
 use serde::Serialize;
+use tokio_util::sync::CancellationToken;
 
 use crate::args::Output;
 use crate::error::CliError;
+
+/// Cancelled when the reader of standard output goes away.
+static READER_GONE: OnceLock<[CancellationToken; 2]> = OnceLock::new();
+
+/// From now on a reader that goes away cancels these tokens instead of ending the program.
+pub(crate) fn tell_when_reader_goes(tokens: [CancellationToken; 2]) {
+    let _ = READER_GONE.set(tokens);
+}
 
 /// Prints one value; a table has to be made by the caller.
 pub(crate) fn print<T: Serialize>(
@@ -33,7 +43,10 @@ pub(crate) fn text(text: &str) {
     let mut out = std::io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => {}
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => std::process::exit(0),
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => match READER_GONE.get() {
+            Some(tokens) => tokens.iter().for_each(CancellationToken::cancel),
+            None => std::process::exit(0),
+        },
         Err(error) => {
             eprintln!("cannot write to standard output: {error}");
             std::process::exit(1);

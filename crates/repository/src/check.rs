@@ -53,6 +53,7 @@ pub(crate) async fn run(
     progress: &Arc<Progress>,
     cancel: &CancellationToken,
 ) -> Result<CheckOutcome> {
+    let repository = &repository.without_cache();
     let report = Arc::new(Report::new(Arc::clone(progress)));
     // Before the index: a backup that ends meanwhile would name blobs that the index, read earlier, lacks.
     let snapshots = trees::load_snapshots(repository, options, &report).await?;

@@ -16,6 +16,7 @@ use crate::id::{BlobId, BlobKind, SnapshotId};
 use crate::index::Index;
 use crate::lock::{Lock, LockKind, LockOptions};
 use crate::locked::locked;
+use crate::node::Node;
 use crate::progress::Progress;
 use crate::repository::Repository;
 use crate::saver::Saver;
@@ -173,7 +174,7 @@ fn want(index: &Index, target: &Saver, wanted: &EntrySet, visit: &Visit) -> Resu
         Err(error) => return Err(Error::damaged(visit.describe(), error)),
     };
     let trees = std::iter::once((BlobKind::Tree, &visit.tree));
-    let data = nodes.iter().flat_map(|node| node.blobs()).map(|blob| (BlobKind::Data, blob));
+    let data = nodes.iter().flat_map(Node::blobs).map(|blob| (BlobKind::Data, blob));
     for (kind, id) in trees.chain(data) {
         if target.has(kind, id)? {
             continue;

@@ -263,7 +263,7 @@ impl<'a> Comparer<'a> {
             (Arc::clone(self.reader.index()), Arc::clone(&common), Arc::clone(&problems));
         let work = move |visit: Visit| match &visit.nodes {
             Ok(nodes) => {
-                for blob in nodes.iter().flat_map(|node| node.blobs()) {
+                for blob in nodes.iter().flat_map(Node::blobs) {
                     marks.insert_all(&index.find_all(BlobKind::Data, blob)?);
                 }
                 Ok(())
@@ -352,7 +352,7 @@ mod tests {
         assert_eq!(statistics.changed_files, 2);
         let (added, removed) = (statistics.added, statistics.removed);
         assert_eq!((added.files, added.dirs, added.data_blobs, added.tree_blobs), (1, 1, 3, 4));
-        assert_eq!((removed.files, removed.dirs, removed.data_blobs, removed.tree_blobs), (1, 1, 3, 3));
+        assert_eq!((removed.files, removed.dirs, removed.data_blobs, removed.tree_blobs), (1, 1, 4, 3));
         assert_eq!(statistics.problems, Vec::<String>::new());
         let json = serde_json::to_value(&statistics).unwrap();
         assert_eq!(json["source_snapshot"], "one");

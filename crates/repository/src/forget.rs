@@ -73,6 +73,7 @@ pub async fn forget_locked(
     lock: &Lock,
     cancel: &CancellationToken,
 ) -> Result<Forgotten> {
+    lock.must_be_exclusive()?;
     let mut forgotten = decide(repository, options, Timestamp::now()).await?;
     if options.dry_run || forgotten.remove.is_empty() {
         return Ok(forgotten);

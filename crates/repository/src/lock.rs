@@ -123,6 +123,19 @@ impl Lock {
         self.state.lost.clone()
     }
 
+    pub fn kind(&self) -> LockKind {
+        let file = self.state.file.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        if file.exclusive { LockKind::Exclusive } else { LockKind::Shared }
+    }
+
+    /// Fails unless it is exclusive: for whoever deletes.
+    pub(crate) fn must_be_exclusive(&self) -> Result<()> {
+        match self.kind() {
+            LockKind::Exclusive => Ok(()),
+            LockKind::Shared => Err(Error::invalid("the lock", "deleting needs the exclusive one")),
+        }
+    }
+
     pub fn id(&self) -> LockId {
         *self.state.id()
     }

@@ -35,7 +35,7 @@ pub struct LsOptions {
 pub enum Listed {
     Node {
         path: Vec<u8>,
-        node: Node,
+        node: Box<Node>,
         /// Only on the way to a directory that is asked for: not part of a plain listing.
         on_the_way: bool,
     },
@@ -64,13 +64,17 @@ pub async fn ls(
                 Step::Enter { path, node } => {
                     let place = place(&path, options);
                     let is_directory = node.is_directory();
-                    if place.descend == Some(false) && is_directory {
+                    if !place.descend && is_directory {
                         walk.skip();
                     }
-                    if place.listed || place.descend == Some(true) {
-                        each(Listed::Node { path: path.clone(), node, on_the_way: !place.listed })?;
+                    if place.listed || place.descend {
+                        each(Listed::Node {
+                            path: path.clone(),
+                            node: Box::new(node),
+                            on_the_way: !place.listed,
+                        })?;
                     }
-                    if place.listed && place.descend == Some(false) && is_directory {
+                    if place.listed && !place.descend && is_directory {
                         each(Listed::Leave { path })?;
                     }
                 }
@@ -86,7 +90,7 @@ pub async fn ls(
 /// What to do with a path.
 struct Place {
     listed: bool,
-    descend: Option<bool>,
+    descend: bool,
 }
 
 fn place(path: &[u8], options: &LsOptions) -> Place {
@@ -96,7 +100,7 @@ fn place(path: &[u8], options: &LsOptions) -> Place {
     let within = all || directories().any(|directory| is_within(directory, path));
     let leads = all || directories().any(|directory| is_within(path, directory));
     let descend = (within && options.recursive) || leads;
-    Place { listed: within, descend: Some(descend) }
+    Place { listed: within, descend }
 }
 
 /// Whether `path` is `directory` or below it.

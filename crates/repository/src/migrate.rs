@@ -74,17 +74,13 @@ async fn replace_config(repository: &Repository) -> Result<()> {
     let config = Config { version: Version::V2, ..repository.config().clone() };
     let written = write(repository, &config).await;
     let Err(problem) = written else { return Ok(()) };
-    match store.put("config", old).await {
-        Ok(()) => Err(problem),
-        Err(_) => {
-            let kept = copy.keep().map_err(|error| local(error.error))?.1;
-            let detail = format!(
-                "{problem}; the old config could not be put back either, it is in '{}'",
-                kept.display()
-            );
-            Err(Error::damaged("the config", detail))
-        }
+    if store.put("config", old).await.is_ok() {
+        return Err(problem);
     }
+    let kept = copy.keep().map_err(|error| local(error.error))?.1;
+    let detail =
+        format!("{problem}; the old config could not be put back either, it is in '{}'", kept.display());
+    Err(Error::damaged("the config", detail))
 }
 
 async fn write(repository: &Repository, config: &Config) -> Result<()> {

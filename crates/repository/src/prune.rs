@@ -42,7 +42,7 @@ use plan::{Input, ListedPack, PrunePlan};
 #[derive(Debug, Clone, Default)]
 pub struct PruneOptions {
     pub plan: plan::Options,
-    /// Treat these snapshots as gone: for the dry run of a forget that prunes.
+    /// Treat these snapshots as gone: for the dry run of a forget that prunes, and for nothing else.
     pub without: HashSet<SnapshotId>,
     /// Decide only.
     pub dry_run: bool,
@@ -92,6 +92,7 @@ pub async fn prune_locked(
     progress: &Progress,
     cancel: &CancellationToken,
 ) -> Result<Pruned> {
+    lock.must_be_exclusive()?;
     let work = async {
         let (mut gathered, plan) = decide(repository, options, progress).await?;
         let done = if options.dry_run {
@@ -141,6 +142,10 @@ async fn decide(
 ) -> Result<(Gathered, PrunePlan)> {
     progress.begin("reading the snapshots");
     let snapshots = repository.load_snapshots().await?;
+    if !options.dry_run && snapshots.iter().any(|(id, _)| options.without.contains(id)) {
+        let problem = "they are still in the repository; only a dry run may leave them out";
+        return Err(Error::invalid("snapshots to leave out", problem));
+    }
     progress.begin("reading the index");
     let index = Arc::new(repository.load_index().await?);
     progress.begin("finding what is used");
@@ -157,7 +162,9 @@ async fn decide(
     let mut sizes: Vec<_> = listed.iter().map(|pack| (pack.id, pack.size)).collect();
     sizes.sort_unstable();
     let marks = Marks::load(repository).await?;
-    let now = if options.dry_run { Timestamp::now() } else { store_clock(repository).await? };
+    // Where there are no marks, no age counts either.
+    let by_store = marks.supported && !options.dry_run;
+    let now = if by_store { store_clock(repository).await? } else { Timestamp::now() };
     progress.begin("deciding");
     let gathered = Gathered {
         snapshots: snapshots.iter().map(|(id, _)| id.0).collect(),

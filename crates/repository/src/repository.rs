@@ -180,6 +180,20 @@ impl Repository {
         Ok(Self { inner: Arc::new(Inner { store, key, key_id, config, options, cache }) })
     }
 
+    /// The same repository, read from its store alone: for check and repair, which must see what is there.
+    pub(crate) fn without_cache(&self) -> Self {
+        let Inner { store, key, key_id, config, options, .. } = &*self.inner;
+        let inner = Inner {
+            store: store.clone(),
+            key: Key::new(key.material().clone()),
+            key_id: *key_id,
+            config: config.clone(),
+            options: Options { cache: None, ..options.clone() },
+            cache: None,
+        };
+        Self { inner: Arc::new(inner) }
+    }
+
     pub fn store(&self) -> &Store {
         &self.inner.store
     }

@@ -5,8 +5,8 @@
 //! One thread walks the trees, decides (`plan`) and makes directories. Files are collected in windows: the blobs
 //! that a window needs are grouped by pack, neighbours are read at once, and worker threads decode and write them
 //! where they belong. Whoever writes the last blob of a file gives it its owner, mode and times; whoever finishes
-//! the last entry of a directory does so for the directory. Memory is bounded: 48 MiB of sealed data, two windows of
-//! 16,384 files or 32,768 blobs, one blob for each thread.
+//! the last entry of a directory does so for the directory. Memory is bounded: 24 MiB of sealed data, two windows of
+//! 8,192 files or 32,768 blobs, one blob for each thread, 16 MiB of trees.
 
 mod compare;
 mod delete;

@@ -4,11 +4,10 @@
 
 mod suspects;
 
-use std::cell::RefCell;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
 
-use futures::{StreamExt, stream};
+use futures::StreamExt;
 use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -27,10 +26,6 @@ use crate::progress::Progress;
 /// Buffers that grew beyond this are given back: blobs of files have at most 8 MiB.
 const KEPT_BUFFER: usize = 16 * 1024 * 1024;
 
-thread_local! {
-    static BUFFERS: RefCell<(Vec<u8>, Vec<u8>)> = const { RefCell::new((Vec::new(), Vec::new())) };
-}
-
 /// Reads `packs` and reports what is wrong with them.
 pub(super) async fn read_packs(
     reader: &BlobReader,
@@ -41,30 +36,52 @@ pub(super) async fn read_packs(
 ) -> Result<()> {
     progress.add_total(packs.len() as u64, packs.iter().map(|pack| pack.size).sum());
     progress.total_is_known();
+    report.packs_read.fetch_add(packs.len() as u64, Ordering::Relaxed);
+    report.bytes_read.fetch_add(packs.iter().map(|pack| pack.size).sum(), Ordering::Relaxed);
     let options = reader.repository().options();
-    let at_once = options.reads.max(options.threads).max(1);
-    let read = |pack: KnownPack| {
-        let (reader, progress, cancel) = (reader.clone(), Arc::clone(progress), cancel.clone());
-        let runtime = Handle::current();
-        async move {
-            let work = move || read_pack(&reader, &runtime, &pack, &progress, &cancel);
-            (pack, tokio::task::spawn_blocking(work).await.unwrap_or(Err(Error::Cancelled)))
-        }
-    };
-    let mut reading = stream::iter(packs).map(read).buffer_unordered(at_once);
+    // Twice as many as threads, so that some read while others compute; each may hold a pack of a local store.
+    let workers = (options.threads * 2).min(options.reads).clamp(1, packs.len().max(1));
+    let waiting = Arc::new(Mutex::new(packs));
+    // If this future is dropped, the workers stop, too.
+    let stop = cancel.child_token();
+    let _stop_when_dropped = stop.clone().drop_guard();
+    let running: Vec<_> = (0..workers)
+        .map(|_| {
+            let (reader, waiting, progress, stop) =
+                (reader.clone(), Arc::clone(&waiting), Arc::clone(progress), stop.clone());
+            let runtime = Handle::current();
+            tokio::task::spawn_blocking(move || work(&reader, &runtime, &waiting, &progress, &stop))
+        })
+        .collect();
     let mut suspects = Vec::new();
-    while let Some((pack, outcome)) = reading.next().await {
-        progress.add_done(1, 0);
-        report.packs_read.fetch_add(1, Ordering::Relaxed);
-        report.bytes_read.fetch_add(pack.size, Ordering::Relaxed);
-        match outcome {
+    for worker in running {
+        suspects.extend(worker.await.unwrap_or(Err(Error::Cancelled))?);
+    }
+    suspects.sort_unstable_by_key(|pack: &KnownPack| pack.id);
+    suspects::look_again(reader, &suspects, report, cancel).await
+}
+
+/// On a thread: one pack after the other; gives those that something is wrong with. A thread of its own keeps its
+/// buffers, so that memory is a matter of how many there are.
+fn work(
+    reader: &BlobReader,
+    runtime: &Handle,
+    waiting: &Mutex<Vec<KnownPack>>,
+    progress: &Progress,
+    cancel: &CancellationToken,
+) -> Result<Vec<KnownPack>> {
+    let mut suspects = Vec::new();
+    let mut buffers = (Vec::new(), Vec::new());
+    loop {
+        let next = waiting.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let Some(pack) = next else { return Ok(suspects) };
+        match read_pack(reader, runtime, &pack, &mut buffers, progress, cancel) {
             Ok(()) => {}
             Err(Error::Cancelled) => return Err(Error::Cancelled),
             Err(_) => suspects.push(pack),
         }
+        progress.add_done(1, 0);
     }
-    drop(reading);
-    suspects::look_again(reader, &suspects, report, cancel).await
 }
 
 /// On a thread: everything about one pack. The first thing that is wrong ends it.
@@ -72,29 +89,32 @@ fn read_pack(
     reader: &BlobReader,
     runtime: &Handle,
     pack: &KnownPack,
+    buffers: &mut (Vec<u8>, Vec<u8>),
     progress: &Progress,
     cancel: &CancellationToken,
 ) -> Result<()> {
+    if cancel.is_cancelled() {
+        return Err(Error::Cancelled);
+    }
     let repository = reader.repository();
     let listed = runtime.block_on(repository.load_pack_header(pack.id, pack.size))?;
     compare_with_index(reader, pack, &listed)?;
     let action = Error::store(format!("read pack {}", pack.id.short()));
     let reading = runtime.block_on(repository.store().get_stream(&FileKind::Pack.key(pack.id.0)));
     let mut body = reading.map_err(action)?.body;
-    BUFFERS.with_borrow_mut(|(sealed, plain)| {
-        let mut checker =
-            PackChecker { reader, pack: pack.id, blobs: &listed, hash: Sha256::new(), sealed, plain };
-        checker.sealed.clear();
-        while let Some(piece) = runtime.block_on(body.next()) {
-            if cancel.is_cancelled() {
-                return Err(Error::Cancelled);
-            }
-            let piece = piece.map_err(Error::store(format!("read pack {}", pack.id.short())))?;
-            checker.feed(&piece)?;
-            progress.add_done(0, piece.len() as u64);
+    let (sealed, plain) = buffers;
+    sealed.clear();
+    let mut checker =
+        PackChecker { reader, pack: pack.id, blobs: &listed, hash: Sha256::new(), sealed, plain };
+    while let Some(piece) = runtime.block_on(body.next()) {
+        if cancel.is_cancelled() {
+            return Err(Error::Cancelled);
         }
-        checker.finish()
-    })
+        let piece = piece.map_err(Error::store(format!("read pack {}", pack.id.short())))?;
+        checker.feed(&piece)?;
+        progress.add_done(0, piece.len() as u64);
+    }
+    checker.finish()
 }
 
 /// Takes the pieces of a pack's stream.
@@ -118,6 +138,8 @@ impl PackChecker<'_> {
                 return Err(Error::damaged(format!("blob {}", blob.id.short()), "it is larger than 1 GiB"));
             }
             let (here, further) = piece.split_at(piece.len().min(length - self.sealed.len()));
+            // Never more than the store has: the blobs fill the pack exactly.
+            self.sealed.reserve_exact(length - self.sealed.len());
             self.sealed.extend_from_slice(here);
             piece = further;
             if self.sealed.len() < length {

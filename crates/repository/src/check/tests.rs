@@ -18,7 +18,11 @@ async fn with(repository: &Repository, read: ReadData) -> CheckOutcome {
 }
 
 fn text(seed: u8, length: usize) -> Vec<u8> {
-    (0..length).map(|at| (at as u8).wrapping_mul(seed) ^ (at >> 8) as u8).collect()
+    (0..=u8::MAX)
+        .cycle()
+        .zip(0..length)
+        .map(|(byte, at)| byte.wrapping_mul(seed) ^ u8::try_from(at >> 8).unwrap())
+        .collect()
 }
 
 async fn small(store: Store, version: Version) -> Repository {
@@ -77,10 +81,8 @@ async fn objects(store: &Store) -> Vec<(String, Vec<u8>)> {
 
 /// Opens the repository and reads everything; what comes back must be the truth.
 async fn finds_an_error(store: &Store, truth: &[(String, Vec<u8>)]) -> bool {
-    let repository = match Repository::open(store.clone(), &password(), Options::default()).await {
-        Ok(repository) => repository,
-        Err(_) => return true,
-    };
+    let opened = Repository::open(store.clone(), &password(), Options::default()).await;
+    let Ok(repository) = opened else { return true };
     let outcome = full(&repository).await;
     let Ok(index) = repository.load_index().await else { return !outcome.is_ok() };
     let reader = BlobReader::new(&repository, Arc::new(index));
@@ -195,4 +197,27 @@ async fn parts_together_read_every_pack_once() {
     assert_eq!(read, 4);
     assert_eq!(with(&repository, ReadData::Subset(Subset::Percent(50.0))).await.packs_read, 2);
     assert_eq!(with(&repository, ReadData::Subset(Subset::Bytes(1))).await.packs_read, 1);
+}
+
+#[rstest::rstest]
+#[case(FileKind::Snapshot)]
+#[case(FileKind::Index)]
+#[case(FileKind::Pack)]
+#[tokio::test]
+async fn a_cache_hides_no_damage(#[case] kind: FileKind) {
+    let (store, cache) = (Store::memory(), tempfile::tempdir().unwrap());
+    small(store.clone(), Version::V2).await;
+    let options = Options { cache: Some(cache.path().to_owned()), ..Options::default() };
+    let repository = Repository::open(store.clone(), &password(), options).await.unwrap();
+    let index = Arc::new(repository.load_index().await.unwrap());
+    let reader = BlobReader::new(&repository, index);
+    for (_, snapshot) in repository.load_snapshots().await.unwrap() {
+        reader.load_tree(&snapshot.tree).await.unwrap();
+    }
+    for file in repository.list(kind).await.unwrap() {
+        let mut content = store.get(&kind.key(file.id)).await.unwrap().to_vec();
+        content[20] ^= 1;
+        store.put(&kind.key(file.id), content).await.unwrap();
+    }
+    assert!(!with(&repository, ReadData::Nothing).await.is_ok());
 }

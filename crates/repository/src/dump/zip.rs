@@ -12,8 +12,9 @@ use crate::node::{Node, NodeKind, NodeTime};
 
 /// What fits into the fields of the classic format; beyond, the 64-bit ones are used.
 const LIMIT: u64 = 0xFFFF_FFFF;
-/// Sums follow the content; names are UTF-8.
-const FLAGS: u16 = 0x0808;
+/// Sums follow the content.
+const SUM_FOLLOWS: u16 = 1 << 3;
+const UTF8: u16 = 1 << 11;
 const VERSION: u16 = 45;
 const UNIX: u16 = 3 << 8;
 
@@ -83,6 +84,11 @@ impl Entry {
         self.size >= LIMIT
     }
 
+    /// Names that are not UTF-8 are left to the reader's guess.
+    fn flags(&self) -> u16 {
+        SUM_FOLLOWS | if std::str::from_utf8(&self.name).is_ok() { UTF8 } else { 0 }
+    }
+
     fn total_length(&self) -> u64 {
         (self.local_header().len() + self.descriptor(0).len()) as u64 + self.size
     }
@@ -95,7 +101,7 @@ impl Entry {
         }
         let mut header = b"PK\x03\x04".to_vec();
         header.extend(VERSION.to_le_bytes());
-        header.extend(FLAGS.to_le_bytes());
+        header.extend(self.flags().to_le_bytes());
         header.extend([0; 2]);
         header.extend(self.dos_time());
         header.extend([0; 4]);
@@ -140,7 +146,7 @@ impl Entry {
         let mut header = b"PK\x01\x02".to_vec();
         header.extend((UNIX | VERSION).to_le_bytes());
         header.extend(VERSION.to_le_bytes());
-        header.extend(FLAGS.to_le_bytes());
+        header.extend(self.flags().to_le_bytes());
         header.extend([0; 2]);
         header.extend(self.dos_time());
         header.extend(sum.to_le_bytes());

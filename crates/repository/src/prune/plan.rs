@@ -18,6 +18,7 @@ mod packs;
 mod refuse;
 mod totals;
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +27,7 @@ use jiff::{SignedDuration, Timestamp};
 
 pub use copies::{BlobCopy, Copies};
 pub use options::{MaxUnused, Options, bytes};
-pub use totals::{Sum, Totals};
+pub use totals::{Report, Sum, Totals};
 
 use crate::error::{Error, Result};
 use crate::id::{BlobId, BlobKind, PackId};
@@ -109,8 +110,7 @@ impl PrunePlan {
 pub fn plan(input: &Input<'_>, options: &Options) -> Result<PrunePlan> {
     options.check(input.compresses)?;
     refuse::incomplete(input, options)?;
-    let mut listed = input.listed.to_vec();
-    listed.sort_unstable_by_key(|pack| pack.id);
+    let listed = sorted(input.listed);
     refuse::repeated(&listed)?;
 
     let mut totals = Totals::default();
@@ -162,12 +162,12 @@ impl PrunePlan {
             // A mark from the future says nothing about how long the pack has been waiting.
             let mark = input.marks.get(&pack.id).filter(|mark| **mark <= input.now);
             match mark {
-                _ if at_once => self.delete_now(pack),
+                _ if at_once => self.delete_now(pack.id, pack.size),
                 None => self.mark.push(pack.id),
                 Some(mark) => {
                     let since = pack.modified.max(*mark);
                     if input.now.duration_since(since) >= grace {
-                        self.delete_now(pack);
+                        self.delete_now(pack.id, pack.size);
                     } else {
                         self.waiting.push((pack.id, *mark));
                         let due = since.checked_add(grace).unwrap_or(Timestamp::MAX);
@@ -178,8 +178,7 @@ impl PrunePlan {
         }
         for pack in packs.iter().filter(|pack| matches!(pack.action, Action::Repack | Action::TakeOut)) {
             if at_once {
-                self.delete.push(pack.id);
-                self.totals.delete_now.add(pack.listed_size.unwrap_or(0));
+                self.delete_now(pack.id, pack.listed_size.unwrap_or(0));
             } else {
                 self.mark.push(pack.id);
             }
@@ -192,14 +191,25 @@ impl PrunePlan {
         }
     }
 
-    fn delete_now(&mut self, pack: &ListedPack) {
-        self.delete.push(pack.id);
-        self.totals.delete_now.add(pack.size);
+    fn delete_now(&mut self, pack: PackId, size: u64) {
+        self.delete.push(pack);
+        self.totals.packs_delete_now += 1;
+        self.totals.delete_now_bytes += size;
     }
 }
 
 /// The grace time unless a person says otherwise.
 pub const DEFAULT_GRACE: Duration = Duration::from_hours(24);
+
+/// By id; a copy only when it has to be, because there may be millions.
+fn sorted(listed: &[ListedPack]) -> Cow<'_, [ListedPack]> {
+    if listed.is_sorted_by_key(|pack| pack.id) {
+        return Cow::Borrowed(listed);
+    }
+    let mut listed = listed.to_vec();
+    listed.sort_unstable_by_key(|pack| pack.id);
+    Cow::Owned(listed)
+}
 
 /// What cannot happen unless the stream changed between two passes.
 fn changed() -> Error {

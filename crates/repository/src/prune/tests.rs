@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures::TryStreamExt;
+use lifeboat_store::Memory;
 use rstest::rstest;
 
 use super::plan::MaxUnused;
@@ -15,6 +16,7 @@ use crate::files::OWN_PREFIX;
 use crate::id::BlobKind;
 use crate::index::{IndexFile, IndexedPack};
 use crate::testing::sample::{Files, backup, file, restore};
+use crate::testing::unreliable::{Trouble, Unreliable};
 use crate::testing::{memory_repository, new_repository};
 
 /// Deletes as soon as the store's clock moved on.
@@ -163,6 +165,23 @@ async fn a_pack_that_an_index_names_again_is_not_deleted_by_its_old_mark() {
 }
 
 #[tokio::test]
+async fn where_no_marks_can_be_kept_packs_leave_the_store_with_a_grace_of_zero_only() {
+    let store = Unreliable::new(&Arc::new(Memory::new()), Trouble::OnlyRestic).store();
+    let repository = new_repository(store, Version::V2).await;
+    let (snapshot, files) = half_forgotten(&repository).await;
+    let before = packs(&repository).await;
+    for _ in 0..3 {
+        let pruned = run(&repository, &options(SHORT)).await.unwrap();
+        assert!(!pruned.marks_kept && pruned.done.packs_deleted == 0);
+    }
+    assert!(packs(&repository).await.is_superset(&before));
+    assert!(!indexed(&repository).await.is_superset(&before));
+    assert!(run(&repository, &options(Duration::ZERO)).await.unwrap().done.packs_deleted > 0);
+    assert_eq!(packs(&repository).await, indexed(&repository).await);
+    assert_eq!(restore(&repository, snapshot).await.unwrap(), files);
+}
+
+#[tokio::test]
 async fn packs_of_a_backup_that_died_are_reclaimed() {
     let repository = memory_repository().await;
     let (snapshot, files) = half_forgotten(&repository).await;
@@ -201,6 +220,18 @@ async fn snapshots_that_will_be_forgotten_do_not_count_in_a_dry_run() {
     let without = PruneOptions { without: HashSet::from([snapshot]), ..options(SHORT) };
     let fewer = dry_run(&repository, &without, &Progress::default()).await.unwrap();
     assert!(fewer.totals.used.blobs < all.totals.used.blobs);
+    assert!(matches!(run(&repository, &without).await, Err(Error::Invalid { .. })));
+}
+
+#[tokio::test]
+async fn a_shared_lock_is_not_enough() {
+    let repository = memory_repository().await;
+    half_forgotten(&repository).await;
+    let lock = Arc::new(Lock::acquire(&repository, LockKind::Shared, &LockOptions::default()).await.unwrap());
+    let (progress, cancel) = (Progress::default(), CancellationToken::new());
+    let outcome = prune_locked(&repository, &options(SHORT), &lock, &progress, &cancel).await;
+    assert!(matches!(outcome, Err(Error::Invalid { .. })));
+    lock.release().await;
 }
 
 #[tokio::test]
@@ -261,19 +292,70 @@ async fn a_used_blob_that_the_index_does_not_name_stops_the_prune() {
     assert_eq!(packs(&repository).await, before);
 }
 
+/// Flips bytes of one copy of a blob.
+async fn damage(repository: &Repository, entry: &crate::index::Entry) {
+    let key = FileKind::Pack.key(entry.location.pack.0);
+    let mut content = repository.store().get(&key).await.unwrap().to_vec();
+    content[entry.location.offset as usize + 20] ^= 1;
+    repository.store().put(&key, content).await.unwrap();
+}
+
+/// The entries of a repository that a prune would write again.
+async fn to_repack(repository: &Repository) -> Vec<crate::index::Entry> {
+    let plan = dry_run(repository, &options(SHORT), &Progress::default()).await.unwrap();
+    let mut entries = Vec::new();
+    let index = repository.load_index().await.unwrap();
+    index
+        .for_each(&mut |entry| {
+            entries.extend(plan.copies_to_repack.contains(entry.number).then_some(entry));
+            Ok(())
+        })
+        .unwrap();
+    entries
+}
+
 #[tokio::test]
-async fn a_damaged_blob_to_repack_is_taken_from_another_copy_or_stops_the_prune() {
+async fn a_damaged_blob_to_repack_stops_the_prune_before_anything_is_removed() {
     let repository = memory_repository().await;
     half_forgotten(&repository).await;
-    let plan = dry_run(&repository, &options(SHORT), &Progress::default()).await.unwrap();
-    let key = FileKind::Pack.key(plan.repack[0].0);
-    let mut content = repository.store().get(&key).await.unwrap().to_vec();
-    content.iter_mut().take(12_000).for_each(|byte| *byte ^= 1);
-    repository.store().put(&key, content).await.unwrap();
+    damage(&repository, &to_repack(&repository).await[0]).await;
     let before = (packs(&repository).await, indexed(&repository).await);
     assert!(matches!(run(&repository, &options(Duration::ZERO)).await, Err(Error::Damaged { .. })));
     assert!(packs(&repository).await.is_superset(&before.0));
     assert!(indexed(&repository).await.is_superset(&before.1));
+}
+
+#[tokio::test]
+async fn a_damaged_blob_to_repack_is_taken_from_its_other_copy() {
+    let repository = memory_repository().await;
+    let shared = file("shared", 5000);
+    // The second backup does not see the first's index, so that both have a pack with the shared file in it.
+    let both = Files::from([shared.clone(), file("a", 900), file("b", 700)]);
+    let forgotten = backup(&repository, 1, &both).await.unwrap();
+    let one = backup(&repository, 2, &Files::from([shared.clone(), file("a", 900)])).await.unwrap();
+    let hidden = repository.list(FileKind::Index).await.unwrap();
+    let mut contents = Vec::new();
+    for file in &hidden {
+        contents.push(repository.load_file(FileKind::Index, file.id).await.unwrap());
+        repository.remove_file(FileKind::Index, file.id).await.unwrap();
+    }
+    let others = Files::from([shared.clone(), file("c", 900), file("d", 700)]);
+    let also_forgotten = backup(&repository, 3, &others).await.unwrap();
+    let two = backup(&repository, 4, &Files::from([shared.clone(), file("c", 900)])).await.unwrap();
+    for content in contents {
+        repository.save_file(FileKind::Index, &content).await.unwrap();
+    }
+    for id in [forgotten, also_forgotten] {
+        repository.remove_file(FileKind::Snapshot, id.0).await.unwrap();
+    }
+    let copies = to_repack(&repository).await;
+    let twice = copies.iter().find(|entry| entry.location.plain_length() == 5000).unwrap();
+    damage(&repository, twice).await;
+    run(&repository, &options(Duration::ZERO)).await.unwrap();
+    for (id, name, length) in [(one, "a", 900), (two, "c", 900)] {
+        let expected = Files::from([shared.clone(), file(name, length)]);
+        assert_eq!(restore(&repository, id).await.unwrap(), expected);
+    }
 }
 
 #[tokio::test]

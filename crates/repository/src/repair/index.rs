@@ -63,6 +63,7 @@ pub async fn repair_index(
     progress: &Progress,
     cancel: &CancellationToken,
 ) -> Result<RepairIndexOutcome> {
+    let repository = &repository.without_cache();
     Lock::hold(repository, LockKind::Exclusive, lock, async |lock| {
         run(repository, options, &lock, progress, cancel).await
     })
@@ -144,12 +145,10 @@ async fn survey(
             Err(error) => return Err(error),
         };
         for pack in file.packs {
-            match said.get_mut(&pack.id) {
-                Some(said) => said.alike &= said.entry == pack,
-                None => {
-                    let said_now = Said { size: size_of(&pack), entry: pack, alike: true };
-                    said.insert(said_now.entry.id, said_now);
-                }
+            if let Some(known) = said.get_mut(&pack.id) {
+                known.alike &= known.entry == pack;
+            } else {
+                said.insert(pack.id, Said { size: size_of(&pack), entry: pack, alike: true });
             }
         }
     }

@@ -50,6 +50,7 @@ pub async fn repair_packs(
     if options.packs.is_empty() {
         return Err(Error::invalid("packs to repair", "none was named"));
     }
+    let repository = &repository.without_cache();
     Lock::hold(repository, LockKind::Exclusive, lock, async |lock| {
         run(repository, options, &lock, progress, cancel).await
     })
@@ -75,13 +76,13 @@ async fn run(
         }
         Ok(())
     })?;
-    let reader = BlobReader::new(repository, Arc::clone(&index));
+    let source = BlobReader::new(repository, Arc::clone(&index));
     let saver =
         Arc::new(Saver::start(repository, Arc::clone(&index), Some(Arc::clone(lock)), cancel.child_token()));
     progress.begin("saving what is whole");
     progress.add_total(packs.len() as u64, 0);
     progress.total_is_known();
-    let (mut wanted, mut saved) = (HashSet::new(), HashSet::new());
+    let (mut wanted, mut salvaged) = (HashSet::new(), HashSet::new());
     for (id, indexed) in known {
         if cancel.is_cancelled() {
             return Err(Error::Cancelled);
@@ -99,16 +100,16 @@ async fn run(
             Err(error) => return Err(error),
         }
         wanted.extend(blobs.iter().map(|blob| (blob.kind, blob.id)));
-        let (reader, saver) = (reader.clone(), Arc::clone(&saver));
-        let work = move || salvage(&reader, &saver, id, &blobs, &content);
-        saved.extend(tokio::task::spawn_blocking(work).await.map_err(|_| Error::Cancelled)??);
+        let (source, target) = (source.clone(), Arc::clone(&saver));
+        let work = move || salvage(&source, &target, id, &blobs, &content);
+        salvaged.extend(tokio::task::spawn_blocking(work).await.map_err(|_| Error::Cancelled)??);
         progress.add_done(1, 0);
     }
     let saver = Arc::into_inner(saver).ok_or(Error::Cancelled)?;
     saver.finish().await?;
 
-    let mut outcome = RepairPacksOutcome { salvaged: saved.len() as u64, ..RepairPacksOutcome::default() };
-    for (kind, id) in wanted.difference(&saved) {
+    let mut outcome = RepairPacksOutcome { salvaged: salvaged.len() as u64, ..RepairPacksOutcome::default() };
+    for (kind, id) in wanted.difference(&salvaged) {
         let elsewhere = index.find_all(*kind, id)?.iter().any(|copy| !packs.contains(&copy.location.pack));
         if !elsewhere {
             outcome.lost.push((*kind, *id));
@@ -149,7 +150,7 @@ async fn load(repository: &Repository, options: &RepairPacksOptions, id: PackId)
 /// Saves what can be read; gives what was saved.
 fn salvage(
     reader: &BlobReader,
-    saver: &Saver,
+    target: &Saver,
     pack: PackId,
     blobs: &[PackedBlob],
     content: &Bytes,
@@ -163,7 +164,7 @@ fn salvage(
         plain.clear();
         let location = Location { pack, offset, length, uncompressed_length };
         if reader.decode(kind, &id, &location, &mut sealed.to_vec(), &mut plain).is_ok() {
-            saver.save_again(kind, id, &plain)?;
+            target.save_again(kind, id, &plain)?;
             saved.push((kind, id));
         }
     }

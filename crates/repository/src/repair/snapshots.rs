@@ -57,6 +57,7 @@ pub async fn repair_snapshots(
     progress: &Progress,
     cancel: &CancellationToken,
 ) -> Result<RepairSnapshotsOutcome> {
+    let repository = &repository.without_cache();
     let lock = (!options.dry_run).then_some(lock);
     locked(repository, LockKind::Exclusive, lock, async |lock| {
         run(repository, options, lock, progress, cancel).await

@@ -72,19 +72,15 @@ impl Mender<'_> {
                 return Err(Error::Cancelled);
             }
             let Some(level) = levels.last_mut() else { return Ok(None) };
-            match level.nodes.next() {
-                Some(node) => {
-                    if let Some(deeper) = self.entry(level, node).await? {
-                        levels.push(deeper);
-                    }
-                }
-                None => {
-                    let Some(done) = levels.pop() else { return Ok(None) };
-                    let id = self.finish(done).await?;
-                    let Some(parent) = levels.last_mut() else { return Ok(Some(id)) };
-                    add_waiting(parent, id)?;
-                }
+            if let Some(node) = level.nodes.next() {
+                let deeper = self.entry(level, node).await?;
+                levels.extend(deeper);
+                continue;
             }
+            let Some(done) = levels.pop() else { return Ok(None) };
+            let id = self.finish(done).await?;
+            let Some(parent) = levels.last_mut() else { return Ok(Some(id)) };
+            add_waiting(parent, id)?;
         }
     }
 

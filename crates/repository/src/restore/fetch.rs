@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::files::FileKind;
 
 /// Sealed bytes between the store and the disk.
-const IN_FLIGHT: usize = 48 * 1024 * 1024;
+const IN_FLIGHT: usize = 24 * 1024 * 1024;
 const UNIT: usize = 1024;
 
 /// A read and its outcome.

@@ -27,7 +27,7 @@ use crate::node::{Node, NodeKind};
 use crate::source::stat::Stat;
 
 /// A window is full with so many files or blobs.
-const FILES: usize = 16 * 1024;
+const FILES: usize = 8 * 1024;
 const BLOBS: usize = 32 * 1024;
 
 /// The blob of 8 MiB of zeros that the chunker cuts out of holes: it need not be fetched.

@@ -11,7 +11,7 @@ use crate::index::Location;
 /// Two blobs of a pack are read at once if no more than this lies between them: cheaper than another request.
 const GAP: u64 = 256 * 1024;
 /// A read grows no longer by joining; only a single blob may be larger.
-const LONGEST_READ: u64 = 4 * 1024 * 1024;
+const LONGEST_READ: u64 = 2 * 1024 * 1024;
 
 /// A place in a file that needs a blob.
 pub(super) struct Want<F = Arc<File>> {
@@ -123,13 +123,13 @@ mod tests {
         let mib = 1024 * 1024;
         let wants = vec![
             want(1, 1, 0, 100, 0, 0),
-            want(2, 1, 2 * mib, 3 * mib, 0, 1),
-            want(3, 1, 5 * mib, mib, 0, 2),
-            want(4, 1, 6 * mib, mib, 0, 3),
+            want(2, 1, 2 * mib, mib, 0, 1),
+            want(3, 1, 3 * mib, mib, 0, 2),
+            want(4, 1, 4 * mib, 3 * mib, 0, 3),
         ];
         let reads = plan(wants);
         let mib = u64::from(mib);
         let ends: Vec<_> = reads.iter().map(|read| (read.start, read.end)).collect();
-        assert_eq!(ends, [(0, 100), (2 * mib, 6 * mib), (6 * mib, 7 * mib)]);
+        assert_eq!(ends, [(0, 100), (2 * mib, 4 * mib), (4 * mib, 7 * mib)]);
     }
 }

@@ -18,6 +18,8 @@ pub(crate) enum Trouble {
         request: u64,
         after: bool,
     },
+    /// Only restic's own files can be kept, as on its REST server.
+    OnlyRestic,
     /// The k-th listing is not what it should be.
     Listing {
         number: u64,
@@ -78,10 +80,20 @@ impl Unreliable {
     /// Whether the trouble came.
     pub(crate) fn happened(&self) -> bool {
         match self.trouble {
-            Trouble::None => false,
+            Trouble::None | Trouble::OnlyRestic => false,
             Trouble::Death { .. } => self.dead.load(Ordering::SeqCst),
             Trouble::Listing { number, .. } => self.listings() >= number,
         }
+    }
+
+    fn is_kept(&self, key: &str) -> Result<()> {
+        if self.trouble == Trouble::OnlyRestic && key.starts_with(crate::files::OWN_PREFIX) {
+            return Err(Error::Unsupported {
+                operation: "this name",
+                reason: "it is not restic's".to_owned(),
+            });
+        }
+        Ok(())
     }
 
     async fn request<T>(&self, run: impl Future<Output = Result<T>>) -> Result<T> {
@@ -132,6 +144,7 @@ fn dead() -> Error {
 #[async_trait]
 impl Backend for Unreliable {
     async fn put(&self, key: &Key, body: Bytes, mode: PutMode) -> Result<()> {
+        self.is_kept(key.as_str())?;
         self.request(self.inner.put(key, body, mode)).await
     }
 
@@ -144,6 +157,7 @@ impl Backend for Unreliable {
     }
 
     async fn list_page(&self, request: &PageRequest) -> Result<Page> {
+        self.is_kept(&request.prefix)?;
         let number = {
             let mut listings = self.listings.lock().unwrap();
             listings.push(request.prefix.clone());

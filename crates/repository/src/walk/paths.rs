@@ -62,10 +62,10 @@ impl<'a> Walk<'a> {
         if self.cancel.is_cancelled() {
             return Err(Error::Cancelled);
         }
-        if let Some((path, node)) = self.next.take() {
-            if let Some(unreadable) = self.descend(path, node).await {
-                return Ok(Some(unreadable));
-            }
+        if let Some((path, node)) = self.next.take()
+            && let Some(unreadable) = self.descend(path, node).await
+        {
+            return Ok(Some(unreadable));
         }
         let Some(level) = self.levels.last_mut() else { return Ok(None) };
         let Some(node) = level.nodes.next() else {

@@ -89,7 +89,7 @@ fn repack(
         let size = candidate.used + candidate.unused;
         let too_much =
             options.max_repack.is_some_and(|limit| totals.repack.bytes.saturating_add(size) >= limit);
-        let enough = totals.unused_left() < tolerated;
+        let enough = totals.unused_after() < tolerated;
         let needed = !candidate.data || candidate.must_compress || !candidate.large;
         if too_much || (enough && !needed) {
             totals.packs_keep += 1;

@@ -4,7 +4,7 @@ use std::ops::{Add, AddAssign, Sub, SubAssign};
 
 use serde::Serialize;
 
-/// Blobs (or packs) and their bytes.
+/// Blobs and their bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Sum {
     pub blobs: u64,
@@ -69,8 +69,23 @@ pub struct Totals {
     pub packs_keep: u64,
     pub packs_repack: u64,
     pub packs_remove: u64,
-    /// Packs (not blobs) whose grace time is over, with their whole size: what this run really frees.
-    pub delete_now: Sum,
+    /// Packs whose grace time is over, with their whole size: what this run really frees.
+    pub packs_delete_now: u64,
+    pub delete_now_bytes: u64,
+}
+
+/// The figures that restic prints, under the same names, and those that they come from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Report {
+    pub to_repack: Sum,
+    pub this_removes: Sum,
+    pub to_delete: Sum,
+    pub total_prune: Sum,
+    pub remaining: Sum,
+    pub unused_bytes_after_prune: u64,
+    pub not_yet_compressed_bytes: u64,
+    #[serde(flatten)]
+    pub totals: Totals,
 }
 
 impl Totals {
@@ -95,11 +110,21 @@ impl Totals {
 
     /// What nobody uses and stays all the same, in packs that are partly used.
     pub fn unused_after(&self) -> u64 {
-        self.unused_left()
+        (self.duplicate + self.unused - self.remove - self.repack_removes).bytes
     }
 
-    pub(super) fn unused_left(&self) -> u64 {
-        (self.duplicate + self.unused - self.remove - self.repack_removes).bytes
+    /// What people and programs are shown.
+    pub fn report(&self) -> Report {
+        Report {
+            to_repack: self.repack,
+            this_removes: self.repack_removes,
+            to_delete: self.to_delete(),
+            total_prune: self.total_prune(),
+            remaining: self.remaining(),
+            unused_bytes_after_prune: self.unused_after(),
+            not_yet_compressed_bytes: self.uncompressed_bytes,
+            totals: *self,
+        }
     }
 
     fn unreferenced(&self) -> Sum {

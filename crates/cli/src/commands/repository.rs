@@ -1,0 +1,201 @@
+//! `lifeboat repository`: restic's commands on a repository, without a cluster. Every command has a file of its own;
+//! this one has their list. The name `restic` (see `crate::restic`) runs the same commands.
+
+/// A line for people on standard error. Unlike `eprintln!` it does not panic when nobody can read it any more: the
+/// command may hold a lock.
+macro_rules! tell {
+    ($($argument:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($argument)*);
+    }};
+}
+
+mod arguments;
+mod backup;
+pub(crate) mod cache;
+mod cat;
+mod check;
+mod copy;
+mod diff;
+mod dump;
+mod find;
+mod forget;
+mod init;
+mod key;
+mod list;
+mod lock;
+mod ls;
+mod migrate;
+mod output;
+mod password;
+mod pipes;
+mod prepared;
+mod progress;
+mod prune;
+mod repair;
+mod restore;
+mod second;
+mod select;
+pub(crate) mod session;
+pub(crate) mod settings;
+mod signals;
+mod snapshots;
+mod source;
+mod stats;
+mod tag;
+mod units;
+mod unlock;
+
+pub(crate) use arguments::{COMMON_HEADING, CommonArgs};
+
+use arguments::NoCluster;
+use session::Session;
+use settings::{Settings, Variables};
+
+use tokio_util::sync::CancellationToken;
+
+use crate::error::CliError;
+
+/// The arguments of `lifeboat repository`.
+#[derive(clap::Args)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    _cluster: NoCluster,
+    #[command(flatten)]
+    pub(crate) common: CommonArgs,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(clap::Subcommand)]
+pub(crate) enum Command {
+    /// Make a new repository
+    Init(init::Args),
+    /// Back up files, standard input or the output of a command as a new snapshot
+    Backup(Box<backup::Args>),
+    /// Write a prepared snapshot into the repository
+    Commit(prepared::Args),
+    /// Give a prepared snapshot up
+    Discard(prepared::Args),
+    /// Restore a snapshot, or a part of it, to a directory
+    Restore(Box<restore::Args>),
+    /// Write a file of a snapshot, or a folder as an archive, to standard output
+    Dump(dump::Args),
+    /// List snapshots
+    Snapshots(snapshots::Args),
+    /// List the files of a snapshot
+    Ls(ls::Args),
+    /// Find files in snapshots, or what a blob, tree or pack belongs to
+    Find(find::Args),
+    /// Show what changed between two snapshots
+    Diff(diff::Args),
+    /// Show how much is stored
+    Stats(stats::Args),
+    /// Change the tags of snapshots
+    Tag(tag::Args),
+    /// Remove snapshots by a policy or by name; the data goes with prune
+    Forget(Box<forget::Args>),
+    /// Free the space of what no snapshot uses
+    Prune(prune::Args),
+    /// Find out whether the repository is whole
+    Check(check::Args),
+    /// Mend a damaged repository
+    #[command(subcommand)]
+    Repair(repair::Command),
+    /// Copy snapshots from another repository into this one
+    Copy(copy::Args),
+    /// Upgrade the repository's format
+    Migrate(migrate::Args),
+    /// Work with the keys, each of which has a password
+    #[command(subcommand)]
+    Key(key::Command),
+    /// Remove locks whose holder is gone
+    Unlock(unlock::Args),
+    /// Hold the repository's lock while a command runs
+    Lock(lock::Args),
+    /// List the objects of a kind
+    List(list::Args),
+    /// Print an object as it is stored, for experts
+    Cat(cat::Args),
+}
+
+impl Command {
+    /// The short forms of the name `restic`: a pipe is the source of a backup without paths, and the target of a restore
+    /// without one.
+    pub(crate) fn allow_pipes(&mut self) {
+        match self {
+            Self::Backup(args) => args.pipe_is_source = true,
+            Self::Restore(args) => args.pipe_is_target = true,
+            _ => {}
+        }
+    }
+}
+
+pub(crate) async fn run(args: Args) -> Result<(), CliError> {
+    run_command(args.common, args.command).await
+}
+
+/// Runs a command with the environment of the process. With JSON the error is JSON as well, as restic writes it.
+pub(crate) async fn run_command(common: CommonArgs, command: Command) -> Result<(), CliError> {
+    let settings = Settings::resolve(common, variables())?;
+    output::start_log(&settings);
+    cache::clean_up(&settings);
+    // Under `lock` the signals are the command's.
+    let impatient = !matches!(command, Command::Lock(_));
+    let session = Session { settings, interrupted: signals::interruption(impatient)? };
+    let reader_gone = stop_without_reader(&session);
+    // Boxed: one of many commands runs, and the largest would make every future above it large.
+    match Box::pin(dispatch(&session, command)).await {
+        // As the signal PIPE ends other programs.
+        Err(_) if reader_gone.is_cancelled() => Err(CliError::restic(128 + 13, "")),
+        Err(error) if session.is_json() && !error.is_silent() => {
+            output::exit_error(&error);
+            Err(CliError::restic(error.code(), ""))
+        }
+        other => other,
+    }
+}
+
+/// When the reader of standard output goes away (`ls latest | head`), the command comes to rest as after a signal: it may
+/// hold a lock.
+fn stop_without_reader(session: &Session) -> CancellationToken {
+    let gone = CancellationToken::new();
+    crate::printer::tell_when_reader_goes([gone.clone(), session.interrupted.clone()]);
+    gone
+}
+
+async fn dispatch(session: &Session, command: Command) -> Result<(), CliError> {
+    match command {
+        Command::Init(args) => init::run(session, args).await,
+        Command::Backup(args) => backup::run(session, *args).await,
+        Command::Commit(args) => prepared::commit(session, args).await,
+        Command::Discard(args) => prepared::discard(session, args).await,
+        Command::Restore(args) => restore::run(session, *args).await,
+        Command::Dump(args) => dump::run(session, args).await,
+        Command::Snapshots(args) => snapshots::run(session, args).await,
+        Command::Ls(args) => ls::run(session, args).await,
+        Command::Find(args) => find::run(session, args).await,
+        Command::Diff(args) => diff::run(session, args).await,
+        Command::Stats(args) => stats::run(session, args).await,
+        Command::Tag(args) => tag::run(session, args).await,
+        Command::Forget(args) => forget::run(session, *args).await,
+        Command::Prune(args) => prune::run(session, args).await,
+        Command::Check(args) => check::run(session, args).await,
+        Command::Repair(command) => repair::run(session, command).await,
+        Command::Copy(args) => copy::run(session, args).await,
+        Command::Migrate(args) => migrate::run(session, args).await,
+        Command::Key(command) => key::run(session, command).await,
+        Command::Unlock(args) => unlock::run(session, args).await,
+        Command::Lock(args) => lock::run(session, args).await,
+        Command::List(args) => list::run(session, args).await,
+        Command::Cat(args) => cat::run(session, args).await,
+    }
+}
+
+/// The variables that are text; no other is asked for.
+pub(crate) fn variables() -> Variables {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+        .collect()
+}

@@ -1,0 +1,76 @@
+//! `copy`: snapshots of another repository into this one.
+
+use std::sync::Arc;
+
+use lifeboat_repository::copy::{CopyOutcome, copy};
+use lifeboat_repository::progress::Progress;
+use lifeboat_repository::snapshots::Selector;
+use serde_json::json;
+
+use super::output;
+use super::progress::Shown;
+use super::second::SecondArgs;
+use super::select::{self, FilterArgs};
+use super::session::Session;
+use super::units;
+use crate::error::CliError;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Only these snapshots of the source; without any, all that the filter lets through
+    #[arg(value_name = "SNAPSHOT")]
+    snapshots: Vec<Selector>,
+    #[command(flatten)]
+    filter: FilterArgs,
+    #[command(flatten)]
+    second: SecondArgs,
+}
+
+pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
+    let from = args.second.target(session)?;
+    let source = session.open_target(&from, "password of the source repository").await?;
+    let target = session.open().await?;
+    if source.config().chunker_polynomial != target.config().chunker_polynomial {
+        session.say(
+            "note: the repositories cut files differently, so copies share no data with backups made here; \
+             `init --from-repo … --copy-chunker-params` makes one that does",
+        );
+    }
+    let filter = args.filter.resolve(&session.settings);
+    let finding = select::many(&source, &args.snapshots, &filter);
+    let ids: Vec<_> = session.interruptible(finding).await?.into_iter().map(|(id, _)| id).collect();
+    let progress = Arc::new(Progress::default());
+    let shown = Shown::start(session, &progress, None);
+    let (lock, cancel) = (&session.settings.lock, session.interrupted.clone());
+    let outcome = copy(&source, &target, &ids, session.lock_for_reading(), lock, progress, cancel).await;
+    shown.stop();
+    report(session, &outcome?)
+}
+
+fn report(session: &Session, outcome: &CopyOutcome) -> Result<(), CliError> {
+    for copied in &outcome.copied {
+        session.say(format!("snapshot {} copied as {}", copied.source.short(), copied.target.short()));
+    }
+    for skipped in &outcome.skipped {
+        session.say(format!(
+            "snapshot {} is there already as {}",
+            skipped.source.short(),
+            skipped.target.short()
+        ));
+    }
+    let pairs = |list: &[lifeboat_repository::copy::Copied]| {
+        list.iter().map(|one| json!({"source": one.source, "target": one.target})).collect::<Vec<_>>()
+    };
+    let message = json!({
+        "message_type": "summary", "copied": pairs(&outcome.copied), "skipped": pairs(&outcome.skipped),
+        "blobs": outcome.blobs, "data_added": outcome.added, "data_added_packed": outcome.stored,
+    });
+    let text = format!(
+        "{} snapshots copied, {} were there already; {} added ({} stored)",
+        outcome.copied.len(),
+        outcome.skipped.len(),
+        units::bytes(outcome.added),
+        units::bytes(outcome.stored)
+    );
+    output::summary(session, &message, &text)
+}

@@ -1,0 +1,156 @@
+//! `key add|list|remove|passwd`: the passwords that open a repository.
+
+use std::path::PathBuf;
+
+use lifeboat_repository::change_password::change_password;
+use lifeboat_repository::keys::Cost;
+use lifeboat_repository::lock::LockKind;
+use lifeboat_repository::repository::{Identity, Repository};
+use secrecy::SecretString;
+use serde::Serialize;
+
+use super::password::Ask;
+use super::session::Session;
+use super::settings::{PasswordSource, Target};
+use super::{output, units};
+use crate::error::CliError;
+use crate::printer;
+
+#[derive(clap::Subcommand)]
+pub(crate) enum Command {
+    /// Add a password that opens the repository as well
+    Add(NewKeyArgs),
+    /// List the keys; "*" is the one in use
+    List,
+    /// Take a password away by the id of its key
+    Remove(RemoveArgs),
+    /// Change the password that the command was called with
+    Passwd(NewKeyArgs),
+}
+
+#[derive(clap::Args)]
+pub(crate) struct NewKeyArgs {
+    /// File that holds the new password; on a terminal you are asked for it
+    #[arg(long, value_name = "FILE")]
+    new_password_file: Option<PathBuf>,
+    /// Let an empty password open the repository
+    #[arg(long, conflicts_with = "new_password_file")]
+    new_insecure_no_password: bool,
+    /// Name of the user in the key
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// Name of the host in the key
+    #[arg(long, value_name = "NAME")]
+    host: Option<String>,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct RemoveArgs {
+    /// The key's id, or the start of it
+    #[arg(value_name = "ID")]
+    id: String,
+}
+
+/// A key as restic's JSON shows it.
+#[derive(Serialize)]
+struct Shown {
+    current: bool,
+    id: String,
+    #[serde(rename = "userName")]
+    user: String,
+    #[serde(rename = "hostName")]
+    host: String,
+    created: String,
+}
+
+pub(crate) async fn run(session: &Session, command: Command) -> Result<(), CliError> {
+    let repository = session.open().await?;
+    match command {
+        Command::List => session.reading(&repository, |_| list(session, &repository)).await,
+        Command::Add(args) => {
+            let password = args.password(session).await?;
+            let adding = |_| args.add(&repository, &password);
+            let id = session.locked(&repository, LockKind::Shared, adding).await?;
+            session.say(format!("saved new key {id}"));
+            Ok(())
+        }
+        Command::Remove(args) => {
+            session.locked(&repository, LockKind::Exclusive, |_| remove(session, &repository, &args.id)).await
+        }
+        Command::Passwd(args) => {
+            let password = args.password(session).await?;
+            let identity = args.identity(&repository);
+            let lock = &session.settings.lock;
+            let id = change_password(&repository, &password, Cost::default(), &identity, lock).await?;
+            session.say(format!("saved new key {id}, removed key {}", repository.key_id()));
+            Ok(())
+        }
+    }
+}
+
+async fn list(session: &Session, repository: &Repository) -> Result<(), CliError> {
+    let keys: Vec<Shown> = repository
+        .keys()
+        .await?
+        .into_iter()
+        .map(|key| Shown {
+            current: key.id == repository.key_id(),
+            id: key.id.to_string(),
+            user: key.file.username.clone(),
+            host: key.file.hostname.clone(),
+            created: units::moment(&key.file.created),
+        })
+        .collect();
+    output::value(session, &keys, || {
+        let mark = |key: &Shown| if key.current { "*" } else { " " };
+        let rows = keys.iter().map(|key| {
+            vec![
+                format!("{}{}", mark(key), &key.id[..8]),
+                key.user.clone(),
+                key.host.clone(),
+                key.created.clone(),
+            ]
+        });
+        printer::table(&[" ID", "USER", "HOST", "CREATED"], rows)
+    })
+}
+
+async fn remove(session: &Session, repository: &Repository, prefix: &str) -> Result<(), CliError> {
+    let keys = repository.keys().await?;
+    let matching: Vec<_> = keys.iter().filter(|key| key.id.to_string().starts_with(prefix)).collect();
+    match matching.as_slice() {
+        [key] => {
+            repository.remove_key(key.id).await?;
+            session.say(format!("removed key {}", key.id));
+            Ok(())
+        }
+        [] => Err(CliError::usage(format!("there is no key '{prefix}'")).help("`key list` shows them")),
+        many => Err(CliError::usage(format!("{} keys start with '{prefix}'", many.len()))
+            .help("give more digits of the id; `key list -o json` shows all of them")),
+    }
+}
+
+impl NewKeyArgs {
+    async fn password(&self, session: &Session) -> Result<SecretString, CliError> {
+        let password = match &self.new_password_file {
+            _ if self.new_insecure_no_password => PasswordSource::Empty,
+            Some(file) => PasswordSource::File(file.clone()),
+            None => PasswordSource::Question,
+        };
+        let target = Target { password, ..session.settings.target.clone() };
+        session.password(&target, "new password", Ask::Twice).await
+    }
+
+    fn identity(&self, repository: &Repository) -> Identity {
+        let system = repository.options().identity.clone();
+        Identity {
+            user: self.user.clone().unwrap_or(system.user),
+            host: self.host.clone().unwrap_or(system.host),
+            ..system
+        }
+    }
+
+    async fn add(&self, repository: &Repository, password: &SecretString) -> Result<String, CliError> {
+        Ok(repository.add_key(password, Cost::default(), &self.identity(repository)).await?.to_string())
+    }
+}

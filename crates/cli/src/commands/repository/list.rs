@@ -1,0 +1,80 @@
+//! `list KIND`: the ids of all objects of a kind, one in a line.
+
+use lifeboat_repository::files::FileKind;
+use lifeboat_repository::repository::Repository;
+
+use super::output;
+use super::session::Session;
+use crate::args::Output;
+use crate::error::CliError;
+use crate::printer;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// What to list
+    #[arg(value_enum)]
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Kind {
+    Blobs,
+    Packs,
+    Index,
+    Snapshots,
+    Keys,
+    Locks,
+}
+
+pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
+    let repository = session.open().await?;
+    let listing = |_| async {
+        match file_kind(args.kind) {
+            Some(kind) => ids(session, &repository, kind).await,
+            None => blobs(&repository).await,
+        }
+    };
+    // Listing locks must not add one.
+    if args.kind == Kind::Locks {
+        return session.interruptible(ids(session, &repository, FileKind::Lock)).await;
+    }
+    session.reading(&repository, listing).await
+}
+
+fn file_kind(kind: Kind) -> Option<FileKind> {
+    match kind {
+        Kind::Blobs => None,
+        Kind::Packs => Some(FileKind::Pack),
+        Kind::Index => Some(FileKind::Index),
+        Kind::Snapshots => Some(FileKind::Snapshot),
+        Kind::Keys => Some(FileKind::Key),
+        Kind::Locks => Some(FileKind::Lock),
+    }
+}
+
+async fn ids(session: &Session, repository: &Repository, kind: FileKind) -> Result<(), CliError> {
+    let ids: Vec<String> = repository.list(kind).await?.iter().map(|file| file.id.to_string()).collect();
+    match session.settings.output {
+        Output::Table => ids.iter().for_each(|id| printer::line(id)),
+        Output::Json => output::line_of_json(&ids)?,
+        Output::Yaml => printer::text(&printer::yaml(&ids)?),
+    }
+    Ok(())
+}
+
+/// As they are read: there may be millions.
+async fn blobs(repository: &Repository) -> Result<(), CliError> {
+    let index = repository.load_index().await?;
+    let mut lines = String::new();
+    index.for_each(&mut |entry| {
+        use std::fmt::Write;
+        let _ = writeln!(lines, "{} {}", entry.kind, entry.id);
+        if lines.len() > 1 << 16 {
+            printer::text(&lines);
+            lines.clear();
+        }
+        Ok(())
+    })?;
+    printer::text(&lines);
+    Ok(())
+}

@@ -1,0 +1,159 @@
+//! `ls`: what is in a snapshot.
+
+use std::cmp::Reverse;
+
+use lifeboat_repository::ls::{Listed, LsNode, LsOptions, ls, mode_text};
+use lifeboat_repository::node::{Node, NodeKind};
+use lifeboat_repository::snapshots::{Found, Selection};
+use serde_json::json;
+
+use super::output::{self, ShownSnapshot};
+use super::select::{self, FilterArgs};
+use super::session::Session;
+use super::units;
+use crate::args::Output;
+use crate::error::CliError;
+use crate::printer;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Id, start of an id, or "latest"; with ":/folder" only what is below that folder
+    #[arg(value_name = "SNAPSHOT[:FOLDER]")]
+    snapshot: Selection,
+    /// Only these directories
+    #[arg(value_name = "DIRECTORY")]
+    directories: Vec<String>,
+    #[command(flatten)]
+    filter: FilterArgs,
+    #[command(flatten)]
+    long: LongArgs,
+    /// Also what is below the subdirectories of the directories given
+    #[arg(long)]
+    recursive: bool,
+    /// Order: name, size, time, mtime, atime, ctime or extension
+    #[arg(short, long, value_enum, default_value = "name")]
+    sort: Order,
+    /// The other way round
+    #[arg(long)]
+    reverse: bool,
+}
+
+/// How nodes are shown.
+#[derive(clap::Args, Clone, Copy)]
+pub(crate) struct LongArgs {
+    /// With mode, owner, size and time
+    #[arg(short, long)]
+    pub(crate) long: bool,
+    /// Sizes with units
+    #[arg(long)]
+    pub(crate) human_readable: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Order {
+    Name,
+    Size,
+    Time,
+    Mtime,
+    Atime,
+    Ctime,
+    Extension,
+}
+
+pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
+    let repository = session.open().await?;
+    let filter = args.filter.resolve(&session.settings);
+    let finding = select::one(&repository, &args.snapshot, &filter);
+    let (found, subfolder) = session.interruptible(finding).await?;
+    let options = LsOptions { subfolder, directories: args.directories.clone(), recursive: args.recursive };
+    let sorted = args.sort != Order::Name || args.reverse;
+    let mut kept = Vec::new();
+    head(session, &found)?;
+    let output = session.settings.output;
+    let long = args.long;
+    let mut each = |listed: Listed| {
+        if let Listed::Node { path, node, on_the_way: false } = listed {
+            // Sorted output and YAML have to wait for the end; the rest goes out as it comes.
+            if sorted || output == Output::Yaml {
+                kept.push((path, node));
+            } else {
+                show(output, long, &path, &node);
+            }
+        }
+        Ok(())
+    };
+    let lock = session.lock_for_reading();
+    ls(&repository, found.1.tree, &options, lock, &mut each, &session.interrupted).await?;
+    sort(&mut kept, args.sort, args.reverse);
+    if output == Output::Yaml {
+        let nodes: Vec<_> = kept.iter().map(|(path, node)| LsNode::new(path, node)).collect();
+        printer::text(&printer::yaml(&nodes)?);
+    } else {
+        for (path, node) in &kept {
+            show(output, long, path, node);
+        }
+    }
+    Ok(())
+}
+
+fn head(session: &Session, found: &Found) -> Result<(), CliError> {
+    if !session.is_json() {
+        session.say(format!(
+            "snapshot {} of {} at {}:",
+            found.0.short(),
+            found.1.hostname,
+            units::moment(&found.1.time)
+        ));
+        return Ok(());
+    }
+    let mut message = serde_json::to_value(ShownSnapshot::from(found))
+        .map_err(|error| CliError::failed("cannot write JSON", error))?;
+    message["message_type"] = json!("snapshot");
+    message["struct_type"] = json!("snapshot");
+    output::line_of_json(&message)
+}
+
+fn show(output: Output, long: LongArgs, path: &[u8], node: &Node) {
+    if output == Output::Json {
+        // A node is plain text and numbers: it becomes JSON.
+        let _ = output::line_of_json(&LsNode::new(path, node));
+    } else {
+        printer::line(&line(long, path, node));
+    }
+}
+
+/// A node for people: its path, or much of what is known about it.
+pub(crate) fn line(long: LongArgs, path: &[u8], node: &Node) -> String {
+    let path = String::from_utf8_lossy(path);
+    if !long.long {
+        return path.into_owned();
+    }
+    let size = if long.human_readable { units::bytes(node.size) } else { node.size.to_string() };
+    let target = if node.kind == NodeKind::Symlink {
+        format!(" -> {}", String::from_utf8_lossy(&node.link_target))
+    } else {
+        String::new()
+    };
+    let time = jiff::Timestamp::new(node.mtime.seconds, 0).unwrap_or_default();
+    let time = time.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string();
+    format!("{} {:>5} {:>5} {size:>6} {time} {path}{target}", mode_text(node.mode), node.uid, node.gid)
+}
+
+fn sort(nodes: &mut [(Vec<u8>, Box<Node>)], order: Order, reverse: bool) {
+    let extension = |path: &[u8]| -> Vec<u8> {
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        let at = name.iter().rposition(|byte| *byte == b'.');
+        at.map(|at| name[at..].to_vec()).unwrap_or_default()
+    };
+    match order {
+        Order::Name => {}
+        Order::Size => nodes.sort_by_key(|(_, node)| Reverse(node.size)),
+        Order::Time | Order::Mtime => nodes.sort_by_key(|(_, node)| Reverse(node.mtime)),
+        Order::Atime => nodes.sort_by_key(|(_, node)| Reverse(node.atime)),
+        Order::Ctime => nodes.sort_by_key(|(_, node)| Reverse(node.ctime)),
+        Order::Extension => nodes.sort_by_cached_key(|(path, _)| extension(path)),
+    }
+    if reverse {
+        nodes.reverse();
+    }
+}

@@ -1,0 +1,240 @@
+//! `restore`: a snapshot, or a part of it, to a directory. Called as `restic` without a target and into a pipe, the one
+//! file of a stream's snapshot goes to standard output.
+
+use std::fmt::Write;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lifeboat_repository::progress::Progress;
+use lifeboat_repository::restore::{self, Action, Event, Overwrite, RestoreOptions, RestoreOutcome};
+use lifeboat_repository::snapshots::{Found, Selection};
+use lifeboat_repository::source::patterns::{Case, Patterns};
+use lifeboat_repository::source::selection::Selection as Wanted;
+use serde_json::json;
+
+use super::backup::problem;
+use super::progress::{Shown, restore_status};
+use super::select::{self, FilterArgs};
+use super::session::Session;
+use super::source::{ExcludeArgs, IncludeArgs};
+use super::{dump, output, pipes, units};
+use crate::error::CliError;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Id, start of an id, or "latest"; with ":/folder" only what is below that folder
+    #[arg(value_name = "SNAPSHOT[:FOLDER]")]
+    snapshot: Option<Selection>,
+    /// Directory to restore to; "/" restores to where the files were
+    #[arg(short, long, value_name = "DIRECTORY")]
+    target: Option<PathBuf>,
+    #[command(flatten)]
+    filter: FilterArgs,
+    #[command(flatten)]
+    include: IncludeArgs,
+    #[command(flatten)]
+    exclude: ExcludeArgs,
+    /// Restore only extended attributes that match; can be repeated
+    #[arg(long, value_name = "PATTERN")]
+    include_xattr: Vec<String>,
+    /// Restore no extended attributes that match; can be repeated
+    #[arg(long, value_name = "PATTERN", conflicts_with = "include_xattr")]
+    exclude_xattr: Vec<String>,
+    /// Remove what is in the target and not in the snapshot
+    #[arg(long)]
+    delete: bool,
+    /// What to do with files that are there: always, if-changed, if-newer or never
+    #[arg(long, value_name = "WHEN", default_value = "always", value_parser = overwrite)]
+    overwrite: Overwrite,
+    /// Leave holes where files have zeros
+    #[arg(long)]
+    sparse: bool,
+    /// Read everything again afterwards and compare
+    #[arg(long)]
+    verify: bool,
+    /// Restore owners by their names instead of their numbers
+    #[arg(long)]
+    ownership_by_name: bool,
+    /// Write nothing, show what would be done
+    #[arg(short = 'n', long)]
+    dry_run: bool,
+    /// Without a target, write a stream's file to standard output if that is a pipe: the name `restic` sets it.
+    #[arg(skip)]
+    pub(crate) pipe_is_target: bool,
+}
+
+pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
+    if args.target.is_none() && args.pipe_is_target && pipes::stdout_is_pipe() {
+        return dump::stream(session, args.snapshot.as_ref(), &args.filter).await;
+    }
+    let Some(selection) = args.snapshot.clone() else {
+        return Err(CliError::usage("no snapshot is named").help("give an id, the start of one, or latest"));
+    };
+    let Some(target) = args.target.clone() else {
+        return Err(CliError::usage("no directory to restore to is given").help("give one with --target"));
+    };
+    if args.include.is_given() && args.exclude.is_given() {
+        return Err(CliError::usage("--include and --exclude do not go together").help("use one of them"));
+    }
+    let repository = session.open().await?;
+    let filter = args.filter.resolve(&session.settings);
+    let progress = Arc::new(Progress::default());
+    let start = Instant::now();
+    let outcome = session
+        .reading(&repository, |cancel| async {
+            let (found, subfolder) = select::one(&repository, &selection, &filter).await?;
+            let options = args.options(session, target, subfolder)?;
+            tell(session, &found, &args);
+            let shown = Shown::start(session, &progress, Some(restore_status));
+            let work = restore::restore(&repository, &found.1, options, Arc::clone(&progress), cancel);
+            let outcome = work.await;
+            shown.stop();
+            Ok(outcome?)
+        })
+        .await?;
+    report(session, &args, &outcome, start.elapsed())
+}
+
+fn tell(session: &Session, (id, snapshot): &Found, args: &Args) {
+    let target = args.target.as_deref().unwrap_or_else(|| std::path::Path::new("")).display();
+    let time = units::moment(&snapshot.time);
+    session.say(format!("restoring snapshot {} of {} at {time} to {target}", id.short(), snapshot.hostname));
+}
+
+impl Args {
+    fn options(
+        &self,
+        session: &Session,
+        target: PathBuf,
+        subfolder: Option<String>,
+    ) -> Result<RestoreOptions, CliError> {
+        let settings = &session.settings;
+        let wanted = if self.include.is_given() {
+            Wanted::Include(self.include.patterns(settings)?)
+        } else if self.exclude.is_given() {
+            Wanted::Exclude(self.exclude.patterns(settings)?)
+        } else {
+            Wanted::Everything
+        };
+        let select: Option<restore::Select> = match wanted {
+            Wanted::Everything => None,
+            wanted => Some(Arc::new(move |path: &[u8], is_directory| {
+                let found = wanted.select(path, is_directory);
+                restore::Selection { include: found.matched, descend: found.below }
+            })),
+        };
+        Ok(RestoreOptions {
+            target,
+            subfolder: subfolder.map(PathBuf::from),
+            select,
+            select_xattr: self.attributes()?,
+            delete: self.delete,
+            overwrite: self.overwrite,
+            sparse: self.sparse,
+            verify: self.verify,
+            dry_run: self.dry_run,
+            ownership_by_name: self.ownership_by_name,
+            notify: notify(session),
+        })
+    }
+
+    fn attributes(&self) -> Result<Option<restore::SelectXattr>, CliError> {
+        let (given, keeps) = match (self.include_xattr.as_slice(), self.exclude_xattr.as_slice()) {
+            ([], []) => return Ok(None),
+            ([], exclude) => (exclude, false),
+            (include, _) => (include, true),
+        };
+        let patterns = Patterns::parse(given.iter().map(String::as_bytes), Case::Matters)?;
+        Ok(Some(Arc::new(move |name: &str| patterns.matches(name.as_bytes()) == keeps)))
+    }
+}
+
+/// With -vv every entry is told.
+fn notify(session: &Session) -> Option<restore::Notify> {
+    if session.settings.verbosity < 2 {
+        return None;
+    }
+    let is_json = session.is_json();
+    Some(Arc::new(move |event: &Event<'_>| {
+        let action = match event.action {
+            Action::Restored => "restored",
+            Action::Updated => "updated",
+            Action::Unchanged => "unchanged",
+            Action::Skipped => "skipped",
+            Action::Deleted => "deleted",
+        };
+        let path = event.path.display();
+        if is_json {
+            let _ = output::line_of_json(&json!({
+                "message_type": "verbose_status", "action": action, "item": path.to_string(), "size": event.size,
+            }));
+        } else {
+            output::bars().suspend(|| tell!("{action:9} {path}"));
+        }
+    }))
+}
+
+fn report(session: &Session, args: &Args, outcome: &RestoreOutcome, took: Duration) -> Result<(), CliError> {
+    for found in &outcome.problems {
+        problem(session, "restore", &found.path, &found.message);
+    }
+    output::summary(session, &summary(outcome, took), &words(args, outcome, took))?;
+    match outcome.problem_count {
+        0 => Ok(()),
+        count => Err(CliError::restic(1, format!("the restore is incomplete: {count} problems"))
+            .help("they are listed above; everything else was restored")),
+    }
+}
+
+/// restic's summary; what is zero is left out.
+fn summary(outcome: &RestoreOutcome, took: Duration) -> serde_json::Value {
+    let mut message = json!({"message_type": "summary"});
+    for (name, number) in [
+        ("seconds_elapsed", took.as_secs()),
+        ("total_files", outcome.total_files),
+        ("files_restored", outcome.files_restored),
+        ("files_skipped", outcome.files_skipped),
+        ("files_deleted", outcome.files_deleted),
+        ("total_bytes", outcome.total_bytes),
+        ("bytes_restored", outcome.bytes_restored),
+        ("bytes_skipped", outcome.bytes_skipped),
+        ("files_verified", outcome.files_verified.unwrap_or_default()),
+    ] {
+        if number > 0 {
+            message[name] = number.into();
+        }
+    }
+    message
+}
+
+fn words(args: &Args, outcome: &RestoreOutcome, took: Duration) -> String {
+    let did = if args.dry_run { "Would restore" } else { "Restored" };
+    let mut text = format!(
+        "{did} {} of {} files and directories ({} of {}) in {}",
+        outcome.files_restored,
+        outcome.total_files,
+        units::bytes(outcome.bytes_restored),
+        units::bytes(outcome.total_bytes),
+        units::clock(took),
+    );
+    for (count, words) in [(outcome.files_skipped, "left as they were"), (outcome.files_deleted, "deleted")] {
+        if count > 0 {
+            let _ = write!(text, ", {count} {words}");
+        }
+    }
+    if let Some(verified) = outcome.files_verified {
+        let _ = write!(text, ", {verified} verified");
+    }
+    text
+}
+
+fn overwrite(text: &str) -> Result<Overwrite, String> {
+    match text {
+        "always" => Ok(Overwrite::Always),
+        "if-changed" => Ok(Overwrite::IfChanged),
+        "if-newer" => Ok(Overwrite::IfNewer),
+        "never" => Ok(Overwrite::Never),
+        other => Err(format!("'{other}' is none of always, if-changed, if-newer, never")),
+    }
+}

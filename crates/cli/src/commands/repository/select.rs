@@ -1,0 +1,95 @@
+//! Which snapshots a command is about: ids, prefixes, `latest`, and filters by host, path and tag, as restic has them.
+
+use lifeboat_repository::repository::Repository;
+use lifeboat_repository::snapshots::{self, Filter, Found, Selection, Selector, TagList};
+
+use super::settings::Settings;
+use crate::error::CliError;
+
+/// The filters of a command that takes one snapshot: they count for `latest`.
+#[derive(clap::Args, Clone, Default)]
+pub(crate) struct FilterArgs {
+    /// Only snapshots of this host; can be repeated; "" is any (default: $RESTIC_HOST)
+    #[arg(short = 'H', long = "host", value_name = "NAME")]
+    pub(crate) hosts: Vec<String>,
+    #[command(flatten)]
+    pub(crate) others: TagAndPathArgs,
+}
+
+/// The filters without a short form of --host, where -H means something else.
+#[derive(clap::Args, Clone, Default)]
+pub(crate) struct TagAndPathArgs {
+    /// Only snapshots with all of these tags; repeated, one of the lists is enough
+    #[arg(long = "tag", value_name = "TAG[,TAG…]")]
+    pub(crate) tags: Vec<TagList>,
+    /// Only snapshots with this absolute path; repeated, all of them
+    #[arg(long = "path", value_name = "PATH")]
+    pub(crate) paths: Vec<String>,
+}
+
+impl FilterArgs {
+    pub(crate) fn resolve(&self, settings: &Settings) -> Filter {
+        filter(&self.hosts, &self.others, settings)
+    }
+}
+
+pub(crate) fn filter(hosts: &[String], others: &TagAndPathArgs, settings: &Settings) -> Filter {
+    let hosts = match hosts {
+        [] => settings.variable("RESTIC_HOST").map(str::to_owned).into_iter().collect(),
+        [any] if any.is_empty() => Vec::new(),
+        given => given.to_vec(),
+    };
+    let paths = others.paths.iter().map(|path| clean(path)).collect();
+    Filter { hosts, tags: others.tags.iter().cloned().collect(), paths, not_after: None }
+}
+
+/// An absolute path without what does not change it: `/srv//data/` is `/srv/data`.
+pub(crate) fn clean(path: &str) -> String {
+    let mut parts = Vec::new();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => drop(parts.pop()),
+            name => parts.push(name),
+        }
+    }
+    format!("/{}", parts.join("/"))
+}
+
+/// One snapshot, and the folder of it that was named after a colon.
+pub(crate) async fn one(
+    repository: &Repository,
+    selection: &Selection,
+    filter: &Filter,
+) -> Result<(Found, Option<String>), CliError> {
+    let found = match &selection.snapshot {
+        // A snapshot that is named whole can be read although others are damaged.
+        Selector::Id(id) => (*id, repository.load_snapshot(*id).await?),
+        selector => {
+            let all = repository.load_snapshots().await?;
+            snapshots::find(&all, selector, filter)?.clone()
+        }
+    };
+    Ok((found, selection.subfolder.clone()))
+}
+
+/// Those that are named, or all that the filter lets through; oldest first.
+pub(crate) async fn many(
+    repository: &Repository,
+    selectors: &[Selector],
+    filter: &Filter,
+) -> Result<Vec<Found>, CliError> {
+    let all = repository.load_snapshots().await?;
+    Ok(snapshots::find_all(&all, selectors, filter)?.into_iter().cloned().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_filters_are_spelt_as_snapshots_spell_them() {
+        assert_eq!(clean("/srv//data/./x/../"), "/srv/data");
+        assert_eq!(clean("/"), "/");
+    }
+}

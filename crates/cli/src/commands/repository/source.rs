@@ -1,0 +1,200 @@
+//! What a backup takes and leaves out, from its arguments: paths, files of paths, patterns. Reads those files.
+
+use std::io::Read;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
+
+use lifeboat_repository::Error;
+use lifeboat_repository::source::filter::{Filter, TagFile, file_systems};
+use lifeboat_repository::source::patterns::{Case, Patterns};
+use lifeboat_repository::source::{given, pattern_files};
+
+use super::settings::Settings;
+use crate::error::CliError;
+
+/// The flags that leave something out.
+#[derive(clap::Args, Default)]
+pub(crate) struct ExcludeArgs {
+    /// Leave out what matches; can be repeated
+    #[arg(short, long, value_name = "PATTERN")]
+    pub(crate) exclude: Vec<String>,
+    /// The same, whatever the case of letters
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) iexclude: Vec<String>,
+    /// File with patterns of what to leave out, one in a line; can be repeated
+    #[arg(long, value_name = "FILE")]
+    pub(crate) exclude_file: Vec<PathBuf>,
+    /// The same, whatever the case of letters
+    #[arg(long, value_name = "FILE")]
+    pub(crate) iexclude_file: Vec<PathBuf>,
+}
+
+/// The flags that take only something.
+#[derive(clap::Args, Default)]
+pub(crate) struct IncludeArgs {
+    /// Take only what matches; can be repeated
+    #[arg(short, long, value_name = "PATTERN")]
+    pub(crate) include: Vec<String>,
+    /// The same, whatever the case of letters
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) iinclude: Vec<String>,
+    /// File with patterns of what to take, one in a line; can be repeated
+    #[arg(long, value_name = "FILE")]
+    pub(crate) include_file: Vec<PathBuf>,
+    /// The same, whatever the case of letters
+    #[arg(long, value_name = "FILE")]
+    pub(crate) iinclude_file: Vec<PathBuf>,
+}
+
+/// The flags of a backup that leave something out beyond patterns.
+#[derive(clap::Args, Default)]
+pub(crate) struct LeaveOutArgs {
+    #[command(flatten)]
+    pub(crate) patterns: ExcludeArgs,
+    /// Leave out directories that have this file, if it starts with HEADER; can be repeated
+    #[arg(long, value_name = "NAME[:HEADER]")]
+    exclude_if_present: Vec<String>,
+    /// Leave out directories that a CACHEDIR.TAG marks as a cache
+    #[arg(long)]
+    exclude_caches: bool,
+    /// Leave out files larger than this, as in 500M
+    #[arg(long, value_name = "SIZE", value_parser = super::units::size)]
+    exclude_larger_than: Option<u64>,
+    /// Stay on the file systems of the paths given
+    #[arg(short = 'x', long)]
+    one_file_system: bool,
+}
+
+/// The flags that name files of paths.
+#[derive(clap::Args, Default)]
+#[allow(clippy::struct_field_names, reason = "they are restic's flags")]
+pub(crate) struct FilesFromArgs {
+    /// File with patterns of paths to back up, one in a line; "-" is standard input; can be repeated
+    #[arg(long, value_name = "FILE")]
+    files_from: Vec<PathBuf>,
+    /// File with paths to back up exactly as they stand, one in a line; can be repeated
+    #[arg(long, value_name = "FILE")]
+    files_from_verbatim: Vec<PathBuf>,
+    /// File with paths to back up, each ended by a zero byte; can be repeated
+    #[arg(long, value_name = "FILE")]
+    files_from_raw: Vec<PathBuf>,
+}
+
+impl FilesFromArgs {
+    pub(crate) fn is_given(&self) -> bool {
+        !(self.files_from.is_empty() && self.files_from_verbatim.is_empty() && self.files_from_raw.is_empty())
+    }
+
+    /// Whether one of them is standard input.
+    pub(crate) fn is_stdin(&self) -> bool {
+        let all = [&self.files_from, &self.files_from_verbatim, &self.files_from_raw];
+        all.into_iter().flatten().any(|file| file.as_os_str() == "-")
+    }
+
+    /// All paths; what a pattern of --files-from does not find is told.
+    pub(crate) fn paths(&self) -> Result<Vec<Vec<u8>>, CliError> {
+        let mut paths = Vec::new();
+        for file in &self.files_from {
+            for pattern in pattern_files::meaningful_lines(&content(file)?) {
+                let found = given::expand(&pattern)?;
+                if found.is_empty() {
+                    tell!("warning: nothing matches '{}'", String::from_utf8_lossy(&pattern));
+                }
+                paths.extend(found);
+            }
+        }
+        for file in &self.files_from_verbatim {
+            paths.extend(pattern_files::verbatim(&content(file)?));
+        }
+        for file in &self.files_from_raw {
+            paths.extend(pattern_files::raw(&content(file)?)?);
+        }
+        Ok(paths)
+    }
+}
+
+impl LeaveOutArgs {
+    pub(crate) fn filter(&self, settings: &Settings, targets: &[PathBuf]) -> Result<Filter, CliError> {
+        let mut tag_files = Vec::new();
+        for text in &self.exclude_if_present {
+            tag_files.push(TagFile::parse(text.as_bytes())?);
+        }
+        if self.exclude_caches {
+            tag_files.push(TagFile::of_caches());
+        }
+        let mut filter = Filter {
+            patterns: self.patterns.patterns(settings)?,
+            larger_than: self.exclude_larger_than,
+            tag_files,
+            ..Filter::default()
+        };
+        if self.one_file_system {
+            let current = std::env::current_dir()
+                .map_err(|error| CliError::failed("cannot find the current directory", error))?;
+            let targets = targets.iter().map(|target| target.as_os_str().as_bytes());
+            filter.file_systems = file_systems(targets, current.as_os_str().as_bytes())?;
+        }
+        Ok(filter)
+    }
+}
+
+impl ExcludeArgs {
+    pub(crate) fn is_given(&self) -> bool {
+        !(self.exclude.is_empty()
+            && self.iexclude.is_empty()
+            && self.exclude_file.is_empty()
+            && self.iexclude_file.is_empty())
+    }
+
+    pub(crate) fn patterns(&self, settings: &Settings) -> Result<Vec<Patterns>, CliError> {
+        Ok(vec![
+            list(&self.exclude, &self.exclude_file, Case::Matters, settings)?,
+            list(&self.iexclude, &self.iexclude_file, Case::Ignored, settings)?,
+        ])
+    }
+}
+
+impl IncludeArgs {
+    pub(crate) fn is_given(&self) -> bool {
+        !(self.include.is_empty()
+            && self.iinclude.is_empty()
+            && self.include_file.is_empty()
+            && self.iinclude_file.is_empty())
+    }
+
+    pub(crate) fn patterns(&self, settings: &Settings) -> Result<Vec<Patterns>, CliError> {
+        Ok(vec![
+            list(&self.include, &self.include_file, Case::Matters, settings)?,
+            list(&self.iinclude, &self.iinclude_file, Case::Ignored, settings)?,
+        ])
+    }
+}
+
+fn list(given: &[String], files: &[PathBuf], case: Case, settings: &Settings) -> Result<Patterns, CliError> {
+    let variable = |name: &[u8]| {
+        let name = std::str::from_utf8(name).ok()?;
+        Some(settings.variables.get(name)?.as_bytes().to_vec())
+    };
+    let mut patterns: Vec<Vec<u8>> = given.iter().map(|pattern| pattern.as_bytes().to_vec()).collect();
+    for file in files {
+        patterns.extend(pattern_files::patterns(&content(file)?, &variable));
+    }
+    Ok(Patterns::parse(patterns, case)?)
+}
+
+fn content(file: &Path) -> Result<Vec<u8>, CliError> {
+    if file.as_os_str() == "-" {
+        let mut content = Vec::new();
+        return match std::io::stdin().lock().read_to_end(&mut content) {
+            Ok(_) => Ok(content),
+            Err(error) => Err(CliError::failed("cannot read standard input", error)),
+        };
+    }
+    Ok(std::fs::read(file).map_err(Error::file("read", file))?)
+}
+
+/// The paths that exist; for the others what is wrong with them.
+pub(crate) fn existing(paths: Vec<Vec<u8>>) -> (Vec<PathBuf>, Vec<Error>) {
+    let (found, missing) = given::existing(paths);
+    (found.into_iter().map(|path| PathBuf::from(std::ffi::OsString::from_vec(path))).collect(), missing)
+}

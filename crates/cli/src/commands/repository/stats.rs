@@ -1,0 +1,74 @@
+//! `stats`: how much is in the repository, counted in one of restic's ways.
+
+use std::sync::Arc;
+
+use lifeboat_repository::progress::Progress;
+use lifeboat_repository::snapshots::Selector;
+use lifeboat_repository::stats::{Stats, StatsMode, stats};
+
+use super::output;
+use super::progress::Shown;
+use super::select::{self, FilterArgs};
+use super::session::Session;
+use super::units;
+use crate::error::CliError;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Only these snapshots; without any, all
+    #[arg(value_name = "SNAPSHOT")]
+    snapshots: Vec<Selector>,
+    #[command(flatten)]
+    filter: FilterArgs,
+    /// What is counted
+    #[arg(long, value_enum, default_value = "restore-size")]
+    mode: Mode,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Mode {
+    /// What a restore of all snapshots would take
+    RestoreSize,
+    /// Files of the same content once
+    FilesByContents,
+    /// The pieces of each file
+    BlobsPerFile,
+    /// What is stored
+    RawData,
+}
+
+pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
+    let repository = session.open().await?;
+    let filter = args.filter.resolve(&session.settings);
+    let finding = select::many(&repository, &args.snapshots, &filter);
+    let ids: Vec<_> = session.interruptible(finding).await?.into_iter().map(|(id, _)| id).collect();
+    let mode = match args.mode {
+        Mode::RestoreSize => StatsMode::RestoreSize,
+        Mode::FilesByContents => StatsMode::FilesByContents,
+        Mode::BlobsPerFile => StatsMode::BlobsPerFile,
+        Mode::RawData => StatsMode::RawData,
+    };
+    let progress = Arc::new(Progress::default());
+    let shown = Shown::start(session, &progress, None);
+    let (lock, cancel) = (session.lock_for_reading(), &session.interrupted);
+    let counted = stats(&repository, &ids, mode, lock, &progress, cancel).await;
+    shown.stop();
+    let counted = counted?;
+    output::summary(session, &counted, &words(&counted))
+}
+
+fn words(stats: &Stats) -> String {
+    let mut lines = vec![format!("Snapshots:         {}", stats.snapshots_count)];
+    if stats.total_file_count > 0 {
+        lines.push(format!("Files:             {}", stats.total_file_count));
+    }
+    if stats.total_blob_count > 0 {
+        lines.push(format!("Blobs:             {}", stats.total_blob_count));
+    }
+    lines.push(format!("Size:              {}", units::bytes(stats.total_size)));
+    if stats.total_uncompressed_size > 0 {
+        lines.push(format!("Uncompressed size: {}", units::bytes(stats.total_uncompressed_size)));
+        lines.push(format!("Compressed:        {:.2}x", stats.compression_ratio));
+    }
+    lines.join("\n")
+}

@@ -1,0 +1,243 @@
+//! Commands, exit codes and output.
+
+use std::process::Stdio;
+
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use crate::bench::{Bench, code, messages, stderr, stdout};
+
+#[test]
+fn what_was_backed_up_is_restored() {
+    let bench = Bench::new();
+    let output = bench.lifeboat(["backup", "data", "--json"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let summary = messages(&output).pop().unwrap();
+    assert_eq!((&summary["message_type"], &summary["files_new"]), (&json!("summary"), &json!(1)));
+    let id = summary["snapshot_id"].as_str().unwrap();
+    assert_eq!(bench.snapshots()[0]["id"], id);
+    let selection = format!("{}:/data", &id[..8]);
+    let output = bench.lifeboat(["restore", &selection, "--target", "out", "--verify", "--json"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert_eq!(messages(&output).pop().unwrap()["message_type"], "summary");
+    assert_eq!(std::fs::read_to_string(bench.path("out/file")).unwrap(), "content");
+    assert_eq!(bench.locks(), 0);
+}
+
+#[test]
+fn a_path_that_is_missing_makes_the_backup_incomplete() {
+    let bench = Bench::new();
+    let output = bench.lifeboat(["backup", "data", "missing"]);
+    assert_eq!(code(&output), 3, "{}", stderr(&output));
+    assert!(stderr(&output).contains("missing"), "{}", stderr(&output));
+    assert_eq!(bench.snapshots().len(), 1);
+    assert_eq!(code(&bench.lifeboat(["backup", "missing"])), 1);
+    assert_eq!(bench.snapshots().len(), 1);
+}
+
+#[test]
+fn exit_codes_are_restics() {
+    let bench = Bench::without_repository();
+    for arguments in [["snapshots"].as_slice(), &["backup", "data"], &["check"], &["unlock"]] {
+        assert_eq!(code(&bench.lifeboat(arguments)), 10, "{arguments:?}");
+    }
+    assert_eq!(code(&bench.lifeboat(["init"])), 0);
+    assert_eq!(code(&bench.lifeboat(["init"])), 1);
+    let output = bench.command(["snapshots"]).env("RESTIC_PASSWORD", "wrong").output().unwrap();
+    assert_eq!(code(&output), 12, "{}", stderr(&output));
+    assert_eq!(code(&bench.lifeboat(["restore", "latest", "--target", "x"])), 1);
+    assert_eq!(code(&bench.lifeboat(["backup", "--no-such-flag"])), 2);
+}
+
+#[test]
+fn with_json_the_error_is_json_as_well() {
+    let bench = Bench::without_repository();
+    let output = bench.lifeboat(["snapshots", "--json"]);
+    assert_eq!((code(&output), stdout(&output)), (10, String::new()));
+    let error: Value = serde_json::from_str(stderr(&output).trim()).unwrap();
+    assert_eq!((&error["message_type"], &error["code"]), (&json!("exit_error"), &json!(10)));
+}
+
+#[test]
+fn without_a_repository_or_password_the_error_says_how_to_give_one() {
+    let bench = Bench::new();
+    let output = bench.command(["snapshots"]).env_remove("RESTIC_REPOSITORY").output().unwrap();
+    assert!(code(&output) == 1 && stderr(&output).contains("--repo"), "{}", stderr(&output));
+    let output = bench.command(["snapshots"]).env_remove("RESTIC_PASSWORD").output().unwrap();
+    assert!(code(&output) == 1 && stderr(&output).contains("--password-file"), "{}", stderr(&output));
+}
+
+#[test]
+fn the_repository_and_its_password_are_named_in_every_way_of_restic() {
+    let bench = Bench::new();
+    std::fs::write(bench.path("password"), "a password\n").unwrap();
+    std::fs::write(bench.path("location"), format!("{}\n", bench.path("repo").display())).unwrap();
+    let bare = |arguments: &[&str]| {
+        let mut command = bench.command(arguments);
+        command.env_remove("RESTIC_PASSWORD").env_remove("RESTIC_REPOSITORY").output().unwrap()
+    };
+    for arguments in [
+        ["-r", "repo", "-p", "password", "snapshots"].as_slice(),
+        &["snapshots", "--repo", "repo", "--password-file", "password"],
+        &["snapshots", "--repository-file", "location", "--password-command", "echo 'a password'"],
+        &["snapshots", "--repo", "local:repo", "--password-file", "password"],
+    ] {
+        let output = bare(arguments);
+        assert_eq!(code(&output), 0, "{arguments:?}: {}", stderr(&output));
+    }
+    let output = bare(&["snapshots", "-r", "repo", "--password-command", "false"]);
+    assert!(code(&output) == 1 && stderr(&output).contains("'false'"), "{}", stderr(&output));
+}
+
+#[test]
+fn keys_are_added_used_changed_and_removed() {
+    let bench = Bench::new();
+    std::fs::write(bench.path("second"), "second").unwrap();
+    std::fs::write(bench.path("third"), "third").unwrap();
+    let as_ = |password: &str, arguments: &[&str]| {
+        bench.command(arguments).env("RESTIC_PASSWORD", password).output().unwrap()
+    };
+    assert_eq!(code(&as_("a password", &["key", "add", "--new-password-file", "second", "--host", "h"])), 0);
+    let keys: Vec<Value> = serde_json::from_slice(&as_("second", &["key", "list", "--json"]).stdout).unwrap();
+    assert_eq!(keys.len(), 2);
+    let current = keys.iter().find(|key| key["current"] == true).unwrap();
+    assert_eq!(current["hostName"], "h");
+    let first = keys.iter().find(|key| key["current"] == false).unwrap()["id"].as_str().unwrap().to_owned();
+    assert_eq!(code(&as_("a password", &["key", "remove", &first[..8]])), 1, "the key in use stays");
+    assert_eq!(code(&as_("second", &["key", "remove", &first[..8]])), 0);
+    assert_eq!(code(&as_("a password", &["snapshots"])), 12);
+    assert_eq!(code(&as_("second", &["key", "passwd", "--new-password-file", "third"])), 0);
+    assert_eq!(code(&as_("second", &["snapshots"])), 12);
+    assert_eq!(code(&as_("third", &["snapshots"])), 0);
+}
+
+#[test]
+fn forget_and_prune_free_the_space_at_once_only_with_grace_0() {
+    let bench = Bench::new();
+    for content in ["one", "two", "three"] {
+        std::fs::write(bench.path("data/file"), content).unwrap();
+        assert_eq!(code(&bench.lifeboat(["backup", "data"])), 0);
+    }
+    let output = bench.lifeboat(["forget", "--keep-last", "1", "--json"]);
+    let groups: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (groups[0]["keep"].as_array().unwrap().len(), groups[0]["remove"].as_array().unwrap().len()),
+        (1, 2)
+    );
+    assert_eq!(bench.snapshots().len(), 1);
+    let packs = || stdout(&bench.lifeboat(["list", "packs"])).lines().count();
+    let before = packs();
+    assert_eq!(code(&bench.lifeboat(["prune"])), 0);
+    assert!(packs() >= before, "packs wait for their grace time");
+    assert_eq!(code(&bench.lifeboat(["prune", "--grace", "0"])), 0);
+    assert!(packs() < before);
+    assert_eq!(code(&bench.lifeboat(["check", "--read-data"])), 0);
+}
+
+#[test]
+fn check_finds_a_damaged_pack() {
+    let bench = Bench::new();
+    assert_eq!(code(&bench.lifeboat(["backup", "data"])), 0);
+    let id = stdout(&bench.lifeboat(["list", "packs"])).lines().next().unwrap().to_owned();
+    let pack = bench.path(&format!("repo/data/{}/{id}", &id[..2]));
+    let mut content = std::fs::read(&pack).unwrap();
+    content[5] ^= 1;
+    std::fs::remove_file(&pack).unwrap();
+    std::fs::write(&pack, content).unwrap();
+    let output = bench.lifeboat(["check", "--read-data", "--json"]);
+    assert_eq!(code(&output), 1);
+    assert!(messages(&output).pop().unwrap()["num_errors"].as_u64().unwrap() > 0);
+    assert!(stderr(&output).contains(&id[..8]), "{}", stderr(&output));
+}
+
+#[test]
+fn a_dry_run_writes_nothing() {
+    let bench = Bench::new();
+    let output = bench.lifeboat(["backup", "data", "-n"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(bench.snapshots().is_empty() && stdout(&bench.lifeboat(["list", "packs"])).is_empty());
+}
+
+#[test]
+fn progress_is_shown_on_a_terminal_only() {
+    let bench = Bench::new();
+    let output = bench.command(["backup", "data"]).stderr(Stdio::piped()).output().unwrap();
+    assert_eq!(stderr(&output), "");
+    assert!(!stdout(&output).contains('\u{1b}') && stdout(&output).contains("saved"), "{}", stdout(&output));
+}
+
+/// Help says what a command is for, and never shows the cluster's flags, of which -n would be taken for a dry run.
+#[rstest]
+#[case("init")]
+#[case("backup")]
+#[case("restore")]
+#[case("forget")]
+#[case("prune")]
+#[case("check")]
+#[case("lock")]
+fn help_of_repository_commands_has_no_flags_of_the_cluster(#[case] command: &str) {
+    let bench = Bench::without_repository();
+    let help = stdout(&bench.lifeboat([command, "--help"]));
+    assert!(
+        help.contains("--repo <LOCATION>") && help.contains(&format!("lifeboat repository {command}")),
+        "{help}"
+    );
+    assert!(!help.contains("kubeconfig") && !help.contains("--namespace"), "{help}");
+}
+
+/// A lock that nobody gives back would stop every prune for half an hour.
+#[test]
+fn a_reader_that_goes_away_leaves_no_lock() {
+    let bench = Bench::new();
+    for number in 0..2000 {
+        std::fs::write(bench.path(&format!("data/a-name-that-fills-the-pipe-{number}")), "").unwrap();
+    }
+    assert_eq!(code(&bench.lifeboat(["backup", "data"])), 0);
+    let mut child =
+        bench.command(["ls", "latest"]).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((code(&output), stderr(&output).contains("×")), (141, false), "{}", stderr(&output));
+    assert_eq!(bench.locks(), 0);
+}
+
+#[test]
+fn what_is_in_a_snapshot_is_listed_found_compared_and_counted() {
+    let bench = Bench::new();
+    assert_eq!(code(&bench.lifeboat(["backup", "data"])), 0);
+    std::fs::write(bench.path("data/second"), "more").unwrap();
+    assert_eq!(code(&bench.lifeboat(["backup", "data"])), 0);
+    let listed = messages(&bench.lifeboat(["ls", "latest", "--json"]));
+    assert_eq!(listed[0]["message_type"], "snapshot");
+    assert!(listed.iter().any(|node| node["name"] == "second" && node["size"] == 4), "{listed:?}");
+    let found: Value = serde_json::from_slice(&bench.lifeboat(["find", "sec*", "--json"]).stdout).unwrap();
+    assert_eq!((found.as_array().unwrap().len(), &found[0]["hits"]), (1, &json!(1)));
+    let changes = messages(&bench.lifeboat(["diff", "latest~1", "latest", "--json"]));
+    assert!(changes.iter().any(|change| change["modifier"] == "+"), "{changes:?}");
+    assert_eq!(changes.last().unwrap()["added"]["files"], 1);
+    let stats: Value = serde_json::from_slice(&bench.lifeboat(["stats", "--json"]).stdout).unwrap();
+    assert_eq!(stats["snapshots_count"], 2);
+}
+
+#[test]
+fn tags_are_changed_and_snapshots_copied() {
+    let bench = Bench::new();
+    assert_eq!(code(&bench.lifeboat(["backup", "data", "--tag", "a"])), 0);
+    let output = bench.lifeboat(["tag", "--add", "b", "--remove", "a", "--json"]);
+    assert_eq!(messages(&output).pop().unwrap()["changed_snapshots"], 1, "{}", stderr(&output));
+    assert_eq!(bench.snapshots()[0]["tags"], json!(["b"]));
+    let into = |arguments: &[&str]| {
+        let mut command = bench.command(arguments);
+        command
+            .args(["--repo", "other", "--from-repo", "repo"])
+            .env("RESTIC_FROM_PASSWORD", "a password")
+            .output()
+            .unwrap()
+    };
+    let output = into(&["init", "--copy-chunker-params"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let output = into(&["copy"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert_eq!(code(&bench.lifeboat(["check", "--read-data", "-r", "other"])), 0);
+    assert!(stderr(&into(&["copy"])).contains("there already"));
+}

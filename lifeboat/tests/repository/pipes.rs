@@ -1,0 +1,96 @@
+//! Streams: what comes through a pipe or from a command, and that a failed producer leaves no snapshot where that can be
+//! known.
+
+use std::io::Write;
+
+use rstest::rstest;
+
+use crate::bench::{Bench, code, piped, stderr, stdout, with_input};
+
+#[test]
+fn standard_input_becomes_one_file_and_comes_back_byte_for_byte() {
+    let bench = Bench::new();
+    let content: Vec<u8> = (0..3_000_000_u32).flat_map(u32::to_le_bytes).collect();
+    let mut command = bench.command(["backup", "--stdin", "--stdin-filename", "dump.sql"]);
+    let output = with_input(&mut command, &content);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let dumped = bench.lifeboat(["dump", "latest", "dump.sql"]);
+    assert_eq!(code(&dumped), 0, "{}", stderr(&dumped));
+    assert!(dumped.stdout == content);
+    assert_eq!(bench.snapshots()[0]["paths"], serde_json::json!(["/dump.sql"]));
+}
+
+#[test]
+fn empty_input_is_an_error_unless_it_is_allowed() {
+    let bench = Bench::new();
+    let output = with_input(&mut bench.command(["backup", "--stdin"]), b"");
+    assert_eq!(code(&output), 1);
+    assert!(stderr(&output).contains("empty"), "{}", stderr(&output));
+    assert!(bench.snapshots().is_empty());
+    let output = with_input(&mut bench.command(["backup", "--stdin", "--allow-empty-input"]), b"");
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert_eq!(bench.snapshots().len(), 1);
+}
+
+/// A producer that fails after 0, 1 and many bytes, by its exit code and by a signal.
+#[rstest]
+#[case("exit 1")]
+#[case("printf x; exit 1")]
+#[case("head -c 20000000 /dev/urandom; exit 1")]
+#[case("kill -KILL $$")]
+#[case("printf x; kill -KILL $$")]
+#[case("head -c 20000000 /dev/urandom; kill -KILL $$")]
+#[case("exec /nonexistent/program")]
+fn a_command_that_fails_leaves_no_snapshot(#[case] script: &str) {
+    let bench = Bench::new();
+    let output = bench.lifeboat(["backup", "--stdin-from-command", "--", "sh", "-c", script]);
+    assert_eq!(code(&output), 1, "{}", stderr(&output));
+    assert!(bench.snapshots().is_empty());
+    assert_eq!(bench.locks(), 0);
+}
+
+#[test]
+fn the_output_of_a_command_that_ends_well_is_a_snapshot() {
+    let bench = Bench::new();
+    let arguments =
+        ["backup", "--stdin-filename", "out", "--stdin-from-command", "--", "printf", "a%s", "-b"];
+    let output = bench.lifeboat(arguments);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert_eq!(stdout(&bench.lifeboat(["dump", "latest", "/out"])), "a-b");
+}
+
+/// The documented limit of a plain pipe: its right side sees the end of the input, not why it ended.
+#[test]
+fn in_a_plain_pipe_the_failure_of_the_left_side_is_not_seen() {
+    let bench = Bench::new();
+    let mut child = piped(&mut bench.command(["backup", "--stdin"]));
+    child.stdin.take().unwrap().write_all(b"half of").unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert_eq!(bench.snapshots().len(), 1);
+}
+
+#[test]
+fn a_password_that_nobody_can_type_is_an_error_that_says_where_to_put_it() {
+    let bench = Bench::new();
+    let mut command = bench.command(["backup", "--stdin"]);
+    let output = with_input(command.env_remove("RESTIC_PASSWORD"), b"data");
+    assert_eq!(code(&output), 1);
+    assert!(stderr(&output).contains("--password-file"), "{}", stderr(&output));
+}
+
+#[test]
+fn an_interrupted_backup_ends_with_130_and_gives_its_lock_back() {
+    let bench = Bench::new();
+    let mut child = piped(&mut bench.command(["backup", "--stdin"]));
+    let mut input = child.stdin.take().unwrap();
+    // More than a pipe holds, so that the backup is at work (and has its lock) when this returns.
+    input.write_all(&vec![7; 1 << 20]).unwrap();
+    let killed = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    let output = child.wait_with_output().unwrap();
+    drop(input);
+    assert_eq!(code(&output), 130, "{}", stderr(&output));
+    assert_eq!(bench.locks(), 0);
+    assert!(bench.snapshots().is_empty());
+}
