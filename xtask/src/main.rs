@@ -14,6 +14,7 @@ mod s3_server;
 mod target;
 mod test;
 mod tools;
+mod torture;
 
 use std::process::ExitCode;
 
@@ -42,6 +43,8 @@ enum Command {
     Gen(generate::Args),
     /// Measure against the peers
     Bench(bench::Args),
+    /// Kill processes that work on a repository, again and again, and look whether anything is lost
+    Torture(torture::Args),
 }
 
 fn main() -> ExitCode {
@@ -64,5 +67,6 @@ fn dispatch(command: Command) -> anyhow::Result<()> {
         Command::Lint(args) => lint::run(&args),
         Command::Gen(args) => generate::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Torture(args) => torture::run(&args),
     }
 }

@@ -1,5 +1,6 @@
-//! The part `repository`: our binary beside genuine restic on directories, S3 and restic's REST server. It needs no
-//! cluster; what it needs, it builds or starts here and tells the tests in the environment.
+//! The part `repository`: our binary beside genuine restic on directories, S3 and restic's REST server, and some cycles of
+//! the kill harness. It needs no cluster; what it needs, it builds or starts here and tells the tests in the
+//! environment.
 
 use std::path::PathBuf;
 
@@ -22,7 +23,8 @@ const PROGRAMS: [(&str, Build); 4] = [
 impl Run {
     pub(crate) fn repository(&mut self) -> Result<Tally> {
         let mut command = run::cargo();
-        command.args(["test", "--quiet", "--package", "lifeboat-e2e", "--lib", "--test", "repository"]);
+        command.args(["test", "--quiet", "--no-fail-fast", "--package", "lifeboat-e2e"]);
+        command.args(["--features", "torture", "--lib", "--test", "repository", "--test", "torture"]);
         command.args(self.filter());
         for (variable, build) in PROGRAMS {
             if std::env::var_os(variable).is_none() {
