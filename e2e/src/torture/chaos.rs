@@ -15,7 +15,7 @@ use lifeboat_store::backend::{ObjectInfo, Page, PageRequest, Part, PartId, PutMo
 use lifeboat_store::{Backend, Key, ReadOptions, Reading, Result};
 use rustix::process::{Signal, getpid, kill_process};
 
-use super::task::Trouble;
+use super::task::{DIRECTORIES, Death, Trouble};
 use crate::tree::Random;
 
 /// The wrapper. `requests` is shared by all repositories of a process.
@@ -37,9 +37,14 @@ pub(super) struct Seen {
 }
 
 impl Chaos {
-    async fn request<T>(&self, run: impl Future<Output = Result<T>>) -> Result<T> {
-        let number = self.requests.fetch_add(1, Ordering::SeqCst) + 1;
-        let death = self.trouble.death.filter(|death| death.request == number);
+    /// `changes`: the object that the request writes or removes.
+    async fn request<T>(&self, changes: Option<&Key>, run: impl Future<Output = Result<T>>) -> Result<T> {
+        let counts = |death: &Death| match death.only {
+            Some(directory) => changes.is_some_and(|key| key.as_str().starts_with(DIRECTORIES[directory])),
+            None => true,
+        };
+        let death = self.trouble.death.filter(counts);
+        let death = death.filter(|death| self.requests.fetch_add(1, Ordering::SeqCst) + 1 == death.request);
         if death.is_some_and(|death| !death.after) {
             die();
         }
@@ -89,40 +94,40 @@ fn die() {
 #[async_trait]
 impl Backend for Chaos {
     async fn put(&self, key: &Key, body: Bytes, mode: PutMode) -> Result<()> {
-        self.request(self.inner.put(key, body, mode)).await
+        self.request(Some(key), self.inner.put(key, body, mode)).await
     }
 
     async fn get(&self, key: &Key, options: &ReadOptions) -> Result<Reading> {
-        self.request(self.inner.get(key, options)).await
+        self.request(None, self.inner.get(key, options)).await
     }
 
     async fn head(&self, key: &Key) -> Result<ObjectInfo> {
-        self.request(self.inner.head(key)).await
+        self.request(None, self.inner.head(key)).await
     }
 
     async fn list_page(&self, request: &PageRequest) -> Result<Page> {
-        let page = self.request(self.inner.list_page(request)).await?;
+        let page = self.request(None, self.inner.list_page(request)).await?;
         Ok(self.stale(request, page))
     }
 
     async fn delete(&self, keys: &[Key]) -> Result<()> {
-        self.request(self.inner.delete(keys)).await
+        self.request(keys.first(), self.inner.delete(keys)).await
     }
 
     async fn begin_upload(&self, key: &Key) -> Result<UploadId> {
-        self.request(self.inner.begin_upload(key)).await
+        self.request(Some(key), self.inner.begin_upload(key)).await
     }
 
     async fn upload_part(&self, key: &Key, upload: &UploadId, part: &Part) -> Result<PartId> {
-        self.request(self.inner.upload_part(key, upload, part)).await
+        self.request(Some(key), self.inner.upload_part(key, upload, part)).await
     }
 
     async fn complete_upload(&self, key: &Key, upload: &UploadId, parts: &[PartId]) -> Result<()> {
-        self.request(self.inner.complete_upload(key, upload, parts)).await
+        self.request(Some(key), self.inner.complete_upload(key, upload, parts)).await
     }
 
     async fn abort_upload(&self, key: &Key, upload: &UploadId) -> Result<()> {
-        self.request(self.inner.abort_upload(key, upload)).await
+        self.request(Some(key), self.inner.abort_upload(key, upload)).await
     }
 
     async fn signed_url(&self, key: &Key, ttl: Duration) -> Result<url::Url> {

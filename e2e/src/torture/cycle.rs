@@ -46,6 +46,8 @@ pub(super) struct Harness {
     /// Owners of locks that nobody will remove.
     pub(super) dead: Vec<String>,
     pub(super) random: Random,
+    /// What happened in this cycle, for whoever reads that something was lost.
+    pub(super) told: String,
     start: Instant,
 }
 
@@ -76,6 +78,7 @@ impl Harness {
             after: Vec::new(),
             dead: Vec::new(),
             random: schedule::random_of(settings.seed, 0),
+            told: String::new(),
             start: Instant::now(),
         };
         for name in SOURCES {
@@ -124,12 +127,13 @@ impl Harness {
             running.into_iter().map(|each| each.join().unwrap()).collect::<Result<_>>()
         })?;
         self.dead.extend(owners);
+        self.told = format!("{plan:?}, which ended as {all:?}");
         self.count_faults();
         self.summary.cycles = cycle;
         self.summary.took = self.start.elapsed();
         for (number, ended) in all.iter().enumerate() {
             let judged = self.judge(number, plans[number], plans.len() > 1, ended);
-            judged.with_context(|| format!("{plan:?}\n{}", ended.stderr))?;
+            judged.with_context(|| self.told.clone())?;
         }
         Ok(())
     }
@@ -241,7 +245,13 @@ impl Harness {
             self.summary.acknowledged += 1;
             match self.after[number].made.clone() {
                 Some(expected) => {
-                    self.ledger.0.push(Kept { id: id.clone(), place: Place::Main, expected, original: id });
+                    self.ledger.0.push(Kept {
+                        id: id.clone(),
+                        place: Place::Main,
+                        expected,
+                        original: id,
+                        cycle: self.summary.cycles,
+                    });
                 }
                 // Of copies the repository itself says what they are copies of.
                 None => self.after[number].copies.push(id),

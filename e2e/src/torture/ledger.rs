@@ -40,9 +40,11 @@ pub(super) struct Kept {
     pub(super) expected: Expected,
     /// What it was copied from, or itself.
     pub(super) original: String,
+    /// The cycle in which it, or its original, was made: copies are made in any order.
+    pub(super) cycle: u64,
 }
 
-/// All of them, oldest first.
+/// All of them.
 #[derive(Debug, Default)]
 pub(super) struct Ledger(pub(super) Vec<Kept>);
 
@@ -56,14 +58,16 @@ impl Ledger {
     }
 
     /// By its id or that of its original.
-    pub(super) fn expected(&self, id: &str) -> Option<&Expected> {
-        self.0.iter().find(|kept| kept.id == id || kept.original == id).map(|kept| &kept.expected)
+    pub(super) fn find(&self, id: &str) -> Option<&Kept> {
+        self.0.iter().find(|kept| kept.id == id || kept.original == id)
     }
 
     /// What a policy that keeps the newest of each group takes away: a group is of one path, as all are of one host.
     pub(super) fn beyond_last(&self, place: Place, keep: usize) -> Vec<String> {
+        let mut all = self.at(place);
+        all.sort_by_key(|kept| kept.cycle);
         let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
-        for kept in self.at(place) {
+        for kept in all {
             groups.entry(kept.expected.path()).or_default().push(kept.id.clone());
         }
         let old = groups.into_values().flat_map(|ids| ids[..ids.len().saturating_sub(keep)].to_vec());

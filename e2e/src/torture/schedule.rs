@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::ledger::Ledger;
-use super::task::{Death, End, HOST, Operation, Place, Trouble};
+use super::task::{DIRECTORIES, Death, End, HOST, Operation, Place, Trouble};
 use crate::tree::Random;
 
 /// More snapshots than this are forgotten first: verifying takes time.
@@ -64,13 +64,16 @@ fn fate(random: &mut Random, operation: Operation) -> Plan {
     };
     let (dice, scale, after) = (random.below(20), random.below(7), random.below(2) == 0);
     let request = 1 + u64::try_from(random.below(4 << scale)).unwrap();
-    if dice < 7 {
-        trouble.death = Some(Death { request, after });
-    }
+    let only = random.below(DIRECTORIES.len());
+    trouble.death = match dice {
+        0..4 => Some(Death { request, after, only: None }),
+        4..8 => Some(Death { request: 1 + request % 3, after, only: Some(only) }),
+        _ => None,
+    };
     let longest = if is_ours { 16 << scale } else { 100 << scale.min(4) };
     let delay = Duration::from_millis(u64::try_from(random.below(longest)).unwrap());
     let waits = if is_exclusive(&operation) { EXCLUSIVE_PAUSE } else { Duration::ZERO };
-    let kill_after = ((7..12).contains(&dice)).then_some(waits + delay);
+    let kill_after = ((8..13).contains(&dice)).then_some(waits + delay);
     let trouble = if is_ours { trouble } else { Trouble::default() };
     Plan { operation, trouble, kill_after, leave_locks: random.below(2) == 0, beside: None }
 }

@@ -40,15 +40,21 @@ pub struct Trouble {
     pub stale: u64,
     /// How often a request is tried.
     pub attempts: u32,
-    /// The worker dies at this request: before it, or when it took effect and nobody knows.
     pub death: Option<Death>,
 }
 
+/// The worker dies at a request: before it, or when it took effect and nobody knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Death {
+    /// From 1.
     pub request: u64,
     pub after: bool,
+    /// Counts all requests, or those only that change something in this of `DIRECTORIES`.
+    pub only: Option<usize>,
 }
+
+/// Where the objects of a repository are, and what only we know of.
+pub(super) const DIRECTORIES: [&str; 6] = ["data/", "index/", "snapshots/", "locks/", "keys/", "lifeboat/"];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Place {

@@ -30,7 +30,12 @@ impl Harness {
     /// `all`: every snapshot is restored; `restic`: genuine restic reads every byte.
     pub(super) async fn verify(&mut self, all: bool, restic: bool) -> Result<()> {
         let after = std::mem::take(&mut self.after);
-        for each in &after {
+        let told = format!("after {}", self.told);
+        self.look(&after, all, restic).await.context(told)
+    }
+
+    async fn look(&mut self, after: &[After], all: bool, restic: bool) -> Result<()> {
+        for each in after {
             self.settle_password(each).await?;
         }
         if restic || !after.iter().all(|each| each.leave_locks) {
@@ -38,7 +43,7 @@ impl Harness {
         }
         for place in [Place::Main, Place::Second] {
             let repository = self.open(place).await?;
-            self.compare_with_ledger(&repository, place, &after).await?;
+            self.compare_with_ledger(&repository, place, after).await?;
             let outcome =
                 check(&repository, &CheckOptions::default(), None, Arc::default(), CancellationToken::new())
                     .await?;
@@ -47,8 +52,9 @@ impl Harness {
         for (id, target) in
             after.iter().filter(|each| each.ended_well).filter_map(|each| each.restored.as_ref())
         {
-            let expected = self.ledger.expected(id).context("what was restored is in the ledger")?;
-            compare(expected, target).with_context(|| format!("the restore of {id} that ended well"))?;
+            let kept = self.ledger.find(id).context("what was restored is in the ledger")?;
+            compare(&kept.expected, target)
+                .with_context(|| format!("the restore of {id} that ended well"))?;
         }
         let mut chosen: Vec<Kept> = self.ledger.0.clone();
         while !all && chosen.len() > RESTORED {
@@ -109,6 +115,7 @@ impl Harness {
         place: Place,
         after: &[After],
     ) -> Result<()> {
+        let cycle = self.summary.cycles;
         let snapshots = repository.load_snapshots().await?;
         let listed: BTreeSet<String> = snapshots.iter().map(|(id, _)| id.to_string()).collect();
         for each in after {
@@ -136,15 +143,16 @@ impl Harness {
             }
             let original = snapshot.original.map_or_else(|| id.clone(), |original| original.to_string());
             let mut made = after.iter().filter_map(|each| each.made.as_ref());
-            let expected = match place {
-                Place::Main => made.find(|made| snapshot.paths == [made.path()]),
-                Place::Second => self.ledger.expected(&original),
+            let found = match place {
+                Place::Main => made.find(|made| snapshot.paths == [made.path()]).map(|made| (made, cycle)),
+                Place::Second => self.ledger.find(&original).map(|kept| (&kept.expected, kept.cycle)),
             };
-            let expected = expected.with_context(|| format!("nobody made snapshot {id}"))?.clone();
+            let (expected, cycle) = found.with_context(|| format!("nobody made snapshot {id}"))?;
+            let expected = expected.clone();
             if !copies.contains(&&id) {
                 self.summary.found += 1;
             }
-            self.ledger.0.push(Kept { id, place, expected, original });
+            self.ledger.0.push(Kept { id, place, expected, original, cycle });
         }
         Ok(())
     }

@@ -31,7 +31,6 @@ fn everything_that_one_wrote_the_other_restores(
     let repository = Repository::local(&work.path().join("repository"));
     repository.ok(writer, &["init", "--repository-version", format]);
     repository.ok(writer, &["backup", source.to_str().unwrap()]);
-    repository.assert_sound();
     let restored = repository.restore(reader, "latest", &source, &work.path().join("target"));
     let found = Listing::of(&restored);
     assert_kept(writer, &expected, &found);
@@ -40,6 +39,11 @@ fn everything_that_one_wrote_the_other_restores(
     let found = Listing::of(&restored.join(source.strip_prefix("/").unwrap()));
     assert_kept(writer, &expected, &found);
     assert_eq!(expected.holes_lost(&found, smallest_hole(reader)), Vec::<String>::new());
+    // The reader goes on with what the writer began; without a parent, so that it reads every file itself.
+    let again = repository.backup(reader, &source, &["--force"]);
+    repository.assert_sound();
+    let restored = repository.restore(Engine::Restic, &again, &source, &work.path().join("again"));
+    assert_kept(reader, &expected, &Listing::of(&restored));
 }
 
 /// Nothing differs but what the writer did not store.
