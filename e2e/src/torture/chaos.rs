@@ -134,3 +134,37 @@ impl Backend for Chaos {
         self.inner.signed_url(key, ttl).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use lifeboat_store::Memory;
+
+    use super::*;
+
+    async fn listed(chaos: &Chaos, prefix: &str) -> Vec<String> {
+        let request = PageRequest { prefix: prefix.to_owned(), delimited: false, token: None };
+        let page = chaos.list_page(&request).await.unwrap();
+        page.objects.into_iter().map(|object| object.key).collect()
+    }
+
+    #[tokio::test]
+    async fn each_directory_shows_once_what_was_there_before_and_then_the_truth() {
+        let chaos = Chaos {
+            inner: Arc::new(Memory::new()),
+            trouble: Trouble { stale: 1000, ..Trouble::default() },
+            requests: Arc::default(),
+            log: Arc::new(tempfile::tempfile().unwrap()),
+            seen: Mutex::default(),
+        };
+        let put = async |key: &str| {
+            chaos.put(&Key::new(key).unwrap(), Bytes::new(), PutMode::Overwrite).await.unwrap();
+        };
+        assert_eq!(listed(&chaos, "a/").await, [""; 0]); // nothing was there, and nothing is
+        put("a/1").await;
+        put("b/1").await;
+        assert_eq!(listed(&chaos, "a/").await, [""; 0]);
+        assert_eq!(listed(&chaos, "b/").await, [""; 0]);
+        assert_eq!(listed(&chaos, "a/").await, ["a/1"]);
+        assert_eq!(listed(&chaos, "b/").await, ["b/1"]);
+    }
+}

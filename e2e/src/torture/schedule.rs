@@ -114,8 +114,8 @@ fn operation(random: &mut Random, cycle: u64, ledger: &Ledger, source: &Path, ta
         45..52 => Operation::Forget { place, snapshots: vec![second[0].id.clone()] },
         52..56 => Operation::ForgetByPolicy { place, keep_last: 2 + seed % 6 },
         56..74 => {
-            let grace_ms = if seed % 2 == 0 { 0 } else { seed % 10_000 };
-            Operation::Prune { place, grace_ms, thorough: seed % 3 != 0 }
+            let grace_ms = if seed.is_multiple_of(2) { 0 } else { seed % 10_000 };
+            Operation::Prune { place, grace_ms, thorough: !seed.is_multiple_of(3) }
         }
         74..82 => Operation::Restore { snapshot: some(1).remove(0), target: target.to_owned() },
         82..86 => Operation::ChangePassword { password: format!("password of cycle {cycle}") },

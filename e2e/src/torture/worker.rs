@@ -169,9 +169,9 @@ impl<'a> Worker<'a> {
     fn store(&self, directory: &Path) -> Result<Store> {
         let trouble = self.task.trouble;
         let faults = Faults::random(trouble.seed, trouble.faults).logged_to(Arc::clone(&self.log));
-        let faulty: Arc<dyn Backend> = Arc::new(Layered::new(faults, Arc::new(Local::new(directory)?)));
+        let inner: Arc<dyn Backend> = Arc::new(Layered::new(faults, Arc::new(Local::new(directory)?)));
         let chaos = Chaos {
-            inner: faulty,
+            inner,
             trouble,
             requests: Arc::clone(&self.requests),
             log: Arc::clone(&self.log),

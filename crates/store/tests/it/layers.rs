@@ -39,6 +39,16 @@ async fn a_passing_failure_is_repeated(#[case] fault: Fault) {
 }
 
 #[tokio::test(start_paused = true)]
+async fn every_fault_that_happened_is_in_the_log() {
+    let log = tempfile::NamedTempFile::new().unwrap();
+    let rule = |first, fault| Rule { kind: RequestKind::Put, first, times: 1, fault };
+    let faults = Faults::new([rule(1, Fault::Before), rule(2, Fault::After), rule(9, Fault::Throttle)]);
+    let store = faulty(&faults.logged_to(Arc::new(log.reopen().unwrap())));
+    store.put("a", "x").await.unwrap();
+    assert_eq!(std::fs::read_to_string(log.path()).unwrap(), "error\nlost reply\n");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_refusal_is_not_repeated() {
     let faults = Faults::always(RequestKind::Head, Fault::Deny);
     let error = faulty(&faults).head("a").await.unwrap_err();
