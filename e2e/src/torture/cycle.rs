@@ -116,16 +116,7 @@ impl Harness {
         self.after = plans.iter().map(|plan| self.expect(plan)).collect();
         let owners: Vec<String> =
             (0..plans.len()).map(|number| format!("torture-{cycle}-{number}")).collect();
-        let all: Vec<Ended> = thread::scope(|scope| {
-            let commands = plans
-                .iter()
-                .zip(&owners)
-                .map(|(plan, owner)| (self.command(plan, owner, plans.len() > 1), plan.kill_after));
-            let running = commands
-                .map(|(mut command, kill_after)| scope.spawn(move || child::run(&mut command, kill_after)));
-            let running: Vec<_> = running.collect();
-            running.into_iter().map(|each| each.join().unwrap()).collect::<Result<_>>()
-        })?;
+        let all = self.run_all(&plans, &owners)?;
         self.dead.extend(owners);
         self.told = format!("{plan:?}, which ended as {all:?}");
         self.count_faults();
@@ -136,6 +127,18 @@ impl Harness {
             judged.with_context(|| self.told.clone())?;
         }
         Ok(())
+    }
+
+    /// Lets all processes of a cycle work at the same time.
+    fn run_all(&self, plans: &[&Plan], owners: &[String]) -> Result<Vec<Ended>> {
+        thread::scope(|scope| {
+            let start = |(plan, owner): (&&Plan, &String)| {
+                let (mut command, kill_after) = (self.command(plan, owner, plans.len() > 1), plan.kill_after);
+                scope.spawn(move || child::run(&mut command, kill_after))
+            };
+            let running: Vec<_> = plans.iter().zip(owners).map(start).collect();
+            running.into_iter().map(|each| each.join().unwrap()).collect()
+        })
     }
 
     /// Changes the source if it is backed up, and tells what may come of the operation.
