@@ -57,8 +57,8 @@ fn fate(random: &mut Random, operation: Operation) -> Plan {
     let is_ours = !matches!(operation, Operation::Restic { .. });
     let mut trouble = Trouble {
         seed: random.next(),
-        faults: [0, 0, 5, 30, 120][random.below(5)],
-        stale: [0, 0, 50, 300][random.below(4)],
+        faults: [0, 0, 0, 5, 30, 120][random.below(6)],
+        stale: [0, 0, 0, 50, 300][random.below(5)],
         attempts: [1, 4, 4][random.below(3)],
         death: None,
     };
