@@ -104,10 +104,7 @@ impl Walker<'_> {
     }
 
     fn enter(&self, frame: &mut Frame, entered: &Entered) -> Frame {
-        let node = match frame.left_out {
-            true => None,
-            false => self.node_of_directory(entered),
-        };
+        let node = if frame.left_out { None } else { self.node_of_directory(entered) };
         let Some(node) = node else {
             return Frame { left_out: true, ..self.frame(Directory::root(), None) };
         };
