@@ -8,7 +8,7 @@ use lifeboat_e2e::torture::{Settings, run};
 
 /// In the test command.
 const CYCLES: u64 = 25;
-const SEED: u64 = 4;
+const SEED: u64 = 8; // its first cycles have kills in backup, forget and both kinds of prune
 
 #[test]
 fn whatever_is_killed_and_whatever_fails_no_acknowledged_snapshot_is_lost() {
