@@ -67,7 +67,7 @@ pub(crate) async fn run(
         let packs = packs::check_packs(repository, &index, &report).await?;
         progress.begin("checking trees");
         let reader = BlobReader::new(repository, Arc::clone(&index));
-        let used = Arc::new(EntrySet::new(&index));
+        let used = Arc::new(EntrySet::new(index.len()));
         trees::check_trees(&reader, &snapshots, &used, &report, progress, cancel).await?;
         let used = options.snapshots.is_some().then_some(&*used);
         let chosen = subset::choose(&options.read, packs, &index, used)?;

@@ -80,7 +80,7 @@ impl Copy<'_> {
         let mut waiting = self.select(snapshots, &mut outcome).await?;
         self.progress.begin("reading the indexes");
         let reader = BlobReader::new(self.source, Arc::new(self.source.load_index().await?));
-        let visited = EntrySet::new(reader.index());
+        let visited = EntrySet::new(reader.index().len());
         while !waiting.is_empty() {
             let index = Arc::new(self.target.load_index().await?);
             self.batch(&mut waiting, &reader, &visited, index, &mut outcome).await?;
@@ -159,7 +159,7 @@ impl Copy<'_> {
         root: (SnapshotId, BlobId),
     ) -> Result<Arc<EntrySet>> {
         self.progress.begin("reading trees");
-        let wanted = Arc::new(EntrySet::new(reader.index()));
+        let wanted = Arc::new(EntrySet::new(reader.index().len()));
         let (marks, index, target) = (Arc::clone(&wanted), Arc::clone(reader.index()), Arc::clone(saver));
         let work = Arc::new(move |visit: Visit| want(&index, &target, &marks, &visit));
         visit_trees(reader, [Root::from(root)], visited, work, self.progress, self.cancel).await?;

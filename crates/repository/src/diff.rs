@@ -121,7 +121,7 @@ impl<'a> Comparer<'a> {
             removed: DiffCounts::default(),
             problems: Vec::new(),
         };
-        let blobs = [EntrySet::new(reader.index()), EntrySet::new(reader.index())];
+        let blobs = [EntrySet::new(reader.index().len()), EntrySet::new(reader.index().len())];
         Self { reader, metadata, each, cancel, blobs, common: Vec::new(), statistics }
     }
 
@@ -257,7 +257,7 @@ impl<'a> Comparer<'a> {
 
     /// Blobs that only one side needs are what was added and removed.
     async fn finish(mut self) -> Result<DiffStatistics> {
-        let common = Arc::new(EntrySet::new(self.reader.index()));
+        let common = Arc::new(EntrySet::new(self.reader.index().len()));
         let problems = Arc::new(Mutex::new(Vec::new()));
         let (index, marks, told) =
             (Arc::clone(self.reader.index()), Arc::clone(&common), Arc::clone(&problems));

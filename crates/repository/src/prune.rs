@@ -9,7 +9,6 @@
 //! What is refused: see `plan`. Besides, the snapshots are listed once more before anything changes, and the index
 //! is read once more before any pack is deleted.
 
-mod entry_set;
 mod execute;
 mod index_copies;
 mod marks;
@@ -17,8 +16,6 @@ pub mod plan;
 mod repack;
 mod rewrite;
 mod used;
-
-pub use entry_set::EntrySet;
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;

@@ -39,7 +39,7 @@ pub async fn used_blobs<R: Into<Root>>(
     cancel: &CancellationToken,
 ) -> Result<UsedBlobs> {
     let index = Arc::clone(reader.index());
-    let entries = Arc::new(EntrySet::new(&index));
+    let entries = Arc::new(EntrySet::new(index.len()));
     let marks = Arc::clone(&entries);
     let work = Arc::new(move |visit: Visit| mark_content(&index, &marks, &visit));
     let roots = roots.into_iter().map(Into::into);

@@ -12,11 +12,12 @@ use super::{BackupOptions, BackupOutcome, run};
 use crate::blobs::BlobReader;
 use crate::error::{Error, Result};
 use crate::files::FileKind;
-use crate::id::{BlobKind, LockId, SnapshotId};
+use crate::id::{LockId, SnapshotId};
 use crate::lock::{Lock, LockFile, LockKind, LockOptions};
 use crate::progress::Progress;
 use crate::repository::Repository;
 use crate::snapshot::Snapshot;
+use crate::used::used_blobs;
 
 /// A finished snapshot that is not in the repository yet.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -91,7 +92,8 @@ pub async fn commit(
     prepared.owner.require(repository).await?;
     let index = Arc::new(repository.load_index().await?);
     let reader = BlobReader::new(repository, index);
-    require_blobs(&reader, prepared.snapshot.tree, cancel).await?;
+    // Fails with the first blob that no index has.
+    used_blobs(&reader, [prepared.snapshot.tree], &Progress::default(), cancel).await?;
     prepared.owner.require(repository).await?;
     repository.save_snapshot(&prepared.snapshot).await
 }
@@ -108,32 +110,4 @@ fn require_same(repository: &Repository, prepared: &Prepared) -> Result<()> {
     let problem =
         format!("it was made for repository {}, this is {}", prepared.repository, repository.config().id);
     Err(Error::invalid("prepared snapshot", problem))
-}
-
-/// Fails with the first blob of the tree that the index does not have.
-async fn require_blobs(
-    reader: &BlobReader,
-    tree: crate::id::BlobId,
-    cancel: &CancellationToken,
-) -> Result<()> {
-    let index = Arc::clone(reader.index());
-    let mut trees = vec![tree];
-    let mut seen = std::collections::HashSet::new();
-    while let Some(tree) = trees.pop() {
-        if cancel.is_cancelled() {
-            return Err(Error::Cancelled);
-        }
-        if !seen.insert(tree) {
-            continue;
-        }
-        for node in reader.load_tree(&tree).await? {
-            for id in node.blobs() {
-                if !index.has(BlobKind::Data, id)? {
-                    return Err(Error::MissingBlob { kind: BlobKind::Data, id: *id });
-                }
-            }
-            trees.extend(node.subtree);
-        }
-    }
-    Ok(())
 }

@@ -31,7 +31,7 @@ pub use totals::{Report, Sum, Totals};
 
 use crate::error::{Error, Result};
 use crate::id::{BlobId, BlobKind, PackId};
-use crate::prune::EntrySet;
+use crate::walk::EntrySet;
 use choose::Action;
 use packs::PackTable;
 

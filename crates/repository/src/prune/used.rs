@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 
-use super::EntrySet;
 use crate::blobs::BlobReader;
 use crate::error::{Error, Result};
 use crate::id::{BlobId, BlobKind};
@@ -14,6 +13,7 @@ use crate::index::Index;
 use crate::node;
 use crate::progress::Progress;
 use crate::repository::Repository;
+use crate::walk::EntrySet;
 
 /// Missing blobs that are remembered by name; the prune is refused with the first.
 const NAMED_MISSING: usize = 1000;

@@ -79,9 +79,9 @@ mod tests {
 
     #[test]
     fn a_relative_path_is_below_the_current_directory() {
-        assert_eq!(absolute(b"/work", b"a/../b"), b"/work/b");
-        assert_eq!(absolute(b"/work", b".."), b"/");
-        assert_eq!(absolute(b"/work", b"/x/"), b"/x");
+        assert_eq!(absolute(b"/srv", b"a/../b"), b"/srv/b");
+        assert_eq!(absolute(b"/srv", b".."), b"/");
+        assert_eq!(absolute(b"/srv", b"/x/"), b"/x");
         assert_eq!(join(b"", b"a"), b"a");
         assert_eq!(join(b".", b".."), b"..");
     }

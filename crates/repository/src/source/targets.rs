@@ -185,7 +185,7 @@ mod tests {
     fn names(path: &[u8]) -> Result<Vec<Vec<u8>>> {
         let names: &[&[u8]] = match path {
             b"" => return Err(Error::invalid("the empty path", "asked for")),
-            b"." | b"/work" => &[b"y", b"x"],
+            b"." | b"/srv" => &[b"y", b"x"],
             b".." | b"/" => &[b"work", b"tmp"],
             b"/a" => &[b"c", b"b", b"d"],
             b"/a/b" => &[b"e", b"f"],
@@ -230,7 +230,7 @@ mod tests {
 
     #[test]
     fn the_snapshot_names_absolute_paths() {
-        let paths = snapshot_paths(["b", "../c/", "/a"], b"/work");
-        assert_eq!(paths, [b"/work/b".to_vec(), b"/c".to_vec(), b"/a".to_vec()]);
+        let paths = snapshot_paths(["b", "../c/", "/a"], b"/srv");
+        assert_eq!(paths, [b"/srv/b".to_vec(), b"/c".to_vec(), b"/a".to_vec()]);
     }
 }

@@ -225,8 +225,8 @@ mod tests {
 
     #[test]
     fn files_are_looked_for_where_each_product_puts_them() {
-        let (data, target) = (Path::new("/work/data"), Path::new("/target"));
-        assert_eq!(local(Product::Restic).restore(data, target).1, Path::new("/target/work/data"));
+        let (data, target) = (Path::new("/srv/data"), Path::new("/target"));
+        assert_eq!(local(Product::Restic).restore(data, target).1, Path::new("/target/srv/data"));
         assert_eq!(local(Product::KopiaZstd).restore(data, target).1, target);
     }
 

@@ -7,7 +7,7 @@ use super::{Input, ListedPack, Sum, Totals, changed};
 use crate::error::{Error, Result};
 use crate::id::{BlobKind, PackId};
 use crate::pack::{HEADER_OVERHEAD, header_entry_length};
-use crate::prune::EntrySet;
+use crate::walk::EntrySet;
 
 /// What is in a pack.
 #[derive(Debug, Clone)]
