@@ -2,6 +2,8 @@
 //! ciphertext. A sealed message is nonce, ciphertext, tag: 32 bytes more than its plain text. Works in place, so
 //! that a blob is never copied for it.
 
+use std::cell::RefCell;
+
 use aws_lc_rs::cipher::{AES_128, AES_256, EncryptingKey, EncryptionContext, UnboundCipherKey};
 use aws_lc_rs::iv::FixedLength;
 use base64::Engine;
@@ -14,6 +16,13 @@ const NONCE: usize = 16;
 const TAG: usize = 16;
 /// How much longer a sealed message is than its plain text.
 pub const OVERHEAD: usize = NONCE + TAG;
+
+/// What is decrypted at a time by `open_in_pieces`: whole blocks, and little enough for a processor's nearest caches.
+const PIECE: usize = 32 * 1024;
+
+thread_local! {
+    static OPENED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 /// The message was not sealed with this key, or was changed since.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -133,6 +142,32 @@ impl Key {
         Ok(text)
     }
 
+    /// Checks a sealed message and gives its plain text to `take` piece by piece, without changing it and without
+    /// memory for all of it.
+    pub fn open_in_pieces<E: From<NotAuthentic>>(
+        &self,
+        sealed: &[u8],
+        mut take: impl FnMut(&[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let length = sealed.len().checked_sub(OVERHEAD).ok_or(NotAuthentic)?;
+        let (nonce, rest) = sealed.split_at(NONCE);
+        let (text, tag) = rest.split_at(length);
+        let nonce: [u8; NONCE] = nonce.try_into().expect("split at the nonce's length");
+        let expected = self.tag(&nonce, text);
+        aws_lc_rs::constant_time::verify_slices_are_equal(&expected, tag).map_err(|_| NotAuthentic)?;
+        let mut counter = u128::from_be_bytes(nonce);
+        OPENED.with_borrow_mut(|piece| {
+            for part in text.chunks(PIECE) {
+                piece.clear();
+                piece.extend_from_slice(part);
+                self.apply(&counter.to_be_bytes(), piece);
+                take(piece)?;
+                counter = counter.wrapping_add((PIECE / 16) as u128);
+            }
+            Ok(())
+        })
+    }
+
     /// Counter mode is its own inverse.
     fn apply(&self, nonce: &[u8; NONCE], text: &mut [u8]) {
         if text.is_empty() {
@@ -206,6 +241,20 @@ mod tests {
             let at = at.index(sealed.len());
             sealed[at] ^= flip;
             prop_assert_eq!(key.open(&mut sealed).map(|_| ()), Err(NotAuthentic));
+            let untaken = |_: &[u8]| -> Result<(), NotAuthentic> { unreachable!("it is not authentic") };
+            prop_assert_eq!(key.open_in_pieces(&sealed, untaken), Err(NotAuthentic));
+        }
+
+        #[test]
+        fn pieces_make_up_the_message(length in 0..3 * PIECE) {
+            let plain: Vec<u8> = (0..=250).cycle().take(length).collect();
+            let mut pieces = Vec::new();
+            let take = |piece: &[u8]| -> Result<(), NotAuthentic> {
+                pieces.extend_from_slice(piece);
+                Ok(())
+            };
+            key().open_in_pieces(&key().sealed(&plain), take).unwrap();
+            prop_assert_eq!(pieces, plain);
         }
     }
 

@@ -44,9 +44,9 @@ pub struct Options {
     pub compression: Compression,
     /// What packs grow to before they are uploaded.
     pub pack_size: usize,
-    /// Uploads of packs in flight; each holds one pack in memory.
+    /// Uploads of packs in flight, at most; each holds one pack in memory.
     pub uploads: usize,
-    /// Reads of packs in flight during restore, check and prune.
+    /// Reads of packs in flight, at most, during restore, check and prune.
     pub reads: usize,
     /// Threads for hashing, compressing and encrypting.
     pub threads: usize,
@@ -213,6 +213,20 @@ impl Repository {
 
     pub fn options(&self) -> &Options {
         &self.inner.options
+    }
+
+    /// Uploads of packs in flight: as the options say, but a disk gains nothing from more than a few.
+    pub(crate) fn uploads(&self) -> usize {
+        self.at_once(self.options().uploads, 2)
+    }
+
+    /// Reads of packs in flight.
+    pub(crate) fn reads(&self) -> usize {
+        self.at_once(self.options().reads, self.options().threads + 1)
+    }
+
+    fn at_once(&self, most: usize, on_disk: usize) -> usize {
+        if self.store().is_local() { most.min(on_disk) } else { most }.max(1)
     }
 
     /// Every file of a kind, sorted by id. Fails if any part of the listing does: deletion is decided by it (restic#4612).

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::compress::{self, Compression};
 use crate::config::Version;
-use crate::crypto::{Key, OVERHEAD};
+use crate::crypto::{Key, NotAuthentic, OVERHEAD};
 use crate::error::{Error, Result};
 use crate::id::{BlobId, BlobKind, Id};
 use crate::index::Index;
@@ -91,8 +91,7 @@ struct Counters {
 }
 
 thread_local! {
-    static SEALED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
-    static CHECKED: RefCell<(Vec<u8>, Vec<u8>)> = const { RefCell::new((Vec::new(), Vec::new())) };
+    static BUFFERS: RefCell<Buffers> = RefCell::new(Buffers::new());
 }
 
 impl Saver {
@@ -184,18 +183,18 @@ impl Saver {
     }
 
     fn seal_and_pack(&self, kind: BlobKind, id: BlobId, plain: &[u8]) -> Result<u64> {
-        SEALED.with_borrow_mut(|sealed| {
-            sealed.clear();
-            let uncompressed_length = self.seal(kind, id, plain, sealed)?;
-            self.pack(kind, id, sealed, uncompressed_length)?;
-            let length = sealed.len();
-            shrink(sealed);
+        BUFFERS.with_borrow_mut(|buffers| {
+            let uncompressed_length = self.seal(kind, id, plain, buffers)?;
+            self.pack(kind, id, &buffers.sealed, uncompressed_length)?;
+            let length = buffers.sealed.len();
+            buffers.shrink();
             Ok(length as u64)
         })
     }
 
-    /// Compresses, seals, and reads back what was sealed (restic#4529).
-    fn seal(&self, kind: BlobKind, id: BlobId, plain: &[u8], sealed: &mut Vec<u8>) -> Result<u32> {
+    /// Compresses and seals, and reads back both (restic#4529): what was compressed gives `plain`, and what was
+    /// sealed gives what was compressed.
+    fn seal(&self, kind: BlobKind, id: BlobId, plain: &[u8], buffers: &mut Buffers) -> Result<u32> {
         let repository = &self.shared.repository;
         let length = u32::try_from(plain.len()).ok().filter(|length| *length <= crate::blobs::MAX_BLOB);
         let length =
@@ -204,19 +203,30 @@ impl Saver {
         let compressed = repository.config().version == Version::V2
             && length > 0
             && (compression != Compression::Off || kind == BlobKind::Tree);
-        let start = Key::begin(sealed);
-        if compressed {
+        let misread = || {
+            let detail = "it does not read as it was written, so it was not stored: look for bad memory in this machine";
+            Error::damaged(format!("new {kind} blob {}", id.short()), detail)
+        };
+        let Buffers { packed, sealed } = buffers;
+        let body = if compressed {
             let failed = |source| Error::Local { action: "compress a blob".to_owned(), source };
-            compress::compress(plain, compression, sealed).map_err(failed)?;
+            packed.clear();
+            compress::compress(plain, compression, packed).map_err(failed)?;
+            sealed.clear();
+            compress::decompress(packed, plain.len(), sealed).map_err(|_| misread())?;
+            if sealed != plain {
+                return Err(misread());
+            }
+            packed
         } else {
-            sealed.extend_from_slice(plain);
-        }
+            plain
+        };
+        sealed.clear();
+        let start = Key::begin(sealed);
+        sealed.extend_from_slice(body);
         repository.key().seal(sealed, start);
-        if !reads_as(repository.key(), sealed, compressed, plain) {
-            return Err(Error::damaged(
-                format!("new {kind} blob {}", id.short()),
-                "it does not read as it was written, so it was not stored: look for bad memory in this machine",
-            ));
+        if !opens_as(repository.key(), sealed, body) {
+            return Err(misread());
         }
         Ok(if compressed { length } else { 0 })
     }
@@ -271,7 +281,7 @@ impl Saver {
 
 /// Packs that may be in memory at once.
 fn permits(repository: &Repository) -> u32 {
-    u32::try_from(repository.options().uploads.max(1)).unwrap_or(u32::MAX).saturating_add(1)
+    u32::try_from(repository.uploads()).unwrap_or(u32::MAX).saturating_add(1)
 }
 
 /// The pack of one kind that is being filled.
@@ -352,30 +362,38 @@ impl Shared {
     }
 }
 
-/// Whether a sealed blob gives back exactly `plain`.
-fn reads_as(key: &Key, sealed: &[u8], compressed: bool, plain: &[u8]) -> bool {
-    CHECKED.with_borrow_mut(|(copy, back)| {
-        copy.clear();
-        copy.extend_from_slice(sealed);
-        let same = match key.open(copy) {
-            Ok(opened) if compressed => {
-                back.clear();
-                compress::decompress(opened, plain.len(), back).is_ok() && back == plain
-            }
-            Ok(opened) => opened == plain,
-            Err(_) => false,
-        };
-        shrink(copy);
-        shrink(back);
-        same
-    })
+/// Whether what is sealed is exactly `body`.
+fn opens_as(key: &Key, sealed: &[u8], body: &[u8]) -> bool {
+    let mut rest = body;
+    let compare = |piece: &[u8]| match rest.split_off(..piece.len()) {
+        Some(expected) if expected == piece => Ok(()),
+        _ => Err(NotAuthentic),
+    };
+    key.open_in_pieces(sealed, compare).is_ok() && rest.is_empty()
 }
 
-/// Buffers are kept from blob to blob, but a giant one is given back.
-fn shrink(buffer: &mut Vec<u8>) {
-    const KEPT: usize = 10 * 1024 * 1024 + OVERHEAD;
-    if buffer.capacity() > KEPT {
-        *buffer = Vec::new();
+/// A thread's memory, kept from blob to blob. Both have room for any piece of a file from the start: what is never
+/// touched costs nothing.
+#[derive(Debug)]
+struct Buffers {
+    packed: Vec<u8>,
+    /// At first for reading back what was compressed.
+    sealed: Vec<u8>,
+}
+
+impl Buffers {
+    /// For the largest piece, should it not compress.
+    const KEPT: usize = crate::chunker::MAX_SIZE + crate::chunker::MAX_SIZE / 128 + OVERHEAD;
+
+    fn new() -> Self {
+        Self { packed: Vec::with_capacity(Self::KEPT), sealed: Vec::with_capacity(Self::KEPT) }
+    }
+
+    /// The room for a giant blob is given back.
+    fn shrink(&mut self) {
+        if self.packed.capacity().max(self.sealed.capacity()) > Self::KEPT {
+            *self = Self::new();
+        }
     }
 }
 

@@ -112,6 +112,10 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     async fn abort_upload(&self, key: &Key, upload: &UploadId) -> Result<()>;
     /// A URL that lets its holder GET the object for `ttl`.
     async fn signed_url(&self, key: &Key, ttl: std::time::Duration) -> Result<Url>;
+    /// Whether objects are files of this machine: more than a few requests at once only cost memory then.
+    fn is_local(&self) -> bool {
+        false
+    }
     /// Removes what writers that died left unfinished below `prefix`, if it was not touched for `age` by the
     /// store's own clock, and returns how much there was. Stores that leave nothing behind have nothing to do.
     async fn remove_unfinished(&self, _prefix: &str, _age: std::time::Duration) -> Result<u64> {

@@ -139,6 +139,11 @@ impl Store {
         self.tuning.part_size
     }
 
+    /// Whether objects are files of this machine.
+    pub fn is_local(&self) -> bool {
+        self.bare.is_local()
+    }
+
     /// The prefix in the bucket, empty or ending in `/`.
     pub fn prefix(&self) -> &str {
         &self.prefix

@@ -39,8 +39,8 @@ pub(super) async fn read_packs(
     report.packs_read.fetch_add(packs.len() as u64, Ordering::Relaxed);
     report.bytes_read.fetch_add(packs.iter().map(|pack| pack.size).sum(), Ordering::Relaxed);
     let options = reader.repository().options();
-    // Twice as many as threads, so that some read while others compute; each may hold a pack of a local store.
-    let workers = (options.threads * 2).min(options.reads).clamp(1, packs.len().max(1));
+    // Twice as many as threads, so that some read while others compute.
+    let workers = (options.threads * 2).min(reader.repository().reads()).clamp(1, packs.len().max(1));
     let waiting = Arc::new(Mutex::new(packs));
     // If this future is dropped, the workers stop, too.
     let stop = cancel.child_token();

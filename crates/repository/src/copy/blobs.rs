@@ -30,7 +30,7 @@ pub(super) async fn copy_entries(
 ) -> Result<()> {
     progress.add_total(wanted.count(), 0);
     progress.total_is_known();
-    let at_once = reader.repository().options().reads.max(1);
+    let at_once = reader.repository().reads();
     for batch in batches(reader.index(), wanted)? {
         let packs = load_batch(reader.index(), wanted, &batch)?;
         let copy = |pack: PackEntries| {

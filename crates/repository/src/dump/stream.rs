@@ -43,7 +43,7 @@ pub(super) async fn run(
     let stream = futures::stream::unfold(batches, |mut batches| async {
         batches.recv().await.map(|batch| (batch, batches))
     });
-    let ahead = AHEAD.min(reader.repository().options().reads.max(1));
+    let ahead = AHEAD.min(reader.repository().reads());
     let loading = stream.map(|batch| load(reader.clone(), batch)).buffered(ahead);
     let mut loading = std::pin::pin!(loading);
     let mut outcome = Ok(());

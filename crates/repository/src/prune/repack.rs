@@ -2,10 +2,11 @@
 //! is decrypted and checked before its sealed bytes go into a new pack as they are, or compressed when they were
 //! not. Memory: the parts in flight, new packs on their way, and 48 bytes for each blob of a batch.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures::{StreamExt, TryStreamExt, stream};
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::plan::PrunePlan;
@@ -23,7 +24,7 @@ use crate::saver::{Saver, SaverTotals};
 /// Blobs that are looked up at a time; a larger prune reads the index several times.
 const BATCH: usize = 500_000;
 /// What is read of a pack at a time, unless one blob is larger.
-const PART: u64 = 4 << 20;
+const PART: u64 = 2 << 20;
 /// Unused bytes between two blobs that are read along rather than asked around.
 const GAP: u64 = 256 << 10;
 
@@ -52,6 +53,8 @@ pub(super) async fn repack(
         reader: BlobReader::new(repository, Arc::clone(index)),
         saver,
         runtime: Handle::current(),
+        threads: Semaphore::new(repository.options().threads.max(1)),
+        buffers: Mutex::default(),
         compresses: repository.config().version == Version::V2,
     });
     let mut after = None;
@@ -67,7 +70,7 @@ pub(super) async fn repack(
                 Ok(())
             }
         });
-        copying.buffer_unordered(repository.options().reads.max(1)).try_collect::<()>().await?;
+        copying.buffer_unordered(repository.reads()).try_collect::<()>().await?;
     }
     let worker = Arc::into_inner(worker).ok_or(Error::Cancelled)?;
     let totals = worker.saver.finish().await?;
@@ -149,7 +152,18 @@ struct Worker {
     reader: BlobReader,
     saver: Saver,
     runtime: Handle,
+    /// One permit for each thread that may compute.
+    threads: Semaphore,
+    /// Of threads that are not computing now.
+    buffers: Mutex<Vec<Buffers>>,
     compresses: bool,
+}
+
+/// Kept from blob to blob.
+#[derive(Default)]
+struct Buffers {
+    opened: Vec<u8>,
+    plain: Vec<u8>,
 }
 
 impl Worker {
@@ -158,20 +172,31 @@ impl Worker {
         let action = Error::store(format!("read pack {}", part.pack.short()));
         let store = self.reader.repository().store();
         let content = store.get_range(&key, part.start..part.end).await.map_err(action)?;
+        let worker = Arc::clone(&self);
+        let _thread = self.threads.acquire().await.map_err(|_| Error::Cancelled)?;
         let copying = tokio::task::spawn_blocking(move || {
-            let mut plain = Vec::new();
-            part.entries.iter().try_for_each(|entry| self.copy_blob(entry, part.start, &content, &mut plain))
+            let mut buffers = worker.idle_buffers().pop().unwrap_or_default();
+            let mut copy = |entry| worker.copy_blob(entry, part.start, &content, &mut buffers);
+            part.entries.iter().try_for_each(&mut copy)?;
+            worker.idle_buffers().push(buffers);
+            Ok(())
         });
         copying.await.unwrap_or(Err(Error::Cancelled))
     }
 
-    fn copy_blob(&self, entry: &Entry, start: u64, content: &[u8], plain: &mut Vec<u8>) -> Result<()> {
+    fn idle_buffers(&self) -> MutexGuard<'_, Vec<Buffers>> {
+        self.buffers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn copy_blob(&self, entry: &Entry, start: u64, content: &[u8], buffers: &mut Buffers) -> Result<()> {
         let place = |at: u64| usize::try_from(at - start).unwrap_or(usize::MAX);
         let range = place(entry.location.offset.into())..place(entry.location.end());
         let sealed = content.get(range).unwrap_or_default();
+        let Buffers { opened, plain } = buffers;
         plain.clear();
-        let mut opened = sealed.to_vec();
-        let decoded = self.reader.decode(entry.kind, &entry.id, &entry.location, &mut opened, plain);
+        opened.clear();
+        opened.extend_from_slice(sealed);
+        let decoded = self.reader.decode(entry.kind, &entry.id, &entry.location, opened, plain);
         if let Err(error) = decoded {
             // This copy is damaged; another one may not be. None at all ends the prune before anything is removed.
             tracing::warn!(blob = %entry.id, pack = %entry.location.pack, %error, "a blob to repack is damaged");

@@ -39,7 +39,7 @@ pub(crate) async fn find(
         entries: EntrySet::new(index.len()),
         missing: Mutex::default(),
     });
-    let at_once = repository.options().reads.max(1);
+    let at_once = repository.reads();
     let mut waiting: Vec<BlobId> = Vec::new();
     for root in roots {
         if walk.note(BlobKind::Tree, root)? {

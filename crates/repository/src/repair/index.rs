@@ -175,7 +175,7 @@ async fn read_headers(
     progress.add_total(to_read.len() as u64, 0);
     progress.total_is_known();
     let read = |(id, size): (PackId, u64)| async move { (id, repository.load_pack_header(id, size).await) };
-    let at_once = repository.options().reads.max(1);
+    let at_once = repository.reads();
     let mut reading = stream::iter(to_read.iter().copied()).map(read).buffered(at_once);
     while let Some((id, header)) = reading.next().await {
         if cancel.is_cancelled() {

@@ -27,7 +27,7 @@ pub(super) struct Fetched {
 
 /// Runs until all reads are fetched and the sender of `reads` is gone.
 pub(super) async fn run(shared: Arc<Shared>, mut reads: mpsc::Receiver<Read>, done: Sender<Fetched>) {
-    let requests = Arc::new(Semaphore::new(shared.reader.repository().options().reads.max(1)));
+    let requests = Arc::new(Semaphore::new(shared.reader.repository().reads()));
     let room = Arc::new(Semaphore::new(IN_FLIGHT / UNIT));
     let mut tasks = JoinSet::new();
     loop {

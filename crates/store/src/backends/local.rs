@@ -26,8 +26,8 @@ use crate::error::{Error, Result};
 use crate::key::Key;
 
 /// Up to this much is read in one piece; more comes as a stream of pieces of `CHUNK`.
-const AT_ONCE: u64 = 32 * 1024 * 1024;
-const CHUNK: u64 = 4 * 1024 * 1024;
+const AT_ONCE: u64 = 4 * 1024 * 1024;
+const CHUNK: u64 = 1024 * 1024;
 
 /// A bucket that is a directory.
 #[derive(Debug, Clone)]
@@ -164,6 +164,10 @@ fn pieces(file: Arc<File>, path: PathBuf, range: Range<u64>) -> impl Stream<Item
 
 #[async_trait]
 impl Backend for Local {
+    fn is_local(&self) -> bool {
+        true
+    }
+
     async fn put(&self, key: &Key, body: Bytes, mode: PutMode) -> Result<()> {
         let key = key.clone();
         self.blocking(move |local| {
