@@ -4,14 +4,20 @@
 
 use std::path::Path;
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use crate::blobs;
 use crate::chunker::{Polynomial, Tables};
 use crate::config::{Config, Version};
 use crate::crypto::{Key, Material};
 use crate::id::{BlobId, BlobKind, Id, PackId};
 use crate::index::{Index, IndexFile, IndexedPack, Location};
+use crate::keys::KeyFile;
+use crate::lock::LockFile;
 use crate::node::{Node, TreeBuilder, parse_tree};
 use crate::pack;
+use crate::snapshot::Snapshot;
 
 /// A function of this module by its name, and inputs that it understands.
 pub struct Target {
@@ -21,10 +27,11 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 4] = [
+pub const TARGETS: [Target; 5] = [
     Target { name: "config", parse: config, seeds: config_seeds },
     Target { name: "index", parse: index, seeds: index_seeds },
     Target { name: "pack", parse: pack, seeds: pack_seeds },
+    Target { name: "snapshot", parse: snapshot, seeds: snapshot_seeds },
     Target { name: "tree", parse: tree, seeds: tree_seeds },
 ];
 
@@ -78,6 +85,20 @@ pub fn pack(bytes: &[u8]) {
     } else {
         assert!(out.is_empty());
     }
+}
+
+/// A decrypted snapshot or lock, or a key: what serde reads as it is.
+pub fn snapshot(bytes: &[u8]) {
+    fn reads_as_written<T: Serialize + DeserializeOwned>(bytes: &[u8]) {
+        let Ok(value) = serde_json::from_slice::<T>(bytes) else { return };
+        let json = |value: &T| serde_json::to_string(value).expect("what was JSON becomes JSON");
+        let written = json(&value);
+        let again = serde_json::from_str(&written).expect("what we write can be read");
+        assert_eq!(json(&again), written);
+    }
+    reads_as_written::<Snapshot>(bytes);
+    reads_as_written::<LockFile>(bytes);
+    reads_as_written::<KeyFile>(bytes);
 }
 
 /// A decrypted tree.
@@ -154,6 +175,25 @@ fn pack_seeds() -> Vec<Vec<u8>> {
         .expect("zstd compresses");
     let blob = [&[0; 4], &300_u16.to_le_bytes()[..], &frame].concat();
     vec![whole, [&(4_u32 * 36).to_le_bytes(), header.as_slice()].concat(), blob]
+}
+
+fn snapshot_seeds() -> Vec<Vec<u8>> {
+    let time = "2026-11-15T19:24:22.123456789+01:00";
+    let counts = "\"files_new\":1,\"files_changed\":0,\"files_unmodified\":2,\"dirs_new\":0,\"dirs_changed\":1,\
+                  \"dirs_unmodified\":0,\"data_blobs\":1,\"tree_blobs\":2,\"data_added\":3,\"data_added_packed\":4,\
+                  \"total_files_processed\":3,\"total_bytes_processed\":99";
+    let files = [
+        format!(
+            r#"{{"time":"{time}","parent":"{ID}","tree":"{ID}","paths":["/a"],"hostname":"h","username":"u","uid":1,"gid":2,"excludes":["x"],"tags":["t"],"original":"{ID}","program_version":"restic 0.19.1","summary":{{"backup_start":"{time}","backup_end":"{time}",{counts}}}}}"#
+        ),
+        format!(
+            r#"{{"time":"{time}","exclusive":true,"hostname":"h","username":"u","pid":7,"uid":1,"gid":1}}"#
+        ),
+        format!(
+            r#"{{"created":"{time}","username":"u","hostname":"h","kdf":"scrypt","N":16,"r":1,"p":1,"salt":"AAAA","data":"AAAA"}}"#
+        ),
+    ];
+    files.map(String::into_bytes).to_vec()
 }
 
 fn tree_seeds() -> Vec<Vec<u8>> {
@@ -257,6 +297,9 @@ mod tests {
     #[rstest::rstest]
     #[case("config", |seed: &[u8]| Config::parse(seed).is_ok())]
     #[case("index", |seed: &[u8]| IndexFile::parse(seed).is_ok())]
+    #[case("snapshot", |seed: &[u8]| serde_json::from_slice::<Snapshot>(seed).is_ok()
+        || serde_json::from_slice::<LockFile>(seed).is_ok()
+        || serde_json::from_slice::<KeyFile>(seed).is_ok())]
     #[case("tree", |seed: &[u8]| nodes(seed).is_some_and(|nodes| written(&nodes).is_some()))]
     fn every_seed_is_understood(#[case] name: &str, #[case] understood: fn(&[u8]) -> bool) {
         let target = TARGETS.iter().find(|target| target.name == name).unwrap();
@@ -283,7 +326,9 @@ mod tests {
             for target in &TARGETS {
                 let seeds = (target.seeds)();
                 let mut bytes = seed.get(&seeds).clone();
-                changes.iter().for_each(|change| change.apply(&mut bytes));
+                for change in &changes {
+                    change.apply(&mut bytes);
+                }
                 (target.parse)(&bytes);
             }
         }

@@ -59,7 +59,7 @@ async fn by_path(made: &Made, id: SnapshotId) -> Result<()> {
     for mode in [StatsMode::RestoreSize, StatsMode::FilesByContents, StatsMode::BlobsPerFile] {
         stats(repository, &[id], mode, None, &<_>::default(), &none).await?;
     }
-    let patterns = Patterns::parse(&["f"], Case::Matters).unwrap();
+    let patterns = Patterns::parse(["f"], Case::Matters).unwrap();
     let wanted = Wanted::Names { patterns, oldest: None, newest: None };
     find(repository, &[id], &wanted, None, &mut |_| Ok(()), &<_>::default(), &none).await?;
     let side = |tree| Side { name: String::new(), tree, subfolder: None };
