@@ -74,7 +74,7 @@ async fn empty_tree(made: &Made) -> BlobId {
 
 #[tokio::test]
 async fn a_tree_deeper_than_a_stack_is_walked_to_its_end() {
-    let made = make_deep(10_000).await;
+    let made = make_deep(5_000).await;
     let id = saved(&made).await;
     assert!(checked(&made).await.is_ok());
     by_tree(&made, id).await.unwrap();
