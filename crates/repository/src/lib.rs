@@ -41,6 +41,8 @@ pub mod stats;
 pub mod tag;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+#[cfg(test)]
+mod tests;
 pub mod time;
 pub mod used;
 pub mod walk;

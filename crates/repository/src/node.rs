@@ -50,7 +50,7 @@ pub struct Node {
     pub user: String,
     pub group: String,
     pub inode: u64,
-    /// Of the file system; kept for files with several links only.
+    /// Of the file system, if it was kept: a backup can leave out all but those of files with several links (`DeviceIds`).
     pub device_id: u64,
     pub size: u64,
     pub links: u64,

@@ -1,6 +1,9 @@
 //! A repository in memory, for this crate's tests and those of crates built on it.
 
 #[cfg(test)]
+pub(crate) mod deaths;
+pub mod parse;
+#[cfg(test)]
 pub(crate) mod sample;
 #[cfg(test)]
 pub(crate) mod unreliable;

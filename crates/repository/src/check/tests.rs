@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use lifeboat_store::Store;
 
 use super::*;
@@ -6,6 +8,7 @@ use crate::error::Error;
 use crate::files::FileKind;
 use crate::id::BlobKind;
 use crate::repository::Options;
+use crate::restore::{RestoreOptions, restore};
 use crate::testing::{memory_repository, new_repository, password, save_snapshot};
 
 async fn full(repository: &Repository) -> CheckOutcome {
@@ -27,8 +30,11 @@ fn text(seed: u8, length: usize) -> Vec<u8> {
 
 async fn small(store: Store, version: Version) -> Repository {
     let repository = new_repository(store, version).await;
-    save_snapshot(&repository, 1, &[("a/b", &text(3, 3500)), ("c", b"x")]).await;
-    save_snapshot(&repository, 2, &[("a/b", &text(3, 3500)), ("d/e/f", &text(5, 1700))]).await;
+    for second in [1, 2] {
+        let files = files(second);
+        let files: Vec<_> = files.iter().map(|(path, content)| (*path, content.as_slice())).collect();
+        save_snapshot(&repository, second, &files).await;
+    }
     repository
 }
 
@@ -79,11 +85,33 @@ async fn objects(store: &Store) -> Vec<(String, Vec<u8>)> {
     objects
 }
 
+/// What `small` holds, by the path in each snapshot.
+fn files(second: i64) -> Vec<(&'static str, Vec<u8>)> {
+    let shared = ("a/b", text(3, 3500));
+    if second == 1 { vec![shared, ("c", b"x".to_vec())] } else { vec![shared, ("d/e/f", text(5, 1700))] }
+}
+
+/// Restores every snapshot that can be found: wrong bytes only with an outcome that says so.
+async fn restores_the_truth_or_says_so(repository: &Repository, when: &str) {
+    for file in repository.list(FileKind::Snapshot).await.unwrap_or_default() {
+        let Ok(snapshot) = repository.load_snapshot(SnapshotId(file.id)).await else { continue };
+        let target = tempfile::tempdir().unwrap();
+        let options = RestoreOptions { target: target.path().to_owned(), ..RestoreOptions::default() };
+        let outcome = restore(repository, &snapshot, options, Arc::default(), CancellationToken::new()).await;
+        if outcome.is_ok_and(|outcome| !outcome.is_incomplete()) {
+            for (path, content) in files(snapshot.time.timestamp().as_second() - 1_767_225_600) {
+                assert!(std::fs::read(target.path().join(path)).unwrap() == content, "{when}: {path}");
+            }
+        }
+    }
+}
+
 /// Opens the repository and reads everything; what comes back must be the truth.
-async fn finds_an_error(store: &Store, truth: &[(String, Vec<u8>)]) -> bool {
+async fn finds_an_error(store: &Store, truth: &[(String, Vec<u8>)], when: &str) -> bool {
     let opened = Repository::open(store.clone(), &password(), Options::default()).await;
     let Ok(repository) = opened else { return true };
     let outcome = full(&repository).await;
+    restores_the_truth_or_says_so(&repository, when).await;
     let Ok(index) = repository.load_index().await else { return !outcome.is_ok() };
     let reader = BlobReader::new(&repository, Arc::new(index));
     for (id, plain) in truth {
@@ -100,6 +128,8 @@ async fn finds_an_error(store: &Store, truth: &[(String, Vec<u8>)]) -> bool {
 async fn every_damage_to_every_object_is_found_and_never_gives_wrong_bytes() {
     let store = Store::memory();
     let repository = small(store.clone(), Version::V2).await;
+    let cost = crate::testing::cheap(Version::V2).cost;
+    repository.add_key(&password(), cost, &repository.options().identity).await.unwrap();
     let index = Arc::new(repository.load_index().await.unwrap());
     let reader = BlobReader::new(&repository, Arc::clone(&index));
     let mut blobs = Vec::new();
@@ -129,19 +159,21 @@ async fn every_damage_to_every_object_is_found_and_never_gives_wrong_bytes() {
             damages.push((format!("flipped at {position}"), Some(flipped)));
         }
         let kind = |key: &str| key.split('/').next().unwrap().to_owned();
-        let mut others = objects[at + 1..].iter().chain(&objects[..at]);
-        let other = others.find(|(other, _)| kind(other) == kind(key));
-        if let Some((_, other)) = other {
-            damages.push(("swapped".to_owned(), Some(other.clone())));
+        let others = objects[at + 1..].iter().chain(&objects[..at]);
+        let others: BTreeMap<_, _> = others.map(|(other, content)| (kind(other), content)).collect();
+        for (other, content) in others {
+            damages.push((format!("swapped with one of {other}"), Some(content.clone())));
         }
         for (damage, replacement) in damages {
             match replacement {
                 Some(replacement) => store.put(key, replacement).await.unwrap(),
                 None => store.delete(key).await.unwrap(),
             }
-            // A snapshot that is gone is a snapshot that was forgotten: nobody can tell.
-            let silent = damage == "deleted" && key.starts_with("snapshots/");
-            assert_eq!(finds_an_error(&store, &truth).await, !silent, "{key} {damage}");
+            // A snapshot that is gone is a snapshot that was forgotten, a key one that was removed: nobody can tell.
+            let removable = key.starts_with("snapshots/") || key.starts_with("keys/");
+            let silent = damage == "deleted" && removable;
+            let when = format!("{key} {damage}");
+            assert_eq!(finds_an_error(&store, &truth, &when).await, !silent, "{when}");
             store.put(key, content.clone()).await.unwrap();
         }
     }

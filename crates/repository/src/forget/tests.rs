@@ -111,19 +111,20 @@ async fn nothing_is_deleted_when_a_snapshot_cannot_be_read() {
 #[case(Lie::LacksTheFirst)]
 #[case(Lie::LacksTheLast)]
 #[case(Lie::Repeats)]
+#[case(Lie::EndsEarly)]
 #[tokio::test]
 async fn no_listing_that_lies_makes_a_forget_delete_anything(#[case] lie: Lie) {
     let base = Arc::new(Memory::new());
     let repository = new_repository(store(Arc::clone(&base) as _), Version::V2).await;
     with_snapshots(&repository, 6).await;
-    let quiet = Unreliable::new(&copy(&base).await, Trouble::None);
+    let quiet = Unreliable::with_pages(&copy(&base).await, Trouble::None, 2);
     run(&opened(quiet.store()).await.unwrap(), &keep_last(1)).await.unwrap();
 
     let trying = futures::stream::iter(1..=quiet.listings()).map(|number| {
         let base = Arc::clone(&base);
         async move {
             let memory = copy(&base).await;
-            let unreliable = Unreliable::new(&memory, Trouble::Listing { number, lie });
+            let unreliable = Unreliable::with_pages(&memory, Trouble::Listing { number, lie }, 2);
             let outcome = match opened(unreliable.store()).await {
                 Ok(repository) => run(&repository, &keep_last(1)).await,
                 Err(error) => Err(error),

@@ -79,6 +79,26 @@ async fn a_lock_that_cannot_be_read_is_in_the_way_but_an_empty_file_is_not() {
 }
 
 #[tokio::test]
+async fn a_damaged_lock_is_in_the_way_until_all_locks_are_removed() {
+    let repository = memory_repository().await;
+    let held = Lock::acquire(&repository, LockKind::Shared, &LockOptions::default()).await.unwrap();
+    let key = FileKind::Lock.key(held.id().0);
+    let whole = repository.store().get(&key).await.unwrap().to_vec();
+    let mut flipped = whole.clone();
+    flipped[20] ^= 1;
+    let config = repository.store().get("config").await.unwrap().to_vec();
+    for damaged in [flipped, whole[..whole.len() / 2].to_vec(), config] {
+        repository.store().put(&key, damaged).await.unwrap();
+        let outcome = Lock::acquire(&repository, LockKind::Exclusive, &LockOptions::default()).await;
+        assert!(matches!(outcome, Err(Error::Damaged { .. })));
+        assert_eq!(remove_stale_locks(&repository, &[]).await.unwrap(), 0);
+    }
+    assert_eq!(remove_all_locks(&repository).await.unwrap(), 1);
+    assert!(matches!(held.verify().await, Err(Error::LockLost { .. })));
+    Lock::acquire(&repository, LockKind::Exclusive, &LockOptions::default()).await.unwrap().release().await;
+}
+
+#[tokio::test]
 async fn waiting_ends_when_the_holder_lets_go() {
     let repository = memory_repository().await;
     let first = Lock::acquire(&repository, LockKind::Exclusive, &LockOptions::default()).await.unwrap();

@@ -58,14 +58,18 @@ fn save(saver: &Saver, files: &Files) -> Result<BlobId> {
     Ok(saver.save(BlobKind::Tree, &outer.finish())?.id)
 }
 
-/// What a snapshot holds.
+/// What a snapshot holds: the content of each file by its name, which is the file's alone in a sample.
 pub(crate) async fn restore(repository: &Repository, id: SnapshotId) -> Result<Files> {
     let index = Arc::new(repository.load_index().await?);
     let reader = BlobReader::new(repository, index);
-    let snapshot = repository.load_snapshot(id).await?;
+    let mut trees = vec![repository.load_snapshot(id).await?.tree];
     let mut files = Files::new();
-    for directory in reader.load_tree(&snapshot.tree).await? {
-        for node in reader.load_tree(&directory.subtree.unwrap()).await? {
+    while let Some(tree) = trees.pop() {
+        for node in reader.load_tree(&tree).await? {
+            if let Some(subtree) = node.subtree {
+                trees.push(subtree);
+                continue;
+            }
             let mut content = Vec::new();
             for blob in node.blobs() {
                 content.extend_from_slice(&reader.load(BlobKind::Data, blob).await?);

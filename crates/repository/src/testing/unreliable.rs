@@ -36,6 +36,8 @@ pub(crate) enum Lie {
     LacksTheFirst,
     LacksTheLast,
     Repeats,
+    /// As if there were no further page.
+    EndsEarly,
 }
 
 /// The wrapper around a bucket in memory.
@@ -43,6 +45,8 @@ pub(crate) enum Lie {
 pub(crate) struct Unreliable {
     inner: Arc<Memory>,
     trouble: Trouble,
+    /// Objects in a page of a listing.
+    page: usize,
     requests: AtomicU64,
     listings: Mutex<Vec<String>>,
     dead: AtomicBool,
@@ -50,9 +54,15 @@ pub(crate) struct Unreliable {
 
 impl Unreliable {
     pub(crate) fn new(inner: &Arc<Memory>, trouble: Trouble) -> Arc<Self> {
+        Self::with_pages(inner, trouble, usize::MAX)
+    }
+
+    /// Lists so many objects at a time.
+    pub(crate) fn with_pages(inner: &Arc<Memory>, trouble: Trouble, page: usize) -> Arc<Self> {
         Arc::new(Self {
             inner: Arc::clone(inner),
             trouble,
+            page,
             requests: AtomicU64::new(0),
             listings: Mutex::default(),
             dead: AtomicBool::new(false),
@@ -94,6 +104,20 @@ impl Unreliable {
             });
         }
         Ok(())
+    }
+
+    /// A part of the one page that a bucket of a test is; the token is where it begins.
+    async fn page(&self, request: &PageRequest) -> Result<Page> {
+        let whole = PageRequest { token: None, ..request.clone() };
+        let mut page = self.inner.list_page(&whole).await?;
+        let from = request.token.as_ref().map_or(0, |token| token.parse().unwrap()).min(page.objects.len());
+        let to = from.saturating_add(self.page);
+        if to < page.objects.len() {
+            page.objects.truncate(to);
+            page.next = Some(to.to_string());
+        }
+        page.objects.drain(..from);
+        Ok(page)
     }
 
     async fn request<T>(&self, run: impl Future<Output = Result<T>>) -> Result<T> {
@@ -163,7 +187,7 @@ impl Backend for Unreliable {
             listings.push(request.prefix.clone());
             listings.len() as u64
         };
-        let mut page = self.request(self.inner.list_page(request)).await?;
+        let mut page = self.request(self.page(request)).await?;
         let Trouble::Listing { number: wanted, lie } = self.trouble else { return Ok(page) };
         if number == wanted {
             match lie {
@@ -173,6 +197,8 @@ impl Backend for Unreliable {
                 Lie::LacksTheFirst => drop((!page.objects.is_empty()).then(|| page.objects.remove(0))),
                 Lie::LacksTheLast => drop(page.objects.pop()),
                 Lie::Repeats => page.objects.extend(page.objects.clone()),
+                Lie::EndsEarly if page.next.is_none() => page.objects.clear(),
+                Lie::EndsEarly => page.next = None,
             }
         }
         Ok(page)

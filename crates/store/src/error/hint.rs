@@ -8,7 +8,9 @@ impl Error {
         match self {
             Self::Config { .. } | Self::ConfigValue { .. } => "change this key in the location's config",
             Self::UnknownKeys { .. } => "remove the key or correct its spelling; nothing is ignored",
-            Self::CredentialsFormat { .. } => "correct the content of the credentials Secret",
+            Self::CredentialsFormat { .. } => {
+                "correct the content of the credentials (in a cluster: their Secret)"
+            }
             Self::InvalidKey { .. } | Self::Range { .. } => {
                 "this is a defect of the caller; please report it"
             }
@@ -22,16 +24,23 @@ impl Error {
                 "grant the credentials list, read, write and delete rights on the bucket and prefix"
             }
             Self::Credentials { cause, .. } => match cause {
-                BadCredentials::UnknownKeyId => "correct the access key id in the credentials Secret",
-                BadCredentials::SignatureMismatch => "correct the secret key in the credentials Secret",
-                BadCredentials::Expired => "put fresh credentials into the Secret",
-                BadCredentials::ClockSkew => "correct the clock of the node",
+                BadCredentials::UnknownKeyId => {
+                    "correct the access key id of the credentials (in a cluster: in their Secret)"
+                }
+                BadCredentials::SignatureMismatch => {
+                    "correct the secret key of the credentials (in a cluster: in their Secret)"
+                }
+                BadCredentials::Expired => "give fresh credentials (in a cluster: in their Secret)",
+                BadCredentials::ClockSkew => "correct the clock of this machine (in a cluster: of the node)",
                 BadCredentials::Source => {
-                    "check the role, its trust policy and the token or metadata service, or give a credentials Secret"
+                    "check the role, its trust policy and the token or metadata service, or give \
+                     credentials (in a cluster: a Secret)"
                 }
             },
             Self::Unreachable { cause, .. } => match cause {
-                Unreachable::Dns => "correct the host name of the endpoint, or the cluster's DNS",
+                Unreachable::Dns => {
+                    "correct the host name of the endpoint, or the DNS of this machine or cluster"
+                }
                 Unreachable::Refused => "check the endpoint's port and that the object store runs",
                 Unreachable::Timeout | Unreachable::Closed | Unreachable::Other => {
                     "check the endpoint, the network policies and firewalls on the way, and the proxy settings"
@@ -39,7 +48,8 @@ impl Error {
             },
             Self::Certificate { cause, .. } => match cause {
                 BadCertificate::Untrusted => {
-                    "put the certificate authority's PEM into objectStorage.caCert or caCertRef"
+                    "give the certificate authority's PEM: with --cacert on the command line, in objectStorage.caCert or \
+                     caCertRef in a cluster"
                 }
                 BadCertificate::Expired => "renew the endpoint's certificate",
                 BadCertificate::NotYetValid => "check the clocks of node and object store",
@@ -50,7 +60,9 @@ impl Error {
             },
             Self::NotHttps { .. } => "write 'http://' in the endpoint, or turn TLS on in the object store",
             Self::NotHttp { .. } => "write 'https://' in the endpoint",
-            Self::WrongRegion { .. } => "set the config key 'region' to the bucket's region",
+            Self::WrongRegion { .. } => {
+                "give the bucket's region: AWS_DEFAULT_REGION on the command line, the config key 'region' in a cluster"
+            }
             Self::Throttled { .. } => "lower the concurrency, or raise the store's request limit",
             Self::Server { .. } | Self::Interrupted { .. } => {
                 "look into the object store's own log; the request is repeated by itself"

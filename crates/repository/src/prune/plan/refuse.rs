@@ -19,7 +19,7 @@ pub(super) fn incomplete(input: &Input<'_>, options: &Options) -> Result<()> {
                 input.listed.len()
             ),
             hint: "look at `snapshots` again; if all were forgotten on purpose, give \
-                   `--unsafe-allow-no-snapshots`, and everything is removed",
+                   `--allow-no-snapshots`, and everything is removed",
         });
     }
     if !input.missing.is_empty() {

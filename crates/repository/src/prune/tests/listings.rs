@@ -10,6 +10,9 @@ use super::*;
 use crate::testing::opened;
 use crate::testing::unreliable::{Lie, Trouble, Unreliable, copy, store};
 
+/// Small, so that listings have several.
+const PAGE: usize = 2;
+
 async fn pruned(unreliable: &Arc<Unreliable>) -> Result<Pruned> {
     run(&opened(unreliable.store()).await?, &options(Duration::ZERO)).await
 }
@@ -21,6 +24,7 @@ async fn pruned(unreliable: &Arc<Unreliable>) -> Result<Pruned> {
 #[case(Lie::LacksTheFirst)]
 #[case(Lie::LacksTheLast)]
 #[case(Lie::Repeats)]
+#[case(Lie::EndsEarly)]
 #[tokio::test]
 async fn no_listing_that_lies_makes_a_prune_delete_anything(#[case] lie: Lie) {
     let base = Arc::new(Memory::new());
@@ -29,14 +33,14 @@ async fn no_listing_that_lies_makes_a_prune_delete_anything(#[case] lie: Lie) {
     let other = Files::from([file("x", 9000), file("y", 100)]);
     let second = backup(&repository, 3, &other).await.unwrap();
     let before = packs(&repository).await;
-    let quiet = Unreliable::new(&copy(&base).await, Trouble::None);
+    let quiet = Unreliable::with_pages(&copy(&base).await, Trouble::None, PAGE);
     pruned(&quiet).await.unwrap();
 
     let trying = futures::stream::iter(1..=quiet.listings()).map(|number| {
         let (base, before, files, other) = (Arc::clone(&base), before.clone(), files.clone(), other.clone());
         async move {
             let memory = copy(&base).await;
-            let unreliable = Unreliable::new(&memory, Trouble::Listing { number, lie });
+            let unreliable = Unreliable::with_pages(&memory, Trouble::Listing { number, lie }, PAGE);
             let outcome = pruned(&unreliable).await;
             assert!(unreliable.happened());
             let repository = opened(store(memory)).await.unwrap();

@@ -132,17 +132,36 @@ fn save_tree(saver: &Saver, nodes: &[Node]) -> BlobId {
 
 /// A chain of directories, each with one file, saved from the bottom up.
 pub(crate) async fn make_deep(depth: usize) -> Made {
+    make_levels(depth, |below, content| {
+        let leaf = file("f", &[CONTENT]).with(|node| node.content = Some(vec![content]));
+        vec![directory("d", Vec::new()).with(|node| node.subtree = Some(below)).node, leaf.node]
+    })
+    .await
+}
+
+/// Few trees and many paths: every level has the one below it twice.
+pub(crate) async fn make_wide(levels: usize) -> Made {
+    make_levels(levels, |below, _| {
+        let twice =
+            ["a", "b"].map(|name| directory(name, Vec::new()).with(|node| node.subtree = Some(below)).node);
+        twice.to_vec()
+    })
+    .await
+}
+
+const CONTENT: &[u8] = b"deep";
+
+/// Trees on top of each other; `level` makes one, given the tree below it and the blob of `CONTENT`.
+async fn make_levels(levels: usize, level: impl Fn(BlobId, BlobId) -> Vec<Node> + Send + 'static) -> Made {
     let repository = memory_repository().await;
     let index = Arc::new(Index::load(&repository).await.unwrap());
     let saver = Arc::new(Saver::start(&repository, index, None, CancellationToken::new()));
     let worker = Arc::clone(&saver);
     let saving = tokio::task::spawn_blocking(move || {
-        let content = worker.save(BlobKind::Data, b"deep").unwrap().id;
-        let leaf = file("f", &[b"deep"]).with(|node| node.content = Some(vec![content])).node;
+        let content = worker.save(BlobKind::Data, CONTENT).unwrap().id;
         let mut tree = save_tree(&worker, &[]);
-        for _ in 0..depth {
-            let below = directory("d", Vec::new()).with(|node| node.subtree = Some(tree)).node;
-            tree = save_tree(&worker, &[below, leaf.clone()]);
+        for _ in 0..levels {
+            tree = save_tree(&worker, &level(tree, content));
         }
         tree
     });

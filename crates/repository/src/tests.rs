@@ -1,0 +1,4 @@
+//! Tests of several operations together.
+
+mod deaths;
+mod hostile;
