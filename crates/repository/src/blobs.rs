@@ -76,23 +76,27 @@ impl BlobReader {
         Ok(nodes)
     }
 
+    /// What does not decode is read once more, exactly and from the store: the network may have been at fault, or
+    /// what was kept here.
     async fn load_copy(&self, entry: &Entry) -> Result<Bytes> {
         let sealed = match entry.kind {
             BlobKind::Tree => self.segments.read(&self.repository, &self.index, entry).await?,
             BlobKind::Data => self.read_range(&entry.location).await?,
         };
-        let mut sealed = Vec::from(sealed);
+        if let Ok(plain) = self.open(entry, sealed) {
+            return Ok(plain);
+        }
+        let plain = self.open(entry, self.read_range(&entry.location).await?)?;
+        tracing::debug!(blob = %entry.id, pack = %entry.location.pack, "a blob could be read at the second attempt");
+        if entry.kind == BlobKind::Tree {
+            self.segments.forget(&self.repository, entry).await;
+        }
+        Ok(plain)
+    }
+
+    fn open(&self, entry: &Entry, sealed: Bytes) -> Result<Bytes> {
         let mut plain = Vec::new();
-        let key = self.repository.key();
-        decode(
-            key,
-            self.repository.config().version,
-            entry.kind,
-            &entry.id,
-            &entry.location,
-            &mut sealed,
-            &mut plain,
-        )?;
+        self.decode(entry.kind, &entry.id, &entry.location, &mut Vec::from(sealed), &mut plain)?;
         Ok(plain.into())
     }
 
@@ -147,4 +151,56 @@ pub(crate) fn decode(
         return Err(damaged(&"its content does not match its name"));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use lifeboat_store::Memory;
+
+    use super::*;
+    use crate::repository::Options;
+    use crate::testing::unreliable::{Trouble, Unreliable, store};
+    use crate::testing::{new_repository, password, save_snapshot};
+
+    #[rstest::rstest]
+    #[case(BlobKind::Tree)]
+    #[case(BlobKind::Data)]
+    #[tokio::test]
+    async fn what_was_read_wrong_once_is_read_again_and_not_kept(#[case] kind: BlobKind) {
+        let memory = Arc::new(Memory::new());
+        let whole = store(Arc::clone(&memory) as _);
+        let repository = new_repository(whole.clone(), Version::V2).await;
+        let (_, snapshot) = save_snapshot(&repository, 1, &[("a", b"content")]).await;
+        let unreliable = Unreliable::new(&memory, Trouble::Flip { read: 1 });
+        let cache = tempfile::tempdir().unwrap();
+        let options = Options { cache: Some(cache.path().to_owned()), ..Options::default() };
+        let repository = Repository::open(unreliable.store(), &password(), options).await.unwrap();
+        let reader = BlobReader::new(&repository, Arc::new(repository.load_index().await.unwrap()));
+        let id = if kind == BlobKind::Tree { snapshot.tree } else { BlobId(Id::of(b"content")) };
+        for _ in 0..2 {
+            assert_eq!(Id::of(&reader.load(kind, &id).await.unwrap()), id.0);
+        }
+        assert!(unreliable.happened());
+        let pack = reader.index().find(kind, &id).unwrap().unwrap().pack;
+        let content = whole.get(&FileKind::Pack.key(pack.0)).await.unwrap();
+        let segments = cache.path().join(&repository.config().id).join("trees");
+        for file in std::fs::read_dir(segments).unwrap() {
+            let kept = std::fs::read(file.unwrap().path()).unwrap();
+            assert!(content.starts_with(&kept[..kept.len() - 32]), "the cache has kept wrong bytes");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_is_damaged_in_the_store_stays_damaged() {
+        let repository = new_repository(lifeboat_store::Store::memory(), Version::V2).await;
+        let (_, snapshot) = save_snapshot(&repository, 1, &[("a", b"content")]).await;
+        let reader = BlobReader::new(&repository, Arc::new(repository.load_index().await.unwrap()));
+        let pack = reader.index().find(BlobKind::Tree, &snapshot.tree).unwrap().unwrap().pack;
+        let key = FileKind::Pack.key(pack.0);
+        let mut content = repository.store().get(&key).await.unwrap().to_vec();
+        content[20] ^= 1;
+        repository.store().put(&key, content).await.unwrap();
+        let error = reader.load_tree(&snapshot.tree).await.unwrap_err();
+        assert!(matches!(error, Error::Damaged { .. }), "{error}");
+    }
 }

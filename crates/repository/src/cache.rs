@@ -64,7 +64,11 @@ impl Cache {
     /// In `directory`, which is shared by all repositories. Only its owner may look into it.
     pub(crate) fn open(directory: &Path, repository: &str) -> Result<Self> {
         use std::os::unix::fs::DirBuilderExt;
-        let root = directory.join(repository);
+        // A config can say anything; of what is below, files are removed.
+        let id: Id = repository
+            .parse()
+            .map_err(|_| Error::invalid("cache", format!("'{}' is no id", repository.escape_debug())))?;
+        let root = directory.join(id.to_string());
         for kind in [Cached::Index, Cached::Snapshot, Cached::Segment(0)] {
             let path = root.join(kind.directory());
             let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
@@ -108,6 +112,11 @@ impl Cache {
         }
     }
 
+    /// Keeps something no longer.
+    pub(crate) fn remove(&self, cached: Cached, id: Id) {
+        let _ = fs::remove_file(self.path(cached, id));
+    }
+
     /// Removes what the repository no longer has. `live` are the ids of index files, of snapshots, or of packs.
     pub(crate) fn retain(&self, cached: Cached, live: &HashSet<Id>) {
         let Ok(entries) = fs::read_dir(self.root.join(cached.directory())) else { return };
@@ -133,7 +142,7 @@ mod tests {
     #[test]
     fn what_was_put_comes_back_and_damage_does_not() {
         let directory = tempfile::tempdir().unwrap();
-        let cache = Cache::open(directory.path(), "repository").unwrap();
+        let cache = Cache::open(directory.path(), &"0a".repeat(32)).unwrap();
         let (one, other) = (Id([1; 32]), Id([2; 32]));
         let segment = Cached::Segment(1 << 20);
         cache.put(segment, one, b"content");
@@ -151,5 +160,42 @@ mod tests {
         }
         cache.retain(segment, &HashSet::from([one]));
         assert_eq!(cache.get(segment, other), None);
+    }
+
+    #[rstest::rstest]
+    #[case("")]
+    #[case("..")]
+    #[case("/absolute")]
+    #[case("repository")]
+    fn a_name_that_is_no_id_gets_no_cache(#[case] name: &str) {
+        let directory = tempfile::tempdir().unwrap();
+        let cache = directory.path().join("cache");
+        let name = name.replace("/absolute", &directory.path().display().to_string());
+        assert!(Cache::open(&cache, &name).is_err());
+        assert!(!cache.exists() && !directory.path().join("index").exists());
+    }
+
+    #[tokio::test]
+    async fn a_config_that_names_a_directory_as_its_id_removes_nothing_there() {
+        use crate::testing::{new_repository, password};
+        let (victim, cache) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let file = victim.path().join("index").join("ab".repeat(32));
+        fs::create_dir(victim.path().join("index")).unwrap();
+        fs::write(&file, b"precious").unwrap();
+        let store = lifeboat_store::Store::memory();
+        let repository = new_repository(store.clone(), crate::config::Version::V2).await;
+        let config =
+            crate::config::Config { id: victim.path().display().to_string(), ..repository.config().clone() };
+        store.put("config", repository.key().sealed(&config.json())).await.unwrap();
+        let options = crate::repository::Options {
+            cache: Some(cache.path().to_owned()),
+            ..crate::repository::Options::default()
+        };
+        let opened = crate::repository::Repository::open(store, &password(), options).await;
+        if let Ok(repository) = &opened {
+            repository.load_index().await.unwrap();
+        }
+        assert!(file.exists());
+        assert!(matches!(opened, Err(Error::Damaged { .. })), "{opened:?}");
     }
 }

@@ -57,7 +57,7 @@ mod tests {
         let id = change_password(&repository, &new, cost, &identity, &LockOptions::default()).await.unwrap();
         let open = |password| Repository::open(repository.store().clone(), password, Options::default());
         assert_eq!(open(&new).await.unwrap().key_id(), id);
-        assert!(matches!(open(&password()).await, Err(Error::WrongPassword { keys: 1 })));
+        assert!(matches!(open(&password()).await, Err(Error::WrongPassword { keys: 1, damaged: 0 })));
     }
 
     #[tokio::test]

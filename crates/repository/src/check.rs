@@ -59,9 +59,10 @@ pub(crate) async fn run(
     let snapshots = trees::load_snapshots(repository, options, &report).await?;
     index::check_keys(repository, &report).await?;
     progress.begin("reading the index");
+    let before = report.errors();
     let loaded = index::load(repository, &report).await?;
     // What a damaged index lacks would be reported as missing over and over; it has to be mended first.
-    if !report.has_errors() {
+    if report.errors() == before {
         let index = Arc::new(loaded);
         progress.begin("checking the packs");
         let packs = packs::check_packs(repository, &index, &report).await?;
@@ -73,7 +74,7 @@ pub(crate) async fn run(
         let chosen = subset::choose(&options.read, packs, &index, used)?;
         progress.begin("reading the packs");
         read::read_packs(&reader, chosen, &report, progress, cancel).await?;
-        if report.has_errors() {
+        if report.errors() > 0 {
             progress.begin("looking which snapshots are hit");
             damage::find_snapshots(&reader, &snapshots, &report, cancel).await?;
         }

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
+use crate::id::Id;
 
 /// The version of the format.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -67,6 +68,11 @@ impl Config {
                 return Err(Error::invalid("repository", problem));
             }
         };
+        // It names a directory of the cache: nothing else may be taken for one.
+        if !json.id.parse::<Id>().is_ok_and(|id| id.to_string() == json.id) {
+            let id = json.id.escape_debug();
+            return Err(damaged(format!("'{id}' is no id, which has 64 hexadecimal digits in lower case")));
+        }
         let polynomial = u64::from_str_radix(&json.chunker_polynomial, 16)
             .map_err(|_| damaged(format!("'{}' is no polynomial", json.chunker_polynomial)))?;
         Ok(Self { version, id: json.id, chunker_polynomial: polynomial })
@@ -81,5 +87,30 @@ impl Config {
         let mut text = serde_json::to_vec(&json).expect("a struct of numbers and strings becomes JSON");
         text.push(b'\n');
         text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parsed(id: &str) -> Result<Config> {
+        let config = Config { version: Version::V2, id: id.to_owned(), chunker_polynomial: 1 };
+        Config::parse(&config.json())
+    }
+
+    #[rstest::rstest]
+    #[case::empty("")]
+    #[case::above("..")]
+    #[case::elsewhere("/etc")]
+    #[case::short(&"a".repeat(63))]
+    #[case::long(&"a".repeat(65))]
+    #[case::upper_case(&"A".repeat(64))]
+    #[case::no_digits(&"g".repeat(64))]
+    #[case::a_path_of_the_right_length(&format!("/{}", "a".repeat(63)))]
+    fn an_id_is_64_hexadecimal_digits_and_nothing_else(#[case] id: &str) {
+        let error = parsed(id).unwrap_err();
+        assert!(matches!(error, Error::Damaged { .. }), "{error}");
+        assert_eq!(parsed(&"0a".repeat(32)).unwrap().id, "0a".repeat(32));
     }
 }

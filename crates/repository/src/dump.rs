@@ -24,8 +24,8 @@ use crate::error::{Error, Result};
 use crate::id::BlobId;
 use crate::node::{Node, NodeKind};
 use crate::repository::Repository;
-use crate::restore::{find_node, find_subfolder};
 use crate::snapshot::Snapshot;
+use crate::walk::{find_directory, find_node};
 use pieces::Pieces;
 
 /// How a directory is written. A file is always written as it is.
@@ -119,7 +119,7 @@ async fn find(reader: &BlobReader, tree: BlobId, path: &Path) -> Result<Found> {
         return Ok(Found::Directory(tree, Vec::new()));
     };
     let parent: std::path::PathBuf = parents.iter().collect();
-    let parent_tree = find_subfolder(reader, tree, Some(&parent)).await?;
+    let parent_tree = find_directory(reader, tree, &parent).await?;
     let name = last.as_os_str().as_bytes();
     let Some(node) = find_node(reader, parent_tree, name).await? else {
         return Err(Error::NothingFound { what: format!("the snapshot has no '{}'", path.display()) });

@@ -34,8 +34,8 @@ pub enum Error {
     NoRepository { location: String },
     #[error("there is a repository at '{location}' already")]
     RepositoryExists { location: String },
-    #[error("the password opens none of the {keys} keys of the repository")]
-    WrongPassword { keys: usize },
+    #[error("the password opens none of the {keys} keys of the repository{}", damaged_keys(*damaged))]
+    WrongPassword { keys: usize, damaged: usize },
     #[error("the repository is locked{} by process {} of {} on '{}' since {}",
         if holder.exclusive { " exclusively" } else { "" }, holder.process, holder.user, holder.host, holder.since)]
     Locked { holder: Box<Holder> },
@@ -73,6 +73,14 @@ pub enum Error {
     Refused { reason: String, hint: &'static str },
     #[error("cancelled")]
     Cancelled,
+}
+
+fn damaged_keys(count: usize) -> String {
+    match count {
+        0 => String::new(),
+        1 => ", 1 of them is damaged".to_owned(),
+        more => format!(", {more} of them are damaged"),
+    }
 }
 
 impl Error {

@@ -144,7 +144,7 @@ pub(crate) async fn add(
     Ok(id)
 }
 
-/// Finds the key that `password` opens; `hint` is tried first.
+/// Finds the key that `password` opens; `hint` is tried first. One that is damaged is told of only if none opens.
 pub(crate) async fn search(
     store: &Store,
     password: &SecretString,
@@ -154,15 +154,38 @@ pub(crate) async fn search(
     if let Some(hint) = hint {
         ids.sort_by_key(|id| !id.to_string().starts_with(hint));
     }
-    let found = ids.len();
+    let keys = ids.len();
+    let (mut damage, mut damaged, mut refused) = (None, 0, 0);
     for id in ids.into_iter().take(MAX_TRIED) {
-        let file = load(store, id).await?;
-        let password = password.clone();
-        if let Some(material) = blocking(move || file.open(&password)).await? {
-            return Ok((id, Key::new(material)));
+        match open(store, id, password).await {
+            Ok(Some(key)) => return Ok((id, key)),
+            Ok(None) => refused += 1,
+            // Another one may open.
+            Err(error @ Error::Damaged { .. }) => {
+                tracing::warn!(key = %id, %error, "a key cannot be used");
+                damaged += 1;
+                damage.get_or_insert(error);
+            }
+            Err(Error::Store { source, .. }) if source.is_not_found() => {}
+            Err(error) => return Err(error),
         }
     }
-    Err(Error::WrongPassword { keys: found })
+    match damage {
+        Some(error) if refused == 0 => Err(error),
+        _ => Err(Error::WrongPassword { keys, damaged }),
+    }
+}
+
+/// `None` if the password is not this key's.
+async fn open(store: &Store, id: KeyId, password: &SecretString) -> Result<Option<Key>> {
+    let file = load(store, id).await?;
+    let password = password.clone();
+    let material = blocking(move || file.open(&password)).await;
+    let named = |error| match error {
+        Error::Damaged { detail, .. } => Error::damaged(FileKind::Key.describe(id.0), detail),
+        other => other,
+    };
+    Ok(material.map_err(named)?.map(Key::new))
 }
 
 /// Every key file.
@@ -189,5 +212,43 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + '
 impl fmt::Display for KeyFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}@{}, made {}", self.username, self.hostname, crate::time::text(&self.created))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{memory_repository, opened, password};
+
+    /// A key file under its right name that cannot be used.
+    async fn unusable(store: &Store, right: KeyId, change: impl FnOnce(&mut KeyFile)) {
+        let mut file = load(store, right).await.unwrap();
+        change(&mut file);
+        let json = serde_json::to_vec(&file).unwrap();
+        store.put(&FileKind::Key.key(Id::of(&json)), json).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_damaged_key_does_not_keep_another_from_opening() {
+        let repository = memory_repository().await;
+        let (store, right) = (repository.store().clone(), repository.key_id());
+        store.put(&FileKind::Key.key(Id([0; 32])), "no key at all").await.unwrap();
+        for n in 0..8 {
+            unusable(&store, right, |file| file.n = 3 + 2 * n).await;
+        }
+        unusable(&store, right, |file| file.kdf = "other".to_owned()).await;
+        assert_eq!(opened(store.clone()).await.unwrap().key_id(), repository.key_id());
+        let wrong = search(&store, &SecretString::from("wrong"), None).await.unwrap_err();
+        assert!(matches!(wrong, Error::WrongPassword { .. }), "{wrong}");
+        assert!(wrong.to_string().contains("10 of them are damaged"), "{wrong}");
+    }
+
+    #[tokio::test]
+    async fn damage_is_told_when_no_key_is_whole() {
+        let repository = memory_repository().await;
+        let store = repository.store().clone();
+        store.put(&FileKind::Key.key(repository.key_id().0), "no key at all").await.unwrap();
+        let error = search(&store, &password(), None).await.unwrap_err();
+        assert!(matches!(error, Error::Damaged { .. }), "{error}");
     }
 }

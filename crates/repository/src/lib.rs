@@ -21,6 +21,7 @@ pub mod forget;
 pub mod id;
 pub mod index;
 pub mod keys;
+mod listing;
 pub mod location;
 pub mod lock;
 mod locked;

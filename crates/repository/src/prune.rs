@@ -20,7 +20,6 @@ mod used;
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 
-use futures::{StreamExt, TryStreamExt};
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
 
@@ -29,6 +28,7 @@ use crate::error::{Error, Result};
 use crate::files::FileKind;
 use crate::id::{Id, PackId, SnapshotId};
 use crate::index::Index;
+use crate::listing;
 use crate::lock::{Lock, LockKind, LockOptions, store_clock};
 use crate::progress::Progress;
 use crate::repository::Repository;
@@ -45,9 +45,6 @@ pub struct PruneOptions {
     /// Decide only.
     pub dry_run: bool,
 }
-
-/// Packs that are asked for by name at once.
-const LOOKED_FOR_AT_ONCE: usize = 16;
 
 /// What was decided and done.
 #[derive(Debug)]
@@ -162,7 +159,8 @@ async fn decide(
     drop(packs);
     let mut sizes: Vec<_> = listed.iter().map(|pack| (pack.id, pack.size)).collect();
     sizes.sort_unstable();
-    listing_is_whole(repository, &index, &sizes).await?;
+    let lacking = index.packs().iter().filter(|pack| sizes.binary_search_by(|(id, _)| id.cmp(pack)).is_err());
+    listing::require_absent(repository, lacking.copied()).await?;
     let marks = Marks::load(repository).await?;
     // Where there are no marks, no age counts either.
     let by_store = marks.supported && !options.dry_run;
@@ -192,27 +190,6 @@ async fn decide(
         plan::plan(&input, &plan_options).map(|plan| (gathered, plan))
     });
     deciding.await.unwrap_or(Err(Error::Cancelled))
-}
-
-/// A pack that an index names and the listing lacks is asked for by name: if it is there, the listing lied, and
-/// nothing may be decided by it. If it is not, the plan says what that means.
-async fn listing_is_whole(repository: &Repository, index: &Index, listed: &[(PackId, u64)]) -> Result<()> {
-    let lacking =
-        index.packs().iter().filter(|pack| listed.binary_search_by(|(id, _)| id.cmp(pack)).is_err());
-    let looking = futures::stream::iter(lacking).map(|pack| async move {
-        let found = repository.store().exists(&FileKind::Pack.key(pack.0)).await;
-        found.map(|found| found.then_some(*pack)).map_err(Error::store("look for a pack"))
-    });
-    let mut looking = looking.buffer_unordered(LOOKED_FOR_AT_ONCE);
-    while let Some(found) = looking.try_next().await? {
-        if let Some(pack) = found {
-            return Err(Error::Refused {
-                reason: format!("the listing of the packs lacks pack {}, which is there", pack.short()),
-                hint: "the store lists late or not everything; nothing was changed, prune again later",
-            });
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -298,6 +298,14 @@ impl Repository {
         Ok(content)
     }
 
+    /// Lets the cache forget something that turned out to be wrong.
+    pub(crate) async fn forget_cached(&self, cached: Cached, id: Id) {
+        if let Some(cache) = &self.inner.cache {
+            let cache = Arc::clone(cache);
+            let _ = tokio::task::spawn_blocking(move || cache.remove(cached, id)).await;
+        }
+    }
+
     /// Lets the cache forget what the repository no longer has.
     pub(crate) fn tidy_cache(&self, cached: Cached, live: impl IntoIterator<Item = Id>) {
         if let Some(cache) = &self.inner.cache {

@@ -39,10 +39,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::blobs::BlobReader;
 use crate::error::{Error, Result};
-use crate::id::BlobId;
 use crate::progress::Progress;
 use crate::repository::Repository;
 use crate::snapshot::Snapshot;
+use crate::walk::find_directory;
 use shared::Shared;
 use target::Target;
 
@@ -109,7 +109,8 @@ pub async fn restore(
     let prepare = async {
         let index = Arc::new(repository.load_index().await?);
         let reader = BlobReader::new(repository, index);
-        let tree = find_subfolder(&reader, snapshot.tree, options.subfolder.as_deref()).await?;
+        let folder = options.subfolder.as_deref().unwrap_or(Path::new("/"));
+        let tree = find_directory(&reader, snapshot.tree, folder).await?;
         Ok((reader, tree))
     };
     let (reader, tree) = tokio::select! {
@@ -147,63 +148,6 @@ fn check(options: &RestoreOptions) -> Result<()> {
 
 fn is_root(target: &Path) -> bool {
     std::fs::canonicalize(target).is_ok_and(|path| path == Path::new("/"))
-}
-
-/// The tree of a directory within a snapshot.
-pub(crate) async fn find_subfolder(
-    reader: &BlobReader,
-    tree: BlobId,
-    folder: Option<&Path>,
-) -> Result<BlobId> {
-    use std::os::unix::ffi::OsStrExt;
-    use std::path::Component;
-
-    let mut tree = tree;
-    let mut walked = PathBuf::from("/");
-    for component in folder.into_iter().flat_map(Path::components) {
-        let name = match component {
-            Component::Normal(name) => name,
-            Component::RootDir | Component::CurDir => continue,
-            Component::ParentDir | Component::Prefix(_) => {
-                return Err(Error::invalid("subfolder", "it must not contain '..'"));
-            }
-        };
-        walked.push(name);
-        let found = find_node(reader, tree, name.as_bytes()).await?;
-        tree = match found {
-            None => {
-                let what = format!("the snapshot has no '{}'", walked.display());
-                return Err(Error::NothingFound { what });
-            }
-            Some(node) if node.is_directory() => node.subtree.ok_or_else(|| {
-                Error::damaged(format!("directory '{}'", walked.display()), "it has no tree")
-            })?,
-            Some(_) => {
-                return Err(Error::invalid(
-                    "subfolder",
-                    format!("'{}' is not a directory in the snapshot", walked.display()),
-                ));
-            }
-        };
-    }
-    Ok(tree)
-}
-
-/// The entry `name` of a directory.
-pub(crate) async fn find_node(
-    reader: &BlobReader,
-    tree: BlobId,
-    name: &[u8],
-) -> Result<Option<crate::node::Node>> {
-    let json = reader.load(crate::id::BlobKind::Tree, &tree).await?;
-    let mut found = None;
-    crate::node::parse_tree(&json, &mut |node| {
-        if found.is_none() && node.name == name {
-            found = Some(node);
-        }
-        Ok(())
-    })?;
-    Ok(found)
 }
 
 #[cfg(test)]

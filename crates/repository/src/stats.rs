@@ -185,8 +185,7 @@ async fn by_files(
         let mut walk = Walk::start(reader, b"/", tree, cancel).await?;
         while let Some(step) = walk.step().await? {
             match step {
-                Step::Enter { path, node } if mode == StatsMode::RestoreSize => {
-                    let _ = path;
+                Step::Enter { node, .. } if mode == StatsMode::RestoreSize => {
                     count_restored(&node, &mut seen, &mut stats);
                 }
                 Step::Enter { path, node } => {

@@ -1,5 +1,6 @@
-//! Which blobs the snapshots need: one bit for each entry of the index. Prune deletes by it, so anything that
-//! cannot be read is an error, and never "not needed".
+//! Which blobs the snapshots need: one bit for each entry of the index. For figures, and for the commit of a prepared
+//! snapshot, which relies on finding all; so anything that cannot be read is an error, and never "not needed". (Prune
+//! has a walk of its own, which collects what is missing.)
 
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use crate::index::Index;
 use crate::progress::Progress;
 use crate::walk::{EntrySet, Root, Visit, visit_trees};
 
-/// The blobs that are needed. Every copy of one counts as used: which are kept is for prune to decide.
+/// The blobs that are needed. Every copy of one counts as used.
 #[derive(Debug)]
 pub struct UsedBlobs {
     entries: Arc<EntrySet>,

@@ -11,6 +11,8 @@ pub(crate) use paths::join;
 pub use paths::{Step, Walk};
 
 use std::collections::HashSet;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::task::JoinSet;
@@ -123,17 +125,43 @@ where
 }
 
 /// The tree of the directory at `path` below `root`.
-pub async fn find_directory(reader: &BlobReader, root: BlobId, path: &str) -> Result<BlobId> {
-    let nothing = |problem: &str| Error::NothingFound { what: format!("path '{path}': {problem}") };
+pub async fn find_directory(reader: &BlobReader, root: BlobId, path: impl AsRef<Path>) -> Result<BlobId> {
     let mut tree = root;
-    for name in path.split('/').filter(|name| !name.is_empty() && *name != ".") {
-        let nodes = reader.load_tree(&tree).await?;
-        let node = nodes.iter().find(|node| node.name == name.as_bytes());
-        let node = node.ok_or_else(|| nothing(&format!("there is no '{name}' in the snapshot")))?;
-        if !node.is_directory() {
-            return Err(nothing(&format!("'{name}' is no directory")));
-        }
-        tree = node.subtree.ok_or_else(|| nothing(&format!("directory '{name}' has no tree")))?;
+    let mut walked = PathBuf::from("/");
+    for component in path.as_ref().components() {
+        let name = match component {
+            Component::Normal(name) => name,
+            Component::RootDir | Component::CurDir => continue,
+            Component::ParentDir | Component::Prefix(_) => {
+                return Err(Error::invalid("subfolder", "it must not contain '..'"));
+            }
+        };
+        walked.push(name);
+        let walked = walked.display();
+        tree = match find_node(reader, tree, name.as_bytes()).await? {
+            None => return Err(Error::NothingFound { what: format!("the snapshot has no '{walked}'") }),
+            Some(node) if node.is_directory() => {
+                let treeless = || Error::damaged(format!("directory '{walked}'"), "it has no tree");
+                node.subtree.ok_or_else(treeless)?
+            }
+            Some(_) => {
+                let problem = format!("'{walked}' is not a directory in the snapshot");
+                return Err(Error::invalid("subfolder", problem));
+            }
+        };
     }
     Ok(tree)
+}
+
+/// The entry `name` of a directory.
+pub(crate) async fn find_node(reader: &BlobReader, tree: BlobId, name: &[u8]) -> Result<Option<Node>> {
+    let json = reader.load(BlobKind::Tree, &tree).await?;
+    let mut found = None;
+    crate::node::parse_tree(&json, &mut |node| {
+        if found.is_none() && node.name == name {
+            found = Some(node);
+        }
+        Ok(())
+    })?;
+    Ok(found)
 }

@@ -111,3 +111,6 @@ fn require_same(repository: &Repository, prepared: &Prepared) -> Result<()> {
         format!("it was made for repository {}, this is {}", prepared.repository, repository.config().id);
     Err(Error::invalid("prepared snapshot", problem))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! Parts of packs with trees, as they are in the store: read a megabyte at a time, the last few kept.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
@@ -30,7 +30,7 @@ impl Segments {
     pub(super) async fn read(&self, repository: &Repository, index: &Index, entry: &Entry) -> Result<Bytes> {
         let location = entry.location;
         let (offset, end) = (u64::from(location.offset), location.end());
-        let start = offset / SEGMENT * SEGMENT;
+        let start = start_of(entry);
         if end > start + SEGMENT {
             // It crosses a border: on its own, exactly.
             return read_range(repository, location.pack, offset..end).await;
@@ -50,8 +50,19 @@ impl Segments {
         Ok(segment.slice(part))
     }
 
+    /// Keeps the segment of an entry no longer, neither here nor in the cache: it is not what the store has.
+    pub(super) async fn forget(&self, repository: &Repository, entry: &Entry) {
+        let (pack, start) = (entry.location.pack, start_of(entry));
+        self.kept().retain(|(place, _)| *place != (pack, start));
+        repository.forget_cached(Cached::Segment(start), pack.0).await;
+    }
+
+    fn kept(&self) -> MutexGuard<'_, VecDeque<(Place, Slot)>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn slot(&self, place: Place) -> Slot {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = self.kept();
         let found = kept.iter().position(|(other, _)| *other == place).and_then(|at| kept.remove(at));
         let entry = found.unwrap_or_else(|| (place, Slot::default()));
         let slot = Arc::clone(&entry.1);
@@ -61,6 +72,10 @@ impl Segments {
         }
         slot
     }
+}
+
+fn start_of(entry: &Entry) -> u64 {
+    u64::from(entry.location.offset) / SEGMENT * SEGMENT
 }
 
 async fn read_range(repository: &Repository, pack: PackId, range: std::ops::Range<u64>) -> Result<Bytes> {

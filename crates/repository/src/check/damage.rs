@@ -19,13 +19,11 @@ pub(super) async fn find_snapshots(
     cancel: &CancellationToken,
 ) -> Result<()> {
     let mut known = HashMap::new();
-    let mut damaged = Vec::new();
     for (id, tree) in snapshots {
         if is_damaged(reader, *tree, report, &mut known, cancel).await? {
-            damaged.push(*id);
+            report.damaged_snapshot(*id);
         }
     }
-    report.damaged_snapshots(damaged);
     Ok(())
 }
 

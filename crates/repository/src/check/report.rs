@@ -135,6 +135,7 @@ pub(super) struct Report {
 struct Found {
     outcome: CheckOutcome,
     broken_packs: BTreeSet<PackId>,
+    damaged_snapshots: BTreeSet<SnapshotId>,
     missing_packs: HashSet<PackId>,
     bad_copies: HashSet<(PackId, BlobKind, BlobId)>,
 }
@@ -207,18 +208,20 @@ impl Report {
         !found.missing_packs.contains(&pack) && !found.bad_copies.contains(&(pack, copy.kind, copy.id))
     }
 
-    pub(super) fn damaged_snapshots(&self, snapshots: Vec<SnapshotId>) {
-        self.found().outcome.damaged_snapshots = snapshots;
+    pub(super) fn damaged_snapshot(&self, id: SnapshotId) {
+        self.found().damaged_snapshots.insert(id);
     }
 
-    pub(super) fn has_errors(&self) -> bool {
-        self.found().outcome.total_errors > 0
+    /// How many were found so far.
+    pub(super) fn errors(&self) -> u64 {
+        self.found().outcome.total_errors
     }
 
     pub(super) fn finish(&self, snapshots: u64) -> CheckOutcome {
         let mut found = self.found();
         let mut outcome = std::mem::take(&mut found.outcome);
         outcome.broken_packs = found.broken_packs.iter().copied().collect();
+        outcome.damaged_snapshots = found.damaged_snapshots.iter().copied().collect();
         outcome.snapshots = snapshots;
         outcome.trees = self.trees.load(Ordering::Relaxed);
         outcome.packs = self.packs.load(Ordering::Relaxed);

@@ -253,3 +253,41 @@ async fn a_cache_hides_no_damage(#[case] kind: FileKind) {
     }
     assert!(!with(&repository, ReadData::Nothing).await.is_ok());
 }
+
+#[tokio::test]
+async fn a_damaged_key_and_a_damaged_snapshot_hide_nothing_else() {
+    let repository = memory_repository().await;
+    let (one, _) = save_snapshot(&repository, 1, &[("a", b"first")]).await;
+    let (two, _) = save_snapshot(&repository, 2, &[("b", b"second")]).await;
+    let (three, _) = save_snapshot(&repository, 3, &[("c", b"third")]).await;
+    let index = repository.load_index().await.unwrap();
+    let id = crate::id::BlobId(crate::id::Id::of(b"second"));
+    let pack = index.find(BlobKind::Data, &id).unwrap().unwrap().pack;
+    let key = FileKind::Pack.key(pack.0);
+    let mut broken = repository.store().get(&key).await.unwrap().to_vec();
+    broken[20] ^= 1;
+    repository.store().put(&key, broken).await.unwrap();
+    repository.store().put(&FileKind::Key.key(crate::id::Id([7; 32])), "{}").await.unwrap();
+    repository.store().put(&FileKind::Snapshot.key(three.0), "no snapshot").await.unwrap();
+
+    let outcome = full(&repository).await;
+    let kinds: Vec<_> = outcome.errors.iter().map(|error| error.kind).collect();
+    assert_eq!(kinds, [ErrorKind::Snapshot, ErrorKind::Key, ErrorKind::PackContent], "{outcome:?}");
+    assert_eq!((outcome.packs_read, &outcome.broken_packs), (6, &vec![pack]));
+    let mut damaged = vec![two, three];
+    damaged.sort_unstable();
+    assert_eq!(outcome.damaged_snapshots, damaged);
+    assert!(!outcome.damaged_snapshots.contains(&one));
+}
+
+#[tokio::test]
+async fn a_damaged_index_stops_the_check_and_an_unreadable_snapshot_is_named_still() {
+    let repository = memory_repository().await;
+    let (id, _) = save_snapshot(&repository, 1, &[("a", b"first")]).await;
+    repository.store().put(&FileKind::Snapshot.key(id.0), "no snapshot").await.unwrap();
+    let file = repository.list(FileKind::Index).await.unwrap()[0];
+    repository.store().put(&FileKind::Index.key(file.id), "no index").await.unwrap();
+    let outcome = full(&repository).await;
+    assert_eq!((outcome.total_errors, outcome.packs_read), (2, 0));
+    assert_eq!(outcome.damaged_snapshots, [id]);
+}

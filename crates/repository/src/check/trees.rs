@@ -43,6 +43,7 @@ pub(super) async fn load_snapshots(
             Ok(snapshot) => snapshots.push((id, snapshot.tree)),
             Err(Error::Cancelled) => return Err(Error::Cancelled),
             Err(error) => {
+                report.damaged_snapshot(id);
                 report.error_of(
                     Some(id),
                     ErrorKind::Snapshot,

@@ -13,6 +13,7 @@ use crate::error::{Error, Result};
 use crate::files::FileKind;
 use crate::id::{IndexId, PackId};
 use crate::index::IndexedPack;
+use crate::listing;
 use crate::lock::{Lock, LockKind, LockOptions};
 use crate::pack::{HEADER_OVERHEAD, header_entry_length};
 use crate::progress::Progress;
@@ -21,7 +22,7 @@ use crate::repository::Repository;
 /// How to repair the index.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RepairIndexOptions {
-    /// Believe no index file: read the header of every pack.
+    /// Believe no index file, but for the names of packs that must be there: read the header of every pack.
     pub read_all_packs: bool,
 }
 
@@ -82,15 +83,16 @@ async fn run(
     let files: Vec<IndexId> =
         repository.list(FileKind::Index).await?.iter().map(|file| IndexId(file.id)).collect();
     let mut obsolete = HashSet::new();
-    let mut said = HashMap::new();
-    if options.read_all_packs {
-        obsolete.extend(files.iter().copied());
-    } else {
-        said = survey(repository, &files, &mut obsolete, &mut outcome).await?;
-    }
+    let mut said = survey(repository, &files, &mut obsolete, &mut outcome).await?;
     progress.begin("listing the packs");
     let listed = repository.list(FileKind::Pack).await?;
     let present: HashMap<PackId, u64> = listed.iter().map(|file| (PackId(file.id), file.size)).collect();
+    let lacking = said.keys().filter(|id| !present.contains_key(id));
+    listing::require_absent(repository, lacking.copied()).await?;
+    if options.read_all_packs {
+        obsolete.extend(files.iter().copied());
+        said.clear();
+    }
     let mut stale: HashSet<PackId> = HashSet::new();
     for (id, said) in &said {
         match present.get(id) {

@@ -13,7 +13,7 @@ use super::{is_lost, rewrite_index};
 use crate::blobs::BlobReader;
 use crate::error::{Error, Result};
 use crate::files::FileKind;
-use crate::id::{BlobId, BlobKind, PackId};
+use crate::id::{BlobId, BlobKind, Id, PackId};
 use crate::index::Location;
 use crate::lock::{Lock, LockKind, LockOptions};
 use crate::pack::PackedBlob;
@@ -87,21 +87,25 @@ async fn run(
         if cancel.is_cancelled() {
             return Err(Error::Cancelled);
         }
-        let Some(content) = load(repository, options, id).await? else {
+        let Some(reads) = load(repository, options, id).await? else {
             wanted.extend(indexed.iter().map(|blob| (blob.kind, blob.id)));
             continue;
         };
         // The index may be wrong about a pack, and so may its header: both are tried.
-        let header = repository.load_pack_header(id, content.len() as u64).await;
         let mut blobs = indexed;
-        match header {
-            Ok(listed) => blobs.extend(listed),
-            Err(error) if is_lost(&error) => {}
-            Err(error) => return Err(error),
+        for read in &reads {
+            match repository.load_pack_header(id, read.len() as u64).await {
+                Ok(listed) => {
+                    blobs.extend(listed);
+                    break;
+                }
+                Err(error) if is_lost(&error) => {}
+                Err(error) => return Err(error),
+            }
         }
         wanted.extend(blobs.iter().map(|blob| (blob.kind, blob.id)));
         let (source, target) = (source.clone(), Arc::clone(&saver));
-        let work = move || salvage(&source, &target, id, &blobs, &content);
+        let work = move || salvage(&source, &target, id, &blobs, &reads);
         salvaged.extend(tokio::task::spawn_blocking(work).await.map_err(|_| Error::Cancelled)??);
         progress.add_done(1, 0);
     }
@@ -128,42 +132,60 @@ async fn run(
     Ok(outcome)
 }
 
-/// A pack as it is; `None` if it is gone.
-async fn load(repository: &Repository, options: &RepairPacksOptions, id: PackId) -> Result<Option<Bytes>> {
-    let content = match repository.load_raw(FileKind::Pack, id.0).await {
-        Ok(content) => content,
-        Err(Error::Store { source, .. }) if source.is_not_found() => return Ok(None),
-        Err(error) => return Err(error),
+/// A pack as it is; `None` if it is gone. One that does not match its name is read twice, because what is not found
+/// in it is lost: what the network spoilt in one of the reads is whole in the other.
+async fn load(
+    repository: &Repository,
+    options: &RepairPacksOptions,
+    id: PackId,
+) -> Result<Option<Vec<Bytes>>> {
+    let read = || async {
+        match repository.load_raw(FileKind::Pack, id.0).await {
+            Ok(content) => Ok(Some(content)),
+            Err(Error::Store { source, .. }) if source.is_not_found() => Ok(None),
+            Err(error) => Err(error),
+        }
     };
+    let Some(mut content) = read().await? else { return Ok(None) };
+    let mut reads = vec![content.clone()];
+    if Id::of(&content) != id.0
+        && let Some(again) = read().await?
+    {
+        content = again;
+        reads.push(content.clone());
+    }
     if let Some(directory) = &options.copies {
         let path = directory.join(format!("pack-{id}"));
-        let copy = content.clone();
         let write = move || {
             let mut file = std::fs::File::create_new(&path).map_err(Error::file("create", &path))?;
-            std::io::Write::write_all(&mut file, &copy).map_err(Error::file("write", &path))
+            std::io::Write::write_all(&mut file, &content).map_err(Error::file("write", &path))
         };
         tokio::task::spawn_blocking(write).await.unwrap_or(Err(Error::Cancelled))?;
     }
-    Ok(Some(content))
+    Ok(Some(reads))
 }
 
-/// Saves what can be read; gives what was saved.
+/// Saves what can be read in any of the `reads`; gives what was saved.
 fn salvage(
     reader: &BlobReader,
     target: &Saver,
     pack: PackId,
     blobs: &[PackedBlob],
-    content: &Bytes,
+    reads: &[Bytes],
 ) -> Result<Vec<(BlobKind, BlobId)>> {
     let mut saved = Vec::new();
     let mut plain = Vec::new();
     for blob in blobs {
         let PackedBlob { kind, id, offset, length, uncompressed_length } = *blob;
-        let sealed = content.get(offset as usize..).and_then(|rest| rest.get(..length as usize));
-        let Some(sealed) = sealed else { continue };
-        plain.clear();
         let location = Location { pack, offset, length, uncompressed_length };
-        if reader.decode(kind, &id, &location, &mut sealed.to_vec(), &mut plain).is_ok() {
+        let whole = reads.iter().any(|content| {
+            let sealed = content.get(offset as usize..).and_then(|rest| rest.get(..length as usize));
+            plain.clear();
+            sealed.is_some_and(|sealed| {
+                reader.decode(kind, &id, &location, &mut sealed.to_vec(), &mut plain).is_ok()
+            })
+        });
+        if whole {
             target.save_again(kind, id, &plain)?;
             saved.push((kind, id));
         }

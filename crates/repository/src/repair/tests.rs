@@ -1,16 +1,19 @@
 use std::sync::Arc;
 
+use lifeboat_store::Memory;
 use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::blobs::BlobReader;
 use crate::check::{CheckOptions, CheckOutcome, ReadData, check};
+use crate::config::Version;
 use crate::files::FileKind;
 use crate::id::{BlobId, BlobKind, Id, PackId, SnapshotId};
 use crate::lock::LockOptions;
 use crate::progress::Progress;
 use crate::repository::Repository;
-use crate::testing::{memory_repository, save_snapshot};
+use crate::testing::unreliable::{Lie, Trouble, Unreliable, copy, store};
+use crate::testing::{memory_repository, new_repository, opened, save_snapshot};
 
 async fn checked(repository: &Repository) -> CheckOutcome {
     let options = CheckOptions { read: ReadData::All, snapshots: None };
@@ -160,4 +163,63 @@ async fn a_repair_of_whole_snapshots_changes_nothing() {
     let repository = memory_repository().await;
     let (id, _) = save_snapshot(&repository, 1, &[("a/b", &[1; 2500])]).await;
     assert_eq!(mend_snapshots(&repository, &[id], true, false).await.repaired, []);
+}
+
+#[tokio::test]
+async fn a_pack_that_was_read_wrong_once_loses_only_what_is_damaged() {
+    let memory = Arc::new(Memory::new());
+    let repository = new_repository(store(Arc::clone(&memory) as _), Version::V2).await;
+    let content: Vec<u8> = [[1; 1000], [2; 1000], [3; 1000]].concat();
+    save_snapshot(&repository, 1, &[("a/b", &content), ("c", b"x")]).await;
+    let index = repository.load_index().await.unwrap();
+    let hit = index.find(BlobKind::Data, &BlobId(Id::of(&content[1000..2000]))).unwrap().unwrap();
+    assert!(hit.offset > 20, "what is flipped on the way is in another blob");
+    let key = FileKind::Pack.key(hit.pack.0);
+    let mut raw = repository.store().get(&key).await.unwrap().to_vec();
+    raw[hit.offset as usize + 20] ^= 1;
+    repository.store().put(&key, raw).await.unwrap();
+
+    for read in [1, 2] {
+        let copied = copy(&memory).await;
+        let unreliable = Unreliable::new(&copied, Trouble::Flip { read });
+        let repository = opened(unreliable.store()).await.unwrap();
+        let options = RepairPacksOptions { packs: vec![hit.pack], copies: None };
+        let (lock, cancel) = (LockOptions::default(), CancellationToken::new());
+        let outcome =
+            repair_packs(&repository, &options, &lock, &Progress::default(), &cancel).await.unwrap();
+        assert!(unreliable.happened());
+        let lost = vec![(BlobKind::Data, BlobId(Id::of(&content[1000..2000])))];
+        assert_eq!((outcome.salvaged, outcome.lost), (3, lost), "read {read}");
+    }
+}
+
+#[rstest::rstest]
+#[case(Lie::LacksTheFirst, false)]
+#[case(Lie::LacksTheLast, true)]
+#[case(Lie::IsEmpty, false)]
+#[case(Lie::IsEmpty, true)]
+#[tokio::test]
+async fn a_listing_that_lacks_packs_takes_none_out_of_the_index(
+    #[case] lie: Lie,
+    #[case] read_all_packs: bool,
+) {
+    let memory = Arc::new(Memory::new());
+    let repository = new_repository(store(Arc::clone(&memory) as _), Version::V2).await;
+    save_snapshot(&repository, 1, &[("a", b"first")]).await;
+    let attempt = async |trouble| {
+        let copied = copy(&memory).await;
+        let unreliable = Unreliable::new(&copied, trouble);
+        let repository = opened(unreliable.store()).await.unwrap();
+        let (options, cancel) = (RepairIndexOptions { read_all_packs }, CancellationToken::new());
+        let outcome =
+            repair_index(&repository, options, &LockOptions::default(), &Progress::default(), &cancel).await;
+        (unreliable, outcome, opened(store(copied)).await.unwrap())
+    };
+    let (quiet, _, _) = attempt(Trouble::None).await;
+    let number = (1..=quiet.listings()).find(|number| quiet.listed(*number) == "data/").unwrap();
+    let (unreliable, outcome, after) = attempt(Trouble::Listing { number, lie }).await;
+    assert!(unreliable.happened());
+    assert!(matches!(outcome, Err(Error::Refused { .. })), "{outcome:?}");
+    let (before, after) = (repository.load_index().await.unwrap(), after.load_index().await.unwrap());
+    assert_eq!((before.packs(), before.files()), (after.packs(), after.files()));
 }

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use rustix::fs::OFlags;
 use rustix::io::{Errno, Result as SystemResult};
 
-use super::metadata::{self, Place};
+use super::metadata::{self, Failure, Place};
 use super::outcome::Action;
 use super::shared::Shared;
 use crate::node::Node;
@@ -197,8 +197,8 @@ impl Directory {
             return;
         }
         let dry_run = self.shared.options.dry_run;
-        if !dry_run && let Err((action, error)) = self.finish_with(node, handle) {
-            self.shared.problem(&self.location(None), format!("cannot {action}: {error}"));
+        if !dry_run && let Err(failure) = self.finish_with(node, handle) {
+            self.shared.problem(&self.location(None), failure);
             return;
         }
         self.shared.restored();
@@ -207,15 +207,11 @@ impl Directory {
         }
     }
 
-    fn finish_with(
-        &self,
-        node: &Node,
-        handle: Option<Arc<OwnedFd>>,
-    ) -> Result<(), (&'static str, std::io::Error)> {
+    fn finish_with(&self, node: &Node, handle: Option<Arc<OwnedFd>>) -> Result<(), Failure> {
         if self.presence.get().is_none() {
             return Ok(());
         }
-        let opened = |error: Errno| ("open the directory again", std::io::Error::from(error));
+        let opened = |error: Errno| Failure::new("open the directory again", error);
         let handle = if let Some(handle) = handle {
             handle
         } else {
@@ -223,7 +219,7 @@ impl Directory {
             self.shared.handles.take_directory(self.number);
             handle
         };
-        let stat = Stat::of(handle.as_fd()).map_err(|error| ("look at the directory", error))?;
+        let stat = Stat::of(handle.as_fd()).map_err(|error| Failure::new("look at the directory", error))?;
         metadata::apply(&self.shared, &Place::Open(handle.as_fd()), node, &stat, true)
     }
 }

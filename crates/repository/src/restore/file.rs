@@ -148,10 +148,13 @@ impl File {
         }
         // A file that is not whole keeps the time of now, so that the next restore does not take it for unchanged.
         let whole = !self.failed.load(Ordering::Relaxed);
-        if let Err((action, error)) =
-            metadata::apply(shared, &Place::Open(handle.as_fd()), &self.node, &stat, whole)
+        if let Err(failure) = metadata::apply(shared, &Place::Open(handle.as_fd()), &self.node, &stat, whole)
         {
-            return self.fail(format!("cannot {action}: {error}"));
+            // The content is right: further names can be linked to it.
+            if whole {
+                shared.problem(&self.location(), failure);
+            }
+            return;
         }
         if whole {
             shared.restored();

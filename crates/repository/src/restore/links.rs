@@ -33,6 +33,8 @@ struct First {
     name: Vec<u8>,
     /// Of its content: another one with the same number is another file, whatever the snapshot says.
     content: u64,
+    /// Left as it was, which may be anything: the next name takes its place.
+    skipped: bool,
     failed: Arc<AtomicBool>,
 }
 
@@ -53,26 +55,30 @@ pub(super) enum Role {
 }
 
 impl Links {
-    /// Which of a file's names this is.
-    pub(super) fn role(&mut self, directory: &DirRef, node: &Node) -> Role {
+    /// Which of a file's names this is. One that is `skipped` gets no content, so nothing is linked to it.
+    pub(super) fn role(&mut self, directory: &DirRef, node: &Node, skipped: bool) -> Role {
         if node.links < 2 || node.inode == 0 {
             return Role::Single;
         }
         let content = content_hash(node);
-        match self.firsts.entry((node.device_id, node.inode)) {
-            Entry::Occupied(first) if first.get().content == content => Role::Other,
-            Entry::Occupied(_) => Role::Single,
-            Entry::Vacant(place) => {
-                let failed = Arc::new(AtomicBool::new(false));
-                place.insert(First {
-                    directory: directory.path().into(),
-                    name: node.name.clone(),
-                    content,
-                    failed: Arc::clone(&failed),
-                });
-                Role::First(failed)
+        let place = self.firsts.entry((node.device_id, node.inode));
+        if let Entry::Occupied(first) = &place {
+            if first.get().content != content {
+                return Role::Single;
+            }
+            if skipped || !first.get().skipped {
+                return Role::Other;
             }
         }
+        let failed = Arc::new(AtomicBool::new(false));
+        place.insert_entry(First {
+            directory: directory.path().into(),
+            name: node.name.clone(),
+            content,
+            skipped,
+            failed: Arc::clone(&failed),
+        });
+        Role::First(failed)
     }
 
     /// Notes a name that is to be linked later.

@@ -1,6 +1,7 @@
 //! Owner, extended attributes (with ACLs), mode and times of what was restored, in the order that keeps them: a new
 //! owner clears set-uid and capabilities, an ACL changes the mode, and everything changes times.
 
+use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
@@ -27,10 +28,36 @@ pub(super) enum Place<'a> {
 }
 
 /// What could not be done, and why.
-pub(super) type Failure = (&'static str, io::Error);
+#[derive(Debug, Default)]
+pub(super) struct Failure(Vec<String>);
 
-/// Gives `place`, which is as `stat` says, the metadata of `node`. Tries everything, tells the first failure. Who
-/// is not root may not give files away: that is no failure (as in restic).
+impl Failure {
+    pub(super) fn new(action: &str, error: impl Into<io::Error>) -> Self {
+        Self(vec![format!("cannot {action}: {}", error.into())])
+    }
+
+    fn note(&mut self, action: &str, result: SystemResult<()>) {
+        if let Err(error) = result {
+            self.0.extend(Self::new(action, error).0);
+        }
+    }
+
+    fn note_xattr(&mut self, action: &str, name: &[u8], result: SystemResult<()>) {
+        // File systems without attributes are no failure (as in restic).
+        if !matches!(result, Err(Errno::NOTSUP | Errno::NODATA)) {
+            self.note(&format!("{action} extended attribute '{}'", name.escape_ascii()), result);
+        }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0.join("; "))
+    }
+}
+
+/// Gives `place`, which is as `stat` says, the metadata of `node`. Tries everything, tells all that fails. Who is
+/// not root may not give files away: that, and nothing else, is no failure.
 pub(super) fn apply(
     shared: &Shared,
     place: &Place<'_>,
@@ -38,29 +65,25 @@ pub(super) fn apply(
     stat: &Stat,
     times: bool,
 ) -> Result<(), Failure> {
-    let mut first = None;
-    let mut attempt = |action: &'static str, result: SystemResult<()>| match result {
-        Err(Errno::PERM | Errno::ACCESS) if !shared.is_root => {}
-        Err(error) => {
-            first.get_or_insert((action, io::Error::from(error)));
-        }
-        Ok(()) => {}
-    };
+    let mut failure = Failure::default();
     let (uid, gid) = owner(shared, node);
     let given_away = (uid, gid) != (stat.uid, stat.gid);
     if given_away {
-        attempt("set the owner", place.chown(uid, gid));
+        match place.chown(uid, gid) {
+            Err(Errno::PERM | Errno::ACCESS) if !shared.is_root => {}
+            result => failure.note("set the owner", result),
+        }
     }
-    attempt("set extended attributes", set_xattrs(shared, place, node));
+    set_xattrs(shared, place, node, &mut failure);
     let mode = node.mode.permissions();
     let changed = given_away || !node.xattrs.is_empty() || stat.mode & 0o7777 != mode;
     if node.kind != NodeKind::Symlink && changed {
-        attempt("set the mode", place.chmod(mode));
+        failure.note("set the mode", place.chmod(mode));
     }
     if times && (given_away || changed || stat.mtime != node.mtime || stat.atime != node.atime) {
-        attempt("set the times", place.set_times(node));
+        failure.note("set the times", place.set_times(node));
     }
-    first.map_or(Ok(()), Err)
+    if failure.0.is_empty() { Ok(()) } else { Err(failure) }
 }
 
 fn owner(shared: &Shared, node: &Node) -> (u32, u32) {
@@ -72,32 +95,26 @@ fn owner(shared: &Shared, node: &Node) -> (u32, u32) {
     (uid, gid)
 }
 
-fn set_xattrs(shared: &Shared, place: &Place<'_>, node: &Node) -> SystemResult<()> {
+/// One attribute that cannot be set does not keep the others away.
+fn set_xattrs(shared: &Shared, place: &Place<'_>, node: &Node, failure: &mut Failure) {
     let present = match place.list_xattrs() {
         Ok(names) => names,
-        Err(Errno::NOTSUP | Errno::NODATA) if node.xattrs.is_empty() => return Ok(()),
         Err(Errno::NOTSUP | Errno::NODATA) => Vec::new(),
-        Err(error) => return Err(error),
+        Err(error) => {
+            failure.note("list extended attributes", Err(error));
+            Vec::new()
+        }
     };
     for xattr in node.xattrs.iter().filter(|xattr| shared.selects_xattr(&xattr.name)) {
-        supported(place.set_xattr(&xattr.name, &xattr.value))?;
+        failure.note_xattr("set", xattr.name.as_bytes(), place.set_xattr(&xattr.name, &xattr.value));
     }
     for name in present.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
         let wanted = node.xattrs.iter().any(|xattr| xattr.name.as_bytes() == name);
-        // A label cannot be taken away, only changed; the system gave it.
-        let label = name == b"security.selinux";
-        if !wanted && !label && shared.selects_xattr(&String::from_utf8_lossy(name)) {
-            supported(place.remove_xattr(name))?;
+        // The system gave it: a label cannot be taken away, only changed, and the rest is for root to remove.
+        let given = name == b"security.selinux" || (!shared.is_root && name.starts_with(b"security."));
+        if !wanted && !given && shared.selects_xattr(&String::from_utf8_lossy(name)) {
+            failure.note_xattr("remove", name, place.remove_xattr(name));
         }
-    }
-    Ok(())
-}
-
-/// File systems without attributes are no failure (as in restic).
-fn supported(result: SystemResult<()>) -> SystemResult<()> {
-    match result {
-        Err(Errno::NOTSUP | Errno::NODATA) => Ok(()),
-        other => other,
     }
 }
 
@@ -187,3 +204,6 @@ pub(super) fn chmod_entry(directory: BorrowedFd<'_>, name: &[u8], mode: u32) -> 
 fn timespec(time: NodeTime) -> Timespec {
     Timespec { tv_sec: time.seconds, tv_nsec: time.nanoseconds.min(999_999_999).into() }
 }
+
+#[cfg(test)]
+mod tests;

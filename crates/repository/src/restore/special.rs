@@ -7,7 +7,7 @@ use rustix::fs::{FileType, Mode, mknodat, symlinkat};
 use rustix::io::{Errno, Result as SystemResult};
 
 use super::directory::DirRef;
-use super::metadata::{self, Place};
+use super::metadata::{self, Failure, Place};
 use super::outcome::Action;
 use crate::node::{Node, NodeKind};
 use crate::source::stat::Stat;
@@ -25,9 +25,8 @@ pub(super) struct Special {
 impl Special {
     pub(super) fn carry_out(self) {
         let shared = self.directory.shared();
-        if let Err((action, error)) = self.attempt() {
-            let path = self.directory.location(Some(&self.node.name));
-            shared.problem(&path, format!("cannot {action}: {error}"));
+        if let Err(failure) = self.attempt() {
+            shared.problem(&self.directory.location(Some(&self.node.name)), failure);
         } else if let Some(action) = self.action {
             shared.restored();
             if shared.wants_events() {
@@ -36,16 +35,16 @@ impl Special {
         }
     }
 
-    fn attempt(&self) -> Result<(), metadata::Failure> {
-        let failed = |action: &'static str| move |error: Errno| (action, std::io::Error::from(error));
+    fn attempt(&self) -> Result<(), Failure> {
+        let failed = |action: &'static str| move |error: Errno| Failure::new(action, error);
         let directory = self.directory.handle().map_err(failed("open its directory"))?;
         let name = self.node.name.as_slice();
         if self.create {
             create(directory.as_fd(), &self.node).map_err(failed("create it"))?;
         }
-        let stat = Stat::at(directory.as_fd(), name).map_err(|error| ("look at it", error))?;
+        let stat = Stat::at(directory.as_fd(), name).map_err(|error| Failure::new("look at it", error))?;
         if stat.kind() != self.node.kind {
-            return Err(("set its metadata", std::io::Error::from(Errno::STALE)));
+            return Err(Failure::new("set its metadata", Errno::STALE));
         }
         let place = Place::Entry { directory: directory.as_fd(), name };
         metadata::apply(self.directory.shared(), &place, &self.node, &stat, true)

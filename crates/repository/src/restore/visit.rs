@@ -21,6 +21,7 @@ use super::special::Special;
 use super::walk::{self, Visitor};
 use super::window::{self, Want};
 use super::work::Job;
+use crate::chunker::MIN_SIZE;
 use crate::error::{Error, Result};
 use crate::id::{BlobId, BlobKind, Id};
 use crate::node::{Node, NodeKind};
@@ -30,11 +31,13 @@ use crate::source::stat::Stat;
 const FILES: usize = 8 * 1024;
 const BLOBS: usize = 32 * 1024;
 
-/// The blob of 8 MiB of zeros that the chunker cuts out of holes: it need not be fetched.
+/// The blob of zeros that chunkers cut out of holes, which need not be fetched. Among zeros they cut as soon as they
+/// may: a window of them has the fingerprint zero, whatever the polynomial.
 const ZEROS: BlobId = BlobId(Id([
-    0x2d, 0xae, 0xb1, 0xf3, 0x60, 0x95, 0xb4, 0x4b, 0x31, 0x84, 0x10, 0xb3, 0xf4, 0xe8, 0xb5, 0xd9, 0x89,
-    0xdc, 0xc7, 0xbb, 0x02, 0x3d, 0x14, 0x26, 0xc4, 0x92, 0xda, 0xb0, 0xa3, 0x05, 0x3e, 0x74,
+    0x07, 0x85, 0x4d, 0x2f, 0xef, 0x29, 0x7a, 0x06, 0xba, 0x81, 0x68, 0x5e, 0x66, 0x0c, 0x33, 0x2d, 0xe3,
+    0x6d, 0x5d, 0x18, 0xd5, 0x46, 0x92, 0x7d, 0x30, 0xda, 0xad, 0x6d, 0x7f, 0xda, 0x15, 0x41,
 ]));
+const ZEROS_LENGTH: u64 = MIN_SIZE as u64;
 
 /// Restores everything below `tree`.
 pub(super) async fn run(shared: &Arc<Shared>, tree: BlobId) -> Result<()> {
@@ -145,7 +148,8 @@ impl Restorer {
     fn file(&mut self, directory: &DirRef, node: Node, existing: &Existing, stat: Stat) -> Result<()> {
         let options = &self.shared.options;
         let step = plan::decide(&node, existing, options.overwrite, options.delete);
-        let failed = match self.links.role(directory, &node) {
+        let skipped = matches!(step, Step::Skip | Step::Conflict(_));
+        let failed = match self.links.role(directory, &node, skipped) {
             Role::Other => {
                 self.other_name(directory, node, step);
                 return Ok(());
@@ -292,7 +296,7 @@ impl Restorer {
             let there = matches.is_some_and(|matches| matches.get(number) == Some(&true));
             if there {
                 self.shared.wrote(length);
-            } else if blob == ZEROS && file.is_new() {
+            } else if blob == ZEROS && length == ZEROS_LENGTH && file.is_new() {
                 if zeros.end != at {
                     self.zeros(&file, std::mem::replace(&mut zeros, at..at))?;
                 }
@@ -373,7 +377,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_blob_of_zeros_has_the_size_of_the_largest_chunk() {
-        assert_eq!(Id::of(&vec![0; crate::chunker::MAX_SIZE]), ZEROS.0);
+    fn the_blob_of_zeros_has_the_size_of_the_smallest_chunk() {
+        assert_eq!(Id::of(&vec![0; MIN_SIZE]), ZEROS.0);
     }
 }

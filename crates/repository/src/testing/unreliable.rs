@@ -1,4 +1,4 @@
-//! A store that dies at the k-th request, or lies in the k-th listing.
+//! A store that dies at the k-th request, lies in the k-th listing, or brings wrong bytes once.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -25,6 +25,10 @@ pub(crate) enum Trouble {
         number: u64,
         lie: Lie,
     },
+    /// The k-th read of a pack brings a flipped bit, at the 20th byte of what was asked for.
+    Flip {
+        read: u64,
+    },
 }
 
 /// How a listing lies.
@@ -49,6 +53,7 @@ pub(crate) struct Unreliable {
     page: usize,
     requests: AtomicU64,
     listings: Mutex<Vec<String>>,
+    pack_reads: AtomicU64,
     dead: AtomicBool,
 }
 
@@ -65,6 +70,7 @@ impl Unreliable {
             page,
             requests: AtomicU64::new(0),
             listings: Mutex::default(),
+            pack_reads: AtomicU64::new(0),
             dead: AtomicBool::new(false),
         })
     }
@@ -93,6 +99,7 @@ impl Unreliable {
             Trouble::None | Trouble::OnlyRestic => false,
             Trouble::Death { .. } => self.dead.load(Ordering::SeqCst),
             Trouble::Listing { number, .. } => self.listings() >= number,
+            Trouble::Flip { read } => self.pack_reads.load(Ordering::SeqCst) >= read,
         }
     }
 
@@ -161,6 +168,15 @@ pub(crate) async fn copy(memory: &Arc<Memory>) -> Arc<Memory> {
     other
 }
 
+async fn flipped(reading: Reading) -> Result<Reading> {
+    use futures::{StreamExt, TryStreamExt};
+    let Reading { info, range, body } = reading;
+    let mut bytes = body.try_collect::<Vec<_>>().await?.concat();
+    bytes[20] ^= 1;
+    let body = futures::stream::once(async { Ok(Bytes::from(bytes)) }).boxed();
+    Ok(Reading { info, range, body })
+}
+
 fn dead() -> Error {
     Error::Other { action: "the request".to_owned(), detail: "the store is dead".to_owned() }
 }
@@ -173,7 +189,12 @@ impl Backend for Unreliable {
     }
 
     async fn get(&self, key: &Key, options: &ReadOptions) -> Result<Reading> {
-        self.request(self.inner.get(key, options)).await
+        let reading = self.request(self.inner.get(key, options)).await?;
+        if !key.as_str().starts_with("data/") {
+            return Ok(reading);
+        }
+        let number = self.pack_reads.fetch_add(1, Ordering::SeqCst) + 1;
+        if self.trouble == (Trouble::Flip { read: number }) { flipped(reading).await } else { Ok(reading) }
     }
 
     async fn head(&self, key: &Key) -> Result<ObjectInfo> {

@@ -45,7 +45,7 @@ pub(crate) struct Args {
     #[arg(long)]
     delete: bool,
     /// What to do with files that are there: always, if-changed, if-newer or never
-    #[arg(long, value_name = "WHEN", default_value = "always", value_parser = overwrite)]
+    #[arg(long, value_name = "WHEN", default_value = "always")]
     overwrite: Overwrite,
     /// Leave holes where files have zeros
     #[arg(long)]
@@ -227,14 +227,4 @@ fn words(args: &Args, outcome: &RestoreOutcome, took: Duration) -> String {
         let _ = write!(text, ", {verified} verified");
     }
     text
-}
-
-fn overwrite(text: &str) -> Result<Overwrite, String> {
-    match text {
-        "always" => Ok(Overwrite::Always),
-        "if-changed" => Ok(Overwrite::IfChanged),
-        "if-newer" => Ok(Overwrite::IfNewer),
-        "never" => Ok(Overwrite::Never),
-        other => Err(format!("'{other}' is none of always, if-changed, if-newer, never")),
-    }
 }

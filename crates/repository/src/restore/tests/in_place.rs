@@ -133,6 +133,40 @@ async fn a_file_with_other_names_is_not_written_into() {
     assert_eq!(std::fs::read(target.path().join("f")).unwrap(), b"new");
 }
 
+#[rstest::rstest]
+#[case(Overwrite::Never, false)]
+#[case(Overwrite::IfNewer, false)]
+#[case(Overwrite::Never, true)]
+#[tokio::test]
+async fn a_name_that_was_left_alone_is_nothing_to_link_to(
+    #[case] overwrite: Overwrite,
+    #[case] dry_run: bool,
+) {
+    let linked = |name: &str| {
+        file(name, &[b"right"]).with(|node| (node.links, node.inode, node.device_id) = (4, 77, 5))
+    };
+    let made = make(["a", "b", "c", "d"].map(linked).to_vec()).await;
+    let target = tempfile::tempdir().unwrap();
+    let path = |name: &str| target.path().join(name);
+    for name in ["a", "c"] {
+        std::fs::write(path(name), b"someone else's").unwrap();
+    }
+    let options = RestoreOptions { overwrite, dry_run, ..options(target.path()) };
+    let outcome = run_well(&made, options).await;
+    assert_eq!((outcome.total_files, outcome.files_restored, outcome.files_skipped), (4, 2, 2));
+    assert_eq!((outcome.bytes_restored, outcome.bytes_skipped), (5, 5));
+    if dry_run {
+        return;
+    }
+    for (name, content) in [("a", "someone else's"), ("b", "right"), ("c", "someone else's"), ("d", "right")]
+    {
+        assert_eq!(std::fs::read_to_string(path(name)).unwrap(), content, "{name}");
+    }
+    let inode = |name: &str| path(name).metadata().unwrap().ino();
+    assert_eq!(inode("b"), inode("d"));
+    assert_ne!(inode("a"), inode("c"));
+}
+
 #[tokio::test]
 async fn deletion_removes_what_is_not_in_the_snapshot_and_only_what_is_selected() {
     let made = make(vec![directory("d", vec![file("kept", &[b"k"])]), link("l", "x")]).await;

@@ -1,3 +1,4 @@
+use std::collections::HashSet;
 use std::sync::Mutex;
 
 use super::make::node;
@@ -211,6 +212,40 @@ async fn zeros_become_holes_if_wanted() {
     assert_eq!(tree_of(full.path()), tree_of(target.path()));
     let taken = full.path().join("sparse").metadata().unwrap().blocks() * 512;
     assert!(taken >= 3 * zeros.len() as u64, "without holes the room is taken: {taken}");
+}
+
+#[rstest::rstest]
+#[case::holes(true)]
+#[case::room_taken(false)]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_of_zeros_as_a_backup_stores_it_is_restored_without_reading_them(#[case] sparse: bool) {
+    use crate::backup::{BackupOptions, Source, backup};
+    let source = tempfile::tempdir().unwrap();
+    let length = 8 * crate::chunker::MIN_SIZE;
+    std::fs::write(source.path().join("zeros"), vec![0; length]).unwrap();
+    let repository = crate::testing::memory_repository().await;
+    let options = BackupOptions::new(Source::Paths(vec![source.path().to_owned()]), "host");
+    let (lock, cancel) = (crate::lock::LockOptions::default(), CancellationToken::new());
+    let snapshot = backup(&repository, options, &lock, Arc::default(), cancel).await.unwrap().snapshot;
+    let mut packs = HashSet::new();
+    let index = repository.load_index().await.unwrap();
+    index
+        .for_each(&mut |entry| {
+            packs.extend((entry.kind == crate::id::BlobKind::Data).then_some(entry.location.pack));
+            Ok(())
+        })
+        .unwrap();
+    assert_eq!((packs.len(), index.len() > 1), (1, true));
+    for pack in packs {
+        repository.remove_file(crate::files::FileKind::Pack, pack.0).await.unwrap();
+    }
+    let target = tempfile::tempdir().unwrap();
+    let subfolder = Some(source.path().to_owned());
+    let made = Made { repository, snapshot };
+    run_well(&made, RestoreOptions { subfolder, sparse, ..self::options(target.path()) }).await;
+    let restored = target.path().join("zeros");
+    assert!(std::fs::read(&restored).unwrap() == vec![0; length]);
+    assert_eq!(restored.metadata().unwrap().blocks() == 0, sparse);
 }
 
 #[tokio::test]

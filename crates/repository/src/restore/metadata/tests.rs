@@ -1,0 +1,70 @@
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use crate::blobs::BlobReader;
+use crate::node::{Mode, Xattr};
+use crate::restore::RestoreOptions;
+use crate::restore::target::Target;
+use crate::restore::tests::make::{file, node};
+use crate::testing::memory_repository;
+
+/// A restore of someone who is not root, whoever runs the test.
+async fn shared(target: &Path) -> Arc<Shared> {
+    let repository = memory_repository().await;
+    let index = Arc::new(repository.load_index().await.unwrap());
+    let options = RestoreOptions { target: target.to_owned(), ..RestoreOptions::default() };
+    let target = Target::open(target, false).unwrap();
+    let reader = BlobReader::new(&repository, index);
+    let mut shared = Shared::new(reader, target, options, Arc::default(), CancellationToken::new());
+    Arc::get_mut(&mut shared).unwrap().is_root = false;
+    shared
+}
+
+fn xattr(name: &str, length: usize) -> Xattr {
+    Xattr { name: name.to_owned(), value: vec![b'x'; length] }
+}
+
+fn applied(shared: &Shared, directory: &Path, node: &Node) -> Option<String> {
+    let handle = std::fs::File::open(directory).unwrap();
+    let stat = Stat::at(handle.as_fd(), &node.name).unwrap();
+    let place = Place::Entry { directory: handle.as_fd(), name: &node.name };
+    apply(shared, &place, node, &stat, true).err().map(|failure| failure.to_string())
+}
+
+#[tokio::test]
+async fn whoever_is_not_root_is_told_of_an_attribute_that_may_not_be_set() {
+    let directory = tempfile::tempdir().unwrap();
+    let shared = shared(directory.path()).await;
+    rustix::fs::mkfifoat(rustix::fs::CWD, directory.path().join("pipe"), rustix::fs::Mode::RUSR).unwrap();
+    // Pipes have no attributes of users: not even root may set one.
+    let pipe = node("pipe", NodeKind::Fifo, 0o010_640).with(|node| node.xattrs = vec![xattr("user.one", 1)]);
+    let problem = applied(&shared, directory.path(), &pipe.node).unwrap();
+    assert!(problem.contains("'user.one'"), "{problem}");
+}
+
+#[tokio::test]
+async fn an_attribute_that_fails_does_not_keep_the_others_away() {
+    let directory = tempfile::tempdir().unwrap();
+    let shared = shared(directory.path()).await;
+    let path = directory.path().join("file");
+    std::fs::write(&path, b"x").unwrap();
+    if rustix::fs::setxattr(&path, "user.old", b"0", XattrFlags::empty()).is_err() {
+        return; // This file system has no attributes.
+    }
+    let xattrs = vec![xattr("user.large", 1 << 20), xattr("user.one", 1), xattr("user.vast", 1 << 20)];
+    let file = file("file", &[b"x"]).with(|node| {
+        node.xattrs = xattrs;
+        node.mode = Mode::from_unix(0o100_604);
+    });
+    let problem = applied(&shared, directory.path(), &file.node).unwrap();
+    assert!(problem.contains("'user.large'") && problem.contains("'user.vast'"), "{problem}");
+    let mut value = [0; 10];
+    assert_eq!(rustix::fs::getxattr(&path, "user.one", &mut value), Ok(1));
+    assert_eq!(rustix::fs::getxattr(&path, "user.old", &mut value), Err(Errno::NODATA));
+    let stat = Stat::of(std::fs::File::open(&path).unwrap()).unwrap();
+    assert_eq!((stat.mode & 0o7777, stat.mtime), (0o604, file.node.mtime));
+}
