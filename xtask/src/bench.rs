@@ -1,7 +1,10 @@
 //! `cargo xtask bench`: speed, always as a ratio to a peer measured in the same run on the same machine. Each
 //! capability adds its comparison here and its table to bench/README.md.
 
+mod content;
+mod measure;
 mod repository;
+mod scale;
 
 use anyhow::Result;
 use clap::{CommandFactory, Subcommand};
@@ -16,11 +19,14 @@ pub(crate) struct Args {
 enum Comparison {
     /// The repository engine against restic and kopia
     Repository(repository::Args),
+    /// The repository engine at sizes that must not need more memory: files, a volume, an index
+    Scale(scale::Args),
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.comparison {
         Some(Comparison::Repository(args)) => repository::run(args),
+        Some(Comparison::Scale(args)) => scale::run(args),
         None => {
             let all = Names::command();
             println!("{} comparison(s)", all.get_subcommands().count());

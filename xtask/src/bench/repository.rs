@@ -3,9 +3,7 @@
 //! and what is not.
 
 mod case;
-mod content;
 mod data;
-mod measure;
 mod place;
 mod product;
 mod report;
@@ -16,6 +14,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 
+use crate::bench::measure;
 use crate::{apt, run};
 use case::{Bench, Cache, Case, Work};
 use data::{Data, Set};

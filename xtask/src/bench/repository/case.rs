@@ -9,10 +9,10 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
 
 use super::data::{Data, Set};
-use super::measure::{Sample, forget_pages, measure, quietly, settle};
 use super::place::{Place, Prepared};
 use super::product::{PASSWORD, Product, Runner};
 use super::report::Row;
+use crate::bench::measure::{Sample, forget_pages, measure, quietly, settle};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(super) enum Work {

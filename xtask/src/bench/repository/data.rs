@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result};
 use clap::ValueEnum;
 
-use super::content::{BLOCK, Kind, Language, Random, seed};
+use crate::bench::content::{BLOCK, Kind, Language, Random, seed};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Set {

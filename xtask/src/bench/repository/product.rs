@@ -8,8 +8,8 @@ use std::process::Command;
 use anyhow::Result;
 use clap::ValueEnum;
 
-use super::measure::around;
 use super::place::Location;
+use crate::bench::measure::around;
 use crate::{run, tools};
 
 pub(super) const PASSWORD: &str = "the same for all";

@@ -7,8 +7,8 @@ use clap::ValueEnum;
 use serde::Serialize;
 
 use super::case::{Case, Work};
-use super::measure::Sample;
 use super::product::Product;
+use crate::bench::measure::Sample;
 
 /// One work by one product. In a report each number is the median of the rounds.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -1,5 +1,5 @@
 //! One measured command: takes a command, gives wall time until everything is on disk, processor time and peak memory.
-//! `case` calls it.
+//! The comparisons call it.
 
 use std::fs::{self, File};
 use std::path::Path;
