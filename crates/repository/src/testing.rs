@@ -1,6 +1,8 @@
 //! A repository in memory, for this crate's tests and those of crates built on it.
 
 #[cfg(test)]
+pub(crate) mod moody;
+#[cfg(test)]
 pub(crate) mod sample;
 #[cfg(test)]
 pub(crate) mod unreliable;

@@ -48,7 +48,11 @@ struct Worker<'a> {
 impl<'a> Worker<'a> {
     fn new(task: &'a Task) -> Result<Self> {
         let log = File::options().create(true).append(true).open(&task.log).context("no log of faults")?;
-        let lock = LockOptions { wait: Duration::from_millis(task.wait_ms), dead_owners: task.dead.clone() };
+        let lock = LockOptions {
+            wait: Duration::from_millis(task.wait_ms),
+            dead_owners: task.dead.clone(),
+            ..LockOptions::default()
+        };
         Ok(Self { task, lock, requests: Arc::default(), log: Arc::new(log) })
     }
 
