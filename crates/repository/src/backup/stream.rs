@@ -245,7 +245,7 @@ mod tests {
         drop(producer);
         // The end of the pipe comes when the last one that has it is gone.
         assert_eq!(output.read(&mut buffer).unwrap(), 0);
-        let deadline = std::time::Instant::now() + Duration::from_secs(60);
+        let deadline = std::time::Instant::now() + Duration::from_mins(1);
         while is_alive(process.trim()) && std::time::Instant::now() < deadline {
             std::thread::yield_now();
         }

@@ -12,7 +12,7 @@ use crate::repository::{ListedFile, Repository};
 
 /// Where the store tells no times (restic's REST server), only the clocks of the holder and of this machine are left. They
 /// may differ by half an hour and a living lock still does not look stale: its holder gives up after 22 minutes.
-const STALE_BY_ITS_OWN_TIME: Duration = Duration::from_mins(60);
+const STALE_BY_ITS_OWN_TIME: Duration = Duration::from_hours(1);
 
 /// Fails with `Locked` if a lock other than `own` excludes one of `kind`. Removes what is stale or whose owner is
 /// known to be dead. A lock that cannot be read is in the way: it may be anyone's.

@@ -336,7 +336,11 @@ impl Backend for Rest {
         if config {
             match self.look_up(names::CONFIG, names::CONFIG).await {
                 Ok((size, headers)) => {
-                    objects.push(listing::object(names::CONFIG.to_owned(), size, Written::Unknown { now: present(&headers) }));
+                    objects.push(listing::object(
+                        names::CONFIG.to_owned(),
+                        size,
+                        Written::Unknown { now: present(&headers) },
+                    ));
                 }
                 Err(error) if error.is_not_found() => {}
                 Err(error) => return Err(error),
