@@ -91,7 +91,8 @@ impl Lock {
         let deadline = tokio::time::Instant::now() + options.wait;
         let mut pause = FIRST_PAUSE;
         loop {
-            match Self::attempt(repository, kind, options).await {
+            // Boxed: it is part of every operation's future.
+            match Box::pin(Self::attempt(repository, kind, options)).await {
                 Err(Error::Locked { holder }) if tokio::time::Instant::now() < deadline => {
                     tracing::info!(host = %holder.host, exclusive = holder.exclusive, "waiting for a lock");
                     let left = deadline.saturating_duration_since(tokio::time::Instant::now());

@@ -118,7 +118,7 @@ pub(super) async fn tidy(repository: &Repository, state: &State) {
         match repository.remove_file(FileKind::Lock, id.0).await {
             Ok(()) => state.leftover().retain(|left| *left != id),
             Err(error) => {
-                tracing::warn!(%id, %error, "could not remove a lock of ours; it grows stale by itself")
+                tracing::warn!(%id, %error, "could not remove a lock of ours; it grows stale by itself");
             }
         }
     }
