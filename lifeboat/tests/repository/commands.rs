@@ -292,6 +292,7 @@ fn the_last_snapshot_by_name_is_forgotten_but_its_data_waits_for_a_word() {
 #[test]
 fn a_lock_that_cannot_be_read_is_reported_until_all_are_removed() {
     let bench = Bench::new();
+    std::fs::create_dir_all(bench.path("repo/locks")).unwrap();
     std::fs::write(bench.path("repo/locks").join("ab".repeat(32)), "nonsense").unwrap();
     let output = bench.lifeboat(["snapshots"]);
     assert_eq!(code(&output), 1);

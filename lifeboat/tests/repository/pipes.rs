@@ -123,10 +123,9 @@ fn an_interrupted_backup_ends_its_silent_command_and_gives_its_lock_back() {
 #[test]
 fn an_interrupted_command_leaves_no_lock_even_while_it_takes_it() {
     let bench = Bench::new();
-    let held = bench.path("repo/locks");
     let child = piped(&mut bench.command(["prune"]));
     // An exclusive lock is looked at twice, a moment apart; the signal comes in between.
-    while std::fs::read_dir(&held).unwrap().count() == 0 {
+    while bench.locks() == 0 {
         std::thread::yield_now();
     }
     let killed = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();

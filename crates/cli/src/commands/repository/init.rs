@@ -62,6 +62,10 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     let message = json!({"message_type": "initialized", "id": id, "repository": shown});
     let text = format!("created restic repository {} at {shown}", id.get(..10).unwrap_or(&id));
     output::summary(session, &message, &text)?;
-    session.say("Keep the password: without it the data cannot be read by anyone, also not by you.");
+    session.say(if matches!(target.password, PasswordSource::Empty) {
+        "There is no password: whoever reaches the repository can read it."
+    } else {
+        "Keep the password: without it the data cannot be read by anyone, also not by you."
+    });
     Ok(())
 }
