@@ -123,7 +123,10 @@ impl Copy<'_> {
         outcome: &mut CopyOutcome,
     ) -> Result<()> {
         let lock = Some(Arc::clone(self.lock));
-        let saver = Arc::new(Saver::start(self.target, index, lock, self.cancel.child_token()));
+        // Threads that share the saver stop when this future is dropped.
+        let cancel = self.cancel.child_token();
+        let _stop = cancel.clone().drop_guard();
+        let saver = Arc::new(Saver::start(self.target, index, lock, cancel));
         let enough = BATCH_PACKS.saturating_mul(self.target.options().pack_size as u64);
         let mut done = Vec::new();
         while let Some((id, snapshot)) = waiting.pop_front() {

@@ -124,15 +124,20 @@ pub struct ListedKey {
     pub file: KeyFile,
 }
 
+/// A key that is to be made.
+#[derive(Debug, Clone, Copy)]
+pub struct NewKey<'a> {
+    pub password: &'a SecretString,
+    /// Whether it may be empty: only when a person said that everyone may read the repository.
+    pub allow_empty: bool,
+    pub cost: Cost,
+    pub identity: &'a Identity,
+}
+
 /// Writes a new key file and gives its name.
-pub(crate) async fn add(
-    store: &Store,
-    key: &Material,
-    password: &SecretString,
-    cost: Cost,
-    identity: &Identity,
-) -> Result<KeyId> {
-    if password.expose_secret().is_empty() {
+pub(crate) async fn add(store: &Store, key: &Material, new: &NewKey<'_>) -> Result<KeyId> {
+    let NewKey { password, allow_empty, cost, identity } = *new;
+    if password.expose_secret().is_empty() && !allow_empty {
         return Err(Error::invalid("password", "it is empty"));
     }
     let (key, password, identity) = (key.clone(), password.clone(), identity.clone());

@@ -31,6 +31,7 @@ pub mod node;
 pub mod pack;
 pub mod progress;
 pub mod prune;
+pub mod remove_key;
 pub mod repair;
 pub mod repository;
 pub mod restore;

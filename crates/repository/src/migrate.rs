@@ -74,6 +74,17 @@ async fn replace_config(repository: &Repository) -> Result<()> {
     let config = Config { version: Version::V2, ..repository.config().clone() };
     let written = write(repository, &config).await;
     let Err(problem) = written else { return Ok(()) };
+    if let Error::Store { source: lifeboat_store::Error::Unsupported { .. }, .. } = &problem
+        && store.get("config").await.is_ok_and(|config| config == old)
+    {
+        return Err(Error::Refused {
+            reason:
+                "the server keeps the config as it is (a REST server replaces nothing), so it is unchanged"
+                    .to_owned(),
+            hint: "migrate the directory on the server itself, or with `restic migrate upgrade_repo_v2`, which \
+                   deletes the config before it writes the new one",
+        });
+    }
     if store.put("config", old).await.is_ok() {
         return Err(problem);
     }
@@ -102,6 +113,7 @@ mod tests {
 
     use super::*;
     use crate::repository::Options;
+    use crate::testing::moody::Moody;
     use crate::testing::{new_repository, password, save_snapshot};
 
     async fn upgrade(repository: &Repository) -> Result<()> {
@@ -134,5 +146,27 @@ mod tests {
             repository.remove_file(crate::files::FileKind::Pack, pack.id).await.unwrap();
         }
         assert!(matches!(upgrade(&repository).await, Err(Error::Refused { .. })));
+    }
+
+    #[tokio::test]
+    async fn on_a_server_that_replaces_nothing_it_is_refused_and_nothing_changes() {
+        let moody = Moody::new();
+        let repository = new_repository(moody.store(), Version::V1).await;
+        save_snapshot(&repository, 1, &[("a", b"x")]).await;
+        let before = repository.store().get("config").await.unwrap();
+        moody.mood().is_rest = true;
+        let refused = upgrade(&repository).await;
+        assert!(matches!(refused, Err(Error::Refused { .. })), "{refused:?}");
+        assert_eq!(repository.store().get("config").await.unwrap(), before);
+    }
+
+    #[tokio::test]
+    async fn a_config_that_cannot_be_written_stays_as_it_was() {
+        let moody = Moody::new();
+        let repository = new_repository(moody.store(), Version::V1).await;
+        let before = repository.store().get("config").await.unwrap();
+        moody.mood().puts_fail = true;
+        assert!(replace_config(&repository).await.is_err());
+        assert_eq!(repository.store().get("config").await.unwrap(), before);
     }
 }

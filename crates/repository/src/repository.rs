@@ -23,7 +23,7 @@ use crate::error::{Error, Result};
 use crate::files::FileKind;
 use crate::id::{Id, KeyId, PackId, SnapshotId};
 use crate::index::Index;
-use crate::keys::{self, Cost, KeyFile, ListedKey};
+use crate::keys::{self, Cost, KeyFile, ListedKey, NewKey};
 use crate::pack::{self, PackedBlob};
 use crate::snapshot::Snapshot;
 
@@ -84,6 +84,8 @@ pub struct InitOptions {
     /// That of another repository, so that copies between them share blobs.
     pub polynomial: Option<u64>,
     pub cost: Cost,
+    /// Whether the password may be empty: only when a person said so.
+    pub allow_empty_password: bool,
 }
 
 /// An object of a listing.
@@ -136,7 +138,13 @@ impl Repository {
             chunker_polynomial: init.polynomial.unwrap_or_else(|| Polynomial::random(&mut rand::rng()).0),
         };
         let material = Material::random();
-        let key_id = keys::add(&store, &material, password, init.cost, &options.identity).await?;
+        let new = NewKey {
+            password,
+            allow_empty: init.allow_empty_password,
+            cost: init.cost,
+            identity: &options.identity,
+        };
+        let key_id = keys::add(&store, &material, &new).await?;
         let key = Key::new(material);
         match store.create("config", key.sealed(&config.json())).await {
             Ok(()) => {}
@@ -426,15 +434,15 @@ impl Repository {
     }
 
     /// One more password for the same repository. Proves that it opens before it says that it is there.
-    pub async fn add_key(&self, password: &SecretString, cost: Cost, identity: &Identity) -> Result<KeyId> {
-        let id = keys::add(self.store(), self.key().material(), password, cost, identity).await?;
+    pub async fn add_key(&self, new: &NewKey<'_>) -> Result<KeyId> {
+        let id = keys::add(self.store(), self.key().material(), new).await?;
         let file: KeyFile = keys::load(self.store(), id).await?;
         tracing::debug!(%id, made = %file, "added a key");
         Ok(id)
     }
 
-    /// Takes a password away; never the one in use.
-    pub async fn remove_key(&self, id: KeyId) -> Result<()> {
+    /// Takes a password away; never the one in use. The caller has the exclusive lock (see `crate::remove_key`).
+    pub(crate) async fn remove_key(&self, id: KeyId) -> Result<()> {
         if id == self.key_id() {
             return Err(Error::Refused {
                 reason: format!("key {} is the one that this command opened the repository with", id.short()),

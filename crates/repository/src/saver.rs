@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::compress::{self, Compression};
 use crate::config::Version;
@@ -63,6 +63,8 @@ pub struct Saver {
     packers: [Mutex<Packer>; 2],
     /// Everything is done but storing.
     dry: bool,
+    /// Uploads must not go on after an error, when the lock may be gone.
+    _stop: DropGuard,
 }
 
 #[derive(Debug)]
@@ -88,6 +90,8 @@ struct Counters {
     stored: AtomicU64,
     packs: AtomicU64,
     uploaded: AtomicU64,
+    /// Blobs in index files that were written.
+    indexed: AtomicU64,
 }
 
 thread_local! {
@@ -96,12 +100,15 @@ thread_local! {
 
 impl Saver {
     /// Must be called within a runtime, which carries out the uploads. `lock` is verified before each index file.
+    /// `cancel` is this saver's own: it is cancelled when an upload fails, and when the saver has finished or is
+    /// dropped.
     pub fn start(
         repository: &Repository,
         index: Arc<Index>,
         lock: Option<Arc<Lock>>,
         cancel: CancellationToken,
     ) -> Self {
+        let stop = cancel.clone().drop_guard();
         let shared = Shared {
             repository: repository.clone(),
             runtime: Handle::current(),
@@ -119,6 +126,7 @@ impl Saver {
             claims: Claims::default(),
             packers: Default::default(),
             dry: false,
+            _stop: stop,
         }
     }
 
@@ -275,7 +283,20 @@ impl Saver {
         }
         upload::wait_for_all(&self.shared).await?;
         upload::save_index(&self.shared, true).await?;
+        self.is_all_indexed()?;
         Ok(self.totals())
+    }
+
+    /// Whoever names a blob after this relies on an index that has it, so it is counted.
+    fn is_all_indexed(&self) -> Result<()> {
+        let totals = self.totals();
+        let (packed, indexed) =
+            (totals.data_blobs + totals.tree_blobs, self.shared.counters.indexed.load(Ordering::Relaxed));
+        if self.dry || packed == indexed {
+            return Ok(());
+        }
+        let detail = format!("{indexed} of the {packed} new blobs are in it");
+        Err(Error::damaged("the new index", detail))
     }
 }
 

@@ -2,6 +2,8 @@
 
 #[cfg(test)]
 pub(crate) mod deaths;
+#[cfg(test)]
+pub(crate) mod moody;
 pub mod parse;
 #[cfg(test)]
 pub(crate) mod sample;

@@ -30,6 +30,8 @@ pub struct ObjectInfo {
     pub key: String,
     pub size: u64,
     pub modified: jiff::Timestamp,
+    /// Whether the store said when; else `modified` is the present, so that nothing looks old.
+    pub is_dated: bool,
     /// Names this version of the content; the same object written again has another one.
     pub etag: Option<String>,
 }

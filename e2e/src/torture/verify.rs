@@ -10,7 +10,8 @@ use anyhow::{Context, Result, bail, ensure};
 use lifeboat_repository::Error;
 use lifeboat_repository::check::{CheckOptions, check};
 use lifeboat_repository::files::FileKind;
-use lifeboat_repository::lock::remove_stale_locks;
+use lifeboat_repository::lock::{LockOptions, remove_stale_locks};
+use lifeboat_repository::remove_key::remove_key;
 use lifeboat_repository::repository::{Identity, Options, Repository};
 use lifeboat_repository::restore::{RestoreOptions, restore};
 use lifeboat_store::Store;
@@ -85,9 +86,12 @@ impl Harness {
             }
             (_, Err(error)) => return Err(error).context("no password opens the repository"),
         };
+        // Nobody is at work any more, so every lock is a dead one's.
+        let dead_owners = self.dead.iter().cloned().chain([Identity::of_system().host]).collect();
+        let lock = LockOptions { dead_owners, ..LockOptions::default() };
         for key in repository.keys().await? {
             if key.id != repository.key_id() {
-                repository.remove_key(key.id).await?;
+                remove_key(&repository, key.id, &lock).await?;
             }
         }
         self.password = password;

@@ -13,6 +13,7 @@ use lifeboat_repository::backup::{self, BackupOptions, LockOwner, Source};
 use lifeboat_repository::change_password::change_password;
 use lifeboat_repository::forget::policy::{Count, Policy};
 use lifeboat_repository::forget::{ForgetOptions, forget};
+use lifeboat_repository::keys::NewKey;
 use lifeboat_repository::lock::{Lock, LockKind, LockOptions};
 use lifeboat_repository::progress::Progress;
 use lifeboat_repository::prune::plan::{self, MaxUnused};
@@ -48,7 +49,11 @@ struct Worker<'a> {
 impl<'a> Worker<'a> {
     fn new(task: &'a Task) -> Result<Self> {
         let log = File::options().create(true).append(true).open(&task.log).context("no log of faults")?;
-        let lock = LockOptions { wait: Duration::from_millis(task.wait_ms), dead_owners: task.dead.clone() };
+        let lock = LockOptions {
+            wait: Duration::from_millis(task.wait_ms),
+            dead_owners: task.dead.clone(),
+            ..LockOptions::default()
+        };
         Ok(Self { task, lock, requests: Arc::default(), log: Arc::new(log) })
     }
 
@@ -139,8 +144,9 @@ impl<'a> Worker<'a> {
     async fn change_password(&self, password: &str) -> Result<()> {
         let repository = self.open(Place::Main).await?;
         let cost = testing::cheap(repository.config().version).cost;
-        let identity = &repository.options().identity;
-        change_password(&repository, &SecretString::from(password), cost, identity, &self.lock).await?;
+        let (password, identity) = (SecretString::from(password), &repository.options().identity);
+        let new = NewKey { password: &password, allow_empty: false, cost, identity };
+        change_password(&repository, &new, &self.lock).await?;
         Ok(())
     }
 

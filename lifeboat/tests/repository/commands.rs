@@ -241,3 +241,65 @@ fn tags_are_changed_and_snapshots_copied() {
     assert_eq!(code(&bench.lifeboat(["check", "--read-data", "-r", "other"])), 0);
     assert!(stderr(&into(&["copy"])).contains("there already"));
 }
+
+#[test]
+fn a_repository_without_a_password_is_made_and_opened_only_with_the_flag() {
+    let bench = Bench::without_repository();
+    let without =
+        |arguments: &[&str]| bench.command(arguments).env_remove("RESTIC_PASSWORD").output().unwrap();
+    assert_eq!(code(&without(&["init"])), 1);
+    assert!(!bench.path("repo/config").exists());
+    let output = without(&["init", "--insecure-no-password"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert_eq!(code(&without(&["snapshots"])), 1);
+    assert_eq!(code(&without(&["snapshots", "--insecure-no-password"])), 0);
+    std::fs::write(bench.path("second"), "second").unwrap();
+    let no_password = "--insecure-no-password";
+    assert_eq!(code(&without(&["key", "passwd", "--new-password-file", "second", no_password])), 0);
+    assert_eq!(code(&without(&["snapshots", no_password])), 12);
+    let second = ["--password-file", "second"];
+    let with = |arguments: &[&str]| without(&[arguments, second.as_slice()].concat());
+    assert_eq!(code(&with(&["key", "add", "--new-insecure-no-password"])), 0);
+    assert_eq!(code(&without(&["snapshots", no_password])), 0);
+    assert_eq!(code(&with(&["key", "passwd", "--new-insecure-no-password"])), 0);
+    assert_eq!(code(&with(&["snapshots"])), 12);
+}
+
+#[test]
+fn who_forgets_everything_on_purpose_prunes_it_with_the_same_command() {
+    let bench = Bench::new();
+    assert_eq!(code(&bench.lifeboat(["backup", "--host", "h", "data"])), 0);
+    let all = ["forget", "--host", "h", "--unsafe-allow-remove-all", "--prune", "--grace", "0"];
+    let output = bench.lifeboat(all.iter().chain(&["--dry-run"]));
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert_eq!(bench.snapshots().len(), 1);
+    let output = bench.lifeboat(all);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert_eq!(stdout(&bench.lifeboat(["list", "packs"])), "");
+    assert_eq!(bench.locks(), 0);
+}
+
+#[test]
+fn the_last_snapshot_by_name_is_forgotten_but_its_data_waits_for_a_word() {
+    let bench = Bench::new();
+    assert_eq!(code(&bench.lifeboat(["backup", "data"])), 0);
+    let output = bench.lifeboat(["forget", "latest", "--prune", "--grace", "0"]);
+    assert_eq!(code(&output), 1);
+    assert!(stderr(&output).contains("prune --allow-no-snapshots"), "{}", stderr(&output));
+    assert_eq!(code(&bench.lifeboat(["prune", "--allow-no-snapshots", "--grace", "0"])), 0);
+}
+
+#[test]
+fn a_lock_that_cannot_be_read_is_reported_until_all_are_removed() {
+    let bench = Bench::new();
+    std::fs::create_dir_all(bench.path("repo/locks")).unwrap();
+    std::fs::write(bench.path("repo/locks").join("ab".repeat(32)), "nonsense").unwrap();
+    let output = bench.lifeboat(["snapshots"]);
+    assert_eq!(code(&output), 1);
+    assert!(stderr(&output).contains("unlock --remove-all"), "{}", stderr(&output));
+    let output = bench.lifeboat(["unlock"]);
+    assert_eq!(code(&output), 1);
+    assert!(stderr(&output).contains("unlock --remove-all"), "{}", stderr(&output));
+    assert_eq!(code(&bench.lifeboat(["unlock", "--remove-all"])), 0);
+    assert_eq!(code(&bench.lifeboat(["snapshots"])), 0);
+}

@@ -94,3 +94,43 @@ fn an_interrupted_backup_ends_with_130_and_gives_its_lock_back() {
     assert_eq!(bench.locks(), 0);
     assert!(bench.snapshots().is_empty());
 }
+
+#[test]
+fn an_interrupted_backup_ends_its_silent_command_and_gives_its_lock_back() {
+    let bench = Bench::new();
+    let script = "sleep 1000 & echo $! > process; wait";
+    let child = piped(&mut bench.command(["backup", "--stdin-from-command", "--", "sh", "-c", script]));
+    let process = || std::fs::read_to_string(bench.path("process")).unwrap_or_default().trim().to_owned();
+    while process().is_empty() {
+        std::thread::yield_now();
+    }
+    let killed = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(code(&output), 130, "{}", stderr(&output));
+    assert_eq!(bench.locks(), 0);
+    let is_alive = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", process())).unwrap_or_default();
+        !stat.is_empty() && !stat.contains(") Z")
+    };
+    let deadline = std::time::Instant::now() + std::time::Duration::from_mins(1);
+    while is_alive() && std::time::Instant::now() < deadline {
+        std::thread::yield_now();
+    }
+    assert!(!is_alive(), "what the command started is gone");
+}
+
+#[test]
+fn an_interrupted_command_leaves_no_lock_even_while_it_takes_it() {
+    let bench = Bench::new();
+    let child = piped(&mut bench.command(["prune"]));
+    // An exclusive lock is looked at twice, a moment apart; the signal comes in between.
+    while bench.locks() == 0 {
+        std::thread::yield_now();
+    }
+    let killed = std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert!(killed.success());
+    let output = child.wait_with_output().unwrap();
+    assert!([0, 130].contains(&code(&output)), "it may have been faster: {}", stderr(&output));
+    assert_eq!(bench.locks(), 0);
+}

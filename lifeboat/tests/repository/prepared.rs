@@ -108,3 +108,12 @@ fn a_signal_to_lock_reaches_its_command_and_the_lock_is_given_back() {
     assert_eq!(child.wait().unwrap().code(), Some(5));
     assert_eq!(bench.locks(), 0);
 }
+
+#[test]
+fn a_backup_is_not_prepared_under_an_exclusive_lock_and_says_why() {
+    let bench = Bench::new();
+    let mut command = bench.command(["lock", "--exclusive", "--", "sh", "-euc", PREPARE]);
+    let output = command.env("L", PROGRAM).env("F", bench.path("prepared")).output().unwrap();
+    assert_eq!(code(&output), 1, "{}", stderr(&output));
+    assert!(stderr(&output).contains("without `--exclusive`"), "{}", stderr(&output));
+}

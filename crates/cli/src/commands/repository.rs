@@ -143,7 +143,7 @@ pub(crate) async fn run_command(common: CommonArgs, command: Command) -> Result<
     cache::clean_up(&settings);
     // Under `lock` the signals are the command's.
     let impatient = !matches!(command, Command::Lock(_));
-    let session = Session { settings, interrupted: signals::interruption(impatient)? };
+    let session = Session::new(settings, signals::interruption(impatient)?);
     let reader_gone = stop_without_reader(&session);
     // Boxed: one of many commands runs, and the largest would make every future above it large.
     match Box::pin(dispatch(&session, command)).await {

@@ -38,7 +38,7 @@ pub struct LockOwner {
 
 impl LockOwner {
     /// The lock that this owner holds now.
-    async fn lock(&self, repository: &Repository) -> Result<Option<LockId>> {
+    async fn lock(&self, repository: &Repository) -> Result<Option<LockFile>> {
         for file in repository.list(FileKind::Lock).await?.iter().filter(|file| file.size > 0) {
             let id = LockId(file.id);
             let Some(lock) = LockFile::load(repository, id).await? else { continue };
@@ -47,18 +47,34 @@ impl LockOwner {
                 && lock.pid == self.process
                 && age.unsigned_abs() < crate::lock::STALE
             {
-                return Ok(Some(id));
+                return Ok(Some(lock));
             }
         }
         Ok(None)
     }
 
-    async fn require(&self, repository: &Repository) -> Result<()> {
-        if self.lock(repository).await?.is_some() {
-            return Ok(());
+    async fn require(&self, repository: &Repository) -> Result<LockFile> {
+        // A lock that is renewed at this moment may have neither its old file any more nor its new one yet in a
+        // listing, so one that is not found is looked for again.
+        for _ in 0..2 {
+            if let Some(lock) = self.lock(repository).await? {
+                return Ok(lock);
+            }
         }
         let detail = format!("process {} on '{}' holds none", self.process, self.host);
         Err(Error::LockLost { detail })
+    }
+
+    /// The backup takes a lock beside the owner's, which an exclusive one does not allow.
+    async fn require_shared(&self, repository: &Repository) -> Result<()> {
+        if !self.require(repository).await?.exclusive {
+            return Ok(());
+        }
+        let reason = format!(
+            "process {} on '{}' holds an exclusive lock, beside which no backup runs",
+            self.process, self.host
+        );
+        Err(Error::Refused { reason, hint: "run backup and commit under `lock` without `--exclusive`" })
     }
 }
 
@@ -71,7 +87,7 @@ pub async fn prepare(
     progress: Arc<Progress>,
     cancel: CancellationToken,
 ) -> Result<(Prepared, BackupOutcome)> {
-    owner.require(repository).await?;
+    owner.require_shared(repository).await?;
     Lock::hold(repository, LockKind::Shared, lock, |lock| async move {
         let outcome = run::run(repository, options, Some(lock), progress, cancel).await?;
         owner.require(repository).await?;

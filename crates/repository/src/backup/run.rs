@@ -1,6 +1,6 @@
 //! One backup from the choice of the parent to the finished snapshot, which the caller writes.
 
-use std::io::Read;
+use std::io::{IsTerminal, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Instant;
@@ -253,10 +253,12 @@ impl Job {
             }
             Source::Command { name, argv } => {
                 drop(files);
-                let (producer, mut output) = Producer::start(&argv)?;
+                // On a terminal it may have to ask for a password, and gets the signals of the keyboard itself.
+                let own_group = !std::io::stdin().is_terminal();
+                let (producer, mut output) = Producer::start(&argv, own_group, &context.cancel)?;
                 let bytes = stream(&name, &mut output)?;
                 drop(output);
-                producer.finish()?;
+                producer.finish(&context.cancel)?;
                 not_empty(bytes, options.allow_empty)
             }
         }

@@ -2,8 +2,15 @@
 
 use std::ffi::OsString;
 use std::io::Read;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::Arc;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio_util::sync::CancellationToken;
 
 use super::buffer::READ_AHEAD;
 use super::context::Context;
@@ -94,7 +101,10 @@ fn read_pieces(
     stream: &mut dyn Read,
     pieces: &Arc<Pieces>,
 ) -> Result<u64> {
-    let failed = |source| Error::Local { action: "read the stream".to_owned(), source };
+    let failed = |source| match context.go_on() {
+        Ok(()) => Error::Local { action: "read the stream".to_owned(), source },
+        Err(cancelled) => cancelled,
+    };
     let mut buffer = worker.buffer();
     let (mut bytes, mut searched) = (0_u64, 0);
     loop {
@@ -120,14 +130,22 @@ fn read_pieces(
     Ok(bytes)
 }
 
-/// A command whose output is backed up. It is killed if the backup ends before it does.
+/// A command whose output is backed up. It is killed, with what it started, if the backup ends before it does.
 pub(super) struct Producer {
     child: Child,
     program: String,
+    /// Whether it leads a process group of its own.
+    leads: bool,
+    has_ended: bool,
 }
 
 impl Producer {
-    pub(super) fn start(argv: &[OsString]) -> Result<(Self, ChildStdout)> {
+    /// With `own_group` what the command starts can be killed with it, but it cannot ask for a password on the terminal.
+    pub(super) fn start(
+        argv: &[OsString],
+        own_group: bool,
+        cancel: &CancellationToken,
+    ) -> Result<(Self, Output)> {
         let Some((program, arguments)) = argv.split_first() else {
             return Err(Error::invalid("command", "none is given after `--`"));
         };
@@ -135,17 +153,32 @@ impl Producer {
         let failed = |source| Error::Local { action: format!("start '{program_name}'"), source };
         let mut command = Command::new(program);
         command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped());
+        if own_group {
+            command.process_group(0);
+        }
         let mut child = command.spawn().map_err(failed)?;
-        let Some(output) = child.stdout.take() else {
+        let Some(pipe) = child.stdout.take() else {
             return Err(failed(std::io::Error::other("it has no output")));
         };
-        Ok((Self { child, program: program_name }, output))
+        let output = Output { pipe, cancel: cancel.clone() };
+        Ok((Self { child, program: program_name, leads: own_group, has_ended: false }, output))
     }
 
     /// Fails unless the command ended by itself with 0: half a dump is no backup.
-    pub(super) fn finish(mut self) -> Result<()> {
+    pub(super) fn finish(mut self, cancel: &CancellationToken) -> Result<()> {
         let action = format!("wait for '{}'", self.program);
-        let status = self.child.wait().map_err(|source| Error::Local { action, source })?;
+        let failed = |source| Error::Local { action: action.clone(), source };
+        let status = loop {
+            if let Some(status) = self.child.try_wait().map_err(failed)? {
+                break status;
+            }
+            if cancel.is_cancelled() {
+                return Err(Error::Cancelled);
+            }
+            // It closed its output, so mostly it is about to end.
+            std::thread::sleep(Duration::from_millis(5));
+        };
+        self.has_ended = true;
         if status.success() {
             return Ok(());
         }
@@ -158,8 +191,64 @@ impl Producer {
 
 impl Drop for Producer {
     fn drop(&mut self) {
-        // Of no effect if it has ended.
+        // The number of one that was waited for may be another's by now.
+        if self.has_ended {
+            return;
+        }
+        if self.leads {
+            let _ = kill_process_group(Pid::from_child(&self.child), Signal::KILL);
+        }
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// What a command writes. Reading ends when the backup is cancelled, however long the command is silent.
+pub(super) struct Output {
+    pipe: ChildStdout,
+    cancel: CancellationToken,
+}
+
+impl Read for Output {
+    fn read(&mut self, room: &mut [u8]) -> std::io::Result<usize> {
+        const LOOK_UP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+        while !self.cancel.is_cancelled() {
+            match poll(&mut [PollFd::new(&self.pipe, PollFlags::IN)], Some(&LOOK_UP)) {
+                Ok(0) | Err(Errno::INTR) => {}
+                Ok(_) => return self.pipe.read(room),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(std::io::Error::other("cancelled"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether it is there and not merely waiting to be buried.
+    fn is_alive(process: &str) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+    }
+
+    #[test]
+    fn what_a_command_started_is_killed_with_it() {
+        let script = "sleep 1000 & echo $!; wait";
+        let argv = ["sh", "-c", script].map(OsString::from);
+        let (producer, mut output) = Producer::start(&argv, true, &CancellationToken::new()).unwrap();
+        let mut buffer = [0; 64];
+        let read = output.read(&mut buffer).unwrap();
+        let process = String::from_utf8(buffer[..read].to_vec()).unwrap();
+        assert!(is_alive(process.trim()));
+        drop(producer);
+        // The end of the pipe comes when the last one that has it is gone.
+        assert_eq!(output.read(&mut buffer).unwrap(), 0);
+        let deadline = std::time::Instant::now() + Duration::from_mins(1);
+        while is_alive(process.trim()) && std::time::Instant::now() < deadline {
+            std::thread::yield_now();
+        }
+        assert!(!is_alive(process.trim()));
     }
 }

@@ -206,3 +206,45 @@ async fn a_prepared_snapshot_is_committed_only_under_the_lock_it_was_made_under(
     let other = memory_repository().await;
     assert!(matches!(commit(&other, &prepared, &cancel).await, Err(Error::Invalid { .. })));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_prepared_under_an_exclusive_lock() {
+    let repository = memory_repository().await;
+    let _lock = Lock::acquire(&repository, LockKind::Exclusive, &LockOptions::default()).await.unwrap();
+    let host = repository.options().identity.host.clone();
+    let owner = LockOwner { host, process: i64::from(std::process::id()) };
+    let reader = Box::new(std::io::Cursor::new(b"dump".to_vec()));
+    let options = BackupOptions::new(Source::Stream { name: "dump".to_owned(), reader }, "host");
+    let (lock, cancel) = (LockOptions::default(), CancellationToken::new());
+    let refused = prepare(&repository, options, owner, &lock, Arc::default(), cancel).await;
+    let Err(error @ Error::Refused { .. }) = refused else { panic!("{refused:?}") };
+    assert!(error.hint().unwrap().contains("--exclusive"));
+}
+
+#[rstest::rstest]
+#[case::silent("exec sleep 1000")]
+#[case::after_some_output("printf x; exec sleep 1000")]
+#[case::with_its_output_closed("printf x; exec >&-; exec sleep 1000")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cancelled_backup_ends_although_its_command_goes_on(#[case] script: &str) {
+    let repository = memory_repository().await;
+    let directory = tempfile::tempdir().unwrap();
+    let started = directory.path().join("started");
+    let script = format!("echo $$ > '{}'; {script}", started.display());
+    let argv = ["sh", "-c", &script].map(std::ffi::OsString::from).to_vec();
+    let options = BackupOptions::new(Source::Command { name: "dump".to_owned(), argv }, "host");
+    let (lock, cancel) = (LockOptions::default(), CancellationToken::new());
+    let cancelling = async {
+        while std::fs::read_to_string(&started).unwrap_or_default().trim().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        cancel.cancel();
+    };
+    let backing_up = backup(&repository, options, &lock, Arc::default(), cancel.clone());
+    let (outcome, ()) = tokio::join!(backing_up, cancelling);
+    assert!(matches!(outcome, Err(Error::Cancelled)), "{outcome:?}");
+    let process = std::fs::read_to_string(&started).unwrap();
+    assert!(!std::path::Path::new("/proc").join(process.trim()).exists(), "the command was ended");
+    assert_eq!(repository.load_snapshots().await.unwrap(), []);
+    assert_eq!(repository.list(crate::files::FileKind::Lock).await.unwrap(), []);
+}

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::LockKind;
 use crate::error::{Error, Result};
 use crate::files::FileKind;
-use crate::id::LockId;
+use crate::id::{Id, LockId};
 use crate::repository::{Identity, Repository};
 
 /// Who holds a lock, and since when.
@@ -50,9 +50,11 @@ impl LockFile {
         Self { time: now.to_zoned(jiff::tz::TimeZone::UTC), ..self.clone() }
     }
 
-    pub(super) async fn save(&self, repository: &Repository) -> Result<LockId> {
+    /// As it goes into the store. Its name is known before it is there, so that it can be removed whatever happens.
+    pub(super) fn seal(&self, repository: &Repository) -> Result<Sealed> {
         let json = serde_json::to_vec(self).map_err(|error| Error::invalid("lock", error.to_string()))?;
-        repository.save_file(FileKind::Lock, &json).await.map(LockId)
+        let content = repository.seal_file(&json)?;
+        Ok(Sealed { id: LockId(Id::of(&content)), content })
     }
 
     /// `None` if it is gone, which locks may be at any time.
@@ -64,6 +66,19 @@ impl LockFile {
         };
         let parsed = serde_json::from_slice(&plain);
         parsed.map(Some).map_err(|error| Error::damaged(FileKind::Lock.describe(id.0), error))
+    }
+}
+
+/// A lock file that is ready to be written.
+pub(super) struct Sealed {
+    pub(super) id: LockId,
+    content: Vec<u8>,
+}
+
+impl Sealed {
+    pub(super) async fn write(self, repository: &Repository) -> Result<()> {
+        let action = Error::store(format!("write {}", FileKind::Lock.describe(self.id.0)));
+        repository.store().put(&FileKind::Lock.key(self.id.0), self.content).await.map_err(action)
     }
 }
 

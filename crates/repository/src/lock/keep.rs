@@ -1,75 +1,125 @@
-//! The task that renews a lock: a new file every five minutes, then the old one goes.
+//! The task that renews a lock: a new file every five minutes, then the old one goes. It gives the lock up when it could
+//! not be renewed in time, also while the store keeps a request waiting.
 
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use jiff::Timestamp;
-
-use super::{REFRESH, State};
+use super::{Held, PATIENCE, REFRESH, State, clock};
 use crate::error::Result;
 use crate::files::FileKind;
+use crate::id::LockId;
 use crate::repository::Repository;
 
 /// How often the clock is looked at: a machine that slept must notice soon.
 const TICK: Duration = Duration::from_secs(5);
 
 pub(super) async fn keep(repository: Repository, state: Arc<State>) {
-    let mut next = Timestamp::now() + REFRESH;
+    let mut next = clock::now() + REFRESH;
     loop {
         tokio::select! {
             () = state.stop.cancelled() => return,
             () = tokio::time::sleep(TICK) => {}
         }
         if state.is_overdue() {
-            if revive(&repository, &state).await {
-                continue;
+            if !is_revived(&repository, &state).await {
+                tracing::error!("the lock on the repository was lost: it could not be renewed in time");
+                state.lost.cancel();
+                return;
             }
-            tracing::error!("the lock on the repository was lost: it could not be renewed in time");
-            state.lost.cancel();
-            return;
-        }
-        if Timestamp::now() < next {
+        } else if clock::now() < next {
+            continue;
+        } else if !is_renewed(&repository, &state).await {
+            // The next tick tries again, until it is too late.
             continue;
         }
-        match renew(&repository, &state).await {
-            Ok(()) => next = Timestamp::now() + REFRESH,
-            // The next tick tries again, until it is too late.
-            Err(error) => tracing::warn!(%error, "could not renew the lock on the repository"),
-        }
+        next = clock::now() + REFRESH;
+        // What cannot be removed now is tried again next time; the lock is renewed all the same.
+        let _ = tokio::time::timeout(PATIENCE, tidy(&repository, &state)).await;
+    }
+}
+
+async fn is_renewed(repository: &Repository, state: &State) -> bool {
+    let renewed = tokio::select! {
+        outcome = tokio::time::timeout(PATIENCE, renew(repository, state)) => outcome,
+        () = overdue(state) => return false,
+    };
+    match renewed {
+        Ok(Ok(())) => return true,
+        Ok(Err(error)) => tracing::warn!(%error, "could not renew the lock on the repository"),
+        Err(_) => tracing::warn!("could not renew the lock on the repository: the store does not answer"),
+    }
+    false
+}
+
+/// Ends when the lock was not renewed for too long.
+async fn overdue(state: &State) {
+    while !state.is_overdue() {
+        tokio::time::sleep(TICK).await;
     }
 }
 
 async fn renew(repository: &Repository, state: &State) -> Result<()> {
     let _quiet = state.renewing.lock().await;
-    let now = Timestamp::now();
-    let file = state.file.lock().unwrap_or_else(PoisonError::into_inner).renewed(now);
-    let id = file.save(repository).await?;
-    let old = std::mem::replace(&mut *state.id(), id);
-    *state.file.lock().unwrap_or_else(PoisonError::into_inner) = file;
-    *state.renewed.lock().unwrap_or_else(PoisonError::into_inner) = now;
-    repository.remove_file(FileKind::Lock, old.0).await
+    let new = write_new(repository, state).await?;
+    replace(state, new);
+    Ok(())
+}
+
+async fn is_revived(repository: &Repository, state: &State) -> bool {
+    let revived = tokio::time::timeout(PATIENCE, revive(repository, state)).await;
+    matches!(revived, Ok(Ok(true)))
 }
 
 /// After a sleep: the lock may go on only if nobody removed it meanwhile, before and after we wrote a new one.
-async fn revive(repository: &Repository, state: &State) -> bool {
-    let old = *state.id();
-    let exists = || async {
-        repository.list(FileKind::Lock).await.is_ok_and(|locks| locks.iter().any(|file| file.id == old.0))
-    };
-    if !exists().await {
-        return false;
+async fn revive(repository: &Repository, state: &State) -> Result<bool> {
+    let _quiet = state.renewing.lock().await;
+    let old = state.held().id;
+    if !is_listed(repository, old).await? {
+        return Ok(false);
     }
-    let now = Timestamp::now();
-    let file = state.file.lock().unwrap_or_else(PoisonError::into_inner).renewed(now);
-    let Ok(id) = file.save(repository).await else { return false };
+    let new = write_new(repository, state).await?;
     tokio::time::sleep(super::SETTLE).await;
-    if !exists().await {
-        let _ = repository.remove_file(FileKind::Lock, id.0).await;
-        return false;
+    if !is_listed(repository, old).await? {
+        tidy(repository, state).await;
+        return Ok(false);
     }
-    *state.id() = id;
-    *state.file.lock().unwrap_or_else(PoisonError::into_inner) = file;
-    *state.renewed.lock().unwrap_or_else(PoisonError::into_inner) = now;
-    let _ = repository.remove_file(FileKind::Lock, old.0).await;
-    true
+    replace(state, new);
+    Ok(true)
+}
+
+async fn is_listed(repository: &Repository, id: LockId) -> Result<bool> {
+    Ok(repository.list(FileKind::Lock).await?.iter().any(|file| file.id == id.0))
+}
+
+/// Writes the lock's file anew; until it counts it is one of those to be removed, because a request that is broken off
+/// may have taken effect.
+async fn write_new(repository: &Repository, state: &State) -> Result<Held> {
+    let now = clock::now();
+    let file = state.held().file.renewed(now);
+    let sealed = file.seal(repository)?;
+    let id = sealed.id;
+    state.leftover().push(id);
+    sealed.write(repository).await?;
+    Ok(Held { file, id, renewed: now })
+}
+
+fn replace(state: &State, new: Held) {
+    let id = new.id;
+    let old = std::mem::replace(&mut *state.held(), new).id;
+    let mut leftover = state.leftover();
+    leftover.retain(|left| *left != id);
+    leftover.push(old);
+}
+
+/// Removes the files that do not count. Those that stay are kept in mind.
+pub(super) async fn tidy(repository: &Repository, state: &State) {
+    let leftover = state.leftover().clone();
+    for id in leftover {
+        match repository.remove_file(FileKind::Lock, id.0).await {
+            Ok(()) => state.leftover().retain(|left| *left != id),
+            Err(error) => {
+                tracing::warn!(%id, %error, "could not remove a lock of ours; it grows stale by itself");
+            }
+        }
+    }
 }

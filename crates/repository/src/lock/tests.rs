@@ -1,3 +1,6 @@
+mod keeping;
+mod taking;
+
 use std::time::Duration;
 
 use jiff::{Timestamp, ToSpan};
@@ -8,6 +11,17 @@ use crate::testing::memory_repository;
 
 fn dead(owner: &str) -> LockOptions {
     LockOptions { dead_owners: vec![owner.to_owned()], ..LockOptions::default() }
+}
+
+async fn save(repository: &Repository, lock: &LockFile) -> LockId {
+    let sealed = lock.seal(repository).unwrap();
+    let id = sealed.id;
+    sealed.write(repository).await.unwrap();
+    id
+}
+
+async fn locks(repository: &Repository) -> Vec<LockId> {
+    repository.list(FileKind::Lock).await.unwrap().into_iter().map(|file| LockId(file.id)).collect()
 }
 
 #[rstest]
@@ -49,10 +63,10 @@ async fn an_old_time_in_a_lock_does_not_make_it_stale_while_the_store_says_it_is
     let repository = memory_repository().await;
     let identity = &repository.options().identity;
     let old = Timestamp::now() - 2.hours();
-    LockFile::new(LockKind::Exclusive, identity, old).save(&repository).await.unwrap();
+    save(&repository, &LockFile::new(LockKind::Exclusive, identity, old)).await;
     let outcome = Lock::acquire(&repository, LockKind::Shared, &LockOptions::default()).await;
     assert!(matches!(outcome, Err(Error::Locked { .. })));
-    assert_eq!(remove_stale_locks(&repository, &[]).await.unwrap(), 0);
+    assert_eq!(remove_stale_locks(&repository, &[]).await.unwrap().locks, 0);
 }
 
 #[tokio::test]
@@ -60,7 +74,7 @@ async fn the_lock_of_an_owner_known_to_be_dead_is_removed_at_once() {
     let repository = memory_repository().await;
     let mut identity = repository.options().identity.clone();
     identity.host = "cluster/pod".to_owned();
-    LockFile::new(LockKind::Exclusive, &identity, Timestamp::now()).save(&repository).await.unwrap();
+    save(&repository, &LockFile::new(LockKind::Exclusive, &identity, Timestamp::now())).await;
     let other = Lock::acquire(&repository, LockKind::Shared, &dead("cluster/other")).await;
     assert!(matches!(other, Err(Error::Locked { .. })));
     let lock = Lock::acquire(&repository, LockKind::Exclusive, &dead("cluster/pod")).await.unwrap();
@@ -75,7 +89,11 @@ async fn a_lock_that_cannot_be_read_is_in_the_way_but_an_empty_file_is_not() {
     Lock::acquire(&repository, LockKind::Exclusive, &LockOptions::default()).await.unwrap().release().await;
     repository.store().put(&place(2), bytes::Bytes::from_static(b"nonsense")).await.unwrap();
     let outcome = Lock::acquire(&repository, LockKind::Shared, &LockOptions::default()).await;
-    assert!(matches!(outcome, Err(Error::Damaged { .. })));
+    let Err(error @ Error::Refused { .. }) = outcome else { panic!("{outcome:?}") };
+    assert!(error.hint().unwrap().contains("unlock --remove-all"));
+    let removed = remove_stale_locks(&repository, &[]).await.unwrap();
+    assert_eq!((removed.locks, removed.unreadable.len()), (0, 1));
+    assert_eq!(remove_all_locks(&repository).await.unwrap(), 2);
 }
 
 #[tokio::test]

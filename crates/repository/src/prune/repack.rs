@@ -47,8 +47,10 @@ pub(super) async fn repack(
 ) -> Result<SaverTotals> {
     progress.begin("repacking");
     progress.add_total(plan.copies_to_repack.count(), 0);
-    // A child, because a failing upload cancels it.
-    let saver = Saver::start(repository, Arc::clone(index), Some(Arc::clone(lock)), cancel.child_token());
+    // A child, because a failing upload cancels it. Threads that share the saver stop when this future is dropped.
+    let cancel = cancel.child_token();
+    let _stop = cancel.clone().drop_guard();
+    let saver = Saver::start(repository, Arc::clone(index), Some(Arc::clone(lock)), cancel);
     let worker = Arc::new(Worker {
         reader: BlobReader::new(repository, Arc::clone(index)),
         saver,

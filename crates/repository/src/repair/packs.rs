@@ -77,8 +77,10 @@ async fn run(
         Ok(())
     })?;
     let source = BlobReader::new(repository, Arc::clone(&index));
-    let saver =
-        Arc::new(Saver::start(repository, Arc::clone(&index), Some(Arc::clone(lock)), cancel.child_token()));
+    // Threads that share the saver stop when this future is dropped.
+    let saving = cancel.child_token();
+    let _stop = saving.clone().drop_guard();
+    let saver = Arc::new(Saver::start(repository, Arc::clone(&index), Some(Arc::clone(lock)), saving));
     progress.begin("saving what is whole");
     progress.add_total(packs.len() as u64, 0);
     progress.total_is_known();

@@ -75,9 +75,11 @@ async fn run(
     progress.begin("reading the index");
     let index = Arc::new(repository.load_index().await?);
     let reader = BlobReader::new(repository, Arc::clone(&index));
-    let saver = lock
-        .as_ref()
-        .map(|lock| Arc::new(Saver::start(repository, index, Some(Arc::clone(lock)), cancel.child_token())));
+    // Threads that share the saver stop when this future is dropped.
+    let saving = cancel.child_token();
+    let _stop = saving.clone().drop_guard();
+    let saver =
+        lock.as_ref().map(|lock| Arc::new(Saver::start(repository, index, Some(Arc::clone(lock)), saving)));
     let mut mender = Mender {
         reader: &reader,
         saver: saver.clone(),

@@ -5,6 +5,7 @@ use std::sync::{Arc, PoisonError};
 
 use bytes::Bytes;
 use jiff::Timestamp;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Filling, Shared, permits};
 use crate::error::{Error, Result};
@@ -16,18 +17,41 @@ use crate::pack::Finished;
 pub(super) fn start(shared: &Arc<Shared>, filling: Filling) -> Result<()> {
     let Filling { builder, permit } = filling;
     let pack = builder.finish(shared.repository.key())?;
-    let shared = Arc::clone(shared);
-    shared.runtime.clone().spawn(async move {
+    let mut flight = Flight { shared: Arc::clone(shared), outcome: None, _permit: permit };
+    shared.runtime.spawn(async move {
         let outcome = tokio::select! {
-            outcome = upload(&shared, pack) => outcome,
-            () = shared.cancel.cancelled() => Err(Error::Cancelled),
+            outcome = upload(&flight.shared, pack) => outcome,
+            () = flight.shared.cancel.cancelled() => Err(Error::Cancelled),
         };
-        if let Err(error) = outcome {
-            shared.fail(error);
-        }
-        drop(permit);
+        flight.end(outcome);
     });
     Ok(())
+}
+
+/// An upload on its way. However its task ends, the permit is free only after everyone can know how.
+struct Flight {
+    shared: Arc<Shared>,
+    /// `None` is left by a task that panicked or was dropped.
+    outcome: Option<Result<()>>,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Flight {
+    fn end(&mut self, outcome: Result<()>) {
+        self.outcome = Some(outcome);
+    }
+}
+
+impl Drop for Flight {
+    fn drop(&mut self) {
+        let broken_off = || {
+            let source = std::io::Error::other("its task ended before it was done");
+            Err(Error::Local { action: "upload a pack".to_owned(), source })
+        };
+        if let Err(error) = self.outcome.take().unwrap_or_else(broken_off) {
+            self.shared.fail(error);
+        }
+    }
 }
 
 async fn upload(shared: &Shared, pack: Finished) -> Result<()> {
@@ -64,7 +88,9 @@ pub(super) async fn save_index(shared: &Shared, all: bool) -> Result<()> {
     }
     let json = file.json()?;
     let id = shared.repository.save_file(FileKind::Index, &json).await?;
-    tracing::debug!(%id, packs = file.packs.len(), blobs = file.blob_count(), "wrote an index file");
+    let blobs = file.blob_count();
+    shared.counters.indexed.fetch_add(blobs as u64, Ordering::Relaxed);
+    tracing::debug!(%id, packs = file.packs.len(), blobs, "wrote an index file");
     Ok(())
 }
 

@@ -30,6 +30,7 @@ impl Object {
             key: key.to_owned(),
             size: self.body.len() as u64,
             modified: self.modified,
+            is_dated: true,
             etag: Some(self.version.to_string()),
         }
     }

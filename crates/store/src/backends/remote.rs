@@ -86,6 +86,7 @@ fn info(meta: &ObjectMeta) -> ObjectInfo {
         size: meta.size,
         modified: jiff::Timestamp::new(seconds, i32::try_from(nanoseconds).unwrap_or(0))
             .unwrap_or(jiff::Timestamp::UNIX_EPOCH),
+        is_dated: true,
         etag: meta.e_tag.clone(),
     }
 }

@@ -6,7 +6,7 @@
 //!   (`AlreadyExists` for a create) if they are not;
 //! - it tells no times: a listing has none, and HEAD has no `Last-Modified` with the genuine server (rclone's has).
 //!   `modified` is then the present, the later one of the server's clock and ours, so that nothing ever looks old
-//!   enough to be deleted. Who needs an age has to keep it himself.
+//!   enough to be deleted, and `is_dated` says so. Who needs an age has to keep it himself.
 
 mod listing;
 mod names;
@@ -30,6 +30,7 @@ use crate::backend::{
 };
 use crate::error::{Answer, Error, Operation, Result, Site, classify, find};
 use crate::key::Key;
+use listing::Written;
 
 /// A listing of ten million files; more is not taken into memory.
 const LARGEST_LISTING: usize = 1024 * 1024 * 1024;
@@ -157,7 +158,7 @@ impl Rest {
             (Ok(start), Ok(end)) => body.slice(start..end),
             _ => Bytes::new(),
         };
-        let info = listing::object(key.to_string(), size, modified(&parts.headers));
+        let info = listing::object(key.to_string(), size, written(&parts.headers));
         Ok(Reading { info, range, body: stream::once(async { Ok(body) }).boxed() })
     }
 
@@ -207,10 +208,10 @@ fn present(headers: &HeaderMap) -> jiff::Timestamp {
 }
 
 /// When the object was written, as far as the server tells; the epoch tells nothing.
-fn modified(headers: &HeaderMap) -> jiff::Timestamp {
+fn written(headers: &HeaderMap) -> Written {
     time(headers, &LAST_MODIFIED)
         .filter(|time| *time > jiff::Timestamp::UNIX_EPOCH)
-        .unwrap_or_else(|| present(headers))
+        .map_or_else(|| Written::Unknown { now: present(headers) }, Written::At)
 }
 
 /// `bytes 0-9/100` as `(0..10, 100)`.
@@ -313,7 +314,7 @@ impl Backend for Rest {
             return Err(super::within(key, size, asked)
                 .map_or_else(|error| error, |_| interrupted("another range came instead")));
         }
-        let info = listing::object(key.to_string(), size, modified(&parts.headers));
+        let info = listing::object(key.to_string(), size, written(&parts.headers));
         if options.pin.is_some() && options.pin != info.etag {
             return Err(Error::Changed { key: key.to_string() });
         }
@@ -326,7 +327,7 @@ impl Backend for Rest {
 
     async fn head(&self, key: &Key) -> Result<ObjectInfo> {
         let (size, headers) = self.look_up(&names::path(key)?, key.as_str()).await?;
-        Ok(listing::object(key.to_string(), size, modified(&headers)))
+        Ok(listing::object(key.to_string(), size, written(&headers)))
     }
 
     async fn list_page(&self, request: &PageRequest) -> Result<Page> {
@@ -335,7 +336,11 @@ impl Backend for Rest {
         if config {
             match self.look_up(names::CONFIG, names::CONFIG).await {
                 Ok((size, headers)) => {
-                    objects.push(listing::object(names::CONFIG.to_owned(), size, present(&headers)));
+                    objects.push(listing::object(
+                        names::CONFIG.to_owned(),
+                        size,
+                        Written::Unknown { now: present(&headers) },
+                    ));
                 }
                 Err(error) if error.is_not_found() => {}
                 Err(error) => return Err(error),

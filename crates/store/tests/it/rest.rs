@@ -209,7 +209,8 @@ async fn files_are_never_old() {
     let served: jiff::Timestamp = "2099-11-15T10:00:00Z".parse().unwrap();
     assert_eq!(store.head(&pack('a')).await.unwrap().modified, served, "the server's clock is ahead");
     let infos: Vec<_> = store.list("data/").try_collect().await.unwrap();
-    assert_eq!(infos[0].modified, served);
+    assert_eq!((infos[0].modified, infos[0].is_dated), (served, false));
+    assert!(!store.head(&pack('a')).await.unwrap().is_dated);
 
     let before = jiff::Timestamp::now();
     let (_, store) = serve(|_| {
@@ -225,8 +226,8 @@ async fn files_are_never_old() {
 async fn a_server_that_tells_times_is_believed() {
     let (_, store) =
         serve(|_| Reply::new(200, "x").with("last-modified", "Sun, 15 Nov 2020 10:00:00 GMT")).await;
-    let modified = store.head(&pack('a')).await.unwrap().modified;
-    assert_eq!(modified, "2020-11-15T10:00:00Z".parse().unwrap());
+    let info = store.head(&pack('a')).await.unwrap();
+    assert_eq!((info.modified, info.is_dated), ("2020-11-15T10:00:00Z".parse().unwrap(), true));
 }
 
 #[rstest]

@@ -1,8 +1,15 @@
 //! `forget`: removes snapshots by a policy or by name; with --prune also the data that nothing uses then.
 
+use std::sync::Arc;
+
 use lifeboat_repository::forget::policy::{Age, Count, Policy};
-use lifeboat_repository::forget::{ForgetGroup, ForgetOptions, Forgotten, JsonSnapshot, decide, forget};
+use lifeboat_repository::forget::{
+    ForgetGroup, ForgetOptions, Forgotten, JsonSnapshot, decide, forget_locked,
+};
+use lifeboat_repository::lock::{Lock, LockKind};
+use lifeboat_repository::repository::Repository;
 use lifeboat_repository::snapshots::{GroupBy, Selector, TagList};
+use tokio_util::sync::CancellationToken;
 
 use super::output::{self, snapshot_table};
 use super::prune::{self, PruneArgs};
@@ -87,15 +94,32 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     }
     let repository = session.open().await?;
     let options = args.options(session);
-    let (lock, cancel) = (&session.settings.lock, &session.interrupted);
-    let forgotten = if session.settings.no_lock {
-        session
-            .interruptible(async { Ok(decide(&repository, &options, jiff::Timestamp::now()).await?) })
-            .await?
-    } else {
-        forget(&repository, &options, lock, cancel).await?
+    if session.settings.no_lock {
+        let deciding = async { Ok(decide(&repository, &options, jiff::Timestamp::now()).await?) };
+        let forgotten = session.interruptible(deciding).await?;
+        return finish(session, &repository, &args, &options, forgotten, None).await;
+    }
+    // One lock for both, so that the prune decides about what the forget left.
+    let both = |lock: Arc<Lock>, stop: CancellationToken| {
+        let (repository, args, options) = (&repository, &args, &options);
+        async move {
+            let forgotten = forget_locked(repository, options, &lock, &stop).await?;
+            finish(session, repository, args, options, forgotten, Some((&lock, &stop))).await
+        }
     };
-    print(session, &args, &options.policy, &forgotten)?;
+    session.locked_by(&repository, LockKind::Exclusive, both).await
+}
+
+/// Shows what was decided and done, and prunes if that is wanted.
+async fn finish(
+    session: &Session,
+    repository: &Repository,
+    args: &Args,
+    options: &ForgetOptions,
+    forgotten: Forgotten,
+    held: Option<(&Arc<Lock>, &CancellationToken)>,
+) -> Result<(), CliError> {
+    print(session, args, &options.policy, &forgotten)?;
     for (id, error) in &forgotten.failed {
         tell!("error: cannot remove snapshot {}: {}", id.short(), CliError::text_of(error));
     }
@@ -103,11 +127,16 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
         let text = format!("{} snapshots could not be removed", forgotten.failed.len());
         return Err(CliError::restic(3, text).help("run the command again; nothing else was touched"));
     }
-    if args.prune && !forgotten.remove.is_empty() {
-        let ignored = if args.dry_run { forgotten.remove.clone() } else { Vec::new() };
-        return prune::run_with(session, &repository, &args.pruning, args.dry_run, ignored).await;
+    if !args.prune || forgotten.remove.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    let mut pruning = args.pruning.options(repository, args.dry_run);
+    // Who wants everything gone need not say so twice.
+    pruning.plan.allow_no_snapshots = args.unsafe_allow_remove_all;
+    if args.dry_run {
+        pruning.without = forgotten.remove.into_iter().collect();
+    }
+    prune::carry_out(session, repository, &pruning, held).await
 }
 
 impl Args {

@@ -9,6 +9,7 @@ use super::output;
 use super::password::Ask;
 use super::second::SecondArgs;
 use super::session::{Session, location};
+use super::settings::PasswordSource;
 use crate::error::CliError;
 
 #[derive(clap::Args)]
@@ -39,7 +40,12 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     let password = session.password(&target, "password for the new repository", Ask::Twice).await?;
     let creating = async { Ok(location.create(&session.open_settings()).await?) };
     let store = session.interruptible(creating).await?;
-    let init = InitOptions { version: args.repository_version, polynomial, ..InitOptions::default() };
+    let init = InitOptions {
+        version: args.repository_version,
+        polynomial,
+        allow_empty_password: matches!(target.password, PasswordSource::Empty),
+        ..InitOptions::default()
+    };
     let making = Repository::init(store, &password, init, session.settings.engine(&target));
     let repository = session
         .interruptible(async {
@@ -56,6 +62,10 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     let message = json!({"message_type": "initialized", "id": id, "repository": shown});
     let text = format!("created restic repository {} at {shown}", id.get(..10).unwrap_or(&id));
     output::summary(session, &message, &text)?;
-    session.say("Keep the password: without it the data cannot be read by anyone, also not by you.");
+    session.say(if matches!(target.password, PasswordSource::Empty) {
+        "There is no password: whoever reaches the repository can read it."
+    } else {
+        "Keep the password: without it the data cannot be read by anyone, also not by you."
+    });
     Ok(())
 }

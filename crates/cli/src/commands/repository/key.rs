@@ -3,8 +3,10 @@
 use std::path::PathBuf;
 
 use lifeboat_repository::change_password::change_password;
-use lifeboat_repository::keys::Cost;
+use lifeboat_repository::id::KeyId;
+use lifeboat_repository::keys::{Cost, NewKey};
 use lifeboat_repository::lock::LockKind;
+use lifeboat_repository::remove_key::remove_key;
 use lifeboat_repository::repository::{Identity, Repository};
 use secrecy::SecretString;
 use serde::Serialize;
@@ -69,19 +71,24 @@ pub(crate) async fn run(session: &Session, command: Command) -> Result<(), CliEr
         Command::List => session.reading(&repository, |_| list(session, &repository)).await,
         Command::Add(args) => {
             let password = args.password(session).await?;
-            let adding = |_| args.add(&repository, &password);
+            let identity = args.identity(&repository);
+            let new = args.key(&password, &identity);
+            let adding = |_| async { Ok(repository.add_key(&new).await?) };
             let id = session.locked(&repository, LockKind::Shared, adding).await?;
             session.say(format!("saved new key {id}"));
             Ok(())
         }
         Command::Remove(args) => {
-            session.locked(&repository, LockKind::Exclusive, |_| remove(session, &repository, &args.id)).await
+            let id = session.interruptible(find(&repository, &args.id)).await?;
+            remove_key(&repository, id, &session.settings.lock).await?;
+            session.say(format!("removed key {id}"));
+            Ok(())
         }
         Command::Passwd(args) => {
             let password = args.password(session).await?;
             let identity = args.identity(&repository);
-            let lock = &session.settings.lock;
-            let id = change_password(&repository, &password, Cost::default(), &identity, lock).await?;
+            let new = args.key(&password, &identity);
+            let id = change_password(&repository, &new, &session.settings.lock).await?;
             session.say(format!("saved new key {id}, removed key {}", repository.key_id()));
             Ok(())
         }
@@ -115,15 +122,11 @@ async fn list(session: &Session, repository: &Repository) -> Result<(), CliError
     })
 }
 
-async fn remove(session: &Session, repository: &Repository, prefix: &str) -> Result<(), CliError> {
+async fn find(repository: &Repository, prefix: &str) -> Result<KeyId, CliError> {
     let keys = repository.keys().await?;
     let matching: Vec<_> = keys.iter().filter(|key| key.id.to_string().starts_with(prefix)).collect();
     match matching.as_slice() {
-        [key] => {
-            repository.remove_key(key.id).await?;
-            session.say(format!("removed key {}", key.id));
-            Ok(())
-        }
+        [key] => Ok(key.id),
         [] => Err(CliError::usage(format!("there is no key '{prefix}'")).help("`key list` shows them")),
         many => Err(CliError::usage(format!("{} keys start with '{prefix}'", many.len()))
             .help("give more digits of the id; `key list -o json` shows all of them")),
@@ -150,7 +153,8 @@ impl NewKeyArgs {
         }
     }
 
-    async fn add(&self, repository: &Repository, password: &SecretString) -> Result<String, CliError> {
-        Ok(repository.add_key(password, Cost::default(), &self.identity(repository)).await?.to_string())
+    /// An empty password only with the flag that says so.
+    fn key<'a>(&self, password: &'a SecretString, identity: &'a Identity) -> NewKey<'a> {
+        NewKey { password, allow_empty: self.new_insecure_no_password, cost: Cost::default(), identity }
     }
 }

@@ -24,7 +24,7 @@ pub(crate) const HOLDER: &str = "LIFEBOAT_LOCK_HOLDER";
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Let nobody else in, not even readers
+    /// Let nobody else in, not even readers, nor the command itself: it cannot take a lock of its own
     #[arg(long)]
     exclusive: bool,
     /// The command and its arguments, after "--"
@@ -42,8 +42,7 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     let mut stops = Stops::listen()?;
     let repository = session.open().await?;
     let kind = if args.exclusive { LockKind::Exclusive } else { LockKind::Shared };
-    let acquiring = Lock::acquire(&repository, kind, &session.settings.lock);
-    let lock = session.interruptible(async { Ok(acquiring.await?) }).await?;
+    let lock = Lock::acquire(&repository, kind, &session.settings.lock).await?;
     let holder = format!("{}@{}", std::process::id(), repository.options().identity.host);
     let outcome = match start(&args.command, &holder) {
         Ok(running) => running.watch(&lock, &mut stops).await,

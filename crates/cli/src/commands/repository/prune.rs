@@ -1,15 +1,15 @@
 //! `prune`: frees the space of what no snapshot uses, in two phases: packs leave the index, and go after a grace time.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use lifeboat_repository::id::SnapshotId;
+use lifeboat_repository::lock::Lock;
 use lifeboat_repository::progress::Progress;
 use lifeboat_repository::prune::plan::{self, MaxUnused, PrunePlan};
-use lifeboat_repository::prune::{Done, PruneOptions, dry_run, prune};
+use lifeboat_repository::prune::{Done, PruneOptions, dry_run, prune, prune_locked};
 use lifeboat_repository::repository::Repository;
 use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
 use super::output;
 use super::progress::Shown;
@@ -69,26 +69,15 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     let repository = session.open().await?;
     let mut options = args.pruning.options(&repository, args.dry_run);
     options.plan.allow_no_snapshots = args.allow_no_snapshots;
-    carry_out(session, &repository, &options).await
+    carry_out(session, &repository, &options, None).await
 }
 
-/// For `forget --prune`; `without` are snapshots that a dry run would have removed.
-pub(crate) async fn run_with(
-    session: &Session,
-    repository: &Repository,
-    args: &PruneArgs,
-    dry_run: bool,
-    without: Vec<SnapshotId>,
-) -> Result<(), CliError> {
-    let mut options = args.options(repository, dry_run);
-    options.without = HashSet::from_iter(without);
-    carry_out(session, repository, &options).await
-}
-
-async fn carry_out(
+/// Prunes under a lock of its own, or under the one that is held.
+pub(crate) async fn carry_out(
     session: &Session,
     repository: &Repository,
     options: &PruneOptions,
+    held: Option<(&Arc<Lock>, &CancellationToken)>,
 ) -> Result<(), CliError> {
     let progress = Arc::new(Progress::default());
     let shown = Shown::start(session, &progress, None);
@@ -98,8 +87,10 @@ async fn carry_out(
         shown.stop();
         return report(session, &plan?, None, options);
     }
-    let lock = &session.settings.lock;
-    let pruned = prune(repository, options, lock, &progress, &session.interrupted).await;
+    let pruned = match held {
+        Some((lock, stop)) => prune_locked(repository, options, lock, &progress, stop).await,
+        None => prune(repository, options, &session.settings.lock, &progress, &session.interrupted).await,
+    };
     shown.stop();
     let pruned = pruned?;
     if !pruned.marks_kept && !options.plan.grace.is_zero() {
@@ -111,7 +102,7 @@ async fn carry_out(
 }
 
 impl PruneArgs {
-    fn options(&self, repository: &Repository, dry_run: bool) -> PruneOptions {
+    pub(crate) fn options(&self, repository: &Repository, dry_run: bool) -> PruneOptions {
         let pack_size = repository.options().pack_size as u64;
         let small = self.repack_smaller_than.or_else(|| self.repack_small.then_some(pack_size / 5 * 4));
         let plan = plan::Options {

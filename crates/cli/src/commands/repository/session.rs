@@ -3,6 +3,7 @@
 
 use std::num::NonZeroU64;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use lifeboat_repository::Error;
@@ -31,6 +32,12 @@ pub(crate) struct Session {
 }
 
 impl Session {
+    /// A lock that is being taken is given up when the command is interrupted.
+    pub(crate) fn new(mut settings: Settings, interrupted: CancellationToken) -> Self {
+        settings.lock.cancel = interrupted.clone();
+        Self { settings, interrupted }
+    }
+
     /// Opens the repository that the arguments name.
     pub(crate) async fn open(&self) -> Result<Repository, CliError> {
         self.open_target(&self.settings.target.clone(), "password for the repository").await
@@ -131,11 +138,24 @@ impl Session {
     where
         F: Future<Output = Result<T, CliError>>,
     {
-        let acquiring = Lock::acquire(repository, kind, &self.settings.lock);
-        let lock = self.interruptible(async { Ok(acquiring.await?) }).await?;
+        self.locked_by(repository, kind, |_, stop| work(stop)).await
+    }
+
+    /// The same for work that deletes, and looks after the lock itself.
+    pub(crate) async fn locked_by<T, F>(
+        &self,
+        repository: &Repository,
+        kind: LockKind,
+        work: impl FnOnce(Arc<Lock>, CancellationToken) -> F,
+    ) -> Result<T, CliError>
+    where
+        F: Future<Output = Result<T, CliError>>,
+    {
+        // Not dropped when it is interrupted: it sees that itself, and takes back what it wrote.
+        let lock = Arc::new(Lock::acquire(repository, kind, &self.settings.lock).await?);
         let (lost, stop) = (lock.lost(), self.interrupted.child_token());
         // Boxed: the work of a whole restore would make every future above it large.
-        let mut work = Box::pin(work(stop.clone()));
+        let mut work = Box::pin(work(Arc::clone(&lock), stop.clone()));
         let outcome = tokio::select! {
             outcome = &mut work => outcome,
             () = lost.cancelled() => {

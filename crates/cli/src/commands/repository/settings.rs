@@ -2,6 +2,7 @@
 //! the variables are handed in.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -18,7 +19,7 @@ use crate::error::CliError;
 pub(crate) type Variables = BTreeMap<String, String>;
 
 /// Where the password comes from.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) enum PasswordSource {
     Empty,
     Given(SecretString),
@@ -29,7 +30,7 @@ pub(crate) enum PasswordSource {
 }
 
 /// Where the location comes from.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) enum LocationSource {
     Given(String),
     File(PathBuf),
@@ -45,7 +46,7 @@ pub(crate) struct Target {
 }
 
 /// How the storage is reached.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Connection {
     pub(crate) upload_limit: Option<u64>,
     pub(crate) download_limit: Option<u64>,
@@ -59,7 +60,7 @@ pub(crate) struct Connection {
 }
 
 /// Everything that a repository command needs to know about its surroundings.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) target: Target,
     pub(crate) connection: Connection,
@@ -76,6 +77,42 @@ pub(crate) struct Settings {
     /// Status lines in a second, when the environment says so.
     pub(crate) frames: Option<f64>,
     pub(crate) variables: Variables,
+}
+
+impl fmt::Debug for PasswordSource {
+    /// Neither the password nor the command, which may hold it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Empty => f.write_str("Empty"),
+            Self::Given(_) => f.write_str("Given(…)"),
+            Self::File(file) => f.debug_tuple("File").field(file).finish(),
+            Self::Command(_) => f.write_str("Command(…)"),
+            Self::Question => f.write_str("Question"),
+        }
+    }
+}
+
+impl fmt::Debug for LocationSource {
+    /// A location may hold a password, as in rest:https://USER:PASSWORD@HOST/.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Given(_) => f.write_str("Given(…)"),
+            Self::File(file) => f.debug_tuple("File").field(file).finish(),
+            Self::Missing => f.write_str("Missing"),
+        }
+    }
+}
+
+impl fmt::Debug for Settings {
+    /// Without the variables, which hold secrets, and without the options of the storage, which may.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings")
+            .field("target", &self.target)
+            .field("output", &self.output)
+            .field("no_lock", &self.no_lock)
+            .field("lock", &self.lock)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Settings {
@@ -126,7 +163,11 @@ impl Settings {
             quiet: args.quiet,
             verbosity: args.verbose.iter().fold(0, |sum, level| u8::saturating_add(sum, *level)),
             no_lock: args.no_lock,
-            lock: LockOptions { wait: args.retry_lock.unwrap_or(Duration::ZERO), dead_owners },
+            lock: LockOptions {
+                wait: args.retry_lock.unwrap_or(Duration::ZERO),
+                dead_owners,
+                ..LockOptions::default()
+            },
             lock_owner: args.lock_owner.or_else(|| variable("LIFEBOAT_LOCK_OWNER")),
             compression: compression.parse().map_err(CliError::from)?,
             pack_size: pack_size
@@ -278,5 +319,20 @@ mod tests {
             let error = Settings::resolve(CommonArgs::default(), variables(&pair)).unwrap_err();
             assert!(error.to_string().contains(pair[1].0), "{error}");
         }
+    }
+
+    #[test]
+    fn no_secret_is_in_what_a_log_would_show() {
+        let environment = variables(&[
+            ("RESTIC_REPOSITORY", "rest:https://user:hidden@host/"),
+            ("RESTIC_PASSWORD", "hidden"),
+            ("AWS_SECRET_ACCESS_KEY", "hidden"),
+        ]);
+        let args = CommonArgs { option: vec!["s3.x=hidden".into()], ..CommonArgs::default() };
+        let shown = format!("{:?}", Settings::resolve(args, environment).unwrap());
+        assert!(!shown.contains("hidden"), "{shown}");
+        let command = variables(&[("RESTIC_PASSWORD_COMMAND", "echo hidden")]);
+        let shown = format!("{:?}", Settings::resolve(CommonArgs::default(), command).unwrap());
+        assert!(!shown.contains("hidden"), "{shown}");
     }
 }

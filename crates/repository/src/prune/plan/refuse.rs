@@ -18,8 +18,8 @@ pub(super) fn incomplete(input: &Input<'_>, options: &Options) -> Result<()> {
                 input.index_packs.len(),
                 input.listed.len()
             ),
-            hint: "look at `snapshots` again; if all were forgotten on purpose, give \
-                   `--allow-no-snapshots`, and everything is removed",
+            hint: "look at `snapshots` again; if all were forgotten on purpose, `prune --allow-no-snapshots` \
+                   removes everything",
         });
     }
     if !input.missing.is_empty() {

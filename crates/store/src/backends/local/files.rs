@@ -33,6 +33,7 @@ pub(super) fn info(key: &str, metadata: &Metadata) -> ObjectInfo {
         key: key.to_owned(),
         size: metadata.len(),
         modified: jiff::Timestamp::new(metadata.mtime(), nanoseconds).unwrap_or(jiff::Timestamp::UNIX_EPOCH),
+        is_dated: true,
         etag: Some(etag),
     }
 }

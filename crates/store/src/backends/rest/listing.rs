@@ -20,6 +20,16 @@ struct Item {
     size: u64,
 }
 
+/// When an object was written.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Written {
+    At(jiff::Timestamp),
+    /// The server does not say, so it counts as written now.
+    Unknown {
+        now: jiff::Timestamp,
+    },
+}
+
 /// The files of one kind. Names that are no ids are skipped: servers show what is being uploaded beside them.
 pub(super) fn parse(
     kind: &str,
@@ -39,7 +49,7 @@ pub(super) fn parse(
     let mut objects: Vec<ObjectInfo> = items
         .into_iter()
         .filter(|item| names::is_id(&item.name))
-        .map(|item| object(names::key(kind, &item.name), item.size, now))
+        .map(|item| object(names::key(kind, &item.name), item.size, Written::Unknown { now }))
         .collect();
     objects.sort_unstable_by(|left, right| left.key.cmp(&right.key));
     match objects.windows(2).find(|pair| pair[0].key == pair[1].key) {
@@ -49,9 +59,13 @@ pub(super) fn parse(
 }
 
 /// What is known of an object. Its id stands for its version: another content has another id.
-pub(super) fn object(key: String, size: u64, modified: jiff::Timestamp) -> ObjectInfo {
+pub(super) fn object(key: String, size: u64, written: Written) -> ObjectInfo {
     let etag = key.rsplit_once('/').map(|(_, id)| id.to_owned());
-    ObjectInfo { key, size, modified, etag }
+    let (modified, is_dated) = match written {
+        Written::At(time) => (time, true),
+        Written::Unknown { now } => (now, false),
+    };
+    ObjectInfo { key, size, modified, is_dated, etag }
 }
 
 /// All that `request` asks for of `objects`, which are sorted. The server knows no pages, so there is one.
