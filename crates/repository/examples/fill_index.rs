@@ -10,7 +10,7 @@ use lifeboat_store::Store;
 use secrecy::SecretString;
 
 /// As a pack of 16 MiB and blobs of about 700 kB would have it.
-const BLOBS_IN_PACK: u64 = 40;
+const BLOBS_IN_PACK: u32 = 40;
 const LENGTH: u32 = 420_000;
 /// As many as restic puts into one file.
 const BLOBS_IN_FILE: u64 = 50_000;
@@ -36,7 +36,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 /// The pack whose first blob has this number.
 fn pack(first: u64, end: u64) -> IndexedPack {
-    let blobs: Vec<PackedBlob> = (first..end.min(first + BLOBS_IN_PACK))
+    let blobs: Vec<PackedBlob> = (first..end.min(first + u64::from(BLOBS_IN_PACK)))
         .zip((0..).step_by(LENGTH as usize))
         .map(|(number, offset)| PackedBlob {
             kind: if number % 100 == 0 { BlobKind::Tree } else { BlobKind::Data },

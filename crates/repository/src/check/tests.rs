@@ -7,6 +7,7 @@ use crate::config::Version;
 use crate::error::Error;
 use crate::files::FileKind;
 use crate::id::BlobKind;
+use crate::keys::NewKey;
 use crate::repository::Options;
 use crate::restore::{RestoreOptions, restore};
 use crate::testing::{memory_repository, new_repository, password, save_snapshot};
@@ -129,7 +130,9 @@ async fn every_damage_to_every_object_is_found_and_never_gives_wrong_bytes() {
     let store = Store::memory();
     let repository = small(store.clone(), Version::V2).await;
     let cost = crate::testing::cheap(Version::V2).cost;
-    repository.add_key(&password(), cost, &repository.options().identity).await.unwrap();
+    let identity = &repository.options().identity;
+    let new = NewKey { password: &password(), allow_empty: false, cost, identity };
+    repository.add_key(&new).await.unwrap();
     let index = Arc::new(repository.load_index().await.unwrap());
     let reader = BlobReader::new(&repository, Arc::clone(&index));
     let mut blobs = Vec::new();
