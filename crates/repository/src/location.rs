@@ -301,13 +301,13 @@ fn bad(text: &str, problem: &str) -> Error {
 
 /// What stands before an `@` may be a user and a password, wherever it is.
 fn redacted(text: &str) -> String {
-    match text.rsplit_once('@') {
-        None => text.to_owned(),
-        Some((before, host)) => {
-            let scheme = before.find("://").map_or(0, |end| end + 3);
-            let start = if scheme == 0 { before.find(':').map_or(0, |end| end + 1) } else { scheme };
+    match (text.split_once('@'), text.rsplit_once('@')) {
+        (Some((before, _)), Some((_, host))) => {
+            let scheme = before.find("://").map(|end| end + 3);
+            let start = scheme.or_else(|| before.find(':').map(|end| end + 1)).unwrap_or(0);
             format!("{}***@{host}", &before[..start])
         }
+        _ => text.to_owned(),
     }
 }
 

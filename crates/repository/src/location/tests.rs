@@ -279,6 +279,12 @@ async fn careless_tls_is_warned_about() {
     assert_eq!(error.category(), "unsupported");
 }
 
+#[test]
+fn an_at_sign_within_nonsense_hides_what_is_before_the_first_one() {
+    let error = Location::parse("u:CANARY@://@").unwrap_err().to_string();
+    assert!(error.contains("'u:***@'"), "{error}");
+}
+
 proptest! {
     #[test]
     fn no_text_panics_or_leaks(text in "(s3|rest|gs|azure|b2|file|local|x)?:?(//|https://)?(u:CANARY@)?[a-z:/.%@?# ]{0,20}") {

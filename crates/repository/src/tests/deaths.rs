@@ -151,7 +151,9 @@ async fn assert_tidy(repository: &Repository, when: &str) {
     let packs: BTreeSet<_> = packs.into_iter().map(|file| PackId(file.id)).collect();
     let named: BTreeSet<_> = repository.load_index().await.unwrap().packs().iter().copied().collect();
     assert_eq!(packs, named, "{when}");
-    assert_eq!(repository.list(FileKind::Lock).await.unwrap(), [], "{when}");
+    // Who died while asking for the store's clock leaves an empty file, which goes when it is old.
+    let locks = repository.list(FileKind::Lock).await.unwrap();
+    assert!(locks.iter().all(|lock| lock.size == 0), "{when}: {locks:?}");
     let marks: Vec<_> = repository.store().list(&format!("{OWN_PREFIX}/")).try_collect().await.unwrap();
     assert!(marks.is_empty(), "{when}: {marks:?}");
 }
