@@ -157,7 +157,7 @@ impl From<lifeboat_repository::Error> for CliError {
         let code = match &error {
             Error::NoRepository { .. } => 10,
             Error::Locked { .. } => 11,
-            Error::WrongPassword { .. } => 12,
+            Error::WrongPassword { .. } | Error::NoKeys => 12,
             Error::Cancelled => 130,
             _ => 1,
         };

@@ -68,5 +68,6 @@ fn run(command: impl Future<Output = Result<(), error::CliError>>) -> Result<(),
         .map_err(|source| error::CliError::failed("cannot start", source))?;
     let outcome = runtime.block_on(command);
     runtime.shutdown_background();
+    lifeboat_store::abandon_unfinished();
     outcome
 }

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::blobs::BlobReader;
 use crate::error::{Error, Result};
+use crate::files::FileKind;
 use crate::id::{BlobId, BlobKind, SnapshotId};
 use crate::index::Index;
 use crate::lock::{Lock, LockKind, LockOptions};
@@ -95,7 +96,7 @@ impl Copy<'_> {
         outcome: &mut CopyOutcome,
     ) -> Result<VecDeque<(SnapshotId, Snapshot)>> {
         let mut there: HashMap<SnapshotId, Vec<(SnapshotId, Snapshot)>> = HashMap::new();
-        for (id, snapshot) in self.target.load_snapshots().await? {
+        for (id, snapshot) in self.target.load_readable_snapshots().await?.found {
             if let Some(original) = snapshot.original {
                 there.entry(original).or_default().push((id, snapshot.clone()));
             }
@@ -132,7 +133,14 @@ impl Copy<'_> {
         while let Some((id, snapshot)) = waiting.pop_front() {
             let wanted = self.find_wanted(reader, visited, &saver, (id, snapshot.tree)).await?;
             self.progress.begin("copying blobs");
-            blobs::copy_entries(reader, &wanted, &saver, self.progress, self.cancel).await?;
+            let copying = blobs::copy_entries(reader, &wanted, &saver, self.progress, self.cancel).await;
+            copying.map_err(|error| match error {
+                Error::Damaged { what, detail } => {
+                    let snapshot = FileKind::Snapshot.describe(id.0);
+                    Error::damaged(format!("{what}, which {snapshot} needs,"), detail)
+                }
+                other => other,
+            })?;
             done.push((id, snapshot));
             if saver.totals().stored >= enough {
                 break;

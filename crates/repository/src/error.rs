@@ -8,6 +8,9 @@ pub use lifeboat_store::Retry;
 /// What every operation of this crate returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
+/// The config in messages.
+pub(crate) const CONFIG: &str = "the config";
+
 /// Who holds a lock that is in the way, as far as the lock file says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
@@ -34,6 +37,9 @@ pub enum Error {
     NoRepository { location: String },
     #[error("there is a repository at '{location}' already")]
     RepositoryExists { location: String },
+    /// There is a config and nothing that opens it.
+    #[error("the repository has no keys: the files in its directory 'keys' are gone")]
+    NoKeys,
     #[error("the password opens none of the {keys} keys of the repository{}", damaged_keys(*damaged))]
     WrongPassword { keys: usize, damaged: usize },
     #[error("the repository is locked{} by process {} of {} on '{}' since {}",
@@ -75,6 +81,12 @@ pub enum Error {
     Cancelled,
 }
 
+fn is_unwritable(error: &lifeboat_store::Error) -> bool {
+    use std::io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem};
+    matches!(error, lifeboat_store::Error::Disk { source, .. }
+        if matches!(source.kind(), PermissionDenied | ReadOnlyFilesystem))
+}
+
 fn damaged_keys(count: usize) -> String {
     match count {
         0 => String::new(),
@@ -90,6 +102,7 @@ impl Error {
             Self::Store { source, .. } => source.category(),
             Self::NoRepository { .. } => "no-repository",
             Self::RepositoryExists { .. } => "repository-exists",
+            Self::NoKeys => "damaged",
             Self::WrongPassword { .. } => "wrong-password",
             Self::Locked { .. } => "locked",
             Self::LockLost { .. } => "lock-lost",
@@ -113,7 +126,14 @@ impl Error {
     /// What a person can do about it.
     pub fn hint(&self) -> Option<String> {
         let text = match self {
+            Self::Store { action, source } if is_unwritable(source) && action.starts_with("write lock") => {
+                "commands that only read work without a lock: give --no-lock; for all others the repository has to be \
+                 writable"
+            }
             Self::Store { source, .. } => return Some(source.hint().to_owned()),
+            Self::NoKeys => {
+                "bring the key files back from a copy of the repository; without one of them no password opens it"
+            }
             Self::NoRepository { .. } => {
                 "check the location and its prefix, or make a repository there with `init`"
             }
@@ -126,6 +146,9 @@ impl Error {
                  minutes, or remove it with `unlock` when you know that nothing uses the repository"
             }
             Self::LockLost { .. } => "start again: nothing that was stored so far has to be stored twice",
+            Self::Damaged { what, .. } if what == CONFIG => {
+                "nothing can be opened without it: bring the file 'config' back from a copy of the same repository"
+            }
             Self::Damaged { .. } | Self::MissingBlob { .. } => {
                 "run `check --read-data` to see what is hit; other snapshots can still be restored; `repair` \
                  describes what can be mended"

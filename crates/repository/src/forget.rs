@@ -2,7 +2,8 @@
 //! repository, options and a lock; gives what stays and why, and what went. The data stays until a prune.
 //!
 //! Nothing is deleted unless everything could be read, the listing was the same twice, the lock is still ours, and
-//! every group keeps a snapshot (unless the policy is empty and that is what was asked for).
+//! every group keeps a snapshot (unless the policy is empty and that is what was asked for). A snapshot whose object
+//! is damaged stays, whatever the policy says, and goes when its id is given.
 
 pub mod policy;
 mod report;
@@ -20,7 +21,7 @@ use crate::files::FileKind;
 use crate::id::SnapshotId;
 use crate::lock::{Lock, LockKind, LockOptions};
 use crate::repository::Repository;
-use crate::snapshots::{self, Filter, Found, GroupBy, Selector};
+use crate::snapshots::{self, Filter, Found, GroupBy, Loaded, Selector};
 use policy::Policy;
 
 /// Snapshots that are deleted at once.
@@ -93,18 +94,28 @@ pub async fn forget_locked(
 /// What would be forgotten. Reads only, so a dry run needs no lock.
 pub async fn decide(repository: &Repository, options: &ForgetOptions, now: Timestamp) -> Result<Forgotten> {
     check(options)?;
-    let snapshots = repository.load_snapshots().await?;
-    same_listing(repository, &snapshots).await?;
+    let loaded = repository.load_readable_snapshots().await?;
+    same_listing(repository, &loaded).await?;
     if !options.selectors.is_empty() {
-        let mut named: Vec<Found> = snapshots::find_all(&snapshots, &options.selectors, &options.filter)?
-            .into_iter()
-            .cloned()
-            .collect();
+        if let Some(damaged) = loaded.damaged.first()
+            && options.selectors.iter().any(|selector| matches!(selector, Selector::Latest { .. }))
+        {
+            return Err(Error::Refused {
+                reason: format!("snapshot {} is damaged and may be the latest", damaged.id),
+                hint: "name the snapshots to remove by their ids; `forget` with the id of the damaged one removes it",
+            });
+        }
+        let mut remove = loaded.named(&options.selectors, &options.filter)?;
+        let mut named: Vec<Found> =
+            loaded.found.iter().filter(|(id, _)| remove.contains(id)).cloned().collect();
         snapshots::newest_first(&mut named);
-        let remove = named.into_iter().map(|(id, _)| id).collect();
+        remove.retain(|id| loaded.damaged.iter().any(|damaged| damaged.id == *id));
+        remove.splice(0..0, named.into_iter().map(|(id, _)| id));
         return Ok(Forgotten { remove, ..Forgotten::default() });
     }
-    let matching = snapshots.into_iter().filter(|(_, snapshot)| options.filter.matches(snapshot)).collect();
+    // Damaged ones match no filter and no policy: they stay until they are named.
+    let matching =
+        loaded.found.into_iter().filter(|(_, snapshot)| options.filter.matches(snapshot)).collect();
     let mut forgotten = Forgotten::default();
     for group in snapshots::group(matching, options.group_by) {
         let decision = options.policy.apply(group.snapshots, now);
@@ -122,8 +133,8 @@ pub async fn decide(repository: &Repository, options: &ForgetOptions, now: Times
 
 /// Two listings of one moment, under a lock, must be the same: a store that shows old or cut listings is not one to
 /// delete by (restic#4612).
-pub(crate) async fn same_listing(repository: &Repository, snapshots: &[Found]) -> Result<()> {
-    let loaded: BTreeSet<_> = snapshots.iter().map(|(id, _)| id.0).collect();
+pub(crate) async fn same_listing(repository: &Repository, loaded: &Loaded) -> Result<()> {
+    let loaded: BTreeSet<_> = loaded.ids().map(|id| id.0).collect();
     let listed: BTreeSet<_> =
         repository.list(FileKind::Snapshot).await?.into_iter().map(|file| file.id).collect();
     if loaded == listed {

@@ -160,6 +160,9 @@ pub(crate) async fn search(
         ids.sort_by_key(|id| !id.to_string().starts_with(hint));
     }
     let keys = ids.len();
+    if keys == 0 {
+        return Err(Error::NoKeys);
+    }
     let (mut damage, mut damaged, mut refused) = (None, 0, 0);
     for id in ids.into_iter().take(MAX_TRIED) {
         match open(store, id, password).await {
@@ -255,5 +258,21 @@ mod tests {
         store.put(&FileKind::Key.key(repository.key_id().0), "no key at all").await.unwrap();
         let error = search(&store, &password(), None).await.unwrap_err();
         assert!(matches!(error, Error::Damaged { .. }), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_repository_without_key_files_or_config_says_what_to_bring_back() {
+        let repository = memory_repository().await;
+        let store = repository.store().clone();
+        let config = store.get("config").await.unwrap();
+        store.put("config", "").await.unwrap();
+        let damaged = opened(store.clone()).await.unwrap_err();
+        assert!(matches!(damaged, Error::Damaged { .. }), "{damaged}");
+        assert!(damaged.hint().unwrap().contains("bring the file 'config' back"));
+        store.put("config", config).await.unwrap();
+        store.delete(&FileKind::Key.key(repository.key_id().0)).await.unwrap();
+        let gone = opened(store).await.unwrap_err();
+        assert!(matches!(gone, Error::NoKeys), "{gone}");
+        assert!(gone.hint().unwrap().contains("copy of the repository"));
     }
 }

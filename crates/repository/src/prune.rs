@@ -66,6 +66,8 @@ pub struct Done {
     pub index_files_removed: u64,
     pub packs_deleted: u64,
     pub bytes_deleted: u64,
+    /// What writers that died left behind; only where the store is a directory.
+    pub unfinished_removed: u64,
 }
 
 /// Prunes, under the exclusive lock.
@@ -96,7 +98,8 @@ pub async fn prune_locked(
         let done = if options.dry_run {
             Done::default()
         } else {
-            execute::execute(repository, &mut gathered, &plan, lock, progress, cancel).await?
+            execute::execute(repository, &mut gathered, &plan, options.plan.grace, lock, progress, cancel)
+                .await?
         };
         Ok(Pruned { plan, done, marks_kept: gathered.marks.supported })
     };
@@ -139,11 +142,22 @@ async fn decide(
     progress: &Progress,
 ) -> Result<(Gathered, PrunePlan)> {
     progress.begin("reading the snapshots");
-    let snapshots = repository.load_snapshots().await?;
-    if !options.dry_run && snapshots.iter().any(|(id, _)| options.without.contains(id)) {
+    let loaded = repository.load_all_snapshots().await?;
+    if !options.dry_run && loaded.ids().any(|id| options.without.contains(&id)) {
         let problem = "they are still in the repository; only a dry run may leave them out";
         return Err(Error::invalid("snapshots to leave out", problem));
     }
+    if let Some(damaged) = loaded.damaged.iter().find(|damaged| !options.without.contains(&damaged.id)) {
+        return Err(Error::Refused {
+            reason: format!(
+                "snapshot {} is damaged ({}), so what it needs is not known",
+                damaged.id, damaged.detail
+            ),
+            hint: "nothing was changed; bring the object back from a copy of the repository, or remove the snapshot \
+                   with `forget ID`, then prune",
+        });
+    }
+    let snapshots = loaded.found;
     progress.begin("reading the index");
     let index = Arc::new(repository.load_index().await?);
     progress.begin("finding what is used");

@@ -26,6 +26,7 @@ use crate::index::Index;
 use crate::keys::{self, Cost, KeyFile, ListedKey, NewKey};
 use crate::pack::{self, PackedBlob};
 use crate::snapshot::Snapshot;
+use crate::snapshots::{DamagedSnapshot, Found, Loaded};
 
 /// The size that packs aim at; restic's default.
 pub const DEFAULT_PACK_SIZE: usize = 16 * 1024 * 1024;
@@ -399,17 +400,44 @@ impl Repository {
     }
 
     /// All snapshots, oldest first. One that cannot be read fails the whole: what is not seen might be pruned.
-    pub async fn load_snapshots(&self) -> Result<Vec<(SnapshotId, Snapshot)>> {
+    pub async fn load_snapshots(&self) -> Result<Vec<Found>> {
+        let loaded = self.load_all_snapshots().await?;
+        loaded.damaged.first().map_or(Ok(loaded.found), |damaged| Err(damaged.error()))
+    }
+
+    /// All snapshots, for commands that read: damaged ones are passed over with a warning each. A store that cannot
+    /// be read is an error.
+    pub async fn load_readable_snapshots(&self) -> Result<Loaded> {
+        let loaded = self.load_all_snapshots().await?;
+        for damaged in &loaded.damaged {
+            tracing::warn!("{}: it is passed over; `forget` with its id removes it", damaged.error());
+        }
+        Ok(loaded)
+    }
+
+    /// All snapshots, damaged ones apart.
+    pub(crate) async fn load_all_snapshots(&self) -> Result<Loaded> {
         let ids = self.list(FileKind::Snapshot).await?;
         self.tidy_cache(Cached::Snapshot, ids.iter().map(|file| file.id));
         let load = |file: ListedFile| async move {
             let id = SnapshotId(file.id);
-            self.load_snapshot(id).await.map(|snapshot| (id, snapshot))
+            match self.load_snapshot(id).await {
+                Ok(snapshot) => Ok(Ok((id, snapshot))),
+                Err(Error::Damaged { detail, .. }) => Ok(Err(DamagedSnapshot { id, detail })),
+                Err(error) => Err(error),
+            }
         };
-        let loading = stream::iter(ids).map(load).buffer_unordered(CONCURRENT_READS);
-        let mut snapshots: Vec<_> = loading.try_collect().await?;
-        snapshots.sort_by(|(a, one), (b, other)| one.time.cmp(&other.time).then(a.cmp(b)));
-        Ok(snapshots)
+        let mut loading = stream::iter(ids).map(load).buffer_unordered(CONCURRENT_READS);
+        let mut loaded = Loaded::default();
+        while let Some(read) = loading.try_next().await? {
+            match read {
+                Ok(found) => loaded.found.push(found),
+                Err(damaged) => loaded.damaged.push(damaged),
+            }
+        }
+        loaded.found.sort_by(|(a, one), (b, other)| one.time.cmp(&other.time).then(a.cmp(b)));
+        loaded.damaged.sort_by_key(|damaged| damaged.id);
+        Ok(loaded)
     }
 
     /// Writes a snapshot. The caller has the lock and has verified it.

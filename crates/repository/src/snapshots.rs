@@ -3,10 +3,12 @@
 
 mod filter;
 mod group;
+mod loaded;
 mod select;
 
 pub use filter::{Filter, TagList, TagLists};
 pub use group::{Group, GroupBy, GroupKey, group};
+pub use loaded::{DamagedSnapshot, Loaded};
 pub use select::{Selection, Selector, by_prefix};
 
 use std::cmp::Reverse;

@@ -20,7 +20,7 @@ mod store;
 pub mod testing;
 
 pub use backend::{Backend, ObjectInfo, ReadOptions, Reading};
-pub use backends::local::Local;
+pub use backends::local::{Local, abandon_unfinished};
 pub use backends::memory::Memory;
 pub use config::{Environment, Files, Provider, StoreConfig, Tls, ValidConfig};
 pub use error::{BadCertificate, BadCredentials, Error, Result, Retry, Unreachable};

@@ -146,7 +146,7 @@ impl Draft {
             Parent::None => Ok(None),
             Parent::Given(id) => Ok(Some((id, repository.load_snapshot(id).await?))),
             Parent::Newest(group_by) => {
-                let snapshots = repository.load_snapshots().await?;
+                let snapshots = repository.load_readable_snapshots().await?.found;
                 let query = ParentQuery {
                     host: &self.snapshot.hostname,
                     paths: &self.snapshot.paths,
@@ -278,7 +278,7 @@ fn not_empty(bytes: u64, allowed: bool) -> Result<()> {
     }
     Err(Error::Refused {
         reason: "the stream was empty, so no snapshot was made".to_owned(),
-        hint: "look whether the program before the pipe failed; an empty file can be allowed explicitly",
+        hint: "look whether the program before the pipe failed; --allow-empty-input stores an empty file",
     })
 }
 

@@ -95,15 +95,6 @@ async fn all_of_a_host_can_be_removed_when_it_is_said_twice() {
     assert_eq!(left(&repository).await, BTreeSet::from([ids[1]]));
 }
 
-#[tokio::test]
-async fn nothing_is_deleted_when_a_snapshot_cannot_be_read() {
-    let repository = memory_repository().await;
-    let ids = with_snapshots(&repository, 3).await;
-    repository.store().put(&FileKind::Snapshot.key(ids[0].0), "damaged").await.unwrap();
-    assert!(matches!(run(&repository, &keep_last(1)).await, Err(Error::Damaged { .. })));
-    assert_eq!(repository.list(FileKind::Snapshot).await.unwrap().len(), 3);
-}
-
 #[rstest]
 #[case(Lie::Fails)]
 #[case(Lie::IsNotFound)]
@@ -155,4 +146,23 @@ async fn snapshots_that_cannot_be_removed_are_told_and_the_others_are_gone() {
     let repository = opened(dying.store()).await.unwrap();
     let forgotten = run(&repository, &keep_last(1)).await.unwrap();
     assert_eq!((forgotten.remove.len(), forgotten.failed.len()), (4, 1));
+}
+
+#[tokio::test]
+async fn a_damaged_snapshot_stays_whatever_the_policy_says_and_goes_when_it_is_named() {
+    let repository = memory_repository().await;
+    let ids = with_snapshots(&repository, 6).await;
+    repository.store().put(&FileKind::Snapshot.key(ids[0].0), "damaged").await.unwrap();
+    let listed = async || -> BTreeSet<SnapshotId> {
+        let files = repository.list(FileKind::Snapshot).await.unwrap();
+        files.into_iter().map(|file| SnapshotId(file.id)).collect()
+    };
+    run(&repository, &keep_last(1)).await.unwrap();
+    assert_eq!(listed().await, BTreeSet::from([ids[0], ids[4], ids[5]]));
+    let named =
+        |name: &str| ForgetOptions { selectors: vec![name.parse().unwrap()], ..ForgetOptions::default() };
+    // Which one is the latest is not known.
+    assert!(matches!(run(&repository, &named("latest")).await, Err(Error::Refused { .. })));
+    assert_eq!(run(&repository, &named(&ids[0].short())).await.unwrap().remove, [ids[0]]);
+    assert_eq!(listed().await, BTreeSet::from([ids[4], ids[5]]));
 }

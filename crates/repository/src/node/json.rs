@@ -310,10 +310,17 @@ fn text(name: &str, value: &str, out: &mut String) {
 }
 
 fn link_target(target: &[u8], out: &mut String) {
-    text("linktarget", &String::from_utf8_lossy(target), out);
-    if std::str::from_utf8(target).is_err() {
-        text("linktarget_raw", &STANDARD.encode(target), out);
+    if let Ok(target) = std::str::from_utf8(target) {
+        return text("linktarget", target, out);
     }
+    // Go writes an escape for each byte that is no text, and the same character as it is where it is text.
+    out.push_str(",\"linktarget\":\"");
+    for chunk in target.utf8_chunks() {
+        escaped(chunk.valid(), out);
+        chunk.invalid().iter().for_each(|_| out.push_str("\\ufffd"));
+    }
+    out.push('"');
+    text("linktarget_raw", &STANDARD.encode(target), out);
 }
 
 fn xattrs(xattrs: &[Xattr], out: &mut String) {
@@ -345,6 +352,11 @@ fn content(blobs: Option<&[BlobId]>, out: &mut String) {
 /// A JSON string with the escapes of Go's encoder.
 fn string(value: &str, out: &mut String) {
     out.push('"');
+    escaped(value, out);
+    out.push('"');
+}
+
+fn escaped(value: &str, out: &mut String) {
     for character in value.chars() {
         match character {
             '"' => out.push_str("\\\""),
@@ -360,7 +372,6 @@ fn string(value: &str, out: &mut String) {
             other => out.push(other),
         }
     }
-    out.push('"');
 }
 
 #[cfg(test)]
@@ -389,7 +400,7 @@ mod tests {
         r#""subtree":"2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"},"#,
         r#"{"name":"l","type":"symlink","mode":134218239,"mtime":"2026-11-15T18:24:22Z","#,
         r#""atime":"2026-11-15T18:24:22Z","ctime":"2026-11-15T18:24:22Z","uid":1,"gid":1,"links":1,"#,
-        r#""linktarget":"�","linktarget_raw":"/w==","content":null}]}"#,
+        r#""linktarget":"a�\ufffd\ufffd\ufffdz\u003c","linktarget_raw":"Ye+/vf/igno8","content":null}]}"#,
         "\n"
     );
 
@@ -397,7 +408,7 @@ mod tests {
     fn a_tree_is_written_again_byte_for_byte() {
         let nodes = nodes(GENUINE);
         assert_eq!(nodes[0].name, b"a&b \"q\"");
-        assert_eq!(nodes[2].link_target, b"\xff");
+        assert_eq!(nodes[2].link_target, b"a\xef\xbf\xbd\xff\xe2\x82z<");
         let mut builder = TreeBuilder::default();
         for node in &nodes {
             builder.add(node).unwrap();

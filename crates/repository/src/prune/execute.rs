@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio_util::sync::CancellationToken;
@@ -24,6 +25,7 @@ pub(super) async fn execute(
     repository: &Repository,
     gathered: &mut Gathered,
     plan: &PrunePlan,
+    grace: Duration,
     lock: &Arc<Lock>,
     progress: &Progress,
     cancel: &CancellationToken,
@@ -55,7 +57,20 @@ pub(super) async fn execute(
         left.retain(|pack, _| !due.contains_key(pack));
         gathered.marks.replace(repository, left).await?;
     }
+    lock.verify().await?;
+    done.unfinished_removed = remove_unfinished(repository, grace).await;
     Ok(done)
+}
+
+/// What writers that died left behind goes after a day, or the grace time if that is longer; when nothing is to
+/// wait, after an hour: under the exclusive lock nobody writes, and whoever does so without one only gets an error.
+async fn remove_unfinished(repository: &Repository, grace: Duration) -> u64 {
+    let age = if grace.is_zero() { Duration::from_hours(1) } else { grace.max(Duration::from_hours(24)) };
+    let removed = repository.store().remove_unfinished(age).await;
+    removed.unwrap_or_else(|error| {
+        tracing::warn!(%error, "unfinished files of writers that died stay behind");
+        0
+    })
 }
 
 /// Packs that wait keep their times; those that left the index just now get the time of now, asked after the index

@@ -369,3 +369,42 @@ async fn a_cancelled_prune_says_so() {
     assert!(matches!(outcome, Err(Error::Cancelled)));
     assert!(repository.list(FileKind::Lock).await.unwrap().is_empty());
 }
+
+#[tokio::test]
+async fn a_damaged_snapshot_stops_the_prune_until_it_is_forgotten() {
+    let repository = memory_repository().await;
+    let (stays, _) = half_forgotten(&repository).await;
+    let cut = backup(&repository, 3, &Files::from([file("d", 2000)])).await.unwrap();
+    repository.store().put(&FileKind::Snapshot.key(cut.0), "damaged").await.unwrap();
+    let before = (packs(&repository).await, indexed(&repository).await);
+    let stopped = run(&repository, &options(Duration::ZERO)).await.unwrap_err();
+    assert!(matches!(stopped, Error::Refused { .. }) && stopped.hint().unwrap().contains("forget"));
+    assert!(stopped.to_string().contains(&cut.to_string()), "{stopped}");
+    assert_eq!((packs(&repository).await, indexed(&repository).await), before);
+    let without = PruneOptions { without: HashSet::from([cut]), ..options(Duration::ZERO) };
+    assert!(dry_run(&repository, &without, &Progress::default()).await.is_ok());
+    assert!(run(&repository, &without).await.is_err());
+    repository.remove_file(FileKind::Snapshot, cut.0).await.unwrap();
+    run(&repository, &options(Duration::ZERO)).await.unwrap();
+    assert!(repository.load_snapshot(stays).await.is_ok());
+}
+
+#[rstest]
+#[case::with_grace(SHORT, [false, true, true])]
+#[case::at_once(Duration::ZERO, [false, false, true])]
+#[tokio::test]
+async fn what_dead_writers_left_behind_goes_with_a_prune(#[case] grace: Duration, #[case] stay: [bool; 3]) {
+    let directory = tempfile::tempdir().unwrap();
+    let repository =
+        new_repository(lifeboat_store::Store::local(directory.path()).unwrap(), Version::V2).await;
+    half_forgotten(&repository).await;
+    let files = [25, 2, 0].map(|hours| {
+        let path = directory.path().join(format!("data/.lifeboat-tmp-{hours}"));
+        let file = std::fs::File::create(&path).unwrap();
+        file.set_modified(std::time::SystemTime::now() - Duration::from_hours(hours)).unwrap();
+        path
+    });
+    let pruned = run(&repository, &options(grace)).await.unwrap();
+    assert_eq!(files.map(|path| path.exists()), stay);
+    assert_eq!(pruned.done.unfinished_removed, stay.iter().filter(|stay| !**stay).count() as u64);
+}

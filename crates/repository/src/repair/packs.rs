@@ -76,6 +76,15 @@ async fn run(
         }
         Ok(())
     })?;
+    // What neither the index nor the store knows was mistyped; the others are not touched either.
+    for (id, _) in known.iter().filter(|(_, indexed)| indexed.is_empty()) {
+        let looking = repository.store().exists(&FileKind::Pack.key(id.0)).await;
+        if !looking.map_err(Error::store(format!("look for {}", FileKind::Pack.describe(id.0))))? {
+            return Err(Error::NothingFound {
+                what: format!("there is no pack '{id}'; nothing was changed"),
+            });
+        }
+    }
     let source = BlobReader::new(repository, Arc::clone(&index));
     // Threads that share the saver stop when this future is dropped.
     let saving = cancel.child_token();

@@ -25,7 +25,8 @@ const TAG: &str = "repaired";
 #[derive(Debug, Clone, Default)]
 pub struct RepairSnapshotsOptions {
     pub snapshots: Vec<SnapshotId>,
-    /// Remove the originals. A snapshot whose root is lost is removed with this only; nothing of it is left.
+    /// Remove the originals. A snapshot whose root is lost, or whose own object is damaged, is removed with this only;
+    /// nothing of it is left.
     pub forget: bool,
     pub dry_run: bool,
 }
@@ -36,7 +37,7 @@ pub struct RepairedSnapshot {
     pub old: SnapshotId,
     /// `None` for a dry run, and if its root is lost.
     pub new: Option<SnapshotId>,
-    /// Nothing of it can be read.
+    /// Nothing of it can be read: the directory that it starts with is lost, or its own object is damaged.
     pub root_is_lost: bool,
     pub old_was_removed: bool,
     pub mended: Vec<Mended>,
@@ -90,9 +91,18 @@ async fn run(
     progress.begin("repairing snapshots");
     progress.add_total(options.snapshots.len() as u64, 0);
     progress.total_is_known();
-    let mut found = Vec::new();
+    let (mut found, mut damaged) = (Vec::new(), Vec::new());
     for id in &options.snapshots {
-        let snapshot = repository.load_snapshot(*id).await?;
+        let snapshot = match repository.load_snapshot(*id).await {
+            Ok(snapshot) => snapshot,
+            // A store that cannot be read is not damage: it stops the repair.
+            Err(Error::Damaged { .. }) => {
+                damaged.push(*id);
+                progress.add_done(1, 0);
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
         let tree = mender.mend(snapshot.tree).await?;
         progress.add_done(1, 0);
         if tree != Some(snapshot.tree) {
@@ -126,5 +136,37 @@ async fn run(
         }
         outcome.repaired.push(repaired);
     }
+    for old in damaged {
+        let old_was_removed = remove_damaged(repository, options, lock.as_deref(), old).await?;
+        let mended = Vec::new();
+        outcome.repaired.push(RepairedSnapshot {
+            old,
+            new: None,
+            root_is_lost: true,
+            old_was_removed,
+            mended,
+        });
+    }
     Ok(outcome)
+}
+
+/// Removes a snapshot whose object is damaged, if the caller said so and it is still no better.
+async fn remove_damaged(
+    repository: &Repository,
+    options: &RepairSnapshotsOptions,
+    lock: Option<&Lock>,
+    id: SnapshotId,
+) -> Result<bool> {
+    let Some(lock) = lock.filter(|_| options.forget) else { return Ok(false) };
+    match repository.load_snapshot(id).await {
+        Ok(_) => {
+            let detail = "it could not be read at first, and then it could";
+            return Err(Error::damaged(FileKind::Snapshot.describe(id.0), detail));
+        }
+        Err(Error::Damaged { .. }) => {}
+        Err(error) => return Err(error),
+    }
+    lock.verify().await?;
+    repository.remove_file(FileKind::Snapshot, id.0).await?;
+    Ok(true)
 }

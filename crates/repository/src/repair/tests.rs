@@ -223,3 +223,40 @@ async fn a_listing_that_lacks_packs_takes_none_out_of_the_index(
     let (before, after) = (repository.load_index().await.unwrap(), after.load_index().await.unwrap());
     assert_eq!((before.packs(), before.files()), (after.packs(), after.files()));
 }
+
+#[tokio::test]
+async fn a_snapshot_object_that_is_damaged_goes_only_when_that_is_said() {
+    let repository = memory_repository().await;
+    let (whole, _) = save_snapshot(&repository, 1, &[("a", b"first")]).await;
+    let (cut, _) = save_snapshot(&repository, 2, &[("a", b"second")]).await;
+    let key = FileKind::Snapshot.key(cut.0);
+    let raw = repository.store().get(&key).await.unwrap();
+    repository.store().put(&key, raw.slice(..30)).await.unwrap();
+    let loaded = repository.load_readable_snapshots().await.unwrap();
+    assert_eq!((loaded.found[0].0, loaded.damaged[0].id), (whole, cut));
+    assert!(matches!(repository.load_snapshots().await, Err(Error::Damaged { .. })));
+
+    for (forget, dry_run) in [(true, true), (false, false)] {
+        let told = mend_snapshots(&repository, &[whole, cut], forget, dry_run).await;
+        assert_eq!((told.repaired.len(), told.repaired[0].old), (1, cut));
+        assert!(told.repaired[0].root_is_lost && !told.repaired[0].old_was_removed);
+        assert!(repository.store().exists(&key).await.unwrap());
+    }
+    let removed = mend_snapshots(&repository, &[whole, cut], true, false).await;
+    assert!(removed.repaired[0].old_was_removed);
+    assert_eq!(repository.load_snapshots().await.unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_pack_that_is_nowhere_is_not_repaired() {
+    let repository = memory_repository().await;
+    save_snapshot(&repository, 1, &[("a", b"first")]).await;
+    let pack = pack_of(&repository, b"first").await;
+    let nowhere = PackId(Id([7; 32]));
+    let options = RepairPacksOptions { packs: vec![pack, nowhere], copies: None };
+    let (lock, cancel) = (LockOptions::default(), CancellationToken::new());
+    let outcome = repair_packs(&repository, &options, &lock, &Progress::default(), &cancel).await;
+    let Err(Error::NothingFound { what }) = outcome else { panic!("{outcome:?}") };
+    assert!(what.contains(&nowhere.to_string()), "{what}");
+    assert_eq!(pack_of(&repository, b"first").await, pack);
+}

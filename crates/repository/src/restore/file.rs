@@ -9,6 +9,7 @@ use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, fchmod, ftruncate, ope
 use rustix::io::{Errno, Result as SystemResult};
 
 use super::directory::DirRef;
+use super::links::Fate;
 use super::metadata::{self, Place, chmod_entry};
 use super::outcome::Action;
 use super::shared::Shared;
@@ -38,7 +39,7 @@ pub(super) struct File {
     left: AtomicU64,
     failed: AtomicBool,
     /// Tells links to this file that it failed.
-    link_failed: Option<Arc<AtomicBool>>,
+    fate: Option<Arc<Fate>>,
     opened: Mutex<Opened>,
 }
 
@@ -51,19 +52,14 @@ struct Opened {
 }
 
 impl File {
-    pub(super) fn new(
-        directory: DirRef,
-        node: Node,
-        how: How,
-        link_failed: Option<Arc<AtomicBool>>,
-    ) -> Arc<Self> {
+    pub(super) fn new(directory: DirRef, node: Node, how: How, fate: Option<Arc<Fate>>) -> Arc<Self> {
         Arc::new(Self {
             directory,
             node,
             how,
             left: AtomicU64::new(1),
             failed: AtomicBool::new(false),
-            link_failed,
+            fate,
             opened: Mutex::default(),
         })
     }
@@ -83,13 +79,13 @@ impl File {
         self.left.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// The file will not be whole. Told once.
+    /// The file will not be whole, whatever its size says. Told once.
     pub(super) fn fail(&self, message: impl std::fmt::Display) {
         if !self.failed.swap(true, Ordering::Relaxed) {
-            self.shared().problem(&self.location(), message);
+            self.shared().problem(&self.location(), format!("the file is incomplete: {message}"));
         }
-        if let Some(failed) = &self.link_failed {
-            failed.store(true, Ordering::Relaxed);
+        if let Some(fate) = &self.fate {
+            fate.is_incomplete();
         }
     }
 
@@ -185,7 +181,13 @@ impl File {
 
     fn break_off(&self, action: &str, error: Errno) {
         self.locked().broken = true;
-        self.fail(format!("cannot {action}: {}", std::io::Error::from(error)));
+        if let Some(fate) = &self.fate {
+            fate.is_lost();
+        }
+        if !self.failed.swap(true, Ordering::Relaxed) {
+            let message = format!("cannot {action}: {}", std::io::Error::from(error));
+            self.shared().problem(&self.location(), message);
+        }
     }
 
     /// What may hold old bytes: nothing in a new file.

@@ -35,7 +35,25 @@ struct First {
     content: u64,
     /// Left as it was, which may be anything: the next name takes its place.
     skipped: bool,
-    failed: Arc<AtomicBool>,
+    fate: Arc<Fate>,
+}
+
+/// What became of the first name, for those that are linked to it.
+#[derive(Debug, Default)]
+pub(super) struct Fate {
+    incomplete: AtomicBool,
+    /// What is in its place is not of the snapshot.
+    lost: AtomicBool,
+}
+
+impl Fate {
+    pub(super) fn is_incomplete(&self) {
+        self.incomplete.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_lost(&self) {
+        self.lost.store(true, Ordering::Relaxed);
+    }
 }
 
 struct Other {
@@ -48,8 +66,8 @@ struct Other {
 pub(super) enum Role {
     /// It has one name.
     Single,
-    /// The others are linked to it; to be set if it fails.
-    First(Arc<AtomicBool>),
+    /// The others are linked to it; to be told if it fails.
+    First(Arc<Fate>),
     /// To be linked to the first one.
     Other,
 }
@@ -70,15 +88,15 @@ impl Links {
                 return Role::Other;
             }
         }
-        let failed = Arc::new(AtomicBool::new(false));
+        let fate = Arc::new(Fate::default());
         place.insert_entry(First {
             directory: directory.path().into(),
             name: node.name.clone(),
             content,
             skipped,
-            failed: Arc::clone(&failed),
+            fate: Arc::clone(&fate),
         });
-        Role::First(failed)
+        Role::First(fate)
     }
 
     /// Notes a name that is to be linked later.
@@ -96,11 +114,14 @@ impl Links {
             }
             let Some(first) = self.firsts.get(&other.key) else { continue };
             let path = || other.directory.location(Some(&other.name));
-            if first.failed.load(Ordering::Relaxed) {
+            if first.fate.lost.load(Ordering::Relaxed) {
                 shared.problem(&path(), "the file that it is a hard link to could not be restored");
                 continue;
             }
             match link(shared, first, &other, &mut open) {
+                Ok(()) if first.fate.incomplete.load(Ordering::Relaxed) => {
+                    shared.problem(&path(), "the file that it is a hard link to is incomplete");
+                }
                 Ok(()) => {
                     shared.restored();
                     if shared.wants_events() {

@@ -6,14 +6,13 @@ mod directories;
 use std::collections::HashSet;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::compare::Comparing;
 use super::delete;
 use super::directory::DirRef;
 use super::feed::{self, Feed};
 use super::file::{File, How};
-use super::links::{Links, Role};
+use super::links::{Fate, Links, Role};
 use super::outcome::Action;
 use super::plan::{self, Existing, Removal, Repair, Step};
 use super::shared::Shared;
@@ -65,7 +64,7 @@ struct Restorer {
     wants: Vec<Want>,
     /// In the window.
     files: usize,
-    comparing: Vec<(Comparing, Option<Arc<AtomicBool>>)>,
+    comparing: Vec<(Comparing, Option<Arc<Fate>>)>,
     comparing_blobs: usize,
 }
 
@@ -273,7 +272,7 @@ impl Restorer {
         mut node: Node,
         how: How,
         matches: Option<&[bool]>,
-        failed: Option<Arc<AtomicBool>>,
+        failed: Option<Arc<Fate>>,
     ) -> Result<()> {
         if self.shared.options.dry_run {
             let action = if how == How::Create { Action::Restored } else { Action::Updated };
@@ -366,9 +365,9 @@ impl Restorer {
 }
 
 /// The further names of the file must not be linked to what is left of it.
-fn set_failed(failed: Option<&Arc<AtomicBool>>) {
-    if let Some(failed) = failed {
-        failed.store(true, Ordering::Relaxed);
+fn set_failed(failed: Option<&Arc<Fate>>) {
+    if let Some(fate) = failed {
+        fate.is_lost();
     }
 }
 

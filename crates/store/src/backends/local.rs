@@ -8,6 +8,8 @@
 mod files;
 mod walk;
 
+pub use files::abandon_unfinished;
+
 use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -52,11 +54,16 @@ impl Local {
     }
 
     fn check_root(&self) -> Result<()> {
-        if self.root.is_dir() {
-            return Ok(());
+        match std::fs::metadata(&*self.root) {
+            Ok(metadata) if metadata.is_dir() => Ok(()),
+            Ok(_) => Err(files::disk("open", &self.root, std::io::ErrorKind::NotADirectory.into())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                let path = self.root.display().to_string();
+                Err(Error::BucketNotFound { bucket: path.clone(), endpoint: format!("file://{path}") })
+            }
+            // What may not be looked at is not missing.
+            Err(error) => Err(files::disk("open", &self.root, error)),
         }
-        let path = self.root.display().to_string();
-        Err(Error::BucketNotFound { bucket: path.clone(), endpoint: format!("file://{path}") })
     }
 
     /// The file of a key. `Key` has no `..` and no absolute paths; names of our unfinished files are refused.

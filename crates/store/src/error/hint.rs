@@ -1,5 +1,7 @@
 //! What a person can do about each error, in one sentence.
 
+use std::io::ErrorKind;
+
 use super::{BadCertificate, BadCredentials, Error, Unreachable};
 
 impl Error {
@@ -19,6 +21,10 @@ impl Error {
             Self::Changed { .. } => "try again: another process wrote the object at the same time",
             Self::BucketNotFound { .. } => {
                 "create the bucket, or correct its name, the endpoint or the region in the location"
+            }
+            Self::Denied { action, .. } if action.starts_with("delete") => {
+                "grant the credentials the right to delete; a server that is append-only deletes nothing: do it where \
+                 deletion is allowed"
             }
             Self::Denied { .. } => {
                 "grant the credentials list, read, write and delete rights on the bucket and prefix"
@@ -75,6 +81,15 @@ impl Error {
             }
             Self::Deadline { .. } => "check network and load of the object store; it is tried again later",
             Self::ForeignDirectories { .. } => "use an empty bucket or set a prefix",
+            Self::Disk { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
+                "give this user the rights to the directory, and to search those above it"
+            }
+            Self::Disk { source, .. } if source.kind() == ErrorKind::NotADirectory => {
+                "give the path of a directory; a file or something else is in the way"
+            }
+            Self::Disk { source, .. } if source.kind() == ErrorKind::ReadOnlyFilesystem => {
+                "mount the file system writable"
+            }
             Self::Disk { .. } => "check that the directory is mounted, writable and has free space",
             Self::Unsupported { .. } => "use another way; the reason is part of the message",
             Self::Other { .. } => "look into the server's log for the details",

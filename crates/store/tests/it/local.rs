@@ -169,3 +169,38 @@ async fn a_writer_whose_unfinished_file_was_taken_away_gets_an_error() {
     assert!(local.complete_upload(&key, &upload, &[]).await.is_err());
     assert!(local.head(&key).await.unwrap_err().is_not_found());
 }
+
+#[test]
+fn what_cannot_be_made_into_a_directory_is_told_and_nothing_runs_in_circles() {
+    let directory = tempfile::tempdir().unwrap();
+    let link = directory.path().join("link");
+    symlink("/does/not/exist", &link).unwrap();
+    std::fs::write(directory.path().join("file"), "x").unwrap();
+    let message = |path: &std::path::Path| match Local::create(path).unwrap_err() {
+        error @ Error::Disk { .. } => error.to_string(),
+        other => panic!("{other:?}"),
+    };
+    assert!(message(&link).contains("points nowhere"));
+    assert!(message(&link.join("below/more")).contains("points nowhere"));
+    assert!(message(&directory.path().join("file")).contains("not a directory"));
+    message("/proc/lifeboat-does-not-exist/below".as_ref());
+    let opened = Store::local(directory.path().join("file")).unwrap_err();
+    assert!(matches!(opened, Error::Disk { .. }), "{opened:?}");
+}
+
+#[test]
+fn what_may_not_be_looked_at_is_not_missing() {
+    use std::os::unix::fs::PermissionsExt;
+    let directory = tempfile::tempdir().unwrap();
+    let closed = directory.path().join("closed");
+    std::fs::create_dir_all(closed.join("repository")).unwrap();
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0)).unwrap();
+    let opened = Store::local(closed.join("repository"));
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o700)).unwrap();
+    match opened {
+        // Nothing is closed to root.
+        Ok(_) => {}
+        Err(Error::Disk { source, .. }) => assert_eq!(source.kind(), std::io::ErrorKind::PermissionDenied),
+        Err(other) => panic!("{other:?}"),
+    }
+}

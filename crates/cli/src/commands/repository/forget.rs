@@ -121,7 +121,12 @@ async fn finish(
 ) -> Result<(), CliError> {
     print(session, args, &options.policy, &forgotten)?;
     for (id, error) in &forgotten.failed {
-        tell!("error: cannot remove snapshot {}: {}", id.short(), CliError::text_of(error));
+        let named = if matches!(error, lifeboat_repository::Error::Store { .. }) {
+            String::new()
+        } else {
+            format!("cannot remove snapshot {}: ", id.short())
+        };
+        tell!("error: {named}{}", CliError::text_of(error));
     }
     if !forgotten.failed.is_empty() {
         let text = format!("{} snapshots could not be removed", forgotten.failed.len());

@@ -171,6 +171,9 @@ fn words(session: &Session, plan: &PrunePlan, done: Option<Done>, options: &Prun
             units::bytes(done.bytes_deleted)
         ),
     });
+    if let Some(count) = done.map(|done| done.unfinished_removed).filter(|count| *count > 0) {
+        lines.push(format!("{count} unfinished files of writers that died removed"));
+    }
     let waiting = plan.mark.len() + plan.waiting.len();
     if waiting > 0 && !options.plan.grace.is_zero() {
         let due = plan.next_due.map(|time| format!(", the first from {time} on")).unwrap_or_default();

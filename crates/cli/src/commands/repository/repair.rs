@@ -149,8 +149,8 @@ async fn snapshots(
     progress: &Progress,
 ) -> Result<Report, CliError> {
     let filter = args.filter.resolve(&session.settings);
-    let finding = select::many(repository, &args.snapshots, &filter);
-    let snapshots = session.interruptible(finding).await?.into_iter().map(|(id, _)| id).collect();
+    let finding = select::many_or_damaged(repository, &args.snapshots, &filter);
+    let snapshots = session.interruptible(finding).await?;
     let options = RepairSnapshotsOptions { snapshots, forget: args.forget, dry_run: args.dry_run };
     let (lock, cancel) = (&session.settings.lock, &session.interrupted);
     let outcome = repair_snapshots(repository, &options, lock, progress, cancel).await?;

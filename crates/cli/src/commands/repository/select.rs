@@ -1,7 +1,8 @@
 //! Which snapshots a command is about: ids, prefixes, `latest`, and filters by host, path and tag, as restic has them.
 
+use lifeboat_repository::id::SnapshotId;
 use lifeboat_repository::repository::Repository;
-use lifeboat_repository::snapshots::{self, Filter, Found, Selection, Selector, TagList};
+use lifeboat_repository::snapshots::{Filter, Found, Selection, Selector, TagList};
 
 use super::settings::Settings;
 use crate::error::CliError;
@@ -65,10 +66,7 @@ pub(crate) async fn one(
     let found = match &selection.snapshot {
         // A snapshot that is named whole can be read although others are damaged.
         Selector::Id(id) => (*id, repository.load_snapshot(*id).await?),
-        selector => {
-            let all = repository.load_snapshots().await?;
-            snapshots::find(&all, selector, filter)?.clone()
-        }
+        selector => repository.load_readable_snapshots().await?.find(selector, filter)?.clone(),
     };
     Ok((found, selection.subfolder.clone()))
 }
@@ -79,8 +77,17 @@ pub(crate) async fn many(
     selectors: &[Selector],
     filter: &Filter,
 ) -> Result<Vec<Found>, CliError> {
-    let all = repository.load_snapshots().await?;
-    Ok(snapshots::find_all(&all, selectors, filter)?.into_iter().cloned().collect())
+    let all = repository.load_readable_snapshots().await?;
+    Ok(all.find_all(selectors, filter)?.into_iter().cloned().collect())
+}
+
+/// As `many`, for a command that can repair or remove snapshots that are damaged.
+pub(crate) async fn many_or_damaged(
+    repository: &Repository,
+    selectors: &[Selector],
+    filter: &Filter,
+) -> Result<Vec<SnapshotId>, CliError> {
+    Ok(repository.load_readable_snapshots().await?.named(selectors, filter)?)
 }
 
 #[cfg(test)]

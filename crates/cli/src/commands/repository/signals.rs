@@ -51,6 +51,7 @@ pub(crate) fn interruption(impatient: bool) -> Result<CancellationToken, CliErro
             let first = Instant::now();
             // A terminal that goes away sends several at once; a person takes a moment before the second.
             while stops.next().await == Signal::HUP || first.elapsed() < MOMENT {}
+            lifeboat_store::abandon_unfinished();
             std::process::exit(130);
         }
     });

@@ -22,7 +22,13 @@ async fn data_pack(made: &Made) -> crate::id::PackId {
 
 #[tokio::test]
 async fn damaged_blobs_hit_their_files_and_no_others() {
-    let made = make(vec![file("a", &[b"first"]), file("b", &[b"second", b"first"]), file("c", &[])]).await;
+    let name = |name| {
+        file(name, &[b"second", b"first"]).with(|node| {
+            node.links = 2;
+            node.inode = 7;
+        })
+    };
+    let made = make(vec![file("a", &[b"first"]), name("b"), name("b-too"), file("c", &[])]).await;
     let pack = data_pack(&made).await;
     let key = FileKind::Pack.key(pack.0);
     let mut content = made.repository.store().get(&key).await.unwrap().to_vec();
@@ -32,9 +38,13 @@ async fn damaged_blobs_hit_their_files_and_no_others() {
     made.repository.store().put(&key, content).await.unwrap();
     let target = tempfile::tempdir().unwrap();
     let outcome = run(&made, options(target.path())).await.unwrap();
-    assert_eq!(outcome.problem_count, 1);
-    assert_eq!(outcome.problems[0].path, "/b");
-    assert!(outcome.problems[0].message.contains("damaged"), "{}", outcome.problems[0].message);
+    let paths: Vec<_> = outcome.problems.iter().map(|problem| problem.path.as_str()).collect();
+    assert_eq!(paths, ["/b", "/b-too"]);
+    let message = &outcome.problems[0].message;
+    assert!(message.contains("damaged") && message.contains("incomplete"), "{message}");
+    // What is left of it has all its names.
+    let inode = |name| target.path().join(name).metadata().unwrap().ino();
+    assert_eq!(inode("b"), inode("b-too"));
     assert_eq!(std::fs::read(target.path().join("a")).unwrap(), b"first");
     assert_eq!(outcome.files_restored, 2);
 }

@@ -1,11 +1,13 @@
 //! Writing and removing single files durably. Blocking; called by the local backend.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, Metadata};
 use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
@@ -49,20 +51,36 @@ pub(super) fn read(mut file: &File, range: &Range<u64>) -> io::Result<Bytes> {
 
 /// Makes the root for `Local::create`, flushing each directory that got a new entry.
 pub(super) fn create_root(root: &Path) -> Result<()> {
-    match fs::DirBuilder::new().mode(0o700).create(root) {
+    let make = || fs::DirBuilder::new().mode(0o700).create(root);
+    let mut made = make();
+    if made.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound)
+        && let Some(parent) = root.parent().filter(|parent| !parent.as_os_str().is_empty())
+    {
+        create_root(parent)?;
+        // Once: some directories, as those of /proc, say the same of everything below them.
+        made = make();
+    }
+    match made {
         Ok(()) => {}
-        Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(()),
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            let parent = root.parent().filter(|parent| !parent.as_os_str().is_empty());
-            create_root(parent.ok_or_else(|| disk("create", root, error))?)?;
-            return create_root(root);
-        }
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => return must_be_directory(root),
         Err(error) => return Err(disk("create", root, error)),
     }
     match root.parent() {
         Some(parent) if parent.as_os_str().is_empty() => sync_directory(Path::new(".")),
         Some(parent) => sync_directory(parent),
         None => Ok(()),
+    }
+}
+
+fn must_be_directory(path: &Path) -> Result<()> {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => Ok(()),
+        Ok(_) => Err(disk("create", path, ErrorKind::NotADirectory.into())),
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            let error = io::Error::new(ErrorKind::NotFound, "it is a symbolic link that points nowhere");
+            Err(disk("create", path, error))
+        }
+        Err(error) => Err(disk("create", path, error)),
     }
 }
 
@@ -86,6 +104,8 @@ pub(super) fn publish(file: &File, path: &Path, target: &Path, mode: PutMode, ke
     });
     if mode == PutMode::Create || published.is_err() {
         discard(path);
+    } else {
+        unfinished_now().remove(path);
     }
     match published {
         Ok(()) => target.parent().map_or(Ok(()), sync_directory),
@@ -106,7 +126,10 @@ pub(super) fn create_beside(root: &Path, target: &Path) -> Result<(File, PathBuf
         let now = jiff::Timestamp::now().as_nanosecond();
         let path = parent.join(format!("{UNFINISHED}{:x}-{now:x}-{count:x}", std::process::id()));
         match File::options().write(true).create_new(true).open(&path) {
-            Ok(file) => return Ok((file, path)),
+            Ok(file) => {
+                unfinished_now().insert(path.clone());
+                return Ok((file, path));
+            }
             Err(error) if error.kind() == ErrorKind::NotFound => create_directories(root, parent)?,
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => return Err(disk("write", &path, error)),
@@ -137,6 +160,7 @@ fn create_directories(root: &Path, directory: &Path) -> Result<()> {
 
 /// Removes a file, and the directories that this leaves empty: a bucket has no empty directories.
 pub(super) fn remove(root: &Path, path: &Path) -> Result<()> {
+    unfinished_now().remove(path);
     match fs::remove_file(path) {
         Ok(()) => {}
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => return Ok(()),
@@ -162,8 +186,27 @@ pub(super) fn clock(root: &Path) -> Result<jiff::Timestamp> {
     metadata.map(|metadata| info("clock", &metadata).modified).map_err(|error| disk("read", &path, error))
 }
 
+/// The hidden files that this process is writing.
+fn unfinished_now() -> MutexGuard<'static, BTreeSet<PathBuf>> {
+    static PATHS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+    PATHS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes the files that this process is still writing: for one that ends without waiting for its writers, which
+/// get an error if they go on.
+pub fn abandon_unfinished() {
+    abandon_below(Path::new(""));
+}
+
+fn abandon_below(directory: &Path) {
+    for path in unfinished_now().extract_if(.., |path| path.starts_with(directory)) {
+        let _ = fs::remove_file(path);
+    }
+}
+
 /// Best effort: what cannot be removed is hidden and says by its name that it is unfinished.
 fn discard(path: &Path) {
+    unfinished_now().remove(path);
     if let Err(error) = fs::remove_file(path) {
         tracing::debug!(path = %path.display(), %error, "an unfinished file stays behind");
     }
@@ -171,4 +214,24 @@ fn discard(path: &Path) {
 
 fn sync_directory(directory: &Path) -> Result<()> {
     File::open(directory).and_then(|d| d.sync_all()).map_err(|error| disk("flush", directory, error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_ends_takes_its_unfinished_files_with_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let (root, key) = (directory.path(), Key::new("a/c").unwrap());
+        let (file, path) = create_beside(root, &root.join("a/b")).unwrap();
+        write(root, &root.join("a/c"), b"x", PutMode::Overwrite, &key).unwrap();
+        write(root, &root.join("a/d"), b"x", PutMode::Create, &key).unwrap();
+        abandon_below(root);
+        let left: BTreeSet<_> =
+            fs::read_dir(root.join("a")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(left, ["c", "d"].map(Into::into).into());
+        assert!(publish(&file, &path, &root.join("a/b"), PutMode::Overwrite, &key).is_err());
+        assert!(!unfinished_now().iter().any(|path| path.starts_with(root)));
+    }
 }
