@@ -332,7 +332,7 @@ impl Packer {
         };
         filling.builder.add(kind, id, sealed, uncompressed_length)?;
         let size = shared.repository.options().pack_size;
-        let is_full = filling.builder.size() >= size || filling.builder.is_header_full();
+        let is_full = filling.builder.size() >= size || filling.builder.has_many_blobs();
         Ok(if is_full { self.0.take() } else { None })
     }
 }

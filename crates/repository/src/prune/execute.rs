@@ -57,7 +57,6 @@ pub(super) async fn execute(
         left.retain(|pack, _| !due.contains_key(pack));
         gathered.marks.replace(repository, left).await?;
     }
-    lock.verify().await?;
     done.unfinished_removed = remove_unfinished(repository, grace).await;
     Ok(done)
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, fchmod, ftruncate, openat};
 use rustix::io::{Errno, Result as SystemResult};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::directory::DirRef;
 use super::links::Fate;
@@ -41,6 +42,7 @@ pub(super) struct File {
     /// Tells links to this file that it failed.
     fate: Option<Arc<Fate>>,
     opened: Mutex<Opened>,
+    _room: OwnedSemaphorePermit,
 }
 
 #[derive(Default)]
@@ -52,7 +54,13 @@ struct Opened {
 }
 
 impl File {
-    pub(super) fn new(directory: DirRef, node: Node, how: How, fate: Option<Arc<Fate>>) -> Arc<Self> {
+    pub(super) fn new(
+        directory: DirRef,
+        node: Node,
+        how: How,
+        fate: Option<Arc<Fate>>,
+        room: OwnedSemaphorePermit,
+    ) -> Arc<Self> {
         Arc::new(Self {
             directory,
             node,
@@ -61,6 +69,7 @@ impl File {
             failed: AtomicBool::new(false),
             fate,
             opened: Mutex::default(),
+            _room: room,
         })
     }
 
