@@ -138,13 +138,12 @@ async fn run(
     }
     for old in damaged {
         let old_was_removed = remove_damaged(repository, options, lock.as_deref(), old).await?;
-        let mended = Vec::new();
         outcome.repaired.push(RepairedSnapshot {
             old,
             new: None,
             root_is_lost: true,
             old_was_removed,
-            mended,
+            mended: Vec::new(),
         });
     }
     Ok(outcome)

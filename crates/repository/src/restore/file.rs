@@ -94,7 +94,7 @@ impl File {
             self.shared().problem(&self.location(), format!("the file is incomplete: {message}"));
         }
         if let Some(fate) = &self.fate {
-            fate.is_incomplete();
+            fate.mark_incomplete();
         }
     }
 
@@ -191,7 +191,7 @@ impl File {
     fn break_off(&self, action: &str, error: Errno) {
         self.locked().broken = true;
         if let Some(fate) = &self.fate {
-            fate.is_lost();
+            fate.mark_lost();
         }
         if !self.failed.swap(true, Ordering::Relaxed) {
             let message = format!("cannot {action}: {}", std::io::Error::from(error));

@@ -47,11 +47,11 @@ pub(super) struct Fate {
 }
 
 impl Fate {
-    pub(super) fn is_incomplete(&self) {
+    pub(super) fn mark_incomplete(&self) {
         self.incomplete.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn is_lost(&self) {
+    pub(super) fn mark_lost(&self) {
         self.lost.store(true, Ordering::Relaxed);
     }
 }

@@ -386,7 +386,7 @@ impl Restorer {
 /// The further names of the file must not be linked to what is left of it.
 fn set_failed(failed: Option<&Arc<Fate>>) {
     if let Some(fate) = failed {
-        fate.is_lost();
+        fate.mark_lost();
     }
 }
 

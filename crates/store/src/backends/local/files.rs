@@ -51,14 +51,14 @@ pub(super) fn read(mut file: &File, range: &Range<u64>) -> io::Result<Bytes> {
 
 /// Makes the root for `Local::create`, flushing each directory that got a new entry.
 pub(super) fn create_root(root: &Path) -> Result<()> {
-    let make = || fs::DirBuilder::new().mode(0o700).create(root);
-    let mut made = make();
+    let attempt = || fs::DirBuilder::new().mode(0o700).create(root);
+    let mut made = attempt();
     if made.as_ref().is_err_and(|error| error.kind() == ErrorKind::NotFound)
         && let Some(parent) = root.parent().filter(|parent| !parent.as_os_str().is_empty())
     {
         create_root(parent)?;
         // Once: some directories, as those of /proc, say the same of everything below them.
-        made = make();
+        made = attempt();
     }
     match made {
         Ok(()) => {}
