@@ -369,3 +369,16 @@ async fn a_cancelled_prune_says_so() {
     assert!(matches!(outcome, Err(Error::Cancelled)));
     assert!(repository.list(FileKind::Lock).await.unwrap().is_empty());
 }
+
+#[tokio::test]
+async fn a_check_says_once_that_packs_wait_and_suggests_no_prune() {
+    let repository = memory_repository().await;
+    half_forgotten(&repository).await;
+    run(&repository, &options(Duration::from_hours(24))).await.unwrap();
+    let (progress, cancel) = (Arc::default(), CancellationToken::new());
+    let checked =
+        crate::check::check(&repository, &Default::default(), None, progress, cancel).await.unwrap();
+    let kinds: Vec<_> = checked.hints.iter().map(|hint| hint.kind).collect();
+    assert_eq!(kinds, [crate::check::HintKind::WaitingPacks], "{checked:?}");
+    assert!(checked.is_ok() && !checked.summary().suggest_prune);
+}

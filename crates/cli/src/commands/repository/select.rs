@@ -1,5 +1,9 @@
 //! Which snapshots a command is about: ids, prefixes, `latest`, and filters by host, path and tag, as restic has them.
 
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use lifeboat_repository::repository::Repository;
 use lifeboat_repository::snapshots::{self, Filter, Found, Selection, Selector, TagList};
 
@@ -56,12 +60,17 @@ pub(crate) fn clean(path: &str) -> String {
     format!("/{}", parts.join("/"))
 }
 
+/// Reads `SNAPSHOT:FOLDER`; the folder need not be text.
+pub(crate) fn selection() -> impl TypedValueParser<Value = Selection> {
+    OsStringValueParser::new().try_map(|text: OsString| Selection::parse(&text))
+}
+
 /// One snapshot, and the folder of it that was named after a colon.
 pub(crate) async fn one(
     repository: &Repository,
     selection: &Selection,
     filter: &Filter,
-) -> Result<(Found, Option<String>), CliError> {
+) -> Result<(Found, Option<PathBuf>), CliError> {
     let found = match &selection.snapshot {
         // A snapshot that is named whole can be read although others are damaged.
         Selector::Id(id) => (*id, repository.load_snapshot(*id).await?),
@@ -81,6 +90,30 @@ pub(crate) async fn many(
 ) -> Result<Vec<Found>, CliError> {
     let all = repository.load_snapshots().await?;
     Ok(snapshots::find_all(&all, selectors, filter)?.into_iter().cloned().collect())
+}
+
+/// The same, but what names no snapshot is told and left out, as restic does it in commands that look or add: scripts
+/// name snapshots that a forget may have removed meanwhile.
+pub(crate) async fn known(
+    repository: &Repository,
+    names: &[String],
+    filter: &Filter,
+) -> Result<Vec<Found>, CliError> {
+    if names.is_empty() {
+        return many(repository, &[], filter).await;
+    }
+    let all = repository.load_snapshots().await?;
+    let mut found: Vec<Found> = Vec::new();
+    for name in names {
+        let named =
+            name.parse::<Selector>().and_then(|selector| snapshots::find(&all, &selector, filter).cloned());
+        match named {
+            Ok(one) if found.iter().any(|(id, _)| *id == one.0) => {}
+            Ok(one) => found.push(one),
+            Err(error) => tell!("ignoring '{name}': {error}"),
+        }
+    }
+    Ok(found)
 }
 
 #[cfg(test)]
