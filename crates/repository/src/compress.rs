@@ -104,7 +104,12 @@ pub(crate) fn decompress(compressed: &[u8], length: usize, out: &mut Vec<u8>) ->
 /// The plain text of a file of the repository, whose length is known from its frame only: at most `limit` bytes.
 pub(crate) fn decompress_unknown(compressed: &[u8], limit: usize) -> std::io::Result<Vec<u8>> {
     use std::io::Read;
-    let mut plain = Vec::new();
+    // What the frame says is only believed up to here; more grows as it comes.
+    const BELIEVED: u64 = 32 * 1024 * 1024;
+    let told = zstd_safe::get_frame_content_size(compressed).ok().flatten().unwrap_or(0);
+    let room = usize::try_from(told.min(BELIEVED)).unwrap_or(0).min(limit);
+    // One byte more, so that the end is seen without growing.
+    let mut plain = Vec::with_capacity(room + 1);
     let decoder = zstd::stream::read::Decoder::with_buffer(compressed)?;
     decoder.take(limit as u64 + 1).read_to_end(&mut plain)?;
     if plain.len() > limit {

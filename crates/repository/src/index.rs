@@ -4,7 +4,7 @@
 
 mod file;
 mod load;
-mod table;
+pub(crate) mod table;
 
 pub use file::{IndexFile, IndexedPack};
 pub(crate) use table::Record;

@@ -39,6 +39,11 @@ const LENGTH_FIELD: usize = 4;
 /// No header is larger (as in restic).
 pub const MAX_HEADER: usize = 16 * 1024 * 1024;
 
+/// A pack of tiny blobs is full with so many, however small it is: an index file takes packs whole, and whoever reads
+/// one has all of it in memory.
+const MANY_BLOBS: usize = 50_000;
+const _: () = assert!(OVERHEAD + LENGTH_FIELD + MANY_BLOBS * COMPRESSED_ENTRY <= MAX_HEADER);
+
 /// What one blob adds to a pack's header.
 pub fn header_entry_length(compressed: bool) -> u32 {
     if compressed { 41 } else { 37 }
@@ -89,9 +94,9 @@ impl Builder {
         self.content.len()
     }
 
-    /// Whether one more blob would make the header too large.
-    pub(crate) fn is_header_full(&self) -> bool {
-        OVERHEAD + LENGTH_FIELD + (self.blobs.len() + 1) * COMPRESSED_ENTRY > MAX_HEADER
+    /// Whether it should get no more blobs, whatever its size.
+    pub(crate) fn has_many_blobs(&self) -> bool {
+        self.blobs.len() >= MANY_BLOBS
     }
 
     /// Appends the header, reads it back to be sure, and names the pack by its hash.

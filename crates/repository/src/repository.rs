@@ -352,7 +352,8 @@ impl Repository {
         let same = match self.config().version {
             Version::V1 => read == plain,
             Version::V2 => {
-                compress::decompress_unknown(&read[1..], plain.len()).is_ok_and(|read| read == plain)
+                let mut back = Vec::new();
+                compress::decompress(&read[1..], plain.len(), &mut back).is_ok() && back == plain
             }
         };
         if same {

@@ -123,7 +123,7 @@ impl Saver {
         Self {
             shared: Arc::new(shared),
             index,
-            claims: Claims::default(),
+            claims: Claims::new(&repository.options().temporary),
             packers: Default::default(),
             dry: false,
             _stop: stop,
@@ -149,7 +149,7 @@ impl Saver {
     pub fn save_known(&self, kind: BlobKind, id: BlobId, plain: &[u8]) -> Result<Saved> {
         self.shared.go_on()?;
         let there = Saved { id, new: false, stored: 0 };
-        if self.index.has(kind, &id)? || !self.claims.claim(kind, id) {
+        if self.index.has(kind, &id)? || !self.claims.claim(kind, id)? {
             return Ok(there);
         }
         let stored = self.seal_and_pack(kind, id, plain)?;
@@ -160,7 +160,7 @@ impl Saver {
 
     /// Whether this run or an earlier one has saved the blob.
     pub fn has(&self, kind: BlobKind, id: &BlobId) -> Result<bool> {
-        Ok(self.claims.has(kind, id) || self.index.has(kind, id)?)
+        Ok(self.claims.has(kind, id)? || self.index.has(kind, id)?)
     }
 
     /// Adds a blob as it is in another pack of the same repository, even if the index has it: for repacking. The
@@ -173,7 +173,7 @@ impl Saver {
         uncompressed_length: u32,
     ) -> Result<bool> {
         self.shared.go_on()?;
-        if !self.claims.claim(kind, id) {
+        if !self.claims.claim(kind, id)? {
             return Ok(false);
         }
         self.pack(kind, id, sealed, uncompressed_length)?;
@@ -183,7 +183,7 @@ impl Saver {
     /// Adds a blob again even if the index has it: for repacking with compression.
     pub fn save_again(&self, kind: BlobKind, id: BlobId, plain: &[u8]) -> Result<bool> {
         self.shared.go_on()?;
-        if !self.claims.claim(kind, id) {
+        if !self.claims.claim(kind, id)? {
             return Ok(false);
         }
         self.seal_and_pack(kind, id, plain)?;
@@ -332,7 +332,7 @@ impl Packer {
         };
         filling.builder.add(kind, id, sealed, uncompressed_length)?;
         let size = shared.repository.options().pack_size;
-        let is_full = filling.builder.size() >= size || filling.builder.is_header_full();
+        let is_full = filling.builder.size() >= size || filling.builder.has_many_blobs();
         Ok(if is_full { self.0.take() } else { None })
     }
 }

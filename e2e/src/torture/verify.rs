@@ -24,22 +24,19 @@ use super::ledger::{Expected, Kept};
 use super::task::{Place, STREAM};
 use crate::tree::Listing;
 
-/// Restored and compared after every cycle.
-const RESTORED: usize = 2;
-
 impl Harness {
-    /// `all`: every snapshot is restored; `restic`: genuine restic reads every byte.
-    pub(super) async fn verify(&mut self, all: bool, restic: bool) -> Result<()> {
+    /// Everything that must hold after a cycle.
+    pub(super) async fn verify(&mut self) -> Result<()> {
         let after = std::mem::take(&mut self.after);
         let told = format!("after {}", self.told);
-        self.look(&after, all, restic).await.context(told)
+        self.look(&after).await.context(told)
     }
 
-    async fn look(&mut self, after: &[After], all: bool, restic: bool) -> Result<()> {
+    async fn look(&mut self, after: &[After]) -> Result<()> {
         for each in after {
             self.settle_password(each).await?;
         }
-        if restic || !after.iter().all(|each| each.leave_locks) {
+        if !after.iter().all(|each| each.leave_locks) {
             self.remove_locks().await?;
         }
         for place in [Place::Main, Place::Second] {
@@ -57,14 +54,10 @@ impl Harness {
             compare(&kept.expected, target)
                 .with_context(|| format!("the restore of {id} that ended well"))?;
         }
-        let mut chosen: Vec<Kept> = self.ledger.0.clone();
-        while !all && chosen.len() > RESTORED {
-            chosen.swap_remove(self.random.below(chosen.len()));
-        }
-        for kept in &chosen {
+        for kept in &self.ledger.0.clone() {
             self.restore(kept).await?;
         }
-        if restic { self.restic_check() } else { Ok(()) }
+        self.restic_check()
     }
 
     /// Finds out which password opens; keys that an interrupted change left go away, or there would be too many.
@@ -178,7 +171,8 @@ impl Harness {
     }
 
     fn restic_check(&mut self) -> Result<()> {
-        let arguments = ["check", "--read-data"].map(str::to_owned);
+        // Without a lock: those of the dead are left to the next cycle sometimes.
+        let arguments = ["check", "--read-data", "--no-lock"].map(str::to_owned);
         for place in [Place::Main, Place::Second] {
             let ended = child::run(&mut self.restic(place, &arguments), None)?;
             let said = format!("{}{}", ended.stdout, ended.stderr);

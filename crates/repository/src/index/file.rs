@@ -73,7 +73,10 @@ impl IndexFile {
     }
 
     pub fn json(&self) -> Result<Vec<u8>> {
-        serde_json::to_vec(self).map_err(|error| Error::invalid("index", error.to_string()))
+        // What a blob takes at most, and a pack; growing by doubling would need three times the memory.
+        let mut json = Vec::with_capacity(32 + self.packs.len() * 96 + self.blob_count() * 160);
+        serde_json::to_writer(&mut json, self).map_err(|error| Error::invalid("index", error.to_string()))?;
+        Ok(json)
     }
 
     pub fn blob_count(&self) -> usize {

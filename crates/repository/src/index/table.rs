@@ -70,7 +70,7 @@ impl Record {
 
 /// Sorted records without duplicates.
 #[derive(Debug)]
-pub(super) enum Table {
+pub(crate) enum Table {
     Memory(Vec<Record>),
     File { file: File, starts: Box<[u64]> },
 }
@@ -82,7 +82,7 @@ impl Default for Table {
 }
 
 impl Table {
-    pub(super) fn len(&self) -> u64 {
+    pub(crate) fn len(&self) -> u64 {
         match self {
             Self::Memory(records) => records.len() as u64,
             Self::File { starts, .. } => starts[BUCKETS],
@@ -90,7 +90,7 @@ impl Table {
     }
 
     /// The records of a blob, of either kind, and the number of the first.
-    pub(super) fn find(&self, id: &BlobId) -> Result<(u64, Vec<Record>)> {
+    pub(crate) fn find(&self, id: &BlobId) -> Result<(u64, Vec<Record>)> {
         let key = &id.0.0;
         let within = |records: &[Record], before: u64| {
             let from = records.partition_point(|record| record.0[..32] < key[..]);
@@ -110,7 +110,7 @@ impl Table {
         }
     }
 
-    pub(super) fn for_each(&self, each: &mut dyn FnMut(&Record) -> Result<()>) -> Result<()> {
+    pub(crate) fn for_each(&self, each: &mut dyn FnMut(&Record) -> Result<()>) -> Result<()> {
         match self {
             Self::Memory(records) => records.iter().try_for_each(each),
             Self::File { file, .. } => {
@@ -137,7 +137,7 @@ fn spilled(source: std::io::Error) -> Error {
 
 /// Takes records in any order.
 #[derive(Debug)]
-pub(super) struct Sorter<'a> {
+pub(crate) struct Sorter<'a> {
     records: Vec<Record>,
     /// Records in each sorted run of `file`.
     runs: Vec<u64>,
@@ -147,15 +147,15 @@ pub(super) struct Sorter<'a> {
 }
 
 impl<'a> Sorter<'a> {
-    pub(super) fn new(temporary: &'a Path) -> Self {
+    pub(crate) fn new(temporary: &'a Path) -> Self {
         Self::with_run(temporary, RUN)
     }
 
-    fn with_run(temporary: &'a Path, run: usize) -> Self {
+    pub(crate) fn with_run(temporary: &'a Path, run: usize) -> Self {
         Self { records: Vec::new(), runs: Vec::new(), file: None, temporary, run }
     }
 
-    pub(super) fn push(&mut self, record: Record) -> Result<()> {
+    pub(crate) fn push(&mut self, record: Record) -> Result<()> {
         self.records.push(record);
         if self.records.len() >= self.run { self.spill() } else { Ok(()) }
     }
@@ -181,7 +181,7 @@ impl<'a> Sorter<'a> {
         self.records.dedup();
     }
 
-    pub(super) fn finish(mut self) -> Result<Table> {
+    pub(crate) fn finish(mut self) -> Result<Table> {
         if self.file.is_none() {
             self.sort();
             self.records.shrink_to_fit();

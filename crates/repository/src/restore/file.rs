@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate, fchmod, ftruncate, openat};
 use rustix::io::{Errno, Result as SystemResult};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::directory::DirRef;
 use super::metadata::{self, Place, chmod_entry};
@@ -40,6 +41,7 @@ pub(super) struct File {
     /// Tells links to this file that it failed.
     link_failed: Option<Arc<AtomicBool>>,
     opened: Mutex<Opened>,
+    _room: OwnedSemaphorePermit,
 }
 
 #[derive(Default)]
@@ -56,6 +58,7 @@ impl File {
         node: Node,
         how: How,
         link_failed: Option<Arc<AtomicBool>>,
+        room: OwnedSemaphorePermit,
     ) -> Arc<Self> {
         Arc::new(Self {
             directory,
@@ -65,6 +68,7 @@ impl File {
             failed: AtomicBool::new(false),
             link_failed,
             opened: Mutex::default(),
+            _room: room,
         })
     }
 

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::handles::Handles;
@@ -20,6 +21,9 @@ use crate::error::{Error, Result, Retry};
 use crate::progress::Progress;
 use crate::source::accounts::Accounts;
 
+/// Files in memory: some windows of them.
+const FILES_AT_ONCE: usize = 16 * 1024;
+
 /// The state of one restore.
 pub(super) struct Shared {
     pub(super) reader: BlobReader,
@@ -28,6 +32,8 @@ pub(super) struct Shared {
     pub(super) progress: Arc<Progress>,
     pub(super) counts: Counts,
     pub(super) handles: Handles,
+    /// One permit for each file that is planned and not complete: thousands of small ones fit into a single read.
+    pub(super) rooms: Arc<Semaphore>,
     pub(super) runtime: Handle,
     pub(super) cancel: CancellationToken,
     pub(super) accounts: Accounts,
@@ -55,6 +61,7 @@ impl Shared {
             progress,
             counts: Counts::default(),
             handles: Handles::default(),
+            rooms: Arc::new(Semaphore::new(FILES_AT_ONCE)),
             runtime: Handle::current(),
             cancel,
             accounts,

@@ -8,6 +8,8 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use tokio::sync::OwnedSemaphorePermit;
+
 use super::compare::Comparing;
 use super::delete;
 use super::directory::DirRef;
@@ -28,7 +30,7 @@ use crate::node::{Node, NodeKind};
 use crate::source::stat::Stat;
 
 /// A window is full with so many files or blobs.
-const FILES: usize = 8 * 1024;
+const FILES: usize = 4 * 1024;
 const BLOBS: usize = 32 * 1024;
 
 /// The blob of zeros that chunkers cut out of holes, which need not be fetched. Among zeros they cut as soon as they
@@ -283,7 +285,8 @@ impl Restorer {
         }
         let content = node.content.take().unwrap_or_default();
         let size = node.size;
-        let file = File::new(directory.clone(), node, how, failed);
+        let room = self.room_for_file()?;
+        let file = File::new(directory.clone(), node, how, failed, room);
         let mut at = 0_u64;
         let mut zeros = 0_u64..0;
         for (number, blob) in content.into_iter().enumerate() {
@@ -319,6 +322,22 @@ impl Restorer {
         }
         self.files += 1;
         if self.files >= FILES { self.dispatch() } else { Ok(()) }
+    }
+
+    /// Waits until one more file may be in memory. Those of the window go first, or nobody would ever finish them.
+    fn room_for_file(&mut self) -> Result<OwnedSemaphorePermit> {
+        let rooms = Arc::clone(&self.shared.rooms);
+        if let Ok(room) = Arc::clone(&rooms).try_acquire_owned() {
+            return Ok(room);
+        }
+        self.dispatch()?;
+        let shared = &self.shared;
+        shared.runtime.block_on(async {
+            tokio::select! {
+                room = rooms.acquire_owned() => room.map_err(|_| Error::Cancelled),
+                () = shared.cancel.cancelled() => Err(Error::Cancelled),
+            }
+        })
     }
 
     /// Zeros in a new file: a hole, or allocated without being written.
