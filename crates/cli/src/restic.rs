@@ -61,7 +61,7 @@ pub(crate) fn run() -> Result<(), CliError> {
             command.as_restic();
             crate::run(repository::run_command(restic.common, command))
         }
-        Command::Other(other) => others::run(other, restic.common),
+        Command::Other(other) => others::run(other, &restic.common),
     }
 }
 

@@ -61,7 +61,7 @@ pub(super) struct GenerateArgs {
     man: Option<PathBuf>,
 }
 
-pub(super) fn run(command: Command, common: CommonArgs) -> Result<(), CliError> {
+pub(super) fn run(command: Command, common: &CommonArgs) -> Result<(), CliError> {
     match command {
         Command::Version => {
             version(common.json);

@@ -93,12 +93,11 @@ async fn unindexed(repository: &Repository, packs: impl ExactSizeIterator<Item =
     let due = |id: &PackId| marks.times.get(id).and_then(|mark| mark.checked_add(grace).ok());
     let mut waiting: Vec<Timestamp> = Vec::new();
     for id in packs {
-        match due(&id).filter(|due| *due > Timestamp::now()) {
-            Some(due) => waiting.push(due),
-            None => {
-                let message = "no index names it; `prune` removes it when nothing needs it";
-                report.hint(HintKind::UnindexedPack, format!("pack {id}"), message);
-            }
+        if let Some(due) = due(&id).filter(|due| *due > Timestamp::now()) {
+            waiting.push(due);
+        } else {
+            let message = "no index names it; `prune` removes it when nothing needs it";
+            report.hint(HintKind::UnindexedPack, format!("pack {id}"), message);
         }
     }
     if let Some(first) = waiting.iter().min() {

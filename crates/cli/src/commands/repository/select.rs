@@ -105,9 +105,9 @@ pub(crate) async fn known(
     let all = repository.load_snapshots().await?;
     let mut found: Vec<Found> = Vec::new();
     for name in names {
-        let named =
+        let chosen =
             name.parse::<Selector>().and_then(|selector| snapshots::find(&all, &selector, filter).cloned());
-        match named {
+        match chosen {
             Ok(one) if found.iter().any(|(id, _)| *id == one.0) => {}
             Ok(one) => found.push(one),
             Err(error) => tell!("ignoring '{name}': {error}"),
