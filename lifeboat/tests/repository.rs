@@ -5,6 +5,8 @@
 mod bench;
 #[path = "repository/commands.rs"]
 mod commands;
+#[path = "repository/names.rs"]
+mod names;
 #[path = "repository/pipes.rs"]
 mod pipes;
 #[path = "repository/prepared.rs"]

@@ -8,6 +8,9 @@ use lifeboat_cluster::wait::WaitError;
 use lifeboat_cluster::{ApiError, ConnectError};
 use miette::Diagnostic;
 
+/// The code of a repository command that a signal ended.
+pub(crate) const INTERRUPTED: u8 = 130;
+
 /// A command's failure.
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
@@ -158,10 +161,10 @@ impl From<lifeboat_repository::Error> for CliError {
             Error::NoRepository { .. } => 10,
             Error::Locked { .. } => 11,
             Error::WrongPassword { .. } | Error::NoKeys => 12,
-            Error::Cancelled => 130,
+            Error::Cancelled => INTERRUPTED,
             _ => 1,
         };
-        let message = if code == 130 { "interrupted".to_owned() } else { error.to_string() };
+        let message = if code == INTERRUPTED { "interrupted".to_owned() } else { error.to_string() };
         let source = std::error::Error::source(&error).map(|cause| Because::of(cause).into());
         Self { message, help: error.hint(), kind: Kind::Restic(code), source }
     }

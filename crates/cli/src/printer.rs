@@ -1,7 +1,7 @@
 //! Printing data: tables for people, JSON and YAML for machines. A reader that goes away (`lifeboat crds | head`) ends the
-//! program quietly; a command that holds a lock is told instead, so that it can give it back.
+//! program quietly, any other failed write with 1; a command that holds a lock is told instead, so that it can give it back.
 
-use std::io::{ErrorKind, Write};
+use std::io::{Error, ErrorKind, Result, Write};
 use std::sync::OnceLock;
 
 use comfy_table::{Table, presets};
@@ -11,12 +11,19 @@ use tokio_util::sync::CancellationToken;
 use crate::args::Output;
 use crate::error::CliError;
 
-/// Cancelled when the reader of standard output goes away.
-static READER_GONE: OnceLock<[CancellationToken; 2]> = OnceLock::new();
+/// Cancelled when nothing can be written any more.
+static STOP: OnceLock<CancellationToken> = OnceLock::new();
+/// The first write that failed since someone asked to be told.
+static FAILURE: OnceLock<Error> = OnceLock::new();
 
-/// From now on a reader that goes away cancels these tokens instead of ending the program.
-pub(crate) fn tell_when_reader_goes(tokens: [CancellationToken; 2]) {
-    let _ = READER_GONE.set(tokens);
+/// From now on a write that fails cancels this token instead of ending the program.
+pub(crate) fn stop_on_failure(token: CancellationToken) {
+    let _ = STOP.set(token);
+}
+
+/// Why nothing can be written to standard output any more.
+pub(crate) fn failure() -> Option<&'static Error> {
+    FAILURE.get()
 }
 
 /// Prints one value; a table has to be made by the caller.
@@ -24,7 +31,7 @@ pub(crate) fn print<T: Serialize>(
     output: Output,
     value: &T,
     table: impl FnOnce() -> Table,
-) -> Result<(), CliError> {
+) -> std::result::Result<(), CliError> {
     match output {
         Output::Table => line(&table().trim_fmt()),
         Output::Json => line(&json(value)?),
@@ -40,18 +47,44 @@ pub(crate) fn line(text: &str) {
 
 /// Prints on standard output.
 pub(crate) fn text(text: &str) {
-    let mut out = std::io::stdout().lock();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Ok(()) => {}
-        Err(error) if error.kind() == ErrorKind::BrokenPipe => match READER_GONE.get() {
-            Some(tokens) => tokens.iter().for_each(CancellationToken::cancel),
-            None => std::process::exit(0),
-        },
-        Err(error) => {
-            eprintln!("cannot write to standard output: {error}");
-            std::process::exit(1);
-        }
+    bytes(text.as_bytes());
+}
+
+/// The same for what need not be text, such as the names of files.
+pub(crate) fn bytes(bytes: &[u8]) {
+    let Err(error) = StandardOutput.write_all(bytes).and_then(|()| StandardOutput.flush()) else { return };
+    if STOP.get().is_some() {
+        return;
     }
+    if error.kind() == ErrorKind::BrokenPipe {
+        std::process::exit(0);
+    }
+    eprintln!("cannot write to standard output: {error}");
+    std::process::exit(1);
+}
+
+/// Standard output, for whoever needs a writer. What it fails with is kept for `failure`.
+pub(crate) struct StandardOutput;
+
+impl Write for StandardOutput {
+    fn write(&mut self, bytes: &[u8]) -> Result<usize> {
+        if let Some(error) = FAILURE.get() {
+            return Err(error.kind().into());
+        }
+        std::io::stdout().write(bytes).map_err(noticed)
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        std::io::stdout().flush().map_err(noticed)
+    }
+}
+
+fn noticed(error: Error) -> Error {
+    let Some(stop) = STOP.get().filter(|_| error.kind() != ErrorKind::Interrupted) else { return error };
+    let same = error.raw_os_error().map_or_else(|| error.kind().into(), Error::from_raw_os_error);
+    let _ = FAILURE.set(error);
+    stop.cancel();
+    same
 }
 
 /// A table in kubectl's manner: headings, columns, no lines.
@@ -67,11 +100,11 @@ pub(crate) fn table(headings: &[&str], rows: impl IntoIterator<Item = Vec<String
     table
 }
 
-pub(crate) fn json<T: Serialize>(value: &T) -> Result<String, CliError> {
+pub(crate) fn json<T: Serialize>(value: &T) -> std::result::Result<String, CliError> {
     serde_json::to_string_pretty(value).map_err(|error| CliError::failed("cannot write JSON", error))
 }
 
-pub(crate) fn yaml<T: Serialize>(value: &T) -> Result<String, CliError> {
+pub(crate) fn yaml<T: Serialize>(value: &T) -> std::result::Result<String, CliError> {
     // Through JSON first: both outputs then show the same fields in the same order.
     let value = serde_json::to_value(value).map_err(|error| CliError::failed("cannot write YAML", error))?;
     serde_saphyr::to_string(&value).map_err(|error| CliError::failed("cannot write YAML", error))
@@ -83,7 +116,7 @@ pub(crate) fn list<T: Serialize>(items: &[T]) -> serde_json::Value {
 }
 
 /// Several YAML documents, as `kubectl apply -f` takes them.
-pub(crate) fn documents<T: Serialize>(values: &[T]) -> Result<String, CliError> {
+pub(crate) fn documents<T: Serialize>(values: &[T]) -> std::result::Result<String, CliError> {
     let mut all = String::new();
     for value in values {
         all.push_str("---\n");

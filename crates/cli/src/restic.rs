@@ -10,11 +10,12 @@ use clap::{CommandFactory, FromArgMatches, Parser};
 
 use crate::commands::repository::{self, CommonArgs};
 use crate::error::CliError;
+use crate::printer;
 
 /// Back up and restore; restic's command line, carried out by Lifeboat
 #[derive(Parser)]
 #[command(name = "restic", disable_version_flag = true, max_term_width = 110)]
-#[command(subcommand_required = true, arg_required_else_help = true)]
+#[command(subcommand_required = true, arg_required_else_help = true, args_override_self = true)]
 struct Restic {
     #[command(flatten)]
     common: CommonArgs,
@@ -43,18 +44,24 @@ pub(crate) fn run() -> Result<(), CliError> {
     let restic = match parsed {
         Ok(restic) => restic,
         Err(error) => {
-            let is_help = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+            use ErrorKind::{DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion};
+            // `restic key` alone asks for help, too.
+            let help = [DisplayHelp, DisplayHelpOnMissingArgumentOrSubcommand, DisplayVersion];
+            if help.contains(&error.kind()) {
+                printer::text(&error.render().to_string());
+                return Ok(());
+            }
             let _ = error.print();
             // restic knows no other code for wrong usage.
-            return if is_help { Ok(()) } else { Err(CliError::restic(1, "")) };
+            return Err(CliError::restic(1, ""));
         }
     };
     match restic.command {
         Command::Repository(mut command) => {
-            command.allow_pipes();
+            command.as_restic();
             crate::run(repository::run_command(restic.common, command))
         }
-        Command::Other(other) => others::run(other, restic.common),
+        Command::Other(other) => others::run(other, &restic.common),
     }
 }
 

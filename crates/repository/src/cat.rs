@@ -30,7 +30,7 @@ pub enum Object {
     /// Of a snapshot, or of a folder of it.
     Tree {
         snapshot: SnapshotId,
-        subfolder: Option<String>,
+        subfolder: Option<std::path::PathBuf>,
     },
 }
 
@@ -87,7 +87,9 @@ async fn read(repository: &Repository, object: &Object) -> Result<Content> {
         Object::Tree { snapshot, subfolder } => {
             let root = repository.load_snapshot(*snapshot).await?.tree;
             let reader = BlobReader::new(repository, Arc::new(repository.load_index().await?));
-            let tree = find_directory(&reader, root, subfolder.as_deref().unwrap_or("/")).await?;
+            let tree =
+                find_directory(&reader, root, subfolder.as_deref().unwrap_or(std::path::Path::new("/")))
+                    .await?;
             reader.load(BlobKind::Tree, &tree).await.map(Content::Bytes)
         }
     }
@@ -134,7 +136,7 @@ mod tests {
         let index = IndexId(repository.list(FileKind::Index).await.unwrap()[0].id);
         assert!(text(show(Object::Index(index)).await).starts_with("{\"packs\":["));
         assert_eq!(show(Object::Blob(BlobId(Id::of(b"x")))).await, Content::Bytes(Bytes::from_static(b"x")));
-        let tree = Object::Tree { snapshot: id, subfolder: Some("/a".to_owned()) };
+        let tree = Object::Tree { snapshot: id, subfolder: Some("/a".into()) };
         assert!(
             matches!(show(tree).await, Content::Bytes(json) if json.starts_with(b"{\"nodes\":[{\"name\":\"b\""))
         );

@@ -22,7 +22,7 @@ pub struct Side {
     /// How the caller named it.
     pub name: String,
     pub tree: BlobId,
-    pub subfolder: Option<String>,
+    pub subfolder: Option<std::path::PathBuf>,
 }
 
 /// One difference. The modifier is `+`, `-`, `M` (content), `U` (metadata), `T` (type), or several; `M?` is content
@@ -73,7 +73,12 @@ pub async fn diff(
         let reader = BlobReader::new(repository, Arc::new(repository.load_index().await?));
         let mut trees = [before.tree, after.tree];
         for (tree, side) in trees.iter_mut().zip([before, after]) {
-            *tree = find_directory(&reader, *tree, side.subfolder.as_deref().unwrap_or("/")).await?;
+            *tree = find_directory(
+                &reader,
+                *tree,
+                side.subfolder.as_deref().unwrap_or(std::path::Path::new("/")),
+            )
+            .await?;
         }
         let mut comparer = Comparer::new(&reader, metadata, each, cancel);
         comparer.statistics.source_snapshot.clone_from(&before.name);

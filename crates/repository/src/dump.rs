@@ -63,16 +63,17 @@ enum Found {
 pub async fn dump(
     repository: &Repository,
     snapshot: &Snapshot,
-    path: &str,
+    path: impl AsRef<Path>,
     format: DumpFormat,
     writer: impl Write + Send + 'static,
     cancel: CancellationToken,
 ) -> Result<()> {
+    let path = path.as_ref();
     let stop = cancel.child_token();
     let _guard = stop.clone().drop_guard();
     let prepare = async {
         let reader = BlobReader::new(repository, Arc::new(repository.load_index().await?));
-        let found = find(&reader, snapshot.tree, Path::new(path)).await?;
+        let found = find(&reader, snapshot.tree, path).await?;
         Ok((reader, found))
     };
     let (reader, found) = tokio::select! {
@@ -82,7 +83,7 @@ pub async fn dump(
     if matches!(found, Found::Directory(..)) && format == DumpFormat::Raw {
         return Err(Error::invalid(
             "path",
-            format!("'{path}' is a directory, which needs an archive format"),
+            format!("'{}' is a directory, which needs an archive format", path.display()),
         ));
     }
     let (sender, batches) = mpsc::channel(stream::BATCHES);

@@ -141,8 +141,8 @@ impl Error {
                 "give the password that the repository or one of its keys was made with"
             }
             Self::Locked { .. } => {
-                "wait for the holder (--retry-lock 10m); a lock whose holder is gone no longer counts after 30 \
-                 minutes, or remove it with `unlock` when you know that nothing uses the repository"
+                "wait for the holder (--retry-lock 10m); a lock that nobody renews no longer counts after 30 \
+                 minutes; when you know that it is dead, `unlock --remove-all` removes all locks at once"
             }
             Self::LockLost { .. } => "start again: nothing that was stored so far has to be stored twice",
             Self::Damaged { what, .. } if what == CONFIG => {

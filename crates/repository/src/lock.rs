@@ -11,7 +11,7 @@ mod remove;
 
 pub use file::LockFile;
 pub(crate) use remove::store_clock;
-pub use remove::{Removed, remove_all_locks, remove_stale_locks};
+pub use remove::{Kept, Removed, remove_all_locks, remove_stale_locks};
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

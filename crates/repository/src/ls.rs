@@ -6,6 +6,8 @@ mod json;
 pub(crate) use json::time_text;
 pub use json::{LsNode, mode_text};
 
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio_util::sync::CancellationToken;
@@ -23,9 +25,9 @@ use crate::walk::{Step, Walk, find_directory};
 #[derive(Debug, Clone, Default)]
 pub struct LsOptions {
     /// Of `SNAPSHOT:FOLDER`: paths are below it.
-    pub subfolder: Option<String>,
+    pub subfolder: Option<PathBuf>,
     /// Absolute paths of directories; without any, everything is listed.
-    pub directories: Vec<String>,
+    pub directories: Vec<PathBuf>,
     /// With directories given: what is below their subdirectories, too.
     pub recursive: bool,
 }
@@ -52,12 +54,16 @@ pub async fn ls(
     each: &mut (dyn FnMut(Listed) -> Result<()> + Send),
     cancel: &CancellationToken,
 ) -> Result<()> {
-    if let Some(relative) = options.directories.iter().find(|path| !path.starts_with('/')) {
-        return Err(Error::invalid(format!("directory '{relative}'"), "it does not start with '/'"));
+    if let Some(relative) = options.directories.iter().find(|path| !path.is_absolute()) {
+        return Err(Error::invalid(
+            format!("directory '{}'", relative.display()),
+            "it does not start with '/'",
+        ));
     }
     locked(repository, LockKind::Shared, lock, async |_| {
         let reader = BlobReader::new(repository, Arc::new(repository.load_index().await?));
-        let root = find_directory(&reader, tree, options.subfolder.as_deref().unwrap_or("/")).await?;
+        let root =
+            find_directory(&reader, tree, options.subfolder.as_deref().unwrap_or(Path::new("/"))).await?;
         let mut walk = Walk::start(&reader, b"/", &root, cancel).await?;
         while let Some(step) = walk.step().await? {
             match step {
@@ -95,12 +101,19 @@ struct Place {
 
 fn place(path: &[u8], options: &LsOptions) -> Place {
     let all = options.directories.is_empty();
-    let directories =
-        || options.directories.iter().map(|directory| directory.trim_end_matches('/').as_bytes());
+    let directories = || options.directories.iter().map(|directory| without_slashes(directory));
     let within = all || directories().any(|directory| is_within(directory, path));
     let leads = all || directories().any(|directory| is_within(path, directory));
     let descend = (within && options.recursive) || leads;
     Place { listed: within, descend }
+}
+
+fn without_slashes(directory: &Path) -> &[u8] {
+    let mut bytes = directory.as_os_str().as_bytes();
+    while let [rest @ .., b'/'] = bytes {
+        bytes = rest;
+    }
+    bytes
 }
 
 /// Whether `path` is `directory` or below it.
@@ -118,8 +131,8 @@ mod tests {
         let files: &[(&str, &[u8])] = &[("a/b/c", b"x"), ("a/d", b"y"), ("ab", b"z")];
         let (_, snapshot) = save_snapshot(&repository, 1, files).await;
         let options = LsOptions {
-            subfolder: subfolder.map(str::to_owned),
-            directories: directories.iter().map(|&path| path.to_owned()).collect(),
+            subfolder: subfolder.map(PathBuf::from),
+            directories: directories.iter().map(PathBuf::from).collect(),
             recursive,
         };
         let mut paths = Vec::new();

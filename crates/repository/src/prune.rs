@@ -11,7 +11,7 @@
 
 mod execute;
 mod index_copies;
-mod marks;
+pub(crate) mod marks;
 pub mod plan;
 mod repack;
 mod rewrite;

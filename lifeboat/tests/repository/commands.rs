@@ -303,3 +303,135 @@ fn a_lock_that_cannot_be_read_is_reported_until_all_are_removed() {
     assert_eq!(code(&bench.lifeboat(["unlock", "--remove-all"])), 0);
     assert_eq!(code(&bench.lifeboat(["snapshots"])), 0);
 }
+
+#[test]
+fn output_that_cannot_be_written_is_an_error_and_leaves_no_lock() {
+    let bench = Bench::new();
+    assert_eq!(code(&bench.lifeboat(["backup", "data"])), 0);
+    for arguments in [
+        "ls latest",
+        "find file",
+        "list blobs",
+        "list snapshots --json",
+        "key list",
+        "snapshots",
+        "cat masterkey",
+        "dump latest /data/file",
+        "restore latest --target out --json",
+        "backup data --json",
+        "forget --keep-last 1 --prune",
+    ] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output = bench.command(arguments.split(' ')).stdout(Stdio::from(full)).output().unwrap();
+        assert_eq!((code(&output), bench.locks()), (1, 0), "{arguments}: {}", stderr(&output));
+        assert!(stderr(&output).contains("No space left on device"), "{arguments}: {}", stderr(&output));
+    }
+}
+
+#[test]
+fn a_dump_whose_reader_goes_away_ends_as_other_programs_do() {
+    let bench = Bench::new();
+    std::fs::write(bench.path("data/large"), vec![b'x'; 20_000_000]).unwrap();
+    assert_eq!(code(&bench.lifeboat(["backup", "data"])), 0);
+    let mut child = crate::bench::piped(&mut bench.command(["dump", "latest", "/data/large"]));
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((code(&output), stderr(&output), bench.locks()), (141, String::new(), 0));
+}
+
+#[test]
+fn unlock_tells_whose_lock_stays_and_how_to_remove_it() {
+    let bench = Bench::new();
+    let mut holder =
+        crate::bench::piped(&mut bench.command(["lock", "--", "sh", "-c", "echo held; exec cat"]));
+    let mut line = [0; 5];
+    std::io::Read::read_exact(holder.stdout.as_mut().unwrap(), &mut line).unwrap();
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    let output = bench.lifeboat(["unlock"]);
+    assert_eq!((code(&output), bench.locks()), (0, 1), "{}", stderr(&output));
+    let pid = format!("process {} of", holder.id());
+    for words in [pid.as_str(), "renewed", "unlock --remove-all"] {
+        assert!(stderr(&output).contains(words), "{words}: {}", stderr(&output));
+    }
+    let output = bench.lifeboat(["prune"]);
+    assert_eq!(code(&output), 11);
+    assert!(stderr(&output).contains("unlock --remove-all"), "{}", stderr(&output));
+    assert_eq!(code(&bench.lifeboat(["unlock", "--remove-all"])), 0);
+    assert_eq!((code(&bench.lifeboat(["prune"])), bench.locks()), (0, 0));
+}
+
+#[test]
+fn the_json_of_forget_with_prune_is_the_list_alone() {
+    let bench = Bench::new();
+    for _ in 0..2 {
+        assert_eq!(code(&bench.lifeboat(["backup", "data"])), 0);
+    }
+    for dry in [["--dry-run"].as_slice(), &[]] {
+        let arguments = [["forget", "--keep-last", "1", "--prune", "--json"].as_slice(), dry].concat();
+        let output = bench.lifeboat(arguments);
+        assert_eq!(code(&output), 0, "{}", stderr(&output));
+        let messages = messages(&output);
+        assert!(messages.len() == 1 && messages[0].is_array(), "{messages:?}");
+    }
+}
+
+#[test]
+fn a_backup_of_nothing_fails_and_makes_no_snapshot() {
+    let bench = Bench::new();
+    let output =
+        bench.command(["backup", ".", "--exclude", "*"]).current_dir(bench.path("data")).output().unwrap();
+    assert_eq!(code(&output), 1);
+    assert!(stderr(&output).contains("empty"), "{}", stderr(&output));
+    assert!(bench.snapshots().is_empty());
+}
+
+#[rstest]
+#[case("CACHEDIR.TAG", &["--exclude-caches"])]
+#[case(".nobackup", &["--exclude-if-present", ".nobackup:foo"])]
+fn a_tag_file_without_its_header_is_a_warning(#[case] name: &str, #[case] flags: &[&str]) {
+    let bench = Bench::new();
+    std::fs::write(bench.path("data").join(name), "something else").unwrap();
+    let output = bench.lifeboat([["backup", "data"].as_slice(), flags].concat());
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(stderr(&output).contains(name), "{}", stderr(&output));
+    assert!(stdout(&bench.lifeboat(["ls", "latest"])).contains("/data/file"));
+}
+
+#[test]
+fn a_snapshot_that_is_not_there_is_told_and_left_out() {
+    let bench = Bench::new();
+    assert_eq!(code(&bench.lifeboat(["backup", "data"])), 0);
+    for arguments in [
+        "snapshots deadbeef",
+        "snapshots nothing-at-all",
+        "tag --add x deadbeef",
+        "stats deadbeef",
+        "find file -s deadbeef",
+        "copy --from-repo repo deadbeef",
+    ] {
+        let mut command = bench.restic_command(arguments.split(' '));
+        let output = command.env("RESTIC_FROM_PASSWORD", "a password").output().unwrap();
+        assert_eq!(code(&output), 0, "{arguments}: {}", stderr(&output));
+        assert!(stderr(&output).contains("ignoring '"), "{arguments}: {}", stderr(&output));
+    }
+    assert_eq!(bench.snapshots()[0].get("tags"), None);
+}
+
+#[test]
+fn ncdu_gets_a_file_that_it_can_load() {
+    let bench = Bench::new();
+    assert_eq!(code(&bench.lifeboat(["backup", "data"])), 0);
+    let output = bench.lifeboat(["ls", "latest", "--ncdu"]);
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&value[0], &value[1], &value[3][0]["name"]), (&json!(1), &json!(2), &json!("/")));
+    let directory = &value[3][1];
+    assert_eq!((&directory[0]["name"], &directory[1]["name"]), (&json!("data"), &json!("file")));
+    assert_eq!((&directory[1]["asize"], &directory[1]["dsize"]), (&json!(7), &json!(512)));
+}
+
+#[test]
+fn the_caches_of_this_machine_are_listed() {
+    let output = Bench::new().lifeboat(["cache"]);
+    assert!(code(&output) == 0 && stdout(&output).contains("REPOSITORY"), "{}", stderr(&output));
+}

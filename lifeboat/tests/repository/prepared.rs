@@ -117,3 +117,25 @@ fn a_backup_is_not_prepared_under_an_exclusive_lock_and_says_why() {
     assert_eq!(code(&output), 1, "{}", stderr(&output));
     assert!(stderr(&output).contains("without `--exclusive`"), "{}", stderr(&output));
 }
+
+#[test]
+fn the_example_of_the_docs_fails_when_the_producer_does() {
+    let bench = Bench::new();
+    let text = include_str!("../../../docs/repository.md");
+    let start = text.find("lifeboat repository lock -- bash").unwrap();
+    let script = &text[start..start + text[start..].find("```").unwrap()];
+    let script = script.replace("lifeboat repository", "$L repository").replace("/tmp/snapshot", "$F");
+    for (producer, expected, snapshots) in [("echo half; false", 1, 0), ("echo whole", 0, 1)] {
+        let script = script.replace("pg_dump db", &format!("{{ {producer}; }}"));
+        let mut command = bench.command(["snapshots"]);
+        let settings: Vec<_> = command
+            .get_envs()
+            .filter_map(|(name, value)| Some((name.to_owned(), value?.to_owned())))
+            .collect();
+        command = std::process::Command::new("bash");
+        command.args(["-c", &script]).envs(settings).env("L", PROGRAM).env("F", bench.path("prepared"));
+        let output = command.output().unwrap();
+        assert_eq!(code(&output), expected, "{}", stderr(&output));
+        assert_eq!((bench.snapshots().len(), bench.locks()), (snapshots, 0));
+    }
+}

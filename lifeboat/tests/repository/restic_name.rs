@@ -82,3 +82,23 @@ fn wrong_usage_ends_with_1_and_names_the_right_flag() {
     assert_eq!(code(&output), 1);
     assert!(stderr(&output).contains("--exclude-file"), "{}", stderr(&output));
 }
+
+#[rstest]
+#[case(&["key"], "passwd")]
+#[case(&["repair"], "index")]
+#[case(&[], "backup")]
+fn a_command_without_its_subcommand_shows_help(#[case] arguments: &[&str], #[case] word: &str) {
+    let output = Bench::without_repository().restic(arguments);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    assert!(stdout(&output).contains(word), "{}", stdout(&output));
+}
+
+#[test]
+fn flags_may_be_repeated_and_lists_of_ids_are_lines() {
+    let bench = Bench::new();
+    assert_eq!(code(&bench.restic(["backup", "data", "-q"])), 0);
+    let output = bench.restic(["forget", "--keep-last", "2", "--keep-last", "1", "--compact", "-c"]);
+    assert_eq!(code(&output), 0, "{}", stderr(&output));
+    let id = bench.snapshots()[0]["id"].as_str().unwrap().to_owned();
+    assert_eq!(stdout(&bench.restic(["list", "snapshots", "--json"])), format!("{id}\n"));
+}

@@ -52,13 +52,14 @@ use arguments::NoCluster;
 use session::Session;
 use settings::{Settings, Variables};
 
-use tokio_util::sync::CancellationToken;
+use std::io::ErrorKind;
 
-use crate::error::CliError;
+use crate::error::{CliError, INTERRUPTED};
+use crate::printer;
 
 /// The arguments of `lifeboat repository`.
 #[derive(clap::Args)]
-#[command(subcommand_required = true, arg_required_else_help = true)]
+#[command(subcommand_required = true, arg_required_else_help = true, args_override_self = true)]
 pub(crate) struct Args {
     #[command(flatten)]
     _cluster: NoCluster,
@@ -118,15 +119,18 @@ pub(crate) enum Command {
     List(list::Args),
     /// Print an object as it is stored, for experts
     Cat(cat::Args),
+    /// List the caches on this machine
+    Cache(cache::Args),
 }
 
 impl Command {
-    /// The short forms of the name `restic`: a pipe is the source of a backup without paths, and the target of a restore
-    /// without one.
-    pub(crate) fn allow_pipes(&mut self) {
+    /// What is otherwise under the name `restic`. Its short forms: a pipe is the source of a backup without paths, and the
+    /// target of a restore without one. And restic's `list` knows no JSON.
+    pub(crate) fn as_restic(&mut self) {
         match self {
             Self::Backup(args) => args.pipe_is_source = true,
             Self::Restore(args) => args.pipe_is_target = true,
+            Self::List(args) => args.always_lines = true,
             _ => {}
         }
     }
@@ -144,11 +148,11 @@ pub(crate) async fn run_command(common: CommonArgs, command: Command) -> Result<
     // Under `lock` the signals are the command's.
     let impatient = !matches!(command, Command::Lock(_));
     let session = Session::new(settings, signals::interruption(impatient)?);
-    let reader_gone = stop_without_reader(&session);
+    // A command that can write nothing any more comes to rest as after a signal: it may hold a lock.
+    printer::stop_on_failure(session.interrupted.clone());
     // Boxed: one of many commands runs, and the largest would make every future above it large.
-    match Box::pin(dispatch(&session, command)).await {
-        // As the signal PIPE ends other programs.
-        Err(_) if reader_gone.is_cancelled() => Err(CliError::restic(128 + 13, "")),
+    let outcome = written(Box::pin(dispatch(&session, command)).await);
+    match outcome {
         Err(error) if session.is_json() && !error.is_silent() => {
             output::exit_error(&error);
             Err(CliError::restic(error.code(), ""))
@@ -157,12 +161,17 @@ pub(crate) async fn run_command(common: CommonArgs, command: Command) -> Result<
     }
 }
 
-/// When the reader of standard output goes away (`ls latest | head`), the command comes to rest as after a signal: it may
-/// hold a lock.
-fn stop_without_reader(session: &Session) -> CancellationToken {
-    let gone = CancellationToken::new();
-    crate::printer::tell_when_reader_goes([gone.clone(), session.interrupted.clone()]);
-    gone
+/// What became of a command, if its output may not have arrived.
+fn written(outcome: Result<(), CliError>) -> Result<(), CliError> {
+    let Some(error) = printer::failure() else { return outcome };
+    if error.kind() == ErrorKind::BrokenPipe {
+        // As the signal PIPE ends other programs.
+        return Err(CliError::restic(128 + 13, ""));
+    }
+    match outcome {
+        Err(other) if other.code() != INTERRUPTED => Err(other),
+        _ => Err(CliError::restic(1, format!("cannot write to standard output: {error}"))),
+    }
 }
 
 async fn dispatch(session: &Session, command: Command) -> Result<(), CliError> {
@@ -190,6 +199,7 @@ async fn dispatch(session: &Session, command: Command) -> Result<(), CliError> {
         Command::Lock(args) => lock::run(session, args).await,
         Command::List(args) => list::run(session, args).await,
         Command::Cat(args) => cat::run(session, args).await,
+        Command::Cache(args) => cache::run(&session.settings, &args),
     }
 }
 

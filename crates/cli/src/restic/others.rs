@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use clap_complete::{Shell, generate};
 use serde_json::json;
 
-use crate::commands::repository::settings::Settings;
-use crate::commands::repository::{CommonArgs, cache, variables};
+use crate::commands::repository::CommonArgs;
 use crate::error::CliError;
 use crate::printer;
 
@@ -21,8 +20,6 @@ pub(super) enum Command {
     Version,
     /// Write completion scripts
     Generate(GenerateArgs),
-    /// List the caches on this machine
-    Cache(cache::Args),
     /// List the settings of the storage for -o
     Options,
     #[command(hide = true)]
@@ -64,13 +61,12 @@ pub(super) struct GenerateArgs {
     man: Option<PathBuf>,
 }
 
-pub(super) fn run(command: Command, common: CommonArgs) -> Result<(), CliError> {
+pub(super) fn run(command: Command, common: &CommonArgs) -> Result<(), CliError> {
     match command {
         Command::Version => {
             version(common.json);
             Ok(())
         }
-        Command::Cache(args) => cache::run(&Settings::resolve(common, variables())?, &args),
         Command::Generate(args) => args.run(),
         Command::Options => {
             options();

@@ -248,3 +248,28 @@ async fn a_cancelled_backup_ends_although_its_command_goes_on(#[case] script: &s
     assert_eq!(repository.load_snapshots().await.unwrap(), []);
     assert_eq!(repository.list(crate::files::FileKind::Lock).await.unwrap(), []);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_of_nothing_is_refused() {
+    let repository = memory_repository().await;
+    let mut options = of_paths(&[std::path::Path::new("/")]);
+    let everything = crate::source::patterns::Patterns::parse(["*"], crate::source::patterns::Case::Matters);
+    options.filter.patterns = vec![everything.unwrap()];
+    let outcome = make(&repository, options).await;
+    assert!(matches!(&outcome, Err(Error::NothingFound { .. })), "{outcome:?}");
+    assert_eq!(repository.load_snapshots().await.unwrap().len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tag_file_without_its_signature_leaves_nothing_out_and_the_backup_is_complete() {
+    let source = tempfile::tempdir().unwrap();
+    std::fs::write(source.path().join("CACHEDIR.TAG"), b"no signature").unwrap();
+    std::fs::write(source.path().join("file"), b"x").unwrap();
+    let repository = memory_repository().await;
+    let mut options = of_paths(&[source.path()]);
+    options.filter.tag_files = vec![crate::source::filter::TagFile::of_caches()];
+    let outcome = make(&repository, options).await.unwrap();
+    assert!(outcome.unreadable.is_empty(), "{:?}", outcome.unreadable);
+    let reader = reader(&repository).await;
+    node_at(&reader, outcome.snapshot.tree, &source.path().join("file")).await;
+}

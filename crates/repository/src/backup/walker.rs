@@ -68,7 +68,17 @@ impl Walker<'_> {
                     }
                 }
                 Event::Problem(error) => self.problem(&error),
+                // The snapshot has everything, so it is not incomplete; as in restic.
+                Event::Warning(error) => tracing::warn!(target: "lifeboat_repository::source", "{error}"),
             }
+        }
+        // restic refuses it, too: mostly a pattern excludes more than it should.
+        if let [root] = stack.as_slice()
+            && root.count == 0
+            && self.context.findings().unreadable.is_empty()
+        {
+            let what = "the snapshot would be empty: all was excluded, or there is nothing to back up";
+            return Err(Error::NothingFound { what: what.to_owned() });
         }
         stack.iter().rev().try_for_each(|frame| self.leave(frame))
     }

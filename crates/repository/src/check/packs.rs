@@ -3,12 +3,16 @@
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
+use jiff::Timestamp;
+
 use super::report::{ErrorKind, HintKind, Report};
 use crate::error::Result;
 use crate::files::FileKind;
 use crate::id::{BlobKind, PackId};
 use crate::index::Index;
 use crate::pack::{HEADER_OVERHEAD, header_entry_length};
+use crate::prune::marks::Marks;
+use crate::prune::plan;
 use crate::repository::Repository;
 
 /// A pack that exists and is in the index.
@@ -74,9 +78,31 @@ pub(super) async fn check_packs(
         }
         known.push(KnownPack { id: *id, number, size, blobs: expected.blobs });
     }
-    for id in sizes.keys() {
-        let message = "no index names it; `prune` removes it when nothing needs it";
-        report.hint(HintKind::UnindexedPack, format!("pack {id}"), message);
-    }
+    unindexed(repository, sizes.into_keys(), report).await;
     Ok(known)
+}
+
+/// Packs that no index names. Those that a prune has just taken out are no reason for another one.
+async fn unindexed(repository: &Repository, packs: impl ExactSizeIterator<Item = PackId>, report: &Report) {
+    if packs.len() == 0 {
+        return;
+    }
+    // Without the marks nothing is known to wait.
+    let marks = Marks::load(repository).await.unwrap_or_default();
+    let grace = plan::Options::default().grace;
+    let due = |id: &PackId| marks.times.get(id).and_then(|mark| mark.checked_add(grace).ok());
+    let mut waiting: Vec<Timestamp> = Vec::new();
+    for id in packs {
+        if let Some(due) = due(&id).filter(|due| *due > Timestamp::now()) {
+            waiting.push(due);
+        } else {
+            let message = "no index names it; `prune` removes it when nothing needs it";
+            report.hint(HintKind::UnindexedPack, format!("pack {id}"), message);
+        }
+    }
+    if let Some(first) = waiting.iter().min() {
+        let object = format!("{} packs", waiting.len());
+        let message = format!("they wait for their grace time: `prune` removes the first after {first}");
+        report.hint(HintKind::WaitingPacks, object, message);
+    }
 }

@@ -52,6 +52,8 @@ pub struct CheckError {
 pub enum HintKind {
     /// A pack that no index names: of an interrupted backup, or waiting for prune to delete it.
     UnindexedPack,
+    /// Packs that a prune took out of the index a short time ago: they wait for their grace time.
+    WaitingPacks,
     /// A pack that several index files name, alike.
     DuplicateIndex,
     /// A pack with trees and data, as old versions of restic wrote them.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::{LockFile, LockKind, LockOptions, STALE, clock};
-use crate::error::{Error, Result};
+use crate::error::{Error, Holder, Result};
 use crate::files::FileKind;
 use crate::id::{Id, LockId};
 use crate::repository::{ListedFile, Repository};
@@ -103,10 +103,20 @@ pub(crate) async fn store_clock(repository: &Repository) -> Result<Timestamp> {
     Ok(info.map_err(Error::store("ask the store for its clock"))?.modified)
 }
 
+/// A lock that stays.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Kept {
+    pub holder: Holder,
+    /// From when on it counts for nothing, unless it is renewed.
+    pub stale_from: Timestamp,
+}
+
 /// What `remove_stale_locks` did.
 #[derive(Debug, Default)]
 pub struct Removed {
     pub locks: usize,
+    /// Those of holders that may be alive.
+    pub kept: Vec<Kept>,
     /// They stay, and are in everyone's way: who holds them cannot be read.
     pub unreadable: Vec<(LockId, Error)>,
 }
@@ -132,9 +142,22 @@ pub async fn remove_stale_locks(repository: &Repository, dead_owners: &[String])
         if dead_owners.contains(&lock.hostname) || is_stale(repository, &file, &lock).await? {
             repository.remove_file(FileKind::Lock, file.id).await?;
             removed.locks += 1;
+        } else {
+            removed.kept.push(kept(repository, &file, &lock).await);
         }
     }
     Ok(removed)
+}
+
+async fn kept(repository: &Repository, file: &ListedFile, lock: &LockFile) -> Kept {
+    let info = repository.store().head(&FileKind::Lock.key(file.id)).await;
+    let (last, limit) = match info {
+        Ok(info) if !info.is_dated => (lock.time(), STALE_BY_ITS_OWN_TIME),
+        Ok(info) => (lock.time().max(info.modified), STALE),
+        Err(_) => (lock.time(), STALE),
+    };
+    let stale_from = last.saturating_add(limit).unwrap_or(last);
+    Kept { holder: lock.holder(LockId(file.id)), stale_from }
 }
 
 /// Removes every lock: for people who know that nothing uses the repository.

@@ -66,7 +66,11 @@ async fn an_old_time_in_a_lock_does_not_make_it_stale_while_the_store_says_it_is
     save(&repository, &LockFile::new(LockKind::Exclusive, identity, old)).await;
     let outcome = Lock::acquire(&repository, LockKind::Shared, &LockOptions::default()).await;
     assert!(matches!(outcome, Err(Error::Locked { .. })));
-    assert_eq!(remove_stale_locks(&repository, &[]).await.unwrap().locks, 0);
+    let removed = remove_stale_locks(&repository, &[]).await.unwrap();
+    assert_eq!(removed.locks, 0);
+    let [kept] = removed.kept.as_slice() else { panic!("{removed:?}") };
+    assert_eq!((kept.holder.since, kept.holder.exclusive), (old, true));
+    assert!(kept.stale_from > Timestamp::now(), "the store has seen it just now: {kept:?}");
 }
 
 #[tokio::test]

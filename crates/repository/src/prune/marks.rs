@@ -24,8 +24,8 @@ const MAX_SIZE: u64 = 16 << 20;
 
 /// The marks that a repository has.
 #[derive(Debug, Default)]
-pub(super) struct Marks {
-    pub(super) times: HashMap<PackId, Timestamp>,
+pub(crate) struct Marks {
+    pub(crate) times: HashMap<PackId, Timestamp>,
     /// The objects they are in.
     keys: Vec<String>,
     /// Whether one of them cannot be read and has to go.
@@ -49,7 +49,7 @@ struct MarkedPacks {
 
 impl Marks {
     /// Reads all marks. Of several for one pack the latest counts.
-    pub(super) async fn load(repository: &Repository) -> Result<Self> {
+    pub(crate) async fn load(repository: &Repository) -> Result<Self> {
         let mut marks = Self { supported: true, ..Self::default() };
         let store = repository.store();
         let listed: Vec<_> = match store.list(&format!("{}/", directory())).try_collect().await {

@@ -408,3 +408,16 @@ async fn what_dead_writers_left_behind_goes_with_a_prune(#[case] grace: Duration
     assert_eq!(files.map(|path| path.exists()), stay);
     assert_eq!(pruned.done.unfinished_removed, stay.iter().filter(|stay| !**stay).count() as u64);
 }
+
+#[tokio::test]
+async fn a_check_says_once_that_packs_wait_and_suggests_no_prune() {
+    let repository = memory_repository().await;
+    half_forgotten(&repository).await;
+    run(&repository, &options(Duration::from_hours(24))).await.unwrap();
+    let (progress, cancel) = (Arc::default(), CancellationToken::new());
+    let options = crate::check::CheckOptions::default();
+    let checked = crate::check::check(&repository, &options, None, progress, cancel).await.unwrap();
+    let kinds: Vec<_> = checked.hints.iter().map(|hint| hint.kind).collect();
+    assert_eq!(kinds, [crate::check::HintKind::WaitingPacks], "{checked:?}");
+    assert!(checked.is_ok() && !checked.summary().suggest_prune);
+}

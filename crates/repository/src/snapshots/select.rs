@@ -1,7 +1,10 @@
 //! What a person types to name a snapshot: an id, the start of one, `latest`, `latest~2`, and with a folder of it
 //! after a colon. Takes text, gives a selector; `snapshots::find` looks it up.
 
+use std::ffi::OsStr;
 use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use crate::error::{Error, Result};
@@ -60,15 +63,24 @@ impl fmt::Display for Selector {
 pub struct Selection {
     pub snapshot: Selector,
     /// What followed the first colon; never empty.
-    pub subfolder: Option<String>,
+    pub subfolder: Option<PathBuf>,
 }
 
 impl FromStr for Selection {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
-        let (snapshot, subfolder) = text.split_once(':').unwrap_or((text, ""));
-        let subfolder = (!subfolder.is_empty()).then(|| subfolder.to_owned());
+        Self::parse(OsStr::new(text))
+    }
+}
+
+impl Selection {
+    /// The folder need not be text, as names of files need not be.
+    pub fn parse(text: &OsStr) -> Result<Self> {
+        let mut parts = text.as_bytes().splitn(2, |byte| *byte == b':');
+        let snapshot = String::from_utf8_lossy(parts.next().unwrap_or_default());
+        let subfolder = parts.next().filter(|folder| !folder.is_empty());
+        let subfolder = subfolder.map(|folder| PathBuf::from(OsStr::from_bytes(folder)));
         Ok(Self { snapshot: snapshot.parse()?, subfolder })
     }
 }
@@ -109,7 +121,7 @@ mod tests {
         #[case] snapshot: Selector,
         #[case] subfolder: Option<&str>,
     ) {
-        assert_eq!(text, Selection { snapshot, subfolder: subfolder.map(str::to_owned) });
+        assert_eq!(text, Selection { snapshot, subfolder: subfolder.map(PathBuf::from) });
     }
 
     #[rstest]
@@ -122,6 +134,14 @@ mod tests {
     #[case("4af0 ")]
     fn what_names_no_snapshot_is_refused(#[case] text: &str) {
         assert!(matches!(text.parse::<Selection>(), Err(Error::Invalid { .. })));
+    }
+
+    #[test]
+    fn a_folder_need_not_be_text() {
+        let folder = OsStr::from_bytes(b"/a\xff:b");
+        let text = [OsStr::new("latest:"), folder].into_iter().collect::<std::ffi::OsString>();
+        assert_eq!(Selection::parse(&text).unwrap().subfolder, Some(PathBuf::from(folder)));
+        assert!(Selection::parse(OsStr::from_bytes(b"\xff")).is_err());
     }
 
     #[test]

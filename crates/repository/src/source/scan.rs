@@ -33,7 +33,7 @@ pub fn scan(
                 totals.directories += 1;
             }
             Event::Item(item) => totals.count(&item.stat),
-            Event::Leave | Event::Problem(_) => {}
+            Event::Leave | Event::Problem(_) | Event::Warning(_) => {}
         }
     }
     progress(totals);

@@ -22,8 +22,10 @@ pub enum Event {
     Item(Item),
     /// The end of the directory that was entered last.
     Leave,
-    /// Something could not be read and is left out; or a rule could not be followed.
+    /// Something could not be read and is left out.
     Problem(Error),
+    /// A rule could not be followed; so nothing is left out because of it.
+    Warning(Error),
 }
 
 /// A directory, opened.
@@ -229,7 +231,7 @@ impl Iterator for Walk<'_> {
     fn next(&mut self) -> Option<Event> {
         loop {
             if let Some(problem) = self.problems.pop() {
-                return Some(Event::Problem(problem));
+                return Some(Event::Warning(problem));
             }
             if self.stack.is_empty() {
                 return None;

@@ -194,7 +194,7 @@ fn what_may_not_be_looked_at_is_not_missing() {
     let directory = tempfile::tempdir().unwrap();
     let closed = directory.path().join("closed");
     std::fs::create_dir_all(closed.join("repository")).unwrap();
-    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o000)).unwrap();
     let opened = Store::local(closed.join("repository"));
     std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o700)).unwrap();
     match opened {

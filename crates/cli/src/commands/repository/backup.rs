@@ -200,7 +200,8 @@ impl Args {
         options.time.clone_from(&self.time);
         options.parent = parent;
         options.filter = filter;
-        options.excludes.clone_from(&self.leave_out.patterns.exclude);
+        let excludes = self.leave_out.patterns.exclude.iter();
+        options.excludes = excludes.map(|pattern| pattern.to_string_lossy().into_owned()).collect();
         options.change = ChangeOptions { ignore_ctime: self.ignore_ctime, ignore_inode: self.ignore_inode };
         options.metadata.with_atime = self.with_atime;
         options.allow_empty = self.allow_empty_input;

@@ -10,7 +10,7 @@ use lifeboat_repository::snapshots::Filter;
 use super::select;
 use super::session::Session;
 use crate::error::CliError;
-use crate::printer;
+use crate::printer::{self, StandardOutput};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -83,7 +83,6 @@ fn parse(id: &str) -> Result<Id, CliError> {
 }
 
 fn bytes(content: &[u8]) -> Result<(), CliError> {
-    let mut out = std::io::stdout().lock();
-    let written = out.write_all(content).and_then(|()| out.flush());
+    let written = StandardOutput.write_all(content).and_then(|()| StandardOutput.flush());
     written.map_err(|error| CliError::failed("cannot write to standard output", error))
 }

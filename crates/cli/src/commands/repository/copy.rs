@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use lifeboat_repository::copy::{CopyOutcome, copy};
 use lifeboat_repository::progress::Progress;
-use lifeboat_repository::snapshots::Selector;
 use serde_json::json;
 
 use super::output;
@@ -19,7 +18,7 @@ use crate::error::CliError;
 pub(crate) struct Args {
     /// Only these snapshots of the source; without any, all that the filter lets through
     #[arg(value_name = "SNAPSHOT")]
-    snapshots: Vec<Selector>,
+    snapshots: Vec<String>,
     #[command(flatten)]
     filter: FilterArgs,
     #[command(flatten)]
@@ -37,7 +36,7 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
         );
     }
     let filter = args.filter.resolve(&session.settings);
-    let finding = select::many(&source, &args.snapshots, &filter);
+    let finding = select::known(&source, &args.snapshots, &filter);
     let ids: Vec<_> = session.interruptible(finding).await?.into_iter().map(|(id, _)| id).collect();
     let progress = Arc::new(Progress::default());
     let shown = Shown::start(session, &progress, None);

@@ -15,10 +15,10 @@ use crate::printer;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// The earlier snapshot, as in latest~1 or 1a2b3c4d:/srv
-    #[arg(value_name = "SNAPSHOT[:FOLDER]")]
+    #[arg(value_name = "SNAPSHOT[:FOLDER]", value_parser = select::selection())]
     before: Selection,
     /// The later snapshot
-    #[arg(value_name = "SNAPSHOT[:FOLDER]")]
+    #[arg(value_name = "SNAPSHOT[:FOLDER]", value_parser = select::selection())]
     after: Selection,
     /// Also what changed in nothing but owner, mode, times or attributes
     #[arg(long)]
@@ -58,7 +58,7 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
 
 async fn side(repository: &Repository, selection: &Selection) -> Result<Side, CliError> {
     let ((id, snapshot), subfolder) = select::one(repository, selection, &Filter::default()).await?;
-    let folder = subfolder.as_ref().map(|folder| format!(":{folder}")).unwrap_or_default();
+    let folder = subfolder.as_ref().map(|folder| format!(":{}", folder.display())).unwrap_or_default();
     Ok(Side { name: format!("{}{folder}", id.short()), tree: snapshot.tree, subfolder })
 }
 

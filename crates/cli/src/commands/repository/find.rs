@@ -1,5 +1,7 @@
 //! `find`: in which snapshots a file is, or what a blob, a tree or a pack belongs to.
 
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 use jiff::Zoned;
@@ -7,7 +9,7 @@ use lifeboat_repository::find::{FoundNode, Hit, Wanted, find};
 use lifeboat_repository::id::SnapshotId;
 use lifeboat_repository::node::NodeTime;
 use lifeboat_repository::progress::Progress;
-use lifeboat_repository::snapshots::{Found, Selector, newest_first};
+use lifeboat_repository::snapshots::{Found, newest_first};
 use lifeboat_repository::source::patterns::{Case, Patterns};
 use serde::Serialize;
 
@@ -25,10 +27,10 @@ use crate::printer;
 pub(crate) struct Args {
     /// Patterns of names or paths; ids with --blob, --tree and --pack
     #[arg(value_name = "PATTERN", required = true)]
-    patterns: Vec<String>,
+    patterns: Vec<OsString>,
     /// Only in this snapshot; can be repeated
     #[arg(short, long = "snapshot", value_name = "SNAPSHOT")]
-    snapshots: Vec<Selector>,
+    snapshots: Vec<String>,
     #[command(flatten)]
     filter: FilterArgs,
     /// Whatever the case of letters
@@ -68,7 +70,7 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     let wanted = args.wanted()?;
     let repository = session.open().await?;
     let filter = args.filter.resolve(&session.settings);
-    let finding = select::many(&repository, &args.snapshots, &filter);
+    let finding = select::known(&repository, &args.snapshots, &filter);
     let mut snapshots = session.interruptible(finding).await?;
     newest_first(&mut snapshots);
     if args.reverse {
@@ -103,18 +105,19 @@ impl Args {
             let at = zoned.timestamp();
             NodeTime::new(at.as_second(), at.subsec_nanosecond().unsigned_abs())
         };
+        let ids = || self.patterns.iter().map(|id| id.to_string_lossy().into_owned()).collect();
         if self.blob {
-            return Ok(Wanted::Blobs(self.patterns.clone()));
+            return Ok(Wanted::Blobs(ids()));
         }
         if self.tree {
-            return Ok(Wanted::Trees(self.patterns.clone()));
+            return Ok(Wanted::Trees(ids()));
         }
         if self.pack {
-            return Ok(Wanted::Packs(self.patterns.clone()));
+            return Ok(Wanted::Packs(ids()));
         }
         let case = if self.ignore_case { Case::Ignored } else { Case::Matters };
         Ok(Wanted::Names {
-            patterns: Patterns::parse(self.patterns.iter().map(String::as_bytes), case)?,
+            patterns: Patterns::parse(self.patterns.iter().map(|pattern| pattern.as_bytes()), case)?,
             oldest: self.oldest.as_ref().map(time),
             newest: self.newest.as_ref().map(time),
         })
@@ -141,7 +144,7 @@ impl Hits<'_> {
                     self.last = Some(snapshot);
                     self.session.say(format!("in snapshot {}{}:", snapshot.short(), self.when(snapshot)));
                 }
-                output::bars().suspend(|| printer::line(&line(self.args.long, &path, &node)));
+                output::bars().suspend(|| printer::bytes(&line(self.args.long, &path, &node)));
             }
             Hit::Node { snapshot, path, node } => {
                 if self.last != Some(snapshot) {

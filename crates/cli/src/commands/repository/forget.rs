@@ -141,7 +141,10 @@ async fn finish(
     if args.dry_run {
         pruning.without = forgotten.remove.into_iter().collect();
     }
-    prune::carry_out(session, repository, &pruning, held).await
+    // restic's JSON of a forget is the list alone.
+    let report =
+        if session.settings.output == Output::Table { prune::Report::Shown } else { prune::Report::Silent };
+    prune::carry_out(session, repository, &pruning, held, report).await
 }
 
 impl Args {

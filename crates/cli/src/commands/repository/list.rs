@@ -14,6 +14,9 @@ pub(crate) struct Args {
     /// What to list
     #[arg(value_enum)]
     kind: Kind,
+    /// Lines even with --json: the name `restic` sets it.
+    #[arg(skip)]
+    pub(crate) always_lines: bool,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
@@ -28,15 +31,16 @@ enum Kind {
 
 pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     let repository = session.open().await?;
+    let output = if args.always_lines { Output::Table } else { session.settings.output };
     let listing = |_| async {
         match file_kind(args.kind) {
-            Some(kind) => ids(session, &repository, kind).await,
+            Some(kind) => ids(output, &repository, kind).await,
             None => blobs(&repository).await,
         }
     };
     // Listing locks must not add one.
     if args.kind == Kind::Locks {
-        return session.interruptible(ids(session, &repository, FileKind::Lock)).await;
+        return session.interruptible(ids(output, &repository, FileKind::Lock)).await;
     }
     session.reading(&repository, listing).await
 }
@@ -52,9 +56,9 @@ fn file_kind(kind: Kind) -> Option<FileKind> {
     }
 }
 
-async fn ids(session: &Session, repository: &Repository, kind: FileKind) -> Result<(), CliError> {
+async fn ids(output: Output, repository: &Repository, kind: FileKind) -> Result<(), CliError> {
     let ids: Vec<String> = repository.list(kind).await?.iter().map(|file| file.id.to_string()).collect();
-    match session.settings.output {
+    match output {
         Output::Table => ids.iter().for_each(|id| printer::line(id)),
         Output::Json => output::line_of_json(&ids)?,
         Output::Yaml => printer::text(&printer::yaml(&ids)?),

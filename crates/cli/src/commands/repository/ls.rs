@@ -1,11 +1,17 @@
 //! `ls`: what is in a snapshot.
 
+mod ncdu;
+
 use std::cmp::Reverse;
+use std::path::PathBuf;
 
 use lifeboat_repository::ls::{Listed, LsNode, LsOptions, ls, mode_text};
 use lifeboat_repository::node::{Node, NodeKind};
+use lifeboat_repository::repository::Repository;
 use lifeboat_repository::snapshots::{Found, Selection};
 use serde_json::json;
+
+use ncdu::Ncdu;
 
 use super::output::{self, ShownSnapshot};
 use super::select::{self, FilterArgs};
@@ -18,11 +24,11 @@ use crate::printer;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Id, start of an id, or "latest"; with ":/folder" only what is below that folder
-    #[arg(value_name = "SNAPSHOT[:FOLDER]")]
+    #[arg(value_name = "SNAPSHOT[:FOLDER]", value_parser = select::selection())]
     snapshot: Selection,
     /// Only these directories
     #[arg(value_name = "DIRECTORY")]
-    directories: Vec<String>,
+    directories: Vec<PathBuf>,
     #[command(flatten)]
     filter: FilterArgs,
     #[command(flatten)]
@@ -36,6 +42,9 @@ pub(crate) struct Args {
     /// The other way round
     #[arg(long)]
     reverse: bool,
+    /// As the program ncdu loads it: `ls latest --ncdu | ncdu -f -`
+    #[arg(long, conflicts_with_all = ["sort", "reverse", "long"])]
+    ncdu: bool,
 }
 
 /// How nodes are shown.
@@ -66,6 +75,9 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     let finding = select::one(&repository, &args.snapshot, &filter);
     let (found, subfolder) = session.interruptible(finding).await?;
     let options = LsOptions { subfolder, directories: args.directories.clone(), recursive: args.recursive };
+    if args.ncdu {
+        return for_ncdu(session, &repository, &found, &options).await;
+    }
     let sorted = args.sort != Order::Name || args.reverse;
     let mut kept = Vec::new();
     head(session, &found)?;
@@ -96,6 +108,27 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     Ok(())
 }
 
+async fn for_ncdu(
+    session: &Session,
+    repository: &Repository,
+    found: &Found,
+    options: &LsOptions,
+) -> Result<(), CliError> {
+    if session.settings.output != Output::Table {
+        return Err(CliError::usage("--ncdu is a format of its own").help("leave out --json and -o"));
+    }
+    let (mut ncdu, begin) = Ncdu::begin(&found.1)?;
+    printer::text(&begin);
+    let mut each = |listed: Listed| {
+        printer::text(&ncdu.step(&listed));
+        Ok(())
+    };
+    let lock = session.lock_for_reading();
+    ls(repository, found.1.tree, options, lock, &mut each, &session.interrupted).await?;
+    printer::text(Ncdu::end());
+    Ok(())
+}
+
 fn head(session: &Session, found: &Found) -> Result<(), CliError> {
     if !session.is_json() {
         session.say(format!(
@@ -118,25 +151,22 @@ fn show(output: Output, long: LongArgs, path: &[u8], node: &Node) {
         // A node is plain text and numbers: it becomes JSON.
         let _ = output::line_of_json(&LsNode::new(path, node));
     } else {
-        printer::line(&line(long, path, node));
+        printer::bytes(&line(long, path, node));
     }
 }
 
-/// A node for people: its path, or much of what is known about it.
-pub(crate) fn line(long: LongArgs, path: &[u8], node: &Node) -> String {
-    let path = String::from_utf8_lossy(path);
+/// A node for people, with the end of the line: its path, or much of what is known about it. Names are as they are:
+/// whoever reads them can use them.
+pub(crate) fn line(long: LongArgs, path: &[u8], node: &Node) -> Vec<u8> {
     if !long.long {
-        return path.into_owned();
+        return [path, b"\n"].concat();
     }
     let size = if long.human_readable { units::bytes(node.size) } else { node.size.to_string() };
-    let target = if node.kind == NodeKind::Symlink {
-        format!(" -> {}", String::from_utf8_lossy(&node.link_target))
-    } else {
-        String::new()
-    };
+    let target: &[&[u8]] = if node.kind == NodeKind::Symlink { &[b" -> ", &node.link_target] } else { &[] };
     let time = jiff::Timestamp::new(node.mtime.seconds, 0).unwrap_or_default();
     let time = time.to_zoned(jiff::tz::TimeZone::system()).strftime("%Y-%m-%d %H:%M:%S").to_string();
-    format!("{} {:>5} {:>5} {size:>6} {time} {path}{target}", mode_text(node.mode), node.uid, node.gid)
+    let start = format!("{} {:>5} {:>5} {size:>6} {time} ", mode_text(node.mode), node.uid, node.gid);
+    [start.as_bytes(), path, &target.concat(), b"\n"].concat()
 }
 
 fn sort(nodes: &mut [(Vec<u8>, Box<Node>)], order: Order, reverse: bool) {

@@ -69,7 +69,14 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     let repository = session.open().await?;
     let mut options = args.pruning.options(&repository, args.dry_run);
     options.plan.allow_no_snapshots = args.allow_no_snapshots;
-    carry_out(session, &repository, &options, None).await
+    carry_out(session, &repository, &options, None, Report::Shown).await
+}
+
+/// Whether a prune says what it did.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Report {
+    Shown,
+    Silent,
 }
 
 /// Prunes under a lock of its own, or under the one that is held.
@@ -78,6 +85,7 @@ pub(crate) async fn carry_out(
     repository: &Repository,
     options: &PruneOptions,
     held: Option<(&Arc<Lock>, &CancellationToken)>,
+    wanted: Report,
 ) -> Result<(), CliError> {
     let progress = Arc::new(Progress::default());
     let shown = Shown::start(session, &progress, None);
@@ -85,7 +93,8 @@ pub(crate) async fn carry_out(
         let deciding = dry_run(repository, options, &progress);
         let plan = session.interruptible(async { Ok(deciding.await?) }).await;
         shown.stop();
-        return report(session, &plan?, None, options);
+        let plan = plan?;
+        return if wanted == Report::Shown { report(session, &plan, None, options) } else { Ok(()) };
     }
     let pruned = match held {
         Some((lock, stop)) => prune_locked(repository, options, lock, &progress, stop).await,
@@ -98,7 +107,10 @@ pub(crate) async fn carry_out(
             "note: this server keeps no marks; packs that left the index stay until a prune with --grace 0",
         );
     }
-    report(session, &pruned.plan, Some(pruned.done), options)
+    match wanted {
+        Report::Shown => report(session, &pruned.plan, Some(pruned.done), options),
+        Report::Silent => Ok(()),
+    }
 }
 
 impl PruneArgs {

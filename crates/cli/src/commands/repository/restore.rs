@@ -24,7 +24,7 @@ use crate::error::CliError;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Id, start of an id, or "latest"; with ":/folder" only what is below that folder
-    #[arg(value_name = "SNAPSHOT[:FOLDER]")]
+    #[arg(value_name = "SNAPSHOT[:FOLDER]", value_parser = select::selection())]
     snapshot: Option<Selection>,
     /// Directory to restore to; "/" restores to where the files were
     #[arg(short, long, value_name = "DIRECTORY")]
@@ -107,7 +107,7 @@ impl Args {
         &self,
         session: &Session,
         target: PathBuf,
-        subfolder: Option<String>,
+        subfolder: Option<PathBuf>,
     ) -> Result<RestoreOptions, CliError> {
         let settings = &session.settings;
         let wanted = if self.include.is_given() {
@@ -126,7 +126,7 @@ impl Args {
         };
         Ok(RestoreOptions {
             target,
-            subfolder: subfolder.map(PathBuf::from),
+            subfolder,
             select,
             select_xattr: self.attributes()?,
             delete: self.delete,

@@ -1,5 +1,9 @@
 //! Which snapshots a command is about: ids, prefixes, `latest`, and filters by host, path and tag, as restic has them.
 
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use lifeboat_repository::id::SnapshotId;
 use lifeboat_repository::repository::Repository;
 use lifeboat_repository::snapshots::{Filter, Found, Selection, Selector, TagList};
@@ -57,12 +61,17 @@ pub(crate) fn clean(path: &str) -> String {
     format!("/{}", parts.join("/"))
 }
 
+/// Reads `SNAPSHOT:FOLDER`; the folder need not be text.
+pub(crate) fn selection() -> impl TypedValueParser<Value = Selection> {
+    OsStringValueParser::new().try_map(|text: OsString| Selection::parse(&text))
+}
+
 /// One snapshot, and the folder of it that was named after a colon.
 pub(crate) async fn one(
     repository: &Repository,
     selection: &Selection,
     filter: &Filter,
-) -> Result<(Found, Option<String>), CliError> {
+) -> Result<(Found, Option<PathBuf>), CliError> {
     let found = match &selection.snapshot {
         // A snapshot that is named whole can be read although others are damaged.
         Selector::Id(id) => (*id, repository.load_snapshot(*id).await?),
@@ -88,6 +97,29 @@ pub(crate) async fn many_or_damaged(
     filter: &Filter,
 ) -> Result<Vec<SnapshotId>, CliError> {
     Ok(repository.load_readable_snapshots().await?.named(selectors, filter)?)
+}
+
+/// The same, but what names no snapshot is told and left out, as restic does it in commands that look or add: scripts
+/// name snapshots that a forget may have removed meanwhile.
+pub(crate) async fn known(
+    repository: &Repository,
+    names: &[String],
+    filter: &Filter,
+) -> Result<Vec<Found>, CliError> {
+    if names.is_empty() {
+        return many(repository, &[], filter).await;
+    }
+    let all = repository.load_readable_snapshots().await?;
+    let mut found: Vec<Found> = Vec::new();
+    for name in names {
+        let chosen = name.parse::<Selector>().and_then(|selector| all.find(&selector, filter).cloned());
+        match chosen {
+            Ok(one) if found.iter().any(|(id, _)| *id == one.0) => {}
+            Ok(one) => found.push(one),
+            Err(error) => tell!("ignoring '{name}': {error}"),
+        }
+    }
+    Ok(found)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use lifeboat_repository::snapshots::{Found, Group, GroupBy, GroupKey, Selector, group, newest_first};
+use lifeboat_repository::snapshots::{Found, Group, GroupBy, GroupKey, group, newest_first};
 use serde::Serialize;
 
 use super::output::{self, ShownSnapshot, snapshot_table};
@@ -16,7 +16,7 @@ use crate::printer;
 pub(crate) struct Args {
     /// Ids, starts of ids or "latest"; without any, all
     #[arg(value_name = "SNAPSHOT")]
-    snapshots: Vec<Selector>,
+    snapshots: Vec<String>,
     #[command(flatten)]
     filter: FilterArgs,
     /// Without paths
@@ -42,7 +42,7 @@ struct ShownGroup<'a> {
 pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     let repository = session.open().await?;
     let filter = args.filter.resolve(&session.settings);
-    let finding = |_| select::many(&repository, &args.snapshots, &filter);
+    let finding = |_| select::known(&repository, &args.snapshots, &filter);
     let found = session.reading(&repository, finding).await?;
     let latest = args.latest.or(args.last.then_some(1));
     let by = args.group_by.unwrap_or(GroupBy::NOTHING);

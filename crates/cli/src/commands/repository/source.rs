@@ -1,5 +1,6 @@
 //! What a backup takes and leaves out, from its arguments: paths, files of paths, patterns. Reads those files.
 
+use std::ffi::OsString;
 use std::io::Read;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
@@ -17,10 +18,10 @@ use crate::error::CliError;
 pub(crate) struct ExcludeArgs {
     /// Leave out what matches; can be repeated
     #[arg(short, long, value_name = "PATTERN")]
-    pub(crate) exclude: Vec<String>,
+    pub(crate) exclude: Vec<OsString>,
     /// The same, whatever the case of letters
     #[arg(long, value_name = "PATTERN")]
-    pub(crate) iexclude: Vec<String>,
+    pub(crate) iexclude: Vec<OsString>,
     /// File with patterns of what to leave out, one in a line; can be repeated
     #[arg(long, value_name = "FILE")]
     pub(crate) exclude_file: Vec<PathBuf>,
@@ -34,10 +35,10 @@ pub(crate) struct ExcludeArgs {
 pub(crate) struct IncludeArgs {
     /// Take only what matches; can be repeated
     #[arg(short, long, value_name = "PATTERN")]
-    pub(crate) include: Vec<String>,
+    pub(crate) include: Vec<OsString>,
     /// The same, whatever the case of letters
     #[arg(long, value_name = "PATTERN")]
-    pub(crate) iinclude: Vec<String>,
+    pub(crate) iinclude: Vec<OsString>,
     /// File with patterns of what to take, one in a line; can be repeated
     #[arg(long, value_name = "FILE")]
     pub(crate) include_file: Vec<PathBuf>,
@@ -53,7 +54,7 @@ pub(crate) struct LeaveOutArgs {
     pub(crate) patterns: ExcludeArgs,
     /// Leave out directories that have this file, if it starts with HEADER; can be repeated
     #[arg(long, value_name = "NAME[:HEADER]")]
-    exclude_if_present: Vec<String>,
+    exclude_if_present: Vec<OsString>,
     /// Leave out directories that a CACHEDIR.TAG marks as a cache
     #[arg(long)]
     exclude_caches: bool,
@@ -170,7 +171,12 @@ impl IncludeArgs {
     }
 }
 
-fn list(given: &[String], files: &[PathBuf], case: Case, settings: &Settings) -> Result<Patterns, CliError> {
+fn list(
+    given: &[OsString],
+    files: &[PathBuf],
+    case: Case,
+    settings: &Settings,
+) -> Result<Patterns, CliError> {
     let variable = |name: &[u8]| {
         let name = std::str::from_utf8(name).ok()?;
         Some(settings.variables.get(name)?.as_bytes().to_vec())

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use lifeboat_repository::progress::Progress;
-use lifeboat_repository::snapshots::Selector;
 use lifeboat_repository::stats::{Stats, StatsMode, stats};
 
 use super::output;
@@ -17,7 +16,7 @@ use crate::error::CliError;
 pub(crate) struct Args {
     /// Only these snapshots; without any, all
     #[arg(value_name = "SNAPSHOT")]
-    snapshots: Vec<Selector>,
+    snapshots: Vec<String>,
     #[command(flatten)]
     filter: FilterArgs,
     /// What is counted
@@ -40,7 +39,7 @@ enum Mode {
 pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     let repository = session.open().await?;
     let filter = args.filter.resolve(&session.settings);
-    let finding = select::many(&repository, &args.snapshots, &filter);
+    let finding = select::known(&repository, &args.snapshots, &filter);
     let ids: Vec<_> = session.interruptible(finding).await?.into_iter().map(|(id, _)| id).collect();
     let mode = match args.mode {
         Mode::RestoreSize => StatsMode::RestoreSize,

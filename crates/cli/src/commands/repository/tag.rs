@@ -1,6 +1,6 @@
 //! `tag`: changes the tags of snapshots.
 
-use lifeboat_repository::snapshots::{Selector, TagList};
+use lifeboat_repository::snapshots::TagList;
 use lifeboat_repository::tag::{TagChange, tag};
 use serde_json::json;
 
@@ -15,7 +15,7 @@ use crate::printer;
 pub(crate) struct Args {
     /// Only these snapshots; without any, all that the filter lets through
     #[arg(value_name = "SNAPSHOT")]
-    snapshots: Vec<Selector>,
+    snapshots: Vec<String>,
     #[command(flatten)]
     filter: FilterArgs,
     /// Tags that replace the present ones; "" for none; can be repeated
@@ -34,7 +34,7 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     let change = TagChange::new(all(&args.set), all(&args.add), all(&args.remove))?;
     let repository = session.open().await?;
     let filter = args.filter.resolve(&session.settings);
-    let finding = select::many(&repository, &args.snapshots, &filter);
+    let finding = select::known(&repository, &args.snapshots, &filter);
     let ids: Vec<_> = session.interruptible(finding).await?.into_iter().map(|(id, _)| id).collect();
     let changed = tag(&repository, &ids, &change, &session.settings.lock).await?;
     match session.settings.output {

@@ -1,8 +1,10 @@
 //! `unlock`: removes locks that nobody renews; all of them only when asked to.
 
-use lifeboat_repository::lock::{Removed, remove_all_locks, remove_stale_locks};
+use jiff::{Timestamp, tz::TimeZone};
+use lifeboat_repository::lock::{Kept, Removed, remove_all_locks, remove_stale_locks};
 
 use super::session::Session;
+use super::units;
 use crate::error::CliError;
 
 #[derive(clap::Args)]
@@ -23,10 +25,18 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     };
     let removed = session.interruptible(removing).await?;
     session.say(match removed.locks {
-        0 => "no lock to remove".to_owned(),
+        0 if removed.kept.is_empty() => "no lock to remove".to_owned(),
+        0 => "no lock removed".to_owned(),
         1 => "removed 1 lock".to_owned(),
         many => format!("removed {many} locks"),
     });
+    removed.kept.iter().for_each(|kept| session.say(words(kept)));
+    if !removed.kept.is_empty() {
+        session.say(
+            "whether a holder is alive cannot be seen from here: when you know that none is, `unlock --remove-all` \
+             removes all locks",
+        );
+    }
     if removed.unreadable.is_empty() {
         return Ok(());
     }
@@ -36,4 +46,20 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     let text = format!("{} locks cannot be read, and stay", removed.unreadable.len());
     Err(CliError::restic(1, text)
         .help("when you know that nothing uses the repository, remove them with `unlock --remove-all`"))
+}
+
+/// Who holds it. A lock file has one time, that of the last renewal: since when it is held altogether nobody knows.
+fn words(Kept { holder, stale_from }: &Kept) -> String {
+    let moment = |time: Timestamp| units::moment(&time.to_zoned(TimeZone::system()));
+    format!(
+        "{} lock {} stays: process {} of {} on '{}', taken or last renewed {}, counts for nothing from {} on unless \
+         renewed",
+        if holder.exclusive { "exclusive" } else { "shared" },
+        holder.id.short(),
+        holder.process,
+        holder.user,
+        holder.host,
+        moment(holder.since),
+        moment(*stale_from),
+    )
 }

@@ -52,7 +52,7 @@ fn show(dir: &Path, targets: &[&str], filter: &Filter) -> String {
                 words.push(if depth <= top { String::new() } else { ")".to_owned() });
                 depth -= 1;
             }
-            Event::Problem(_) => words.push("!".to_owned()),
+            Event::Problem(_) | Event::Warning(_) => words.push("!".to_owned()),
         }
     }
     assert_eq!(depth, 0);
