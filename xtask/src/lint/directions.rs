@@ -11,16 +11,26 @@ use serde::Deserialize;
 use crate::run;
 
 /// The crates of ours that each crate may use.
-const MAY_USE: [(&str, &[&str]); 11] = [
+const MAY_USE: [(&str, &[&str]); 13] = [
     ("lifeboat-api", &[]),
     ("lifeboat-plan", &["lifeboat-api"]),
     ("lifeboat-store", &[]),
     ("lifeboat-repository", &["lifeboat-store"]),
+    ("lifeboat-archive", &["lifeboat-api", "lifeboat-plan", "lifeboat-store"]),
+    ("lifeboat-plugin", &["lifeboat-api", "lifeboat-plan"]),
     ("lifeboat-web", &[]),
     ("lifeboat-cluster", &["lifeboat-api", "lifeboat-plan"]),
     (
         "lifeboat-operator",
-        &["lifeboat-api", "lifeboat-plan", "lifeboat-store", "lifeboat-cluster", "lifeboat-web"],
+        &[
+            "lifeboat-api",
+            "lifeboat-plan",
+            "lifeboat-store",
+            "lifeboat-archive",
+            "lifeboat-plugin",
+            "lifeboat-cluster",
+            "lifeboat-web",
+        ],
     ),
     (
         "lifeboat-cli",
@@ -29,6 +39,7 @@ const MAY_USE: [(&str, &[&str]); 11] = [
             "lifeboat-plan",
             "lifeboat-store",
             "lifeboat-repository",
+            "lifeboat-archive",
             "lifeboat-cluster",
             "lifeboat-operator",
         ],
@@ -40,7 +51,7 @@ const MAY_USE: [(&str, &[&str]); 11] = [
 ];
 
 /// Crates from elsewhere that a crate must not use, and why.
-const MUST_NOT_USE: [(&str, &[&str], &str); 6] = [
+const MUST_NOT_USE: [(&str, &[&str], &str); 8] = [
     ("lifeboat-api", &["tokio", "tokio-util", "futures", "rand"], "it holds types, not behaviour"),
     (
         "lifeboat-plan",
@@ -49,6 +60,8 @@ const MUST_NOT_USE: [(&str, &[&str], &str); 6] = [
     ),
     ("lifeboat-store", &["kube", "k8s-openapi"], "it knows nothing of Kubernetes"),
     ("lifeboat-repository", &["kube", "k8s-openapi"], "it knows nothing of Kubernetes"),
+    ("lifeboat-archive", &["kube"], "it knows files, not clusters"),
+    ("lifeboat-plugin", &["kube"], "actions ask through a trait"),
     ("lifeboat-web", &["kube", "k8s-openapi"], "it shows what it is given"),
     ("xtask", &["kube", "tokio"], "it is what a newcomer compiles first"),
 ];

@@ -1,0 +1,96 @@
+//! Lists of what to include and what to exclude, with wildcards: namespaces, resource types. An empty list of includes, or
+//! one with `*`, takes everything; an exclude wins over an include.
+
+use crate::glob::{Glob, GlobError};
+
+/// Two lists that were found to be well formed. The default takes everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Includes {
+    /// Empty: everything.
+    included: Vec<Glob>,
+    excluded: Vec<Glob>,
+}
+
+impl Includes {
+    /// Compiles the lists; what [`Includes::problems`] finds is not looked for.
+    pub fn new(included: &[String], excluded: &[String]) -> Result<Self, GlobError> {
+        let everything = included.iter().any(|name| name == "*");
+        Ok(Self {
+            included: if everything { Vec::new() } else { globs(included)? },
+            excluded: globs(excluded)?,
+        })
+    }
+
+    /// What is wrong with the two lists, in upstream's words.
+    pub fn problems(included: &[String], excluded: &[String]) -> Vec<String> {
+        let mut problems = Vec::new();
+        if included.len() > 1 && included.iter().any(|name| name == "*") {
+            problems
+                .push("includes list must either contain '*' only, or a non-empty list of items".to_owned());
+        }
+        if excluded.iter().any(|name| name == "*") {
+            problems.push("excludes list cannot contain '*'".to_owned());
+        }
+        for name in excluded.iter().filter(|name| *name != "*" && included.contains(name)) {
+            problems.push(format!("excludes list cannot contain an item in the includes list: {name}"));
+        }
+        problems
+    }
+
+    pub fn takes(&self, name: &str) -> bool {
+        !self.excludes(name) && self.includes(name)
+    }
+
+    /// Whether `name` is among the includes, or everything is.
+    pub fn includes(&self, name: &str) -> bool {
+        self.included.is_empty() || self.included.iter().any(|glob| glob.matches(name))
+    }
+
+    pub fn excludes(&self, name: &str) -> bool {
+        self.excluded.iter().any(|glob| glob.matches(name))
+    }
+
+    /// Whether no include narrows anything down; excludes may.
+    pub fn includes_everything(&self) -> bool {
+        self.included.is_empty()
+    }
+
+    /// Whether nothing is left out.
+    pub fn is_everything(&self) -> bool {
+        self.included.is_empty() && self.excluded.is_empty()
+    }
+}
+
+fn globs(names: &[String]) -> Result<Vec<Glob>, GlobError> {
+    names.iter().map(|name| Glob::new(name)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn list(names: &[&str]) -> Vec<String> {
+        names.iter().map(|&name| name.to_owned()).collect()
+    }
+
+    #[rstest]
+    #[case::nothing_said(&[], &[], true)]
+    #[case::star(&["*"], &[], true)]
+    #[case::named(&["shop"], &[], true)]
+    #[case::not_named(&["other"], &[], false)]
+    #[case::pattern(&["sh*"], &[], true)]
+    #[case::excluded(&[], &["shop"], false)]
+    #[case::an_exclude_wins(&["sh*"], &["s?op"], false)]
+    fn lists_take(#[case] included: &[&str], #[case] excluded: &[&str], #[case] expected: bool) {
+        assert_eq!(Includes::new(&list(included), &list(excluded)).unwrap().takes("shop"), expected);
+    }
+
+    #[test]
+    fn contradictions_are_named() {
+        let found = Includes::problems(&list(&["*", "a"]), &list(&["*", "a"]));
+        assert_eq!(found.len(), 3, "{found:?}");
+        assert!(found[2].ends_with(": a"));
+    }
+}

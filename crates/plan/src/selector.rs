@@ -1,0 +1,205 @@
+//! Label selectors: compiled once, from a spec's structure or from text, then asked for many objects; and as the text
+//! that the API server filters by.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use lifeboat_api::common::LabelSelector;
+
+/// A selector that was found to be well formed. The default takes everything.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Selector {
+    terms: Vec<Term>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Term {
+    key: String,
+    is: Is,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Is {
+    In(Vec<String>),
+    NotIn(Vec<String>),
+    There,
+    NotThere,
+}
+
+/// What is wrong with a selector.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SelectorError {
+    #[error("the operator {operator:?} for label {key:?} is none of In, NotIn, Exists, DoesNotExist")]
+    Operator { key: String, operator: String },
+    #[error("the operator {operator} for label {key:?} needs at least one value")]
+    NoValues { key: String, operator: String },
+    #[error("the operator {operator} for label {key:?} takes no values")]
+    Values { key: String, operator: String },
+    #[error(
+        "cannot read {term:?} in the label selector; write key=value, key!=value, key in (a,b), key notin (a,b), key or !key"
+    )]
+    Text { term: String },
+}
+
+impl Selector {
+    /// From the structure in a spec.
+    pub fn new(spec: &LabelSelector) -> Result<Self, SelectorError> {
+        let mut terms: Vec<Term> = spec
+            .match_labels
+            .iter()
+            .flatten()
+            .map(|(key, value)| Term { key: key.clone(), is: Is::In(vec![value.clone()]) })
+            .collect();
+        for expression in spec.match_expressions.iter().flatten() {
+            let (key, operator) = (expression.key.clone(), expression.operator.clone());
+            let values = expression.values.clone().unwrap_or_default();
+            let is = match (operator.as_str(), values.is_empty()) {
+                ("In" | "NotIn", true) => return Err(SelectorError::NoValues { key, operator }),
+                ("Exists" | "DoesNotExist", false) => return Err(SelectorError::Values { key, operator }),
+                ("In", false) => Is::In(values),
+                ("NotIn", false) => Is::NotIn(values),
+                ("Exists", true) => Is::There,
+                ("DoesNotExist", true) => Is::NotThere,
+                _ => return Err(SelectorError::Operator { key, operator }),
+            };
+            terms.push(Term { key, is });
+        }
+        Ok(Self { terms })
+    }
+
+    /// From text, as in `app=web,tier in (a,b),!debug`.
+    pub fn parse(text: &str) -> Result<Self, SelectorError> {
+        split(text).into_iter().map(term).collect::<Result<_, _>>().map(|terms| Self { terms })
+    }
+
+    pub fn is_everything(&self) -> bool {
+        self.terms.is_empty()
+    }
+
+    pub fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
+        self.terms.iter().all(|term| {
+            let value = labels.get(&term.key);
+            match &term.is {
+                Is::In(values) => value.is_some_and(|value| values.contains(value)),
+                Is::NotIn(values) => value.is_none_or(|value| !values.contains(value)),
+                Is::There => value.is_some(),
+                Is::NotThere => value.is_none(),
+            }
+        })
+    }
+
+    /// As the API server reads it; empty for everything.
+    pub fn to_query(&self) -> String {
+        let mut text = String::new();
+        for term in &self.terms {
+            if !text.is_empty() {
+                text.push(',');
+            }
+            let key = &term.key;
+            // Writing to a String cannot fail.
+            let _ = match &term.is {
+                Is::In(values) if values.len() == 1 => write!(text, "{key}={}", values[0]),
+                Is::In(values) => write!(text, "{key} in ({})", values.join(",")),
+                Is::NotIn(values) => write!(text, "{key} notin ({})", values.join(",")),
+                Is::There => write!(text, "{key}"),
+                Is::NotThere => write!(text, "!{key}"),
+            };
+        }
+        text
+    }
+}
+
+/// Splits at commas outside parentheses.
+fn split(text: &str) -> Vec<&str> {
+    let mut depth = 0;
+    let terms = text.split(|letter| {
+        match letter {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            _ => {}
+        }
+        letter == ',' && depth == 0
+    });
+    terms.map(str::trim).filter(|term| !term.is_empty()).collect()
+}
+
+fn term(text: &str) -> Result<Term, SelectorError> {
+    let wrong = || SelectorError::Text { term: text.to_owned() };
+    let made = if let Some((head, list)) = text.split_once('(') {
+        let values: Vec<_> = list
+            .strip_suffix(')')
+            .ok_or_else(wrong)?
+            .split(',')
+            .map(|value| value.trim().to_owned())
+            .collect();
+        let (key, word) = head.trim().rsplit_once(char::is_whitespace).ok_or_else(wrong)?;
+        let is = match word {
+            "in" => Is::In(values),
+            "notin" => Is::NotIn(values),
+            _ => return Err(wrong()),
+        };
+        (key, is)
+    } else if let Some((key, value)) = text.split_once("!=") {
+        (key, Is::NotIn(vec![value.trim().to_owned()]))
+    } else if let Some((key, value)) = text.split_once("==").or_else(|| text.split_once('=')) {
+        (key, Is::In(vec![value.trim().to_owned()]))
+    } else if let Some(key) = text.strip_prefix('!') {
+        (key, Is::NotThere)
+    } else {
+        (text, Is::There)
+    };
+    let key = made.0.trim();
+    if key.is_empty() || key.contains(|letter: char| letter.is_whitespace() || "=!(),".contains(letter)) {
+        return Err(wrong());
+    }
+    Ok(Term { key: key.to_owned(), is: made.1 })
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|&(key, value)| (key.into(), value.into())).collect()
+    }
+
+    #[rstest]
+    #[case::equal("app=web", true)]
+    #[case::double_equal("app==web", true)]
+    #[case::other_value("app=db", false)]
+    #[case::unequal("app!=db", true)]
+    #[case::unequal_and_missing("zone!=a", true)]
+    #[case::among("app in (db, web)", true)]
+    #[case::not_among("app notin (db,web)", false)]
+    #[case::there("tier", true)]
+    #[case::not_there("!tier", false)]
+    #[case::all_terms("app=web,!debug,tier in (a,b)", true)]
+    #[case::everything("", true)]
+    fn a_selector_matches(#[case] text: &str, #[case] expected: bool) {
+        let found = labels(&[("app", "web"), ("tier", "a")]);
+        let selector = Selector::parse(text).unwrap();
+        assert_eq!(selector.matches(&found), expected);
+        // The API server must read what we mean.
+        assert_eq!(Selector::parse(&selector.to_query()).unwrap(), selector);
+    }
+
+    #[rstest]
+    #[case("app in db")]
+    #[case("app in (db")]
+    #[case("=x")]
+    #[case("a b=c")]
+    fn a_term_that_cannot_be_read_is_named(#[case] text: &str) {
+        assert_eq!(Selector::parse(text), Err(SelectorError::Text { term: text.into() }));
+    }
+
+    #[test]
+    fn an_expression_without_values_is_refused() {
+        let spec: LabelSelector =
+            serde_json::from_value(serde_json::json!({"matchExpressions": [{"key": "a", "operator": "In"}]}))
+                .unwrap();
+        let error = Selector::new(&spec).unwrap_err();
+        assert_eq!(error, SelectorError::NoValues { key: "a".into(), operator: "In".into() });
+    }
+}

@@ -1,0 +1,1 @@
+//! The actions that every installation has, under upstream's names.
