@@ -4,7 +4,10 @@
 
 pub mod catalogue;
 pub mod conditions;
+pub mod deletion;
+pub mod download;
 pub mod foreign;
+pub mod garbage;
 pub mod glob;
 pub mod includes;
 pub mod install;
@@ -14,5 +17,6 @@ pub mod location;
 pub mod password;
 pub mod selector;
 pub mod server_status;
+pub mod sync;
 pub mod time;
 pub mod unsupported;
