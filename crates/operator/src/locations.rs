@@ -17,6 +17,11 @@ use secrecy::SecretSlice;
 
 use crate::context::Context;
 
+/// Archives come out of one compressor: two parts in flight keep up with it, and memory stays small. S3 takes no parts
+/// below 5 MiB.
+const PART: usize = 8 * 1024 * 1024;
+const PARTS_AT_ONCE: usize = 2;
+
 /// A Secret's values; the version tells whether it changed.
 #[derive(Clone)]
 pub(crate) struct SecretValues {
@@ -100,7 +105,8 @@ pub(crate) async fn open_found(
     }
     let secrets = secrets(context, &object).await?;
     let opening = opening(&object, &secrets).map_err(|problem| unavailable(&name, problem))?;
-    let store = lifeboat_store::open(&opening.config, &context.settings.cloud, Tuning::default())
+    let tuning = Tuning { part_size: PART, upload_concurrency: PARTS_AT_ONCE, ..Tuning::default() };
+    let store = lifeboat_store::open(&opening.config, &context.settings.cloud, tuning)
         .await
         .map_err(|error| unavailable(&name, problem(&error)))?;
     Ok(Location { name, object, store: Arc::new(store) })

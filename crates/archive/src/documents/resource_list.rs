@@ -3,13 +3,23 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 
-/// `v1/Pod` to `namespace/name`, sorted when it is written.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+/// `v1/Pod` to `namespace/name`; sorted when it is written.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct ResourceList {
     types: BTreeMap<String, Vec<String>>,
+}
+
+impl Serialize for ResourceList {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_map(self.types.iter().map(|(kind, items)| {
+            let mut items: Vec<&str> = items.iter().map(String::as_str).collect();
+            items.sort_unstable();
+            (kind, items)
+        }))
+    }
 }
 
 /// What a restore did with an item.
@@ -50,7 +60,7 @@ impl ResourceList {
         self.insert(api_version, kind, format!("{}({action})", path(namespace, name)));
     }
 
-    /// Puts the items of each type in the order in which they are written.
+    /// Puts the items of each type in the order in which they are written, for those who show them.
     pub fn sort(&mut self) {
         for items in self.types.values_mut() {
             items.sort_unstable();

@@ -77,7 +77,8 @@ impl BlockWriter {
     pub(super) fn finish(mut self) -> Result<BlockFile, SpoolError> {
         self.flush()?;
         let Self { file, directory, ends, .. } = self;
-        Ok(BlockFile { inner: Arc::new(Inner { file, ends, cache: Mutex::default() }), directory })
+        let inner = Arc::new(Inner { file, ends, cache: Mutex::default() });
+        Ok(BlockFile { inner, directory, loading: tokio::sync::Mutex::default() })
     }
 
     fn flush(&mut self) -> Result<(), SpoolError> {
@@ -126,6 +127,8 @@ impl BlockWriter {
 pub(super) struct BlockFile {
     inner: Arc<Inner>,
     directory: PathBuf,
+    /// Held while a block is loaded, so that many who want the same one load it once.
+    loading: tokio::sync::Mutex<()>,
 }
 
 #[derive(Debug)]
@@ -153,6 +156,10 @@ impl BlockFile {
     }
 
     async fn load(&self, number: u32) -> Result<Bytes, SpoolError> {
+        let _alone = self.loading.lock().await;
+        if let Some(block) = self.inner.cached(number) {
+            return Ok(block);
+        }
         let inner = Arc::clone(&self.inner);
         let loaded = tokio::task::spawn_blocking(move || inner.load(number)).await;
         loaded.map_err(|_| SpoolError::Stopped)?.map_err(|source| self.disk(source))

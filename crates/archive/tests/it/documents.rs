@@ -64,7 +64,6 @@ fn a_resource_list_is_sorted_by_type_and_name() {
     list.add("v1", "Pod", Some("a"), "y");
     list.add("apps/v1", "Deployment", Some("a"), "z");
     list.add_restored("v1", "Namespace", None, "a", RestoreAction::Created);
-    list.sort();
     let json = serde_json::to_string(&list).unwrap();
     let expected = r#"{"apps/v1/Deployment":["a/z"],"v1/Namespace":["a(created)"],"v1/Pod":["a/y","b/x"]}"#;
     assert_eq!(json, expected);

@@ -25,7 +25,8 @@ pub(super) async fn begin(
     let labels = json!({names::BACKUP_NAME: label::value(&gathered.name), names::BACKUP_UID: uid});
     let patch = json!({"metadata": {"labels": labels}, "status": {"phase": "InProgress"}});
     let begun = objects::merge(&requests, object, patch).await?;
-    set_phase(context, gathered, &BackupPhase::Deleting).await?;
+    // As it was gathered: one that began to run meanwhile is decided on again.
+    set_phase(context, gathered.backup.as_ref(), &BackupPhase::Deleting).await?;
     context.metrics.velero().deletion_started(&gathered.schedule());
     Ok(begun)
 }
@@ -46,7 +47,12 @@ pub(super) async fn end(
     let stored = stored_phase(gathered).await;
     if let Some(before) = gathered.phase() {
         let phase = deletion::phase_after_failure(&before, stored.as_deref());
-        set_phase(context, gathered, &phase).await?;
+        let mut backup = gathered.backup.clone();
+        if let Some(backup) = &mut backup {
+            // Our own first write changed the version; who deletes a backup owns its phase.
+            backup.metadata.resource_version = None;
+        }
+        set_phase(context, backup.as_ref(), &phase).await?;
     }
     answer(context, state, object, problems).await
 }
@@ -72,13 +78,14 @@ pub(super) async fn answer(
 }
 
 /// The Backup may have been deleted, or be older than its schema: neither keeps its data from being deleted.
-async fn set_phase(context: &Context, gathered: &Gathered, phase: &BackupPhase) -> Result<(), ApiError> {
-    let Some(backup) = &gathered.backup else { return Ok(()) };
-    let mut current = backup.clone();
-    // Our own earlier write changed the version; who deletes a backup owns its phase.
-    current.metadata.resource_version = None;
+async fn set_phase(
+    context: &Context,
+    backup: Option<&DynamicObject>,
+    phase: &BackupPhase,
+) -> Result<(), ApiError> {
+    let Some(backup) = backup else { return Ok(()) };
     let patch = json!({"status": {"phase": phase.as_str()}});
-    match objects::merge(&api::<Backup>(context), &current, patch).await {
+    match objects::merge(&api::<Backup>(context), backup, patch).await {
         Err(error) if !error.is_not_found() && !error.is_invalid() => Err(error),
         _ => Ok(()),
     }
