@@ -9,7 +9,7 @@ use lifeboat_plan::garbage::LocationState;
 use serde_json::Value;
 
 use crate::context::Context;
-use crate::locations::{self, Location};
+use crate::locations::{self, Location, LocationError};
 
 pub(super) struct Gathered {
     pub(super) name: String,
@@ -55,9 +55,12 @@ pub(super) async fn gather(context: &Context, name: &str) -> Result<Gathered, Ap
             let state = LocationState::of(&found);
             match locations::open_found(context, found).await {
                 Ok(location) => (Some(location), state),
+                // What the API server did not tell now, it tells the next time.
+                Err(LocationError::Api(error)) => return Err(error),
                 Err(error) => (None, error.state()),
             }
         }
+        Err(LocationError::Api(error)) => return Err(error),
         Err(error) => (None, error.state()),
     };
     let listed = api::<Restore>(context).list(&ListParams::default()).await.attempt("list Restores")?;

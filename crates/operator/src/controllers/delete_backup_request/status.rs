@@ -25,8 +25,11 @@ pub(super) async fn begin(
     let labels = json!({names::BACKUP_NAME: label::value(&gathered.name), names::BACKUP_UID: uid});
     let patch = json!({"metadata": {"labels": labels}, "status": {"phase": "InProgress"}});
     let begun = objects::merge(&requests, object, patch).await?;
-    // As it was gathered: one that began to run meanwhile is decided on again.
-    set_phase(context, gathered.backup.as_ref(), &BackupPhase::Deleting).await?;
+    // As it was gathered: one that began to run meanwhile is decided on again. One that failed validation never runs,
+    // and its phase tells the next try that nothing but the object is there.
+    if gathered.phase() != Some(BackupPhase::FailedValidation) {
+        set_phase(context, gathered.backup.as_ref(), &BackupPhase::Deleting).await?;
+    }
     context.metrics.velero().deletion_started(&gathered.schedule());
     Ok(begun)
 }
