@@ -117,7 +117,8 @@ async fn latest_stream(
     Err(CliError::usage("--target is missing: no snapshot here is of a stream").help(NO_STREAM))
 }
 
-/// The path of the only file, if the snapshot is of a stream: directories with one entry, and a file at their end.
+/// The path of the only file, if the snapshot is of a stream: directories with one entry, and at their end a file that was
+/// never on a disk, so it has no inode.
 async fn stream_name(reader: &BlobReader, snapshot: &Snapshot) -> Result<Option<PathBuf>, CliError> {
     /// Deeper than any name that a stream can be given.
     const DEEPEST: usize = 2048;
@@ -128,7 +129,7 @@ async fn stream_name(reader: &BlobReader, snapshot: &Snapshot) -> Result<Option<
         let [node] = nodes.as_slice() else { return Ok(None) };
         path.push(OsStr::from_bytes(&node.name));
         match node.subtree {
-            None if node.is_file() => return Ok(Some(path)),
+            None if node.is_file() && node.inode == 0 => return Ok(Some(path)),
             Some(below) => tree = below,
             None => return Ok(None),
         }
