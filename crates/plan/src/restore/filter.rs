@@ -88,6 +88,11 @@ impl RestoreFilter {
         })
     }
 
+    /// Whether labels count at all.
+    pub fn asks_for_labels(&self) -> bool {
+        !self.selectors.is_empty()
+    }
+
     /// Whether an item of the backup is restored for its own sake.
     pub fn judge(&self, item: &ItemId, labels: &BTreeMap<String, String>) -> Result<(), LeftOut> {
         self.judge_additional(item)?;

@@ -3,28 +3,31 @@
 //! objects in a namespace stay behind what they need.
 
 use std::collections::{BTreeSet, HashMap};
+use std::hash::Hash;
 
 use super::scheduler::Entry;
-use crate::catalogue::ItemId;
+use crate::catalogue::GroupResource;
 
 /// One item, as the index of the backup has it.
-#[derive(Clone, Copy, Debug)]
-pub struct Related<'a> {
-    pub id: &'a ItemId,
+#[derive(Clone, Debug)]
+pub struct Related<'a, U> {
+    pub resource: &'a GroupResource,
+    pub namespace: Option<&'a str>,
+    pub name: &'a str,
     pub barrier: usize,
-    pub uid: Option<&'a str>,
+    pub uid: Option<U>,
     /// The UIDs of its owners.
-    pub owners: &'a [String],
+    pub owners: &'a [U],
     /// The claims that a pod mounts, by name.
-    pub claims: &'a [String],
+    pub claims: Vec<&'a str>,
 }
 
 /// More generations of owners than this are not followed: nothing real has them.
 const GENERATIONS: usize = 16;
 
 /// One entry for each item, in their order.
-pub fn entries(items: &[Related<'_>]) -> Vec<Entry> {
-    let by_uid: HashMap<&str, usize> =
+pub fn entries<U: Copy + Eq + Hash>(items: &[Related<'_, U>]) -> Vec<Entry> {
+    let by_uid: HashMap<U, usize> =
         items.iter().enumerate().filter_map(|(place, item)| Some((item.uid?, place))).collect();
     let by_name = Names::new(items);
     let mut after: Vec<BTreeSet<usize>> = items.iter().map(|item| by_name.needs(item)).collect();
@@ -46,14 +49,14 @@ pub fn entries(items: &[Related<'_>]) -> Vec<Entry> {
         .collect()
 }
 
-fn owners(item: &Related<'_>, by_uid: &HashMap<&str, usize>) -> Vec<usize> {
-    item.owners.iter().filter_map(|uid| by_uid.get(uid.as_str()).copied()).collect()
+fn owners<U: Copy + Eq + Hash>(item: &Related<'_, U>, by_uid: &HashMap<U, usize>) -> Vec<usize> {
+    item.owners.iter().filter_map(|uid| by_uid.get(uid).copied()).collect()
 }
 
-fn ancestors(
+fn ancestors<U: Copy + Eq + Hash>(
     mut generation: Vec<usize>,
-    items: &[Related<'_>],
-    by_uid: &HashMap<&str, usize>,
+    items: &[Related<'_, U>],
+    by_uid: &HashMap<U, usize>,
 ) -> BTreeSet<usize> {
     let mut found = BTreeSet::new();
     for _ in 0..GENERATIONS {
@@ -75,11 +78,11 @@ struct Names<'a> {
 }
 
 impl<'a> Names<'a> {
-    fn new(items: &[Related<'a>]) -> Self {
+    fn new<U>(items: &[Related<'a, U>]) -> Self {
         let mut names = Self::default();
         for (place, item) in items.iter().enumerate() {
-            let ItemId { resource, namespace, name } = item.id;
-            match (resource.group.as_str(), resource.resource.as_str(), namespace) {
+            let (namespace, name) = (item.namespace, item.name);
+            match (item.resource.group.as_str(), item.resource.resource.as_str(), namespace) {
                 ("", "namespaces", None) => {
                     names.namespaces.insert(name, place);
                 }
@@ -95,16 +98,14 @@ impl<'a> Names<'a> {
         names
     }
 
-    fn needs(&self, item: &Related<'_>) -> BTreeSet<usize> {
-        let namespace = item.id.namespace.as_deref();
+    fn needs<U>(&self, item: &Related<'_, U>) -> BTreeSet<usize> {
+        let namespace = item.namespace;
         let home = namespace.and_then(|namespace| self.namespaces.get(namespace));
-        let definition = (!item.id.resource.group.is_empty() && !self.definitions.is_empty())
-            .then(|| self.definitions.get(item.id.resource.to_string().as_str()))
+        let definition = (!item.resource.group.is_empty() && !self.definitions.is_empty())
+            .then(|| self.definitions.get(item.resource.to_string().as_str()))
             .flatten();
-        let claims = item
-            .claims
-            .iter()
-            .filter_map(|claim| self.claims.get(&(namespace.unwrap_or_default(), claim.as_str())));
+        let claims =
+            item.claims.iter().filter_map(|claim| self.claims.get(&(namespace.unwrap_or_default(), *claim)));
         home.into_iter().chain(definition).chain(claims).copied().collect()
     }
 }
@@ -112,51 +113,50 @@ impl<'a> Names<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::catalogue::GroupResource;
 
-    fn id(resource: &str, namespace: Option<&str>, name: &str) -> ItemId {
-        ItemId {
-            resource: GroupResource::parse(resource),
-            namespace: namespace.map(Into::into),
-            name: name.into(),
-        }
+    fn item<'a>(resource: &'a GroupResource, namespace: Option<&'a str>, name: &'a str) -> Related<'a, u8> {
+        Related { resource, namespace, name, barrier: 0, uid: None, owners: &[], claims: Vec::new() }
     }
 
     #[test]
     fn items_stay_behind_what_they_need_and_owners_behind_all_their_descendants() {
-        let ids = [
-            id("namespaces", None, "shop"),
-            id("customresourcedefinitions.apiextensions.k8s.io", None, "widgets.example.com"),
-            id("persistentvolumeclaims", Some("shop"), "data"),
-            id("pods", Some("shop"), "web-1"),
-            id("replicasets.apps", Some("shop"), "web"),
-            id("deployments.apps", Some("shop"), "web"),
-            id("widgets.example.com", Some("other"), "w"),
+        let types = [
+            "namespaces",
+            "customresourcedefinitions.apiextensions.k8s.io",
+            "persistentvolumeclaims",
+            "pods",
+            "replicasets.apps",
+            "deployments.apps",
+            "widgets.example.com",
+        ]
+        .map(GroupResource::parse);
+        let (set, deployment, elsewhere) = (1, 2, 3);
+        let by_deployment = [deployment, elsewhere];
+        let shop = Some("shop");
+        let mut items = [
+            item(&types[0], None, "shop"),
+            item(&types[1], None, "widgets.example.com"),
+            item(&types[2], shop, "data"),
+            item(&types[3], shop, "web-1"),
+            item(&types[4], shop, "web"),
+            item(&types[5], shop, "web"),
+            item(&types[6], Some("other"), "w"),
         ];
-        let (claims, by_set, by_deployment) = (
-            vec!["data".to_owned()],
-            vec!["rs".to_owned()],
-            vec!["deploy".to_owned(), "elsewhere".to_owned()],
-        );
-        let mut items: Vec<Related<'_>> =
-            ids.iter().map(|id| Related { id, barrier: 0, uid: None, owners: &[], claims: &[] }).collect();
-        items[3].claims = &claims;
-        items[3].owners = &by_set;
-        items[4].uid = Some("rs");
+        items[3].claims = vec!["data"];
+        items[3].owners = &[1];
+        items[4].uid = Some(set);
         items[4].owners = &by_deployment;
-        items[5].uid = Some("deploy");
+        items[5].uid = Some(deployment);
         let after: Vec<Vec<usize>> = entries(&items).into_iter().map(|entry| entry.after).collect();
         assert_eq!(after, [vec![], vec![], vec![0], vec![0, 2, 4], vec![0, 3, 5], vec![0, 3, 4], vec![1]]);
     }
 
     #[test]
     fn a_circle_of_owners_ends() {
-        let ids = [id("a", None, "x"), id("b", None, "y")];
-        let (by_x, by_y) = (vec!["x".to_owned()], vec!["y".to_owned()]);
-        let items = [
-            Related { id: &ids[0], barrier: 0, uid: Some("x"), owners: &by_y, claims: &[] },
-            Related { id: &ids[1], barrier: 0, uid: Some("y"), owners: &by_x, claims: &[] },
-        ];
+        let resource = GroupResource::parse("a");
+        let mut items = [item(&resource, None, "x"), item(&resource, None, "y")];
+        (items[0].uid, items[0].owners) = (Some(1), &[2]);
+        (items[1].uid, items[1].owners) = (Some(2), &[1]);
         assert_eq!(entries(&items)[0].after, [1]);
     }
 }
