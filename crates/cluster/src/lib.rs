@@ -13,6 +13,7 @@ pub mod rights;
 pub mod testing;
 pub mod wait;
 pub mod workloads;
+pub mod write;
 
 pub use connect::{ConnectError, ConnectOptions, connect};
 
