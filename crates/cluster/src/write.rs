@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
-use kube::api::{GetParams, Patch, PatchParams, PostParams};
+use kube::api::{GetParams, ListParams, Patch, PatchParams, PostParams};
 use kube::client::Body;
 use kube::core::{Request, Status};
+use lifeboat_plan::catalogue::ResourceType;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 
@@ -91,6 +92,29 @@ impl Writer {
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// The objects of a type, in one namespace or everywhere.
+    pub async fn list(
+        &self,
+        known: &ResourceType,
+        namespace: Option<&str>,
+        selector: &str,
+    ) -> Result<Vec<Value>, ApiError> {
+        let target = Target {
+            api_version: known.api_version(),
+            plural: known.id.resource.clone(),
+            kind: known.kind.clone(),
+            namespace: namespace.map(str::to_owned),
+            name: String::new(),
+        };
+        let options = ListParams::default().labels(selector);
+        let words = || format!("list {}", known.id);
+        let mut found = self.call(words, Answer::Object, || target.request().list(&options)).await?;
+        Ok(match found["items"].take() {
+            Value::Array(items) => items,
+            _ => Vec::new(),
+        })
     }
 
     /// Merges `patch` into the object, or into one of its subresources.

@@ -8,6 +8,7 @@ mod controllers;
 mod dynamic;
 pub mod password;
 mod refused;
+mod restore;
 pub mod runtime;
 pub mod settings;
 

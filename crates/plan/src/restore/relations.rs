@@ -15,6 +15,8 @@ pub struct Related<'a, U> {
     pub namespace: Option<&'a str>,
     pub name: &'a str,
     pub barrier: usize,
+    /// Whether it is only restored when another item asks for it.
+    pub dormant: bool,
     pub uid: Option<U>,
     /// The UIDs of its owners.
     pub owners: &'a [U],
@@ -44,7 +46,7 @@ pub fn entries<U: Copy + Eq + Hash>(items: &[Related<'_, U>]) -> Vec<Entry> {
         .enumerate()
         .map(|(place, (item, mut after))| {
             after.remove(&place);
-            Entry { barrier: item.barrier, after: after.into_iter().collect() }
+            Entry { barrier: item.barrier, after: after.into_iter().collect(), dormant: item.dormant }
         })
         .collect()
 }
@@ -115,7 +117,16 @@ mod tests {
     use super::*;
 
     fn item<'a>(resource: &'a GroupResource, namespace: Option<&'a str>, name: &'a str) -> Related<'a, u8> {
-        Related { resource, namespace, name, barrier: 0, uid: None, owners: &[], claims: Vec::new() }
+        Related {
+            resource,
+            namespace,
+            name,
+            barrier: 0,
+            dormant: false,
+            uid: None,
+            owners: &[],
+            claims: Vec::new(),
+        }
     }
 
     #[test]

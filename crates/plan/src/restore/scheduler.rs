@@ -19,10 +19,14 @@ pub struct Entry {
     pub barrier: usize,
     /// The items that keep it back while they are behind their own barrier.
     pub after: Vec<usize>,
+    /// Nobody wants it for its own sake: it starts when another item asks for it, or never.
+    pub dormant: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
+    /// Nobody has asked for it.
+    Dormant,
     Pending,
     /// Something that it depends on is behind: it left its barrier without starting.
     Held,
@@ -65,27 +69,33 @@ pub struct Scheduler {
     /// The barrier after the one that is open.
     next: usize,
     ready: VecDeque<usize>,
-    done: usize,
+    /// Items that have not ended; dormant ones are not counted.
+    rest: usize,
+    /// Items that were started, left their barrier and have not ended.
+    behind: usize,
 }
 
 impl Scheduler {
     pub fn new(entries: Vec<Entry>) -> Self {
         let barriers = places::barriers(&entries);
-        let open = barriers.iter().map(Vec::len).collect();
+        let open: Vec<usize> = barriers.iter().map(Vec::len).collect();
         let count = entries.len();
+        let state = |entry: &Entry| if entry.dormant { State::Dormant } else { State::Pending };
+        let states = entries.iter().map(state).collect();
         let mut scheduler = Self {
             entries,
-            states: vec![State::Pending; count],
+            states,
             left: vec![false; count],
             holders: BTreeMap::new(),
             holds: BTreeMap::new(),
             awaits: BTreeMap::new(),
             awaited_by: BTreeMap::new(),
             barriers,
+            rest: open.iter().sum(),
+            behind: 0,
             open,
             next: 0,
             ready: VecDeque::new(),
-            done: 0,
         };
         scheduler.open_barriers();
         scheduler
@@ -96,13 +106,18 @@ impl Scheduler {
         // One that another item asked for in the meantime has started already.
         let item =
             std::iter::from_fn(|| self.ready.pop_front()).find(|&item| self.states[item] == State::Ready)?;
-        self.states[item] = State::Running;
+        self.run(item);
         Some(item)
     }
 
     /// Whether every item has ended.
     pub fn is_finished(&self) -> bool {
-        self.done == self.states.len()
+        self.rest == 0
+    }
+
+    /// How many items were started, left their barrier and have not ended.
+    pub fn waiting_count(&self) -> usize {
+        self.behind
     }
 
     /// The items that were started, left their barrier and have not ended.
@@ -118,6 +133,7 @@ impl Scheduler {
                 continue;
             }
             self.leave(item);
+            self.behind += 1;
             // Whoever awaits its end is behind, too.
             behind.extend(self.awaited_by.get(&item).into_iter().flatten());
         }
@@ -133,13 +149,14 @@ impl Scheduler {
             return Need::Circle;
         }
         let starts = match self.states[other] {
-            State::Pending | State::Ready => true,
+            State::Dormant | State::Pending | State::Ready => true,
             State::Held => self.leads_to(other, item),
             State::Running if self.leads_to(other, item) => return Need::Circle,
             State::Running | State::Done => false,
         };
         if starts {
-            self.states[other] = State::Running;
+            self.rest += usize::from(self.states[other] == State::Dormant);
+            self.run(other);
         }
         self.awaits.entry(item).or_default().insert(other);
         self.awaited_by.entry(other).or_default().insert(item);
@@ -154,11 +171,13 @@ impl Scheduler {
         if self.states[item] == State::Done {
             return;
         }
-        if !self.left[item] {
+        if self.left[item] {
+            self.behind -= usize::from(self.states[item] == State::Running);
+        } else {
             self.leave(item);
         }
         self.states[item] = State::Done;
-        self.done += 1;
+        self.rest -= 1;
         for other in self.awaits.remove(&item).into_iter().flatten() {
             if let Some(waiters) = self.awaited_by.get_mut(&other) {
                 waiters.remove(&item);
@@ -187,6 +206,11 @@ impl Scheduler {
         }
     }
 
+    fn run(&mut self, item: usize) {
+        self.states[item] = State::Running;
+        self.behind += usize::from(self.left[item]);
+    }
+
     fn give_out(&mut self, item: usize) {
         self.states[item] = State::Ready;
         self.ready.push_back(item);
@@ -194,7 +218,10 @@ impl Scheduler {
 
     fn leave(&mut self, item: usize) {
         self.left[item] = true;
-        self.open[self.entries[item].barrier] -= 1;
+        // A dormant item is in no barrier: it belongs to whoever asked for it.
+        if !self.entries[item].dormant {
+            self.open[self.entries[item].barrier] -= 1;
+        }
     }
 
     /// Opens barrier after barrier for as long as the one that is open has nothing left in it.

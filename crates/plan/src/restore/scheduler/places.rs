@@ -23,7 +23,9 @@ fn place(item: usize, entries: &[Entry], placed: &mut [bool], barrier: &mut Vec<
     while let Some((item, at)) = path.last_mut() {
         let entry = &entries[*item];
         let Some(&other) = entry.after.get(*at) else {
-            barrier.push(*item);
+            if !entry.dormant {
+                barrier.push(*item);
+            }
             path.pop();
             continue;
         };
