@@ -4,7 +4,10 @@
 
 pub mod catalogue;
 pub mod conditions;
+pub mod deletion;
+pub mod download;
 pub mod foreign;
+pub mod garbage;
 pub mod glob;
 pub mod includes;
 pub mod install;
@@ -15,5 +18,6 @@ pub mod password;
 pub mod restore;
 pub mod selector;
 pub mod server_status;
+pub mod sync;
 pub mod time;
 pub mod unsupported;
