@@ -186,9 +186,9 @@ fn resolved(catalogue: &Catalogue, names: Option<&Vec<String>>) -> Vec<String> {
     let pods = GroupResource::new("", "pods");
     let names = names.into_iter().flatten();
     names
-        .map(|name| match catalogue.resolve(name).iter().any(|kind| kind.id == pods) {
-            true => "pods".to_owned(),
-            false => name.clone(),
+        .map(|name| {
+            let means_pods = catalogue.resolve(name).iter().any(|kind| kind.id == pods);
+            if means_pods { "pods".to_owned() } else { name.clone() }
         })
         .collect()
 }

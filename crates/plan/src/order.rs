@@ -122,7 +122,7 @@ impl Order {
                 None => unlisted.push(at),
             }
         }
-        listed.sort();
+        listed.sort_unstable();
         let used = |place: usize| listed.iter().any(|(at, ..)| *at == place);
         let warnings = (0..self.entries.len())
             .filter(|place| !used(*place))

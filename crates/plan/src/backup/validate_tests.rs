@@ -37,6 +37,7 @@ fn verdict(
     })
 }
 
+#[allow(clippy::unnecessary_wraps)] // what the input holds
 fn usable() -> Option<LocationFacts> {
     Some(LocationFacts { read_only: false, available: true })
 }

@@ -27,6 +27,7 @@ fn cluster() -> Catalogue {
     ])
 }
 
+#[allow(clippy::unnecessary_wraps)] // what the fields of the spec hold
 fn list(names: &[&str]) -> Option<Vec<String>> {
     Some(names.iter().map(|&name| name.to_owned()).collect())
 }

@@ -1,5 +1,21 @@
 //! Quantities as Kubernetes writes them: `10Gi`, `1.5G`, `500m`, `1e3`. Compared only, so a float is exact enough.
 
+const SUFFIXES: [(&str, f64); 13] = [
+    ("Ki", 1024.0),
+    ("Mi", 1_048_576.0),
+    ("Gi", 1_073_741_824.0),
+    ("Ti", 1_099_511_627_776.0),
+    ("Pi", 1_125_899_906_842_624.0),
+    ("Ei", 1_152_921_504_606_846_976.0),
+    ("m", 0.001),
+    ("k", 1e3),
+    ("M", 1e6),
+    ("G", 1e9),
+    ("T", 1e12),
+    ("P", 1e15),
+    ("E", 1e18),
+];
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
 pub(super) struct Quantity(f64);
 
@@ -17,21 +33,6 @@ impl Quantity {
         if let Some(whole) = number(text, 1.0) {
             return Some(whole);
         }
-        const SUFFIXES: [(&str, f64); 13] = [
-            ("Ki", 1024.0),
-            ("Mi", 1_048_576.0),
-            ("Gi", 1_073_741_824.0),
-            ("Ti", 1_099_511_627_776.0),
-            ("Pi", 1_125_899_906_842_624.0),
-            ("Ei", 1_152_921_504_606_846_976.0),
-            ("m", 0.001),
-            ("k", 1e3),
-            ("M", 1e6),
-            ("G", 1e9),
-            ("T", 1e12),
-            ("P", 1e15),
-            ("E", 1e18),
-        ];
         SUFFIXES.iter().find_map(|(suffix, factor)| number(text.strip_suffix(suffix)?, *factor))
     }
 }
