@@ -198,3 +198,62 @@ fn value(line: &mut String, text: &str) {
     }
     line.push('"');
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use flate2::read::MultiGzDecoder;
+    use lifeboat_store::Store;
+    use rstest::rstest;
+
+    use super::*;
+
+    async fn text(store: &Store, key: &str) -> String {
+        let mut text = String::new();
+        MultiGzDecoder::new(&store.get(key).await.unwrap()[..]).read_to_string(&mut text).unwrap();
+        text
+    }
+
+    #[tokio::test]
+    async fn lines_are_those_of_logrus_and_are_counted() {
+        let directory = tempfile::tempdir().unwrap();
+        let log = RunLog::create(directory.path(), &[("backup", "velero/golden")], Level::Info).unwrap();
+        log.info("Listing items", &[("resource", "pods"), ("group", "v1")]);
+        log.debug("not shown", &[]);
+        log.warning("Cannot find resource 'x'.", &[]);
+        log.error("it failed", &[("error", "a \"b\"\nc")]);
+        let store = Store::memory();
+        log.upload(&store, "log").await.unwrap();
+        let first = text(&store, "log").await;
+        let lines: Vec<&str> = first.lines().collect();
+        let rest = |line: &str| line.split_once("Z\" ").unwrap().1.to_owned();
+        assert!(lines[0].starts_with("time=\"20"));
+        assert_eq!(
+            rest(lines[0]),
+            "level=info msg=\"Listing items\" backup=velero/golden group=v1 resource=pods"
+        );
+        assert_eq!(rest(lines[1]), "level=warning msg=\"Cannot find resource 'x'.\" backup=velero/golden");
+        assert_eq!(
+            rest(lines[2]),
+            "level=error msg=\"it failed\" backup=velero/golden error=\"a \\\"b\\\"\\nc\""
+        );
+        assert_eq!(log.counts(), LogCounts { warnings: 1, errors: 1 });
+
+        log.info("more", &[]);
+        log.upload(&store, "log").await.unwrap();
+        assert_eq!(text(&store, "log").await.lines().count(), 4);
+    }
+
+    #[rstest]
+    #[case::plain("golden/web-1.x@2^3+4", "golden/web-1.x@2^3+4")]
+    #[case::space("a b", "\"a b\"")]
+    #[case::empty("", "\"\"")]
+    #[case::equals("a=b", "\"a=b\"")]
+    #[case::control("a\u{1}b", "\"a\\u0001b\"")]
+    fn values_are_quoted_where_a_reader_needs_it(#[case] text: &str, #[case] expected: &str) {
+        let mut line = String::new();
+        value(&mut line, text);
+        assert_eq!(line, expected);
+    }
+}

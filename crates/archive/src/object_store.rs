@@ -99,8 +99,9 @@ pub trait ObjectStore: Send + Sync {
     async fn delete(&self, keys: &[String]) -> Result<(), StoreError>;
     /// A URL that lets its holder GET the object for `ttl`.
     async fn signed_url(&self, key: &str, ttl: Duration) -> Result<Url, StoreError>;
-    /// Aborts uploads below `prefix` that were begun and never ended, and says how many there were. Whoever calls it
-    /// knows that no one is writing there. Stores that drop such uploads by themselves have nothing to do.
+    /// Aborts uploads of keys that start with `prefix` and were begun and never ended, and says how many there were.
+    /// Whoever calls it knows that no one is writing there. Some servers (MinIO) show an upload only to those who ask
+    /// for its whole key, so ask for the key where it is known. Stores that drop such uploads have nothing to do.
     async fn abort_uploads(&self, prefix: &str) -> Result<u64, StoreError>;
 
     /// Reads an object of at most `limit` bytes into memory.

@@ -2,7 +2,7 @@
 //! compressed on several threads and go up while the backup runs. Memory is a few blocks, whatever the number of items.
 //! Called by the backup pipeline.
 
-mod tar;
+pub(crate) mod tar;
 #[cfg(test)]
 mod tests;
 

@@ -4,7 +4,7 @@
 const HEADER: usize = 512;
 
 /// Appends one file.
-pub(super) fn append(out: &mut Vec<u8>, path: &str, content: &[u8], time: u64) {
+pub(crate) fn append(out: &mut Vec<u8>, path: &str, content: &[u8], time: u64) {
     let name = if let Some(name) = UstarName::new(path) {
         name
     } else {
@@ -20,7 +20,7 @@ pub(super) fn append(out: &mut Vec<u8>, path: &str, content: &[u8], time: u64) {
 }
 
 /// Appends the end of the archive.
-pub(super) fn end(out: &mut Vec<u8>) {
+pub(crate) fn end(out: &mut Vec<u8>) {
     out.resize(out.len() + 2 * HEADER, 0);
 }
 
