@@ -5,6 +5,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use kube::Client;
 use lifeboat_cluster::events::Events;
+use lifeboat_plugin::actions::Registry;
 use lifeboat_web::Metrics;
 
 use crate::refused::Refused;
@@ -18,12 +19,15 @@ pub(crate) struct Context {
     pub(crate) metrics: Metrics,
     pub(crate) refused: Refused,
     pub(crate) settings: Arc<ServerSettings>,
+    /// What runs for items of backups and restores.
+    pub(crate) actions: Arc<Registry>,
 }
 
 impl Context {
     pub(crate) fn new(client: Client, metrics: Metrics, settings: Arc<ServerSettings>) -> Self {
         let events = Events::new(client.clone(), &settings.identity);
-        Self { client, events, metrics, refused: Refused::default(), settings }
+        let actions = Arc::default();
+        Self { client, events, metrics, refused: Refused::default(), settings, actions }
     }
 
     /// The one place of the server that looks at the clock.

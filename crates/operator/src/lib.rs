@@ -5,11 +5,16 @@
 
 mod context;
 mod controllers;
+mod downloads;
 mod dynamic;
+mod locations;
 pub mod password;
 mod refused;
+mod restore;
 pub mod runtime;
 pub mod settings;
+#[cfg(test)]
+mod testing;
 
 pub use runtime::{ServerError, run};
-pub use settings::ServerSettings;
+pub use settings::{DownloadSettings, ServerSettings, StorageSettings};
