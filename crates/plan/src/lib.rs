@@ -12,6 +12,7 @@ pub mod label;
 pub mod lease;
 pub mod location;
 pub mod password;
+pub mod schedule;
 pub mod selector;
 pub mod server_status;
 pub mod time;

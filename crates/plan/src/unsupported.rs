@@ -19,8 +19,6 @@ enum End {
     FailureReason,
     /// phase Failed, message, completionTimestamp
     Message,
-    /// phase FailedValidation, validationErrors
-    ValidationErrors,
     /// phase Processed, errors
     ProcessedWithErrors,
     /// The object goes: the kind has no place for words, and a stock client waits for an answer until it is gone
@@ -45,10 +43,9 @@ const fn kind(version: &'static str, kind: &'static str, plural: &'static str, e
 }
 
 /// Every kind of the group that has no controller in this version.
-pub const KINDS: [UnsupportedKind; 13] = [
+pub const KINDS: [UnsupportedKind; 12] = [
     kind("v1", "Backup", "backups", End::FailureReason),
     kind("v1", "Restore", "restores", End::FailureReason),
-    kind("v1", "Schedule", "schedules", End::ValidationErrors),
     kind("v1", "DeleteBackupRequest", "deletebackuprequests", End::ProcessedWithErrors),
     kind("v1", "DownloadRequest", "downloadrequests", End::Removed),
     kind("v1", "VolumeSnapshotLocation", "volumesnapshotlocations", End::Unavailable),
@@ -95,7 +92,6 @@ pub fn end(kind: &UnsupportedKind, object: &Value, version: &str, now: Timestamp
             "completionTimestamp": time,
         }),
         End::Message => json!({"phase": "Failed", "message": text, "completionTimestamp": time}),
-        End::ValidationErrors => json!({"phase": "FailedValidation", "validationErrors": [text]}),
         End::ProcessedWithErrors => json!({"phase": "Processed", "errors": [text]}),
         End::NotReady => json!({"phase": "NotReady", "message": text}),
         End::Unavailable => json!({"phase": "Unavailable"}),
