@@ -2,6 +2,7 @@
 //! not succeed at once, they start all the same and it is tried again beside them: locations can be judged without.
 
 mod backup_storage_location;
+mod schedule;
 mod server_status_request;
 mod unsupported;
 
@@ -25,6 +26,7 @@ pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
         password,
         password::follow(context, resting),
         backup_storage_location::run(context, resting),
+        schedule::run(context, resting),
         server_status_request::run(context, resting),
         unsupported::run(context, resting),
     );
