@@ -1,0 +1,431 @@
+//! What `lifeboat backup describe` shows: a page from the Backup and what was fetched about it. What is usual is left out
+//! unless details are asked for. A schedule's template is shown by the same rules.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use lifeboat_api::common::{GoDuration, Time};
+use lifeboat_api::velero::{
+    Backup, BackupHooks, BackupPhase, BackupResourceHook, BackupSpec, DeleteBackupRequest,
+};
+use serde::Deserialize;
+
+use crate::objects::get::selector_text;
+use crate::objects::results::{self, Fetched, Results};
+use crate::objects::show::{Node, Page, moment, relative, span};
+
+/// All that a description is made of.
+pub(crate) struct Facts {
+    pub(crate) backup: Backup,
+    pub(crate) deletions: Vec<DeleteBackupRequest>,
+    pub(crate) results: Fetched<Results>,
+    pub(crate) volumes: Fetched<Vec<Volume>>,
+    pub(crate) resources: Fetched<BTreeMap<String, Vec<String>>>,
+    pub(crate) operations: Fetched<Vec<serde_json::Value>>,
+}
+
+/// A volume in the file about volumes, as far as it is shown.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Volume {
+    pvc_name: String,
+    pvc_namespace: String,
+    pv_name: String,
+    backup_method: String,
+    restore_method: String,
+    skipped: bool,
+    skipped_reason: String,
+    result: String,
+}
+
+impl Volume {
+    /// `shop/data (volume pvc-1)`.
+    fn name(&self) -> String {
+        match (self.pvc_name.is_empty(), self.pv_name.is_empty()) {
+            (false, false) => format!("{}/{} (volume {})", self.pvc_namespace, self.pvc_name, self.pv_name),
+            (false, true) => format!("{}/{}", self.pvc_namespace, self.pvc_name),
+            (true, _) => format!("volume {}", self.pv_name),
+        }
+    }
+
+    fn words(&self) -> String {
+        if self.skipped {
+            return format!(
+                "{}: {}",
+                self.name(),
+                if self.skipped_reason.is_empty() { "no reason given" } else { &self.skipped_reason }
+            );
+        }
+        let method = if self.backup_method.is_empty() { &self.restore_method } else { &self.backup_method };
+        [method.as_str(), self.result.as_str()]
+            .into_iter()
+            .filter(|word| !word.is_empty())
+            .fold(self.name(), |line, word| {
+                format!("{line}{} {word}", if line.contains("): ") { "," } else { ":" })
+            })
+    }
+}
+
+pub(crate) fn page(facts: &Facts, now: Timestamp, details: bool) -> Page {
+    let backup = &facts.backup;
+    let mut page = Page::default();
+    page.text("Name", backup.name_any());
+    page.text("Namespace", backup.namespace().unwrap_or_default());
+    head(&mut page, backup, now);
+    metadata(&mut page, &backup.metadata, details);
+    validation(&mut page, backup.status.as_ref().and_then(|status| status.validation_errors.as_deref()));
+    let count = |read: fn(&lifeboat_api::velero::BackupStatus) -> Option<i64>| {
+        backup.status.as_ref().and_then(read).unwrap_or_default()
+    };
+    results::put(
+        &mut page,
+        facts.results.as_ref(),
+        count(|status| status.errors),
+        count(|status| status.warnings),
+    );
+    page.page("What", spec(&backup.spec, details));
+    order(&mut page, &backup.spec);
+    hooks(&mut page, backup.spec.hooks.as_ref(), details);
+    volumes(&mut page, facts.volumes.as_ref(), details);
+    operations(&mut page, backup, facts.operations.as_ref());
+    resources(&mut page, facts.resources.as_ref());
+    deletions(&mut page, &facts.deletions);
+    page
+}
+
+fn head(page: &mut Page, backup: &Backup, now: Timestamp) {
+    let status = backup.status.clone().unwrap_or_default();
+    let phase = backup.phase();
+    page.text("Phase", phase.as_str());
+    page.text_if("Reason", status.failure_reason.clone());
+    if *phase == BackupPhase::Queued {
+        page.put("Queue position", Node::Number(status.queue_position.unwrap_or_default()));
+    }
+    if let Some(progress) = &status.progress {
+        let (done, total) =
+            (progress.items_backed_up.unwrap_or_default(), progress.total_items.unwrap_or_default());
+        page.text(
+            "Items",
+            if phase.is_terminal() && done == total {
+                done.to_string()
+            } else {
+                format!("{done} of {total}")
+            },
+        );
+    }
+    times(page, status.start_timestamp.as_ref(), status.completion_timestamp.as_ref(), now);
+    if let Some(Time(expires)) = status.expiration {
+        page.text("Expires", format!("{} ({})", moment(expires), relative(expires, now)));
+    }
+    page.text(
+        "Storage location",
+        backup.spec.storage_location.clone().unwrap_or_else(|| "the default".to_owned()),
+    );
+    if matches!(phase, BackupPhase::Failed | BackupPhase::PartiallyFailed) {
+        page.text("Next step", format!("lifeboat backup logs {}", backup.name_any()));
+    }
+}
+
+/// When it ran, and how long it took.
+pub(crate) fn times(page: &mut Page, start: Option<&Time>, end: Option<&Time>, now: Timestamp) {
+    if let Some(Time(start)) = start {
+        page.text("Started", format!("{} ({})", moment(*start), relative(*start, now)));
+    }
+    if let Some(Time(end)) = end {
+        let took = start
+            .map(|Time(start)| format!(" (took {})", span(end.duration_since(*start))))
+            .unwrap_or_default();
+        page.text("Ended", format!("{}{took}", moment(*end)));
+    }
+}
+
+/// Labels always, annotations with details.
+pub(crate) fn metadata(page: &mut Page, metadata: &kube::api::ObjectMeta, details: bool) {
+    let annotations = metadata.annotations.as_ref().filter(|_| details);
+    for (label, map) in [("Labels", metadata.labels.as_ref()), ("Annotations", annotations)] {
+        let mut inner = Page::default();
+        for (key, value) in map.into_iter().flatten() {
+            inner.named(key, Node::Text(value.clone()));
+        }
+        page.page(label, inner);
+    }
+}
+
+pub(crate) fn validation(page: &mut Page, errors: Option<&[String]>) {
+    if let Some(errors) = errors.filter(|errors| !errors.is_empty()) {
+        page.put("Validation errors", Node::List(errors.to_vec()));
+    }
+}
+
+/// What is backed up, and how.
+pub(crate) fn spec(spec: &BackupSpec, details: bool) -> Page {
+    let mut page = Page::default();
+    let or_all = |list: &Option<Vec<String>>| match list.as_deref() {
+        None | Some([]) => "all".to_owned(),
+        Some([star]) if star == "*" => "all".to_owned(),
+        Some(list) => list.join(", "),
+    };
+    page.text("Namespaces", or_all(&spec.included_namespaces));
+    page.list_if("Without namespaces", spec.excluded_namespaces.as_deref());
+    page.text("Types", or_all(&spec.included_resources));
+    page.list_if("Without types", spec.excluded_resources.as_deref());
+    page.list_if("Cluster-scoped types", spec.included_cluster_scoped_resources.as_deref());
+    page.list_if("Without cluster-scoped types", spec.excluded_cluster_scoped_resources.as_deref());
+    page.list_if("Types in namespaces", spec.included_namespace_scoped_resources.as_deref());
+    page.list_if("Without types in namespaces", spec.excluded_namespace_scoped_resources.as_deref());
+    page.text_if(
+        "Cluster-scoped objects",
+        spec.include_cluster_resources.map(|all| if all { "all" } else { "none" }),
+    );
+    page.text_if("Labels", spec.label_selector.as_ref().map(selector_text));
+    let any: Vec<_> = spec.or_label_selectors.iter().flatten().map(selector_text).collect();
+    page.text_if("Any of the labels", (!any.is_empty()).then(|| any.join(" or ")));
+    page.text_if(
+        "Resource policies",
+        spec.resource_policy.as_ref().map(|policy| format!("ConfigMap {}", policy.name)),
+    );
+    page.text_if("Keep for", GoDuration::set(spec.ttl).map(|ttl| ttl.to_string()));
+    let yes_no = |value: bool| if value { "yes" } else { "no" };
+    page.text_if("Snapshot volumes", spec.snapshot_volumes.map(yes_no));
+    page.text_if("Move snapshot data", spec.snapshot_move_data.filter(|value| *value || details).map(yes_no));
+    page.text_if(
+        "Copy files of all volumes",
+        spec.default_volumes_to_fs_backup.filter(|value| *value || details).map(yes_no),
+    );
+    if details {
+        page.list_if("Snapshot locations", spec.volume_snapshot_locations.as_deref());
+        page.text_if("Data mover", spec.datamover.clone().filter(|name| !name.is_empty()));
+        let parallel = spec.uploader_config.as_ref().and_then(|config| config.parallel_files_upload);
+        page.text_if("Files at a time", parallel.map(|count| count.to_string()));
+        page.text_if(
+            "CSI snapshot timeout",
+            GoDuration::set(spec.csi_snapshot_timeout).map(|time| time.to_string()),
+        );
+        page.text_if(
+            "Item operation timeout",
+            GoDuration::set(spec.item_operation_timeout).map(|time| time.to_string()),
+        );
+    }
+    page
+}
+
+/// Each type with its names in their order.
+pub(crate) fn order(page: &mut Page, spec: &BackupSpec) {
+    let mut inner = Page::default();
+    for (kind, names) in spec.ordered_resources.iter().flatten() {
+        let names = names.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
+        inner.named(kind, Node::Ordered(names.collect()));
+    }
+    page.page("Ordered resources", inner);
+}
+
+pub(crate) fn hooks(page: &mut Page, hooks: Option<&BackupHooks>, details: bool) {
+    let mut inner = Page::default();
+    for hook in hooks.iter().flat_map(|hooks| hooks.resources.iter().flatten()) {
+        let commands = |which: &str, hooks: &Option<Vec<BackupResourceHook>>| -> Vec<String> {
+            let command = |hook: &BackupResourceHook| {
+                let container =
+                    hook.exec.container.as_ref().map(|name| format!(" in {name}")).unwrap_or_default();
+                if details {
+                    format!("{which}{container}: {}", hook.exec.command.join(" "))
+                } else {
+                    which.to_owned()
+                }
+            };
+            hooks.iter().flatten().map(command).collect()
+        };
+        let mut lines = commands("pre", &hook.pre);
+        lines.extend(commands("post", &hook.post));
+        inner.named(&hook.name, if details { Node::List(lines) } else { Node::Text(lines.join(", ")) });
+    }
+    page.page("Hooks", inner);
+}
+
+/// What is not in the backup is always said; the rest with details.
+pub(crate) fn volumes(page: &mut Page, volumes: Option<&Result<Vec<Volume>, String>>, details: bool) {
+    let volumes = match volumes {
+        None => return,
+        Some(Err(reason)) => return page.text("Volumes", format!("cannot be shown: {reason}")),
+        Some(Ok(volumes)) => volumes,
+    };
+    let of = |keep: fn(&Volume) -> bool| -> Vec<String> {
+        volumes.iter().filter(|volume| keep(volume)).map(Volume::words).collect()
+    };
+    let (skipped, failed) =
+        (of(|volume| volume.skipped), of(|volume| !volume.skipped && volume.result == "failed"));
+    let good = of(|volume| !volume.skipped && volume.result != "failed");
+    if !failed.is_empty() {
+        page.put("Failed volumes", Node::List(failed));
+    }
+    if !skipped.is_empty() {
+        page.put("Skipped volumes (their data is not in the backup)", Node::List(skipped));
+    }
+    if details && !good.is_empty() {
+        page.put("Volumes", Node::List(good));
+    } else if !good.is_empty() {
+        page.text("Volumes", format!("{} (see them with --details)", good.len()));
+    }
+}
+
+fn operations(page: &mut Page, backup: &Backup, operations: Option<&Result<Vec<serde_json::Value>, String>>) {
+    let status = backup.status.clone().unwrap_or_default();
+    let counts = (
+        status.backup_item_operations_attempted.unwrap_or_default(),
+        status.backup_item_operations_completed.unwrap_or_default(),
+        status.backup_item_operations_failed.unwrap_or_default(),
+    );
+    put_operations(page, counts, operations);
+    if let Some(hooks) = status.hook_status.filter(|hooks| hooks.hooks_attempted.unwrap_or_default() > 0) {
+        let (run, failed) =
+            (hooks.hooks_attempted.unwrap_or_default(), hooks.hooks_failed.unwrap_or_default());
+        page.text("Hooks run", format!("{run}, of which {failed} failed"));
+    }
+}
+
+/// `counts`: begun, ended well, ended badly.
+pub(crate) fn put_operations(
+    page: &mut Page,
+    counts: (i64, i64, i64),
+    operations: Option<&Result<Vec<serde_json::Value>, String>>,
+) {
+    let (begun, good, bad) = counts;
+    if begun > 0 {
+        page.text("Plugin operations", format!("{good} of {begun} completed, {bad} failed"));
+    }
+    match operations {
+        Some(Ok(list)) if !list.is_empty() => {
+            page.put("Operations", Node::List(list.iter().map(operation).collect()));
+        }
+        Some(Err(reason)) => page.text("Operations", format!("cannot be shown: {reason}")),
+        _ => {}
+    }
+}
+
+fn operation(operation: &serde_json::Value) -> String {
+    let at =
+        |pointer: &str| operation.pointer(pointer).and_then(serde_json::Value::as_str).unwrap_or_default();
+    let item = ["Resource", "Namespace", "Name"]
+        .map(|field| at(&format!("/spec/resourceIdentifier/{field}")))
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join("/");
+    let error = at("/status/error");
+    let error = if error.is_empty() { String::new() } else { format!(": {error}") };
+    format!("{item} {}: {}{error}", at("/spec/operationID"), at("/status/phase"))
+}
+
+pub(crate) fn resources(page: &mut Page, resources: Option<&Result<BTreeMap<String, Vec<String>>, String>>) {
+    match resources {
+        None => {}
+        Some(Err(reason)) => page.text("Objects", format!("cannot be shown: {reason}")),
+        Some(Ok(types)) => {
+            let mut inner = Page::default();
+            for (kind, names) in types {
+                inner.named(kind, Node::List(names.clone()));
+            }
+            page.page("Objects", inner);
+        }
+    }
+}
+
+fn deletions(page: &mut Page, deletions: &[DeleteBackupRequest]) {
+    let words = deletions.iter().map(|request| {
+        let errors = request.status.as_ref().and_then(|status| status.errors.clone()).unwrap_or_default();
+        if errors.is_empty() {
+            request.phase().to_string()
+        } else {
+            format!("{}: {}", request.phase(), errors.join("; "))
+        }
+    });
+    let words: Vec<_> = words.collect();
+    if !words.is_empty() {
+        page.put("Deletion requested", Node::List(words));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn facts(backup: Value) -> Facts {
+        Facts {
+            backup: serde_json::from_value(backup).unwrap(),
+            deletions: Vec::new(),
+            results: None,
+            volumes: None,
+            resources: None,
+            operations: None,
+        }
+    }
+
+    fn partial() -> Facts {
+        let mut facts = facts(json!({"apiVersion": "velero.io/v1", "kind": "Backup",
+            "metadata": {"name": "nightly-20261116030000", "namespace": "lifeboat",
+                "labels": {"velero.io/schedule-name": "nightly"}, "annotations": {"why": "test"}},
+            "spec": {"includedNamespaces": ["shop"], "labelSelector": {"matchLabels": {"app": "web"}}, "ttl": "720h0m0s",
+                "storageLocation": "default", "csiSnapshotTimeout": "10m0s", "itemOperationTimeout": "4h0m0s",
+                "snapshotMoveData": false,
+                "orderedResources": {"pods": "shop/db-1, shop/db-0", "persistentvolumes": "pv2,pv1"},
+                "hooks": {"resources": [{"name": "freeze", "pre": [{"exec": {"container": "db", "command": ["fsfreeze", "-f"]}}],
+                    "post": [{"exec": {"command": ["fsfreeze", "-u"]}}]}]}},
+            "status": {"phase": "PartiallyFailed", "errors": 1, "warnings": 1, "startTimestamp": "2026-11-16T03:00:00Z",
+                "completionTimestamp": "2026-11-16T03:00:12Z", "expiration": "2026-12-16T03:00:00Z",
+                "progress": {"totalItems": 512, "itemsBackedUp": 511},
+                "hookStatus": {"hooksAttempted": 2, "hooksFailed": 1},
+                "backupItemOperationsAttempted": 1, "backupItemOperationsCompleted": 1}}));
+        facts.results = Some(Ok(serde_json::from_value(json!({
+            "errors": {"namespaces": {"shop": [" resource: /pods name: /db-1 message: /the hook did not answer"]}},
+            "warnings": {"velero": ["Cannot find resource 'shop/db-9'."]},
+        }))
+        .unwrap()));
+        facts.volumes = Some(Ok(serde_json::from_value(json!([
+            {"pvcNamespace": "shop", "pvcName": "data", "pvName": "pv1", "skipped": true, "skippedReason": "nobody asked for its data"},
+            {"pvcNamespace": "shop", "pvcName": "logs", "pvName": "pv2", "backupMethod": "CSISnapshot", "result": "succeeded"},
+            {"pvName": "pv3", "backupMethod": "CSISnapshot", "result": "failed"},
+        ]))
+        .unwrap()));
+        facts
+    }
+
+    #[test]
+    fn a_backup_at_a_glance() {
+        insta::assert_snapshot!(page(&partial(), "2026-11-16T12:00:00Z".parse().unwrap(), false).to_text());
+    }
+
+    #[test]
+    fn a_backup_in_detail() {
+        let mut facts = partial();
+        facts.resources =
+            Some(Ok(BTreeMap::from([("v1/Pod".into(), vec!["shop/db-0".into(), "shop/db-1".into()])])));
+        facts.operations = Some(Ok(vec![json!({"spec": {"operationID": "du-1",
+            "resourceIdentifier": {"Resource": "persistentvolumeclaims", "Namespace": "shop", "Name": "data"}},
+            "status": {"phase": "Completed"}})]));
+        let page = page(&facts, "2026-11-16T12:00:00Z".parse().unwrap(), true);
+        insta::assert_snapshot!(page.to_text());
+        insta::assert_json_snapshot!("a_backup_as_json", page.to_json());
+    }
+
+    #[test]
+    fn a_new_backup_has_little_to_say() {
+        let facts = facts(json!({"metadata": {"name": "b", "namespace": "lifeboat"}, "spec": {}}));
+        insta::assert_snapshot!(page(&facts, "2026-11-16T12:00:00Z".parse().unwrap(), false).to_text());
+    }
+
+    #[test]
+    fn what_cannot_be_fetched_is_said_in_its_place() {
+        let mut facts = partial();
+        facts.results = Some(Err("no link".into()));
+        facts.volumes = Some(Err("no link".into()));
+        facts.backup.status.as_mut().unwrap().failure_reason = Some("cancelled by annotation".into());
+        facts.deletions = vec![
+            serde_json::from_value(json!({"metadata": {"name": "d"}, "spec": {"backupName": "b"},
+            "status": {"phase": "Processed", "errors": ["the bucket is read-only"]}}))
+            .unwrap(),
+        ];
+        insta::assert_snapshot!(page(&facts, "2026-11-16T12:00:00Z".parse().unwrap(), false).to_text());
+    }
+}
