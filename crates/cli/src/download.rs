@@ -68,7 +68,7 @@ impl Fetcher {
         let http = reqwest::ClientBuilder::new()
             .user_agent(concat!("lifeboat/", env!("CARGO_PKG_VERSION")))
             .connect_timeout(Duration::from_secs(15))
-            .read_timeout(Duration::from_secs(60))
+            .read_timeout(Duration::from_mins(1))
             .tls_certs_merge(roots)
             .tls_danger_accept_invalid_certs(tls.insecure_skip_tls_verify)
             .build()
@@ -166,10 +166,9 @@ fn stopped(error: reqwest::Error) -> CliError {
 
 /// Names are unique without asking; a backup's name may leave no room for more.
 fn request_name(of: &str) -> String {
-    let random: [u8; 8] = rand::random();
-    let suffix: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    let random: u64 = rand::random();
     let end = of.len().min(253 - 17);
-    format!("{}-{suffix}", of[..end].trim_end_matches(['-', '.']))
+    format!("{}-{random:016x}", of[..end].trim_end_matches(['-', '.']))
 }
 
 fn unreachable(url: &str, error: reqwest::Error) -> CliError {

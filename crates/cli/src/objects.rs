@@ -154,20 +154,4 @@ pub(crate) struct Selection {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use crate::settings::Settings;
-
-    pub(crate) fn settings() -> Settings {
-        Settings { namespace: "lifeboat".into(), connection: lifeboat_cluster::ConnectOptions::default() }
-    }
-
-    #[test]
-    fn the_names_that_there_are_begin_with_those_alike() {
-        let names = ["daily-1", "weekly-1", "weekly-2"].map(str::to_owned).to_vec();
-        assert_eq!(BACKUP.there_are("weekly-3", names), "there are: weekly-1, weekly-2, daily-1");
-        assert_eq!(RESTORE.there_are("x", Vec::new()), "there are no restores");
-        let many: Vec<_> = (0..15).map(|number| format!("b{number:02}")).collect();
-        assert!(BACKUP.there_are("b", many).ends_with("b09 and 5 more"));
-    }
-}
+pub(crate) mod tests;

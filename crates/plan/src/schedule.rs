@@ -48,7 +48,7 @@ pub struct SchedulePlan {
 pub fn plan(schedule: &Schedule, now: Timestamp, skip_by_default: bool) -> SchedulePlan {
     let cron = match valid(schedule) {
         Ok(cron) => cron,
-        Err(errors) => return refused(schedule, errors),
+        Err(errors) => return refused(schedule, &errors),
     };
     let mut patch = json!({});
     if *schedule.phase() != SchedulePhase::Enabled || shown_errors(schedule).is_some() {
@@ -84,9 +84,9 @@ pub fn valid(schedule: &Schedule) -> Result<Cron, Vec<String>> {
     Err(errors)
 }
 
-fn refused(schedule: &Schedule, errors: Vec<String>) -> SchedulePlan {
-    let known =
-        *schedule.phase() == SchedulePhase::FailedValidation && shown_errors(schedule) == Some(&errors);
+fn refused(schedule: &Schedule, errors: &[String]) -> SchedulePlan {
+    let known = *schedule.phase() == SchedulePhase::FailedValidation
+        && shown_errors(schedule).is_some_and(|shown| shown == errors);
     let patch = json!({"status": {"phase": "FailedValidation", "validationErrors": errors}});
     SchedulePlan { patch: (!known).then_some(patch), run: Run::Never }
 }

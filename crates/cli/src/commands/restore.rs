@@ -40,7 +40,7 @@ pub(crate) async fn run(settings: &Settings, command: Command) -> Result<(), Cli
     match command {
         Command::Create(args) => create::run(settings, *args).await,
         Command::Get(args) => get::run(settings, args).await,
-        Command::Describe(args) => describe::run(settings, args).await,
+        Command::Describe(args) => Box::pin(describe::run(settings, args)).await,
         Command::Logs(args) => logs::run(settings, args).await,
         Command::Delete(args) => delete::run(settings, args).await,
         Command::Cancel(args) => cancel::run(settings, args).await,

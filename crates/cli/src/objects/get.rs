@@ -35,7 +35,7 @@ pub(crate) struct Columns {
     pub(crate) headings: &'static [&'static str],
     pub(crate) row: fn(&DynamicObject, Timestamp) -> Vec<String>,
     /// How objects are sorted; by name without.
-    pub(crate) sort: fn(&mut Vec<DynamicObject>),
+    pub(crate) sort: fn(&mut [DynamicObject]),
 }
 
 pub(crate) async fn run(

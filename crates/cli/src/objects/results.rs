@@ -58,7 +58,7 @@ pub(crate) fn put(page: &mut Page, results: Option<&Result<Results, String>>, er
             page.page("Warnings", results.warnings.page());
         }
         Some(Err(reason)) => {
-            page.text("Errors and warnings", format!("{errors} and {warnings}; cannot be shown: {reason}"))
+            page.text("Errors and warnings", format!("{errors} and {warnings}; cannot be shown: {reason}"));
         }
         None if errors + warnings > 0 => {
             page.text(

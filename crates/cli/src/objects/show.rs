@@ -9,8 +9,11 @@ use serde_json::{Map, Value, json};
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Node {
     Text(String),
-    Number(i64),
+    /// Words for people, and what they say for a machine.
+    Said(String, Value),
     List(Vec<String>),
+    /// Lines for people, each with what it says for a machine.
+    Items(Vec<(String, Value)>),
     /// A list whose order matters.
     Ordered(Vec<String>),
     Page(Page),
@@ -47,9 +50,46 @@ impl Page {
         }
     }
 
+    /// Words for people, a value for machines.
+    pub(crate) fn say(&mut self, label: &str, text: impl Into<String>, value: impl Into<Value>) {
+        self.put(label, Node::Said(text.into(), value.into()));
+    }
+
     pub(crate) fn list_if(&mut self, label: &str, list: Option<&[String]>) {
         if let Some(list) = list.filter(|list| !list.is_empty()) {
-            self.text(label, list.join(", "));
+            self.say(label, list.join(", "), list.to_vec());
+        }
+    }
+
+    /// A list that means everything where it is empty or a star.
+    pub(crate) fn list_or(&mut self, label: &str, list: Option<&[String]>, all: &str) {
+        match list.unwrap_or_default() {
+            [] => self.say(label, all, vec!["*".to_owned()]),
+            [star] if star == "*" => self.say(label, all, vec!["*".to_owned()]),
+            list => self.say(label, list.join(", "), list.to_vec()),
+        }
+    }
+
+    pub(crate) fn flag_if(&mut self, label: &str, flag: Option<bool>) {
+        if let Some(flag) = flag {
+            self.say(label, if flag { "yes" } else { "no" }, flag);
+        }
+    }
+
+    /// So many of so many.
+    pub(crate) fn items(&mut self, done: i64, total: i64, ended: bool) {
+        let text = if ended && done == total { done.to_string() } else { format!("{done} of {total}") };
+        self.say("Items", text, json!({"done": done, "total": total}));
+    }
+
+    /// A block whose heading says more than its key.
+    pub(crate) fn block(&mut self, label: &str, key: &str, items: Vec<(String, Value)>) {
+        if !items.is_empty() {
+            self.entries.push(Entry {
+                label: label.to_owned(),
+                key: key.to_owned(),
+                node: Node::Items(items),
+            });
         }
     }
 
@@ -90,20 +130,20 @@ impl Page {
             let label = format!("{}:", entry.label);
             match &entry.node {
                 Node::Page(page) => {
-                    text.push_str(&format!("{indent}{label}\n"));
+                    text.extend([indent.as_str(), &label, "\n"]);
                     page.write(depth + 1, text);
                 }
                 node => match node.lines() {
                     Some(lines) => {
-                        text.push_str(&format!("{indent}{label}\n"));
+                        text.extend([indent.as_str(), &label, "\n"]);
                         for line in lines {
-                            text.push_str(&format!(
-                                "{indent}  {}\n",
-                                line.replace('\n', &format!("\n{indent}    "))
-                            ));
+                            let line = line.replace('\n', &format!("\n{indent}    "));
+                            text.extend([indent.as_str(), "  ", &line, "\n"]);
                         }
                     }
-                    None => text.push_str(&format!("{indent}{label:width$}  {}\n", node.word())),
+                    None => {
+                        text.extend([indent.as_str(), &format!("{label:width$}"), "  ", &node.word(), "\n"]);
+                    }
                 },
             }
         }
@@ -112,13 +152,12 @@ impl Page {
 
 impl Node {
     fn is_line(&self) -> bool {
-        matches!(self, Self::Text(_) | Self::Number(_))
+        matches!(self, Self::Text(_) | Self::Said(..))
     }
 
     fn word(&self) -> String {
         match self {
-            Self::Text(text) => text.clone(),
-            Self::Number(number) => number.to_string(),
+            Self::Text(text) | Self::Said(text, _) => text.clone(),
             _ => String::new(),
         }
     }
@@ -126,6 +165,7 @@ impl Node {
     fn lines(&self) -> Option<Vec<String>> {
         match self {
             Self::List(items) => Some(items.clone()),
+            Self::Items(items) => Some(items.iter().map(|(line, _)| line.clone()).collect()),
             Self::Ordered(items) => {
                 Some(items.iter().enumerate().map(|(at, item)| format!("{}. {item}", at + 1)).collect())
             }
@@ -136,7 +176,8 @@ impl Node {
     fn to_json(&self) -> Value {
         match self {
             Self::Text(text) => json!(text),
-            Self::Number(number) => json!(number),
+            Self::Said(_, value) => value.clone(),
+            Self::Items(items) => items.iter().map(|(_, value)| value.clone()).collect(),
             Self::List(items) | Self::Ordered(items) => json!(items),
             Self::Page(page) => page.to_json(),
         }
@@ -161,6 +202,11 @@ fn camel(label: &str) -> String {
 /// `2026-11-16 01:00:00 UTC`.
 pub(crate) fn moment(time: Timestamp) -> String {
     time.to_zoned(TimeZone::UTC).strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
+}
+
+/// The same for machines.
+pub(crate) fn instant(time: Timestamp) -> Value {
+    json!(lifeboat_plan::time::seconds(time))
 }
 
 /// `5s`, `12m`, `3h`, `9d`: the largest unit that says enough.
@@ -198,7 +244,7 @@ mod tests {
         page.page("Errors", inner);
         page.page("Nothing", Page::default());
         page.put("Order", Node::Ordered(vec!["shop/a".into(), "shop/b".into()]));
-        page.put("Items", Node::Number(3));
+        page.items(3, 3, true);
         insta::assert_snapshot!(page.to_text(), @r"
         Name:              nightly
         Storage location:  default
@@ -217,7 +263,8 @@ mod tests {
         assert_eq!(
             page.to_json(),
             json!({"name": "nightly", "storageLocation": "default",
-                "errors": {"shop": ["pod web-0: no answer\nfrom its hook"]}, "order": ["shop/a", "shop/b"], "items": 3})
+                "errors": {"shop": ["pod web-0: no answer\nfrom its hook"]}, "order": ["shop/a", "shop/b"],
+                "items": {"done": 3, "total": 3}})
         );
     }
 

@@ -30,9 +30,6 @@ const HELD_UP: Duration = Duration::from_secs(15);
 /// How soon a run is tried again that was refused: only a person can help, and each try makes an event.
 const REFUSED: Duration = Duration::from_mins(5);
 
-/// Whether schedules that say nothing leave out a run that is due at once.
-const SKIP_BY_DEFAULT: bool = false;
-
 pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
     let resource = objects::resource_of::<Schedule>();
     let controller =
@@ -62,7 +59,7 @@ async fn work(
         Ok(schedule) => schedule,
         Err(error) => return unreadable(object, context, resource, &error.to_string()).await,
     };
-    let plan = plan(&schedule, now, SKIP_BY_DEFAULT);
+    let plan = plan(&schedule, now, context.settings.schedule_skip_immediately);
     if let Some(patch) = plan.patch {
         let was = object.data.pointer("/status/validationErrors").cloned();
         let written = write(object, context, resource, patch.clone()).await?;

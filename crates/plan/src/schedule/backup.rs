@@ -32,7 +32,7 @@ pub fn backup(schedule: &Schedule, name: &str) -> Backup {
     labels.insert(SCHEDULE_NAME.to_owned(), own_name(&schedule_name));
     let mut annotations = schedule.metadata.annotations.clone().unwrap_or_default();
     annotations.remove(LAST_APPLIED);
-    let owned = schedule.spec.use_owner_references_in_backup.unwrap_or_default();
+    let owns = schedule.spec.use_owner_references_in_backup.unwrap_or_default();
     let owner = OwnerReference {
         api_version: "velero.io/v1".to_owned(),
         kind: "Schedule".to_owned(),
@@ -47,7 +47,7 @@ pub fn backup(schedule: &Schedule, name: &str) -> Backup {
             namespace: schedule.metadata.namespace.clone(),
             labels: Some(labels),
             annotations: Some(annotations).filter(|annotations| !annotations.is_empty()),
-            owner_references: owned.then(|| vec![owner]),
+            owner_references: owns.then(|| vec![owner]),
             ..ObjectMeta::default()
         },
         spec: template.clone(),

@@ -21,7 +21,7 @@ pub(crate) struct Args {
     #[arg(value_parser = object_name, required_unless_present = "from_schedule")]
     name: Option<String>,
     /// Make the backup that this schedule would make now; what to back up is then the schedule's, not that of flags
-    #[arg(long, value_name = "SCHEDULE")]
+    #[arg(long, value_name = "SCHEDULE", value_parser = object_name)]
     from_schedule: Option<String>,
     #[command(flatten)]
     flags: BackupFlags,
@@ -45,7 +45,7 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
     }
     let client = settings.client().await?;
     let object = match &args.from_schedule {
-        Some(schedule) => from_schedule(settings, &client, &args, schedule.trim()).await?,
+        Some(schedule) => from_schedule(settings, &client, &args, schedule).await?,
         None => object(settings, &args),
     };
     if args.output.is_some() {
@@ -158,7 +158,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::objects::tests::settings;
+    use crate::objects::tests::{holding, settings};
 
     #[derive(Parser)]
     struct Line {
@@ -249,5 +249,34 @@ mod tests {
         assert!(refused(&["b", "--ttl", "1d"]).contains("720h"));
         assert!(refused(&[]).contains("required"));
         assert!(refused(&["Nightly"]).contains("lower-case"));
+    }
+
+    #[tokio::test]
+    async fn a_backup_from_a_schedule_is_the_one_that_it_would_make() {
+        let schedule = serde_json::json!({"apiVersion": "velero.io/v1", "kind": "Schedule",
+            "metadata": {"name": "nightly", "labels": {"team": "shop"}},
+            "spec": {"schedule": "@daily", "template": {"includedNamespaces": ["shop"]}}});
+        let client = holding(vec![("schedules", schedule)]).await;
+        let line =
+            ["create", "--from-schedule", "nightly", "--labels", "by=hand", "--include-namespaces", "other"];
+        let args = Line::try_parse_from(line).map_err(|error| error.to_string()).unwrap().args;
+        let made = from_schedule(&settings(), &client, &args, "nightly").await.unwrap();
+        assert!(made.name_any().starts_with("nightly-20"), "{}", made.name_any());
+        assert_eq!(made.spec.included_namespaces, Some(vec!["shop".to_owned()]));
+        let labels: Vec<_> = made.labels().iter().map(|(key, value)| format!("{key}={value}")).collect();
+        assert_eq!(labels, ["by=hand", "team=shop", "velero.io/schedule-name=nightly"]);
+        let missing = from_schedule(&settings(), &client, &args, "weekly").await.unwrap_err();
+        assert!(missing.to_string().contains("no schedule \"weekly\""), "{missing}");
+    }
+
+    #[tokio::test]
+    async fn a_location_that_does_not_exist_is_told_before_anything_has_happened() {
+        let location = serde_json::json!({"apiVersion": "velero.io/v1", "kind": "BackupStorageLocation",
+            "metadata": {"name": "default"}, "spec": {}});
+        let client = holding(vec![("backupstoragelocations", location)]).await;
+        let flags =
+            |name: &str| BackupFlags { storage_location: Some(name.to_owned()), ..BackupFlags::default() };
+        assert!(check_locations(&settings(), &client, &flags("default")).await.is_ok());
+        assert!(check_locations(&settings(), &client, &flags("other")).await.is_err());
     }
 }

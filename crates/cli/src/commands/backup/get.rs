@@ -5,7 +5,7 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 
 use crate::error::CliError;
-use crate::objects::get::{self, Columns, GetArgs, or_none, selector_at, time_at};
+use crate::objects::get::{self, Columns, GetArgs, selector_at, time_at};
 use crate::objects::show::{moment, relative};
 use crate::objects::{BACKUP, number, phase, text};
 use crate::settings::Settings;
@@ -48,12 +48,12 @@ fn row(backup: &DynamicObject, now: Timestamp) -> Vec<String> {
         expires,
         text(backup, "/spec/storageLocation"),
         if queue > 0 { queue.to_string() } else { String::new() },
-        or_none(selector_at(backup, "/spec/labelSelector").replace("<none>", "")),
+        selector_at(backup, "/spec/labelSelector"),
     ]
 }
 
 /// By name; names that end in a time by what is before it, and then the newest first.
-fn sort(backups: &mut Vec<DynamicObject>) {
+fn sort(backups: &mut [DynamicObject]) {
     backups.sort_by_cached_key(|backup| {
         let name = backup.name_any();
         match name.rsplit_once('-') {

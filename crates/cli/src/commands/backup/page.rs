@@ -7,13 +7,14 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use lifeboat_api::common::{GoDuration, Time};
 use lifeboat_api::velero::{
-    Backup, BackupHooks, BackupPhase, BackupResourceHook, BackupSpec, DeleteBackupRequest,
+    Backup, BackupHooks, BackupPhase, BackupResourceHook, BackupSpec, DeleteBackupRequest, HookStatus,
 };
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::objects::get::selector_text;
 use crate::objects::results::{self, Fetched, Results};
-use crate::objects::show::{Node, Page, moment, relative, span};
+use crate::objects::show::{Node, Page, instant, moment, relative, span};
 
 /// All that a description is made of.
 pub(crate) struct Facts {
@@ -22,20 +23,27 @@ pub(crate) struct Facts {
     pub(crate) results: Fetched<Results>,
     pub(crate) volumes: Fetched<Vec<Volume>>,
     pub(crate) resources: Fetched<BTreeMap<String, Vec<String>>>,
-    pub(crate) operations: Fetched<Vec<serde_json::Value>>,
+    pub(crate) operations: Fetched<Vec<Value>>,
 }
 
 /// A volume in the file about volumes, as far as it is shown.
-#[derive(Clone, Debug, Default, Deserialize)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub(crate) struct Volume {
+    #[serde(skip_serializing_if = "String::is_empty")]
     pvc_name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     pvc_namespace: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     pv_name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     backup_method: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     restore_method: String,
     skipped: bool,
+    #[serde(skip_serializing_if = "String::is_empty")]
     skipped_reason: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
     result: String,
 }
 
@@ -51,19 +59,14 @@ impl Volume {
 
     fn words(&self) -> String {
         if self.skipped {
-            return format!(
-                "{}: {}",
-                self.name(),
-                if self.skipped_reason.is_empty() { "no reason given" } else { &self.skipped_reason }
-            );
+            let reason =
+                if self.skipped_reason.is_empty() { "no reason given" } else { &self.skipped_reason };
+            return format!("{}: {reason}", self.name());
         }
         let method = if self.backup_method.is_empty() { &self.restore_method } else { &self.backup_method };
-        [method.as_str(), self.result.as_str()]
-            .into_iter()
-            .filter(|word| !word.is_empty())
-            .fold(self.name(), |line, word| {
-                format!("{line}{} {word}", if line.contains("): ") { "," } else { ":" })
-            })
+        let known: Vec<_> =
+            [method.as_str(), &self.result].into_iter().filter(|word| !word.is_empty()).collect();
+        format!("{}: {}", self.name(), known.join(", "))
     }
 }
 
@@ -100,23 +103,16 @@ fn head(page: &mut Page, backup: &Backup, now: Timestamp) {
     page.text("Phase", phase.as_str());
     page.text_if("Reason", status.failure_reason.clone());
     if *phase == BackupPhase::Queued {
-        page.put("Queue position", Node::Number(status.queue_position.unwrap_or_default()));
+        let position = status.queue_position.unwrap_or_default();
+        page.say("Queue position", position.to_string(), position);
     }
     if let Some(progress) = &status.progress {
-        let (done, total) =
-            (progress.items_backed_up.unwrap_or_default(), progress.total_items.unwrap_or_default());
-        page.text(
-            "Items",
-            if phase.is_terminal() && done == total {
-                done.to_string()
-            } else {
-                format!("{done} of {total}")
-            },
-        );
+        let (done, total) = (progress.items_backed_up, progress.total_items);
+        page.items(done.unwrap_or_default(), total.unwrap_or_default(), phase.is_terminal());
     }
     times(page, status.start_timestamp.as_ref(), status.completion_timestamp.as_ref(), now);
     if let Some(Time(expires)) = status.expiration {
-        page.text("Expires", format!("{} ({})", moment(expires), relative(expires, now)));
+        page.say("Expires", format!("{} ({})", moment(expires), relative(expires, now)), instant(expires));
     }
     page.text(
         "Storage location",
@@ -130,13 +126,13 @@ fn head(page: &mut Page, backup: &Backup, now: Timestamp) {
 /// When it ran, and how long it took.
 pub(crate) fn times(page: &mut Page, start: Option<&Time>, end: Option<&Time>, now: Timestamp) {
     if let Some(Time(start)) = start {
-        page.text("Started", format!("{} ({})", moment(*start), relative(*start, now)));
+        page.say("Started", format!("{} ({})", moment(*start), relative(*start, now)), instant(*start));
     }
     if let Some(Time(end)) = end {
         let took = start
             .map(|Time(start)| format!(" (took {})", span(end.duration_since(*start))))
             .unwrap_or_default();
-        page.text("Ended", format!("{}{took}", moment(*end)));
+        page.say("Ended", format!("{}{took}", moment(*end)), instant(*end));
     }
 }
 
@@ -161,14 +157,9 @@ pub(crate) fn validation(page: &mut Page, errors: Option<&[String]>) {
 /// What is backed up, and how.
 pub(crate) fn spec(spec: &BackupSpec, details: bool) -> Page {
     let mut page = Page::default();
-    let or_all = |list: &Option<Vec<String>>| match list.as_deref() {
-        None | Some([]) => "all".to_owned(),
-        Some([star]) if star == "*" => "all".to_owned(),
-        Some(list) => list.join(", "),
-    };
-    page.text("Namespaces", or_all(&spec.included_namespaces));
+    page.list_or("Namespaces", spec.included_namespaces.as_deref(), "all");
     page.list_if("Without namespaces", spec.excluded_namespaces.as_deref());
-    page.text("Types", or_all(&spec.included_resources));
+    page.list_or("Types", spec.included_resources.as_deref(), "all");
     page.list_if("Without types", spec.excluded_resources.as_deref());
     page.list_if("Cluster-scoped types", spec.included_cluster_scoped_resources.as_deref());
     page.list_if("Without cluster-scoped types", spec.excluded_cluster_scoped_resources.as_deref());
@@ -186,13 +177,10 @@ pub(crate) fn spec(spec: &BackupSpec, details: bool) -> Page {
         spec.resource_policy.as_ref().map(|policy| format!("ConfigMap {}", policy.name)),
     );
     page.text_if("Keep for", GoDuration::set(spec.ttl).map(|ttl| ttl.to_string()));
-    let yes_no = |value: bool| if value { "yes" } else { "no" };
-    page.text_if("Snapshot volumes", spec.snapshot_volumes.map(yes_no));
-    page.text_if("Move snapshot data", spec.snapshot_move_data.filter(|value| *value || details).map(yes_no));
-    page.text_if(
-        "Copy files of all volumes",
-        spec.default_volumes_to_fs_backup.filter(|value| *value || details).map(yes_no),
-    );
+    page.flag_if("Snapshot volumes", spec.snapshot_volumes);
+    page.flag_if("Move snapshot data", spec.snapshot_move_data.filter(|value| *value || details));
+    let copy = spec.default_volumes_to_fs_backup.filter(|value| *value || details);
+    page.flag_if("Copy files of all volumes", copy);
     if details {
         page.list_if("Snapshot locations", spec.volume_snapshot_locations.as_deref());
         page.text_if("Data mover", spec.datamover.clone().filter(|name| !name.is_empty()));
@@ -249,26 +237,22 @@ pub(crate) fn volumes(page: &mut Page, volumes: Option<&Result<Vec<Volume>, Stri
         Some(Err(reason)) => return page.text("Volumes", format!("cannot be shown: {reason}")),
         Some(Ok(volumes)) => volumes,
     };
-    let of = |keep: fn(&Volume) -> bool| -> Vec<String> {
-        volumes.iter().filter(|volume| keep(volume)).map(Volume::words).collect()
+    let of = |keep: fn(&Volume) -> bool| -> Vec<(String, Value)> {
+        volumes.iter().filter(|volume| keep(volume)).map(|volume| (volume.words(), json!(volume))).collect()
     };
-    let (skipped, failed) =
-        (of(|volume| volume.skipped), of(|volume| !volume.skipped && volume.result == "failed"));
+    page.block("Failed volumes", "failedVolumes", of(|volume| !volume.skipped && volume.result == "failed"));
+    let heading = "Skipped volumes (their data is not in the backup)";
+    page.block(heading, "skippedVolumes", of(|volume| volume.skipped));
     let good = of(|volume| !volume.skipped && volume.result != "failed");
-    if !failed.is_empty() {
-        page.put("Failed volumes", Node::List(failed));
-    }
-    if !skipped.is_empty() {
-        page.put("Skipped volumes (their data is not in the backup)", Node::List(skipped));
-    }
-    if details && !good.is_empty() {
-        page.put("Volumes", Node::List(good));
+    if details {
+        page.block("Volumes", "volumes", good);
     } else if !good.is_empty() {
-        page.text("Volumes", format!("{} (see them with --details)", good.len()));
+        let values: Value = good.iter().map(|(_, value)| value.clone()).collect();
+        page.say("Volumes", format!("{} (see them with --details)", good.len()), values);
     }
 }
 
-fn operations(page: &mut Page, backup: &Backup, operations: Option<&Result<Vec<serde_json::Value>, String>>) {
+fn operations(page: &mut Page, backup: &Backup, operations: Option<&Result<Vec<Value>, String>>) {
     let status = backup.status.clone().unwrap_or_default();
     let counts = (
         status.backup_item_operations_attempted.unwrap_or_default(),
@@ -283,28 +267,35 @@ fn operations(page: &mut Page, backup: &Backup, operations: Option<&Result<Vec<s
     }
 }
 
+pub(crate) fn put_hooks(page: &mut Page, hooks: &HookStatus) {
+    let (run, failed) = (hooks.hooks_attempted.unwrap_or_default(), hooks.hooks_failed.unwrap_or_default());
+    let value = json!({"attempted": run, "failed": failed});
+    page.say("Hooks run", format!("{run}, of which {failed} failed"), value);
+}
+
 /// `counts`: begun, ended well, ended badly.
 pub(crate) fn put_operations(
     page: &mut Page,
     counts: (i64, i64, i64),
-    operations: Option<&Result<Vec<serde_json::Value>, String>>,
+    operations: Option<&Result<Vec<Value>, String>>,
 ) {
     let (begun, good, bad) = counts;
     if begun > 0 {
-        page.text("Plugin operations", format!("{good} of {begun} completed, {bad} failed"));
+        let value = json!({"attempted": begun, "completed": good, "failed": bad});
+        page.say("Plugin operations", format!("{good} of {begun} completed, {bad} failed"), value);
     }
     match operations {
         Some(Ok(list)) if !list.is_empty() => {
-            page.put("Operations", Node::List(list.iter().map(operation).collect()));
+            let items = list.iter().map(|one| (operation(one), one.clone())).collect();
+            page.block("Operations", "operations", items);
         }
         Some(Err(reason)) => page.text("Operations", format!("cannot be shown: {reason}")),
         _ => {}
     }
 }
 
-fn operation(operation: &serde_json::Value) -> String {
-    let at =
-        |pointer: &str| operation.pointer(pointer).and_then(serde_json::Value::as_str).unwrap_or_default();
+fn operation(operation: &Value) -> String {
+    let at = |pointer: &str| operation.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let item = ["Resource", "Namespace", "Name"]
         .map(|field| at(&format!("/spec/resourceIdentifier/{field}")))
         .into_iter()
@@ -347,8 +338,6 @@ fn deletions(page: &mut Page, deletions: &[DeleteBackupRequest]) {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
-
     use super::*;
 
     fn facts(backup: Value) -> Facts {

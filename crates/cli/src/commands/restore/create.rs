@@ -29,13 +29,13 @@ pub(crate) struct Args {
     /// Backup to restore from
     #[arg(
         long,
-        value_name = "BACKUP",
+        value_name = "BACKUP", value_parser = object_name,
         required_unless_present = "from_schedule",
         conflicts_with = "from_schedule"
     )]
     from_backup: Option<String>,
     /// Schedule whose newest completed backup is restored
-    #[arg(long, value_name = "SCHEDULE")]
+    #[arg(long, value_name = "SCHEDULE", value_parser = object_name)]
     from_schedule: Option<String>,
     /// With --from-schedule: take an incomplete (PartiallyFailed) backup too, if it is the newest
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
@@ -162,7 +162,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::objects::tests::settings;
+    use crate::objects::tests::{backup, holding, settings};
 
     #[derive(Parser)]
     struct Line {
@@ -271,5 +271,29 @@ mod tests {
         ];
         assert_eq!(newest(&backups).as_deref(), Some("newer"));
         assert_eq!(newest(&backups[2..]), None);
+    }
+
+    async fn source_of(line: &[&str], objects: Vec<(&'static str, Value)>) -> Result<Source, String> {
+        let client = holding(objects).await;
+        source(&settings(), &client, &parsed(line)).await.map_err(|error| error.to_string())
+    }
+
+    #[tokio::test]
+    async fn a_source_that_does_not_exist_is_told_before_anything_has_happened() {
+        let there = || vec![backup("b", "Completed")];
+        assert_eq!(source_of(&["--from-backup", "b"], there()).await, Ok(Source::Backup("b".into())));
+        assert!(source_of(&["--from-backup", "c"], there()).await.unwrap_err().contains("no backup \"c\""));
+        assert_eq!(source_of(&["--from-schedule", "s"], there()).await, Ok(Source::Schedule("s".into())));
+        assert!(
+            source_of(&["--from-schedule", "s"], Vec::new())
+                .await
+                .unwrap_err()
+                .contains("no backups of schedule")
+        );
+        let partial = source_of(
+            &["--from-schedule", "s", "--allow-partially-failed"],
+            vec![backup("p", "PartiallyFailed")],
+        );
+        assert_eq!(partial.await, Ok(Source::Backup("p".into())));
     }
 }

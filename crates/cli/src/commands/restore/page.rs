@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use jiff::Timestamp;
 use kube::ResourceExt;
 use lifeboat_api::common::GoDuration;
-use lifeboat_api::velero::{Restore, RestorePhase, RestoreSpec, RestoreStatus};
+use lifeboat_api::velero::{ExistingResourcePolicy, Restore, RestorePhase, RestoreSpec, RestoreStatus};
+use serde_json::Value;
 
 use crate::commands::backup::page::{
-    Volume, metadata, put_operations, resources, times, validation, volumes,
+    Volume, metadata, put_hooks, put_operations, resources, times, validation, volumes,
 };
 use crate::objects::get::selector_text;
 use crate::objects::results::{self, Fetched, Results};
@@ -20,7 +21,7 @@ pub(crate) struct Facts {
     pub(crate) results: Fetched<Results>,
     pub(crate) volumes: Fetched<Vec<Volume>>,
     pub(crate) resources: Fetched<BTreeMap<String, Vec<String>>>,
-    pub(crate) operations: Fetched<Vec<serde_json::Value>>,
+    pub(crate) operations: Fetched<Vec<Value>>,
 }
 
 pub(crate) fn page(facts: &Facts, now: Timestamp, details: bool) -> Page {
@@ -55,10 +56,8 @@ fn head(page: &mut Page, restore: &Restore, status: &RestoreStatus, now: Timesta
     page.text_if("Backup", restore.spec.backup_name.clone().filter(|name| !name.is_empty()));
     page.text_if("Schedule", restore.spec.schedule_name.clone().filter(|name| !name.is_empty()));
     if let Some(progress) = &status.progress {
-        let (done, total) =
-            (progress.items_restored.unwrap_or_default(), progress.total_items.unwrap_or_default());
-        let ended = restore.phase().is_terminal() && done == total;
-        page.text("Items", if ended { done.to_string() } else { format!("{done} of {total}") });
+        let (done, total) = (progress.items_restored, progress.total_items);
+        page.items(done.unwrap_or_default(), total.unwrap_or_default(), restore.phase().is_terminal());
     }
     times(page, status.start_timestamp.as_ref(), status.completion_timestamp.as_ref(), now);
     if matches!(restore.phase(), RestorePhase::Failed | RestorePhase::PartiallyFailed) {
@@ -68,14 +67,10 @@ fn head(page: &mut Page, restore: &Restore, status: &RestoreStatus, now: Timesta
 
 fn spec(spec: &RestoreSpec, details: bool) -> Page {
     let mut page = Page::default();
-    let or_all = |list: &Option<Vec<String>>| match list.as_deref() {
-        None | Some([]) => "all in the backup".to_owned(),
-        Some([star]) if star == "*" => "all in the backup".to_owned(),
-        Some(list) => list.join(", "),
-    };
-    page.text("Namespaces", or_all(&spec.included_namespaces));
+    let all = "all in the backup";
+    page.list_or("Namespaces", spec.included_namespaces.as_deref(), all);
     page.list_if("Without namespaces", spec.excluded_namespaces.as_deref());
-    page.text("Types", or_all(&spec.included_resources));
+    page.list_or("Types", spec.included_resources.as_deref(), all);
     // The server adds a fixed list of its own, which says nothing about this restore.
     page.list_if("Without types", spec.excluded_resources.as_deref().filter(|_| details));
     page.text_if(
@@ -85,21 +80,17 @@ fn spec(spec: &RestoreSpec, details: bool) -> Page {
     page.text_if("Labels", spec.label_selector.as_ref().map(selector_text));
     let any: Vec<_> = spec.or_label_selectors.iter().flatten().map(selector_text).collect();
     page.text_if("Any of the labels", (!any.is_empty()).then(|| any.join(" or ")));
-    let policy =
-        spec.existing_resource_policy.as_ref().map(ToString::to_string).filter(|policy| !policy.is_empty());
-    page.text(
-        "Objects that exist",
-        match policy.as_deref() {
-            None | Some("none") => "stay as they are".to_owned(),
-            Some("update") => "are updated".to_owned(),
-            Some(other) => other.to_owned(),
-        },
-    );
-    let yes_no = |value: bool| if value { "yes" } else { "no" };
-    page.text_if("Restore volumes", spec.restore_pvs.map(yes_no));
-    page.text_if("Keep node ports", spec.preserve_node_ports.map(yes_no));
+    let policy = spec.existing_resource_policy.as_ref().map_or("none", ExistingResourcePolicy::as_str);
+    let words = match policy {
+        "" | "none" => "stay as they are",
+        "update" => "are updated",
+        other => other,
+    };
+    page.say("Objects that exist", words, policy);
+    page.flag_if("Restore volumes", spec.restore_pvs);
+    page.flag_if("Keep node ports", spec.preserve_node_ports);
     if let Some(status) = &spec.restore_status {
-        page.text("Status of", or_all(&status.included_resources));
+        page.list_or("Status of", status.included_resources.as_deref(), all);
         page.list_if("Without status of", status.excluded_resources.as_deref());
     }
     page.text_if(
@@ -116,7 +107,7 @@ fn spec(spec: &RestoreSpec, details: bool) -> Page {
             GoDuration::set(spec.item_operation_timeout).map(|time| time.to_string()),
         );
         let uploader = spec.uploader_config.clone().unwrap_or_default();
-        page.text_if("Sparse files", uploader.write_sparse_files.map(yes_no));
+        page.flag_if("Sparse files", uploader.write_sparse_files);
         page.text_if(
             "Files at a time",
             uploader.parallel_files_download.filter(|count| *count > 0).map(|count| count.to_string()),
@@ -128,7 +119,7 @@ fn spec(spec: &RestoreSpec, details: bool) -> Page {
 fn mapping(page: &mut Page, spec: &RestoreSpec) {
     let mut inner = Page::default();
     for (from, to) in spec.namespace_mapping.iter().flatten() {
-        inner.named(from, Node::Text(format!("restored as {to}")));
+        inner.named(from, Node::Said(format!("restored as {to}"), to.clone().into()));
     }
     page.page("Namespace mappings", inner);
 }
@@ -146,9 +137,7 @@ fn hooks(page: &mut Page, spec: &RestoreSpec, status: &RestoreStatus) {
     if let Some(hooks) =
         status.hook_status.as_ref().filter(|hooks| hooks.hooks_attempted.unwrap_or_default() > 0)
     {
-        let (run, failed) =
-            (hooks.hooks_attempted.unwrap_or_default(), hooks.hooks_failed.unwrap_or_default());
-        page.text("Hooks run", format!("{run}, of which {failed} failed"));
+        put_hooks(page, hooks);
     }
 }
 

@@ -65,10 +65,10 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
     let now = Timestamp::now();
     match Cron::parse(&args.schedule).ok().and_then(|cron| cron.next(now)) {
         _ if args.paused => {
-            printer::line(&format!("It is paused; start it with `lifeboat schedule unpause {}`.", args.name))
+            printer::line(&format!("It is paused; start it with `lifeboat schedule unpause {}`.", args.name));
         }
         Some(next) => {
-            printer::line(&format!("The first backup is made {}, at {}.", relative(next, now), moment(next)))
+            printer::line(&format!("The first backup is made {}, at {}.", relative(next, now), moment(next)));
         }
         None => {}
     }

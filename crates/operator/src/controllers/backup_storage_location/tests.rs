@@ -162,6 +162,7 @@ fn context(client: Client) -> Context {
         identity: "me".into(),
         metrics_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         validation_frequency: MINUTE,
+        schedule_skip_immediately: false,
         lease: LeaseTimes::default(),
         cloud: lifeboat_store::Environment::default(),
     };

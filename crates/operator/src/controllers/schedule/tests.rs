@@ -96,6 +96,7 @@ async fn context(world: &Arc<Mutex<World>>) -> Context {
         identity: "me".into(),
         metrics_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         validation_frequency: Duration::from_mins(1),
+        schedule_skip_immediately: false,
         lease: LeaseTimes::default(),
         cloud: lifeboat_store::Environment::default(),
     };
