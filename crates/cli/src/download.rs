@@ -192,6 +192,9 @@ fn certificates(pem: &[u8], source: &str) -> Result<Vec<Certificate>, CliError> 
 
 /// The authority that the location names. What cannot be read is left out: the fetch will say what is missing.
 async fn location_authority(client: &Client, namespace: &str, location: &str) -> Option<Vec<u8>> {
+    if location.is_empty() {
+        return None;
+    }
     let found: DynamicObject = LOCATION.api(client, namespace).get_opt(location).await.ok()??;
     let inline = text(&found, "/spec/objectStorage/caCert");
     if !inline.is_empty() {

@@ -111,7 +111,8 @@ impl Cron {
 }
 
 fn zone(name: &str) -> Result<TimeZone, CronError> {
-    if name == "UTC" {
+    // Upstream's server knows its own zone as "Local", and no name is UTC; ours is always UTC.
+    if matches!(name, "UTC" | "Local" | "") {
         return Ok(TimeZone::UTC);
     }
     TimeZone::get(name).map_err(|_| CronError::Zone { zone: name.to_owned() })

@@ -47,6 +47,7 @@ fn schedule(spec: &Value, status: &Value) -> Schedule {
 #[case::zone("CRON_TZ=Europe/Rome 0 3 * * *", "2026-11-16T02:00:00Z")]
 #[case::short_zone("TZ=America/New_York @daily", "2026-11-16T05:00:00Z")]
 #[case::utc_zone("TZ=UTC 0 3 * * *", "2026-11-16T03:00:00Z")]
+#[case::the_servers_own_zone("CRON_TZ=Local 0 3 * * *", "2026-11-16T03:00:00Z")]
 fn the_next_time_of(#[case] text: &str, #[case] expected: &str) {
     assert_eq!(cron(text).next(at("2026-11-16T00:00:00Z")), Some(at(expected)));
 }
