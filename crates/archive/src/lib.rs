@@ -1,3 +1,24 @@
 //! Velero's bucket layout and backup archive. Written as a stream, compressed on several cores; read through one
 //! validating pass into a spool, because an archive may come from anywhere.
+//!
+//! [`ObjectStore`] is all that this crate asks of storage; `lifeboat_store::Store` serves it, plugins will.
+//! [`layout`] knows where files are, [`ArchiveWriter`] and [`Spool`] write and read the archive, [`documents`] are the
+//! files beside it, [`RunLog`] is the log.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
+
+pub mod documents;
+pub mod layout;
+mod log;
+mod object_store;
+mod spool;
+mod upload;
+mod writer;
+
+pub use layout::{BackupFiles, NameError, RestoreFiles};
+pub use log::{Level, LogCounts, RunLog};
+pub use object_store::{ByteStream, ObjectReading, ObjectStore, StoreError};
+pub use spool::{Item, Spool, SpoolError, SpoolLimits, Uid, Unreadable};
+pub use writer::{ArchiveError, ArchiveSize, ArchiveWriter, WriterOptions};
+
+/// The format that is written, and the newest that is read.
+pub const FORMAT_VERSION: &str = "1.1.0";

@@ -5,8 +5,11 @@
 pub mod apply;
 pub mod connect;
 pub mod crds;
+pub mod discovery;
 pub mod events;
+pub mod exec;
 pub mod lease;
+pub mod list;
 pub mod objects;
 pub mod rights;
 #[cfg(feature = "testing")]
@@ -14,7 +17,7 @@ pub mod testing;
 pub mod wait;
 pub mod workloads;
 
-pub use connect::{ConnectError, ConnectOptions, connect};
+pub use connect::{ConnectError, ConnectOptions, connect, connect_patient};
 
 use kube::core::Status;
 

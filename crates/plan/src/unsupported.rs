@@ -19,10 +19,6 @@ enum End {
     FailureReason,
     /// phase Failed, message, completionTimestamp
     Message,
-    /// phase Processed, errors
-    ProcessedWithErrors,
-    /// The object goes: the kind has no place for words, and a stock client waits for an answer until it is gone
-    Removed,
     /// phase NotReady, message
     NotReady,
     /// phase Unavailable; the event says why
@@ -43,11 +39,9 @@ const fn kind(version: &'static str, kind: &'static str, plural: &'static str, e
 }
 
 /// Every kind of the group that has no controller in this version.
-pub const KINDS: [UnsupportedKind; 12] = [
+pub const KINDS: [UnsupportedKind; 10] = [
     kind("v1", "Backup", "backups", End::FailureReason),
     kind("v1", "Restore", "restores", End::FailureReason),
-    kind("v1", "DeleteBackupRequest", "deletebackuprequests", End::ProcessedWithErrors),
-    kind("v1", "DownloadRequest", "downloadrequests", End::Removed),
     kind("v1", "VolumeSnapshotLocation", "volumesnapshotlocations", End::Unavailable),
     kind("v1", "PodVolumeBackup", "podvolumebackups", End::Message),
     kind("v1", "PodVolumeRestore", "podvolumerestores", End::Message),
@@ -66,18 +60,9 @@ pub fn message(kind: &UnsupportedKind, version: &str) -> String {
     )
 }
 
-/// What ends an object.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub enum Ending {
-    /// Merge this into it.
-    Status(Value),
-    /// Delete it.
-    Removal,
-}
-
-/// How an object ends; `None` where it is not new and must be left alone (it may have come from a Velero that ran here
+/// What to merge into an object to end it; `None` where it is not new and must be left alone (it may have come from a Velero that ran here
 /// before).
-pub fn end(kind: &UnsupportedKind, object: &Value, version: &str, now: Timestamp) -> Option<Ending> {
+pub fn end(kind: &UnsupportedKind, object: &Value, version: &str, now: Timestamp) -> Option<Value> {
     let phase = object.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default();
     if !matches!(phase, "" | "New") {
         return None;
@@ -92,12 +77,10 @@ pub fn end(kind: &UnsupportedKind, object: &Value, version: &str, now: Timestamp
             "completionTimestamp": time,
         }),
         End::Message => json!({"phase": "Failed", "message": text, "completionTimestamp": time}),
-        End::ProcessedWithErrors => json!({"phase": "Processed", "errors": [text]}),
         End::NotReady => json!({"phase": "NotReady", "message": text}),
         End::Unavailable => json!({"phase": "Unavailable"}),
-        End::Removed => return Some(Ending::Removal),
     };
-    Some(Ending::Status(json!({"status": status})))
+    Some(json!({"status": status}))
 }
 
 #[cfg(test)]

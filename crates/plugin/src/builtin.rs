@@ -1,1 +1,3 @@
 //! The actions that every installation has, under upstream's names.
+
+pub mod backup;

@@ -123,6 +123,11 @@ pub trait Backend: fmt::Debug + Send + Sync + 'static {
     async fn remove_unfinished(&self, _prefix: &str, _age: std::time::Duration) -> Result<u64> {
         Ok(0)
     }
+    /// Multipart uploads of keys that start with `prefix` and were neither completed nor aborted. Stores that drop
+    /// such uploads by themselves, or show none, have nothing to tell.
+    async fn open_uploads(&self, _prefix: &str) -> Result<Vec<(Key, UploadId)>> {
+        Ok(Vec::new())
+    }
 }
 
 /// The kind of a request: what layers count by and match on.

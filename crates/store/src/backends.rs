@@ -6,6 +6,7 @@ pub(crate) mod memory;
 pub(crate) mod paging;
 pub(crate) mod remote;
 pub(crate) mod rest;
+pub(crate) mod uploads;
 
 use std::ops::Range;
 

@@ -142,4 +142,9 @@ impl<L: Layer> Backend for Layered<L> {
         let request = Request { kind: RequestKind::Delete, key: prefix, bytes: 0 };
         self.layer.call(request, || self.inner.remove_unfinished(prefix, age)).await
     }
+
+    async fn open_uploads(&self, prefix: &str) -> Result<Vec<(Key, UploadId)>> {
+        let request = Request { kind: RequestKind::List, key: prefix, bytes: 0 };
+        self.layer.call(request, || self.inner.open_uploads(prefix)).await
+    }
 }

@@ -224,6 +224,17 @@ impl Store {
         self.relative(self.backend.remove_unfinished(&self.prefix, age).await)
     }
 
+    /// Aborts multipart uploads of keys that start with `prefix`, and returns how many there were. A writer whose
+    /// upload goes gets an error; whoever calls this knows that there is none.
+    pub async fn abort_uploads(&self, prefix: &str) -> Result<u64> {
+        let prefix = format!("{}{prefix}", self.prefix);
+        let open = self.relative(self.backend.open_uploads(&prefix).await)?;
+        for (key, upload) in &open {
+            self.relative(self.backend.abort_upload(key, upload).await)?;
+        }
+        Ok(open.len() as u64)
+    }
+
     fn key(&self, key: &str) -> Result<Key> {
         // Checked alone first, so that the message shows what the caller wrote.
         let key = Key::new(key)?;

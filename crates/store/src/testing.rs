@@ -49,6 +49,7 @@ pub async fn conformance(store: &Store, abilities: Abilities) {
         checks::signed_urls(store, abilities.ca_pem.as_deref()).await;
     }
     assert_eq!(checks::keys(store, "").await, Vec::<String>::new(), "the suite leaves nothing behind");
+    assert_eq!(store.abort_uploads("").await.expect("uploads are listed"), 0, "no upload stays open");
 }
 
 /// Fetches a signed URL as a browser would.

@@ -1,7 +1,9 @@
-//! What the server shows over HTTP: `/metrics` for Prometheus, `/healthz` and `/readyz` for the kubelet.
-//! The operator makes one [`Metrics`] and one [`Health`], gives clones to its controllers and serves both here.
+//! What the server shows over HTTP: `/metrics` for Prometheus, `/healthz` and `/readyz` for the kubelet, and, on an
+//! address of its own, files of backups for those who hold a link. The operator makes one [`Metrics`] and one
+//! [`Health`], gives clones to its controllers and serves both here.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
+mod downloads;
 mod health;
 mod metrics;
 
@@ -13,16 +15,17 @@ use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
+pub use downloads::{Download, DownloadRefused, Downloads, serve_downloads};
 pub use health::Health;
-pub use metrics::{Metrics, Outcome};
+pub use metrics::{BackupEnd, Ending, Metrics, Outcome, VeleroMetrics};
 
 /// Why the HTTP server could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum WebError {
-    #[error("cannot listen on {address} for metrics and probes; choose another with --metrics-address")]
-    Listen { address: SocketAddr, source: std::io::Error },
-    #[error("the HTTP server of metrics and probes ended")]
-    Serve(#[source] std::io::Error),
+    #[error("cannot listen on {address} for {what}; choose another with {flag}")]
+    Listen { address: SocketAddr, what: &'static str, flag: &'static str, source: std::io::Error },
+    #[error("the HTTP server of {what} ended")]
+    Serve { what: &'static str, source: std::io::Error },
 }
 
 /// Serves until `stop` is cancelled.
@@ -32,12 +35,18 @@ pub async fn serve(
     health: Health,
     stop: CancellationToken,
 ) -> Result<(), WebError> {
-    let listener = listen(address).await.map_err(|source| WebError::Listen { address, source })?;
+    const WHAT: &str = "metrics and probes";
+    let listener = listen(address).await.map_err(|source| WebError::Listen {
+        address,
+        what: WHAT,
+        flag: "--metrics-address",
+        source,
+    })?;
     tracing::info!(%address, "serving /metrics, /healthz and /readyz");
     axum::serve(listener, router(metrics, health))
         .with_graceful_shutdown(stop.cancelled_owned())
         .await
-        .map_err(WebError::Serve)
+        .map_err(|source| WebError::Serve { what: WHAT, source })
 }
 
 /// Where a machine has no IPv6, every address means every IPv4 address.

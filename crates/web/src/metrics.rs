@@ -1,6 +1,8 @@
 //! The server's metrics: upstream's names where upstream has them, so that existing dashboards and alerts go on
 //! working; `lifeboat_` for what is ours. Labels are bounded by the number of objects that people make.
 
+mod velero;
+
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicI64;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,6 +15,8 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
+
+pub use velero::{BackupEnd, Ending, VeleroMetrics};
 
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
@@ -66,6 +70,7 @@ pub struct Metrics {
     leader: Gauge<i64, AtomicI64>,
     password_exported: LeadersGauge,
     password_public: LeadersGauge,
+    velero: VeleroMetrics,
 }
 
 impl Metrics {
@@ -92,6 +97,7 @@ impl Metrics {
             "1 where existing repositories use Velero's public default password",
             password_public.clone(),
         );
+        let velero = VeleroMetrics::register(&mut registry);
         registry.register(
             "lifeboat_build",
             "The version that runs",
@@ -105,7 +111,13 @@ impl Metrics {
             leader,
             password_exported,
             password_public,
+            velero,
         }
+    }
+
+    /// What is counted under Velero's names.
+    pub fn velero(&self) -> &VeleroMetrics {
+        &self.velero
     }
 
     pub fn set_location(&self, name: &str, available: bool) {
@@ -202,5 +214,52 @@ mod tests {
             ),
             "{text}"
         );
+    }
+
+    #[test]
+    fn backups_and_restores_are_counted_under_veleros_names() {
+        let metrics = Metrics::new("0.1.0");
+        let velero = metrics.velero();
+        velero.init_schedule("");
+        velero.backup_started("nightly");
+        let end = BackupEnd {
+            ending: Ending::Completed,
+            duration: std::time::Duration::from_secs(70),
+            items: 12,
+            errors: 0,
+            warnings: 1,
+            archive_bytes: Some(1000),
+            ended_at: 1_800_000_000,
+        };
+        velero.backup_ended("nightly", &end);
+        velero.restore_started("nightly");
+        velero.restore_ended("nightly", Ending::Failed);
+        velero.deletion_started("");
+        velero.deletion_ended("", true);
+        velero.set_backup_total(7);
+        velero.volume_snapshots("", 2, 1);
+        velero.csi_snapshots("", "b", 1, 1);
+        let text = metrics.render();
+        for line in [
+            "velero_backup_attempt_total{schedule=\"nightly\"} 1",
+            "velero_backup_success_total{schedule=\"nightly\"} 1",
+            "velero_backup_success_total{schedule=\"\"} 0",
+            "velero_backup_warning_total{schedule=\"nightly\"} 1",
+            "velero_backup_last_status{schedule=\"nightly\"} 1.0",
+            "velero_backup_last_successful_timestamp{schedule=\"nightly\"} 1800000000.0",
+            "velero_backup_tarball_size_bytes{schedule=\"nightly\"} 1000.0",
+            "velero_backup_items_total{schedule=\"nightly\"} 12.0",
+            "velero_backup_items_errors{schedule=\"nightly\"} 0.0",
+            "velero_backup_duration_seconds_bucket{le=\"300.0\",schedule=\"nightly\"} 1",
+            "velero_backup_total 7",
+            "velero_backup_deletion_attempt_total{schedule=\"\"} 1",
+            "velero_backup_deletion_success_total{schedule=\"\"} 1",
+            "velero_restore_attempt_total{schedule=\"nightly\"} 1",
+            "velero_restore_failed_total{schedule=\"nightly\"} 1",
+            "velero_volume_snapshot_failure_total{schedule=\"\"} 1",
+            "velero_csi_snapshot_success_total{schedule=\"\",backupName=\"b\"} 1",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line} is not in\n{text}");
+        }
     }
 }

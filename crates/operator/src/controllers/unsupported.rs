@@ -9,7 +9,7 @@ use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::runtime::controller::Action;
 use lifeboat_cluster::{ApiError, objects};
-use lifeboat_plan::unsupported::{Ending, GROUP, KINDS, UnsupportedKind, end, message};
+use lifeboat_plan::unsupported::{GROUP, KINDS, UnsupportedKind, end, message};
 use tokio_util::sync::CancellationToken;
 
 use crate::context::{Context, VERSION};
@@ -37,17 +37,13 @@ async fn reconcile(
     context: Context,
     state: Arc<Kind>,
 ) -> Result<Action, ApiError> {
-    let Some(ending) = end(&state.kind, &objects::to_json(&object), VERSION, context.now()) else {
+    let Some(patch) = end(&state.kind, &objects::to_json(&object), VERSION, context.now()) else {
         return Ok(Action::await_change());
     };
     let api = objects::namespaced(&context.client, &context.settings.namespace, &state.resource);
     let words = message(&state.kind, VERSION);
-    let ended = match ending {
-        Ending::Status(patch) => objects::merge(&api, &object, patch).await.map(drop),
-        Ending::Removal => objects::delete(&api, &object).await,
-    };
-    match ended {
-        Ok(()) => {}
+    match objects::merge(&api, &object, patch).await {
+        Ok(_) => {}
         Err(error) if error.is_invalid() => {
             return Ok(context.refused.tell(&context.events, &object, &state.resource, &words, &error).await);
         }

@@ -156,6 +156,13 @@ impl Backend for Memory {
         Ok(())
     }
 
+    async fn open_uploads(&self, prefix: &str) -> Result<Vec<(Key, UploadId)>> {
+        let uploads = locked(&self.uploads);
+        let below = uploads.keys().filter(|id| id.starts_with(prefix));
+        let named = below.filter_map(|id| Some((id.rsplit_once('#')?.0, id)));
+        named.map(|(key, id)| Ok((Key::new(key)?, UploadId(id.clone())))).collect()
+    }
+
     async fn signed_url(&self, _key: &Key, _ttl: Duration) -> Result<Url> {
         Err(Error::Unsupported { operation: "signing a URL", reason: "objects are kept in memory".into() })
     }

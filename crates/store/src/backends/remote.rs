@@ -18,6 +18,7 @@ use object_store::{
 };
 use url::Url;
 
+use super::uploads::OpenUploads;
 use crate::backend::{
     Backend, ObjectInfo, Page, PageRequest, Part, PartId, PutMode, ReadOptions, Reading, UploadId,
 };
@@ -43,6 +44,8 @@ pub(crate) struct Remote {
     pub single: Arc<dyn Cloud>,
     pub signing: Signing,
     pub tags: TagSet,
+    /// Who lists uploads that never ended, where there is such a list.
+    pub uploads: Option<OpenUploads>,
 }
 
 impl fmt::Debug for Remote {
@@ -212,6 +215,13 @@ impl Backend for Remote {
         match result.map_err(|e| self.error(Operation::new("abort the upload of", key.as_str()), &e)) {
             Ok(()) | Err(Error::NotFound { .. }) => Ok(()),
             Err(error) => Err(error),
+        }
+    }
+
+    async fn open_uploads(&self, prefix: &str) -> Result<Vec<(Key, UploadId)>> {
+        match &self.uploads {
+            Some(uploads) => uploads.list(&self.site, prefix).await,
+            None => Ok(Vec::new()),
         }
     }
 

@@ -13,6 +13,7 @@ use secrecy::ExposeSecret;
 
 use super::{no_retries, refused};
 use crate::backends::remote::{Remote, Signing};
+use crate::backends::uploads::OpenUploads;
 use crate::config::aws::{Address, AwsConfig, ContainerEndpoint, Encryption, dns_suffix};
 use crate::credentials::assume_role::AssumeRole;
 use crate::credentials::aws_file::{AwsSource, Role};
@@ -73,7 +74,14 @@ pub(super) async fn remote(
             Signing::By(build(&Address::new(&bucket, &region, Some(url), config.path_style)?, false)?)
         }
     };
-    Ok(Remote { single: build(&address, true)?, cloud: store, signing, tags: config.tags, site })
+    let uploads = OpenUploads {
+        client: connector.connect(&options).map_err(|error| refused(&site, &error))?,
+        credentials: (!anonymous).then(|| Arc::clone(&provider)),
+        region: region.clone(),
+        bucket: address.bucket_url(&bucket)?,
+    };
+    let uploads = Some(uploads);
+    Ok(Remote { single: build(&address, true)?, cloud: store, signing, tags: config.tags, uploads, site })
 }
 
 /// Settings that object_store has no method for have a name; one that it does not know must stop us, because

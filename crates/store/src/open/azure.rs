@@ -57,5 +57,6 @@ pub(super) fn remote(
         cloud: store,
         tags: TagSet::default(),
         site,
+        uploads: None,
     })
 }

@@ -43,5 +43,6 @@ pub(super) fn remote(
         cloud: store,
         tags: TagSet::default(),
         site,
+        uploads: None,
     })
 }

@@ -372,3 +372,64 @@ async fn a_server_that_takes_a_body_and_falls_silent_is_given_up() {
     let error = opened(&server.location(&[("s3Url", &url)])).await.put("a", vec![0; 1024]).await.unwrap_err();
     assert_eq!(error.category(), "timeout", "{error:?}");
 }
+
+#[tokio::test]
+async fn uploads_that_never_ended_are_listed_page_by_page_and_aborted() {
+    let server = Server::plain(|request| {
+        let list = |rest: &str, key: &str, id: &str| {
+            let upload = format!("<Upload><Key>{key}</Key><UploadId>{id}</UploadId></Upload>");
+            Reply::new(
+                200,
+                format!("<ListMultipartUploadsResult>{rest}{upload}</ListMultipartUploadsResult>"),
+            )
+        };
+        match request.method.as_str() {
+            "GET" if request.target.contains("key-marker=pre%2Fbackups%2Fa%2Fa.tar.gz") => {
+                list("<IsTruncated>false</IsTruncated>", "pre/backups/a/a-logs.gz", "two")
+            }
+            "GET" => list(
+                "<IsTruncated>true</IsTruncated><NextKeyMarker>pre/backups/a/a.tar.gz</NextKeyMarker>\
+                 <NextUploadIdMarker>one</NextUploadIdMarker>",
+                "pre/backups/a/a.tar.gz",
+                "one",
+            ),
+            _ => Reply::new(204, ""),
+        }
+    })
+    .await;
+    let mut config = server.location(&[]);
+    config.prefix = "pre".into();
+    let store = opened(&config).await;
+    assert_eq!(store.abort_uploads("backups/a/").await.unwrap(), 2);
+    let seen = server.seen();
+    let lists: Vec<&Seen> = seen.iter().filter(|request| request.method == "GET").collect();
+    assert_eq!(lists.len(), 2, "{seen:?}");
+    assert!(lists[0].target.starts_with("/bkt?prefix=pre%2Fbackups%2Fa%2F&uploads"), "{}", lists[0].target);
+    assert!(lists.iter().all(|request| request.header("authorization").is_some()));
+    let aborted: Vec<&str> = seen
+        .iter()
+        .filter(|request| request.method == "DELETE")
+        .map(|request| request.target.as_str())
+        .collect();
+    assert_eq!(
+        aborted,
+        ["/bkt/pre/backups/a/a.tar.gz?uploadId=one", "/bkt/pre/backups/a/a-logs.gz?uploadId=two"]
+    );
+}
+
+#[rstest]
+#[case::not_implemented(501)]
+#[case::not_allowed(405)]
+#[tokio::test]
+async fn a_server_without_a_list_of_uploads_has_none(#[case] status: u16) {
+    let server =
+        Server::plain(move |_| Reply::new(status, "<Error><Code>NotImplemented</Code></Error>")).await;
+    assert_eq!(opened(&server.location(&[])).await.abort_uploads("backups/a/").await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn a_list_of_uploads_that_is_denied_is_an_error() {
+    let server = Server::plain(|_| Reply::new(403, "<Error><Code>AccessDenied</Code></Error>")).await;
+    let error = opened(&server.location(&[])).await.abort_uploads("backups/a/").await.unwrap_err();
+    assert_eq!(error.category(), "access_denied");
+}

@@ -46,6 +46,18 @@ impl Address {
     }
 }
 
+impl Address {
+    /// The URL of the bucket itself.
+    pub(crate) fn bucket_url(&self, bucket: &str) -> Result<Url> {
+        let text = if self.virtual_hosted {
+            format!("{}/", self.endpoint)
+        } else {
+            format!("{}/{bucket}", self.endpoint)
+        };
+        Url::parse(&text).map_err(|_| Error::config("s3Url", format!("'{text}' is no URL")))
+    }
+}
+
 /// `arn:aws:s3:REGION:ACCOUNT:accesspoint/NAME`.
 fn access_point(arn: &str, url: Option<&Url>) -> Result<Address> {
     let expected = || Error::ConfigValue {

@@ -1,0 +1,128 @@
+//! What a restore must know of an item before it reads it whole: who it is, to whom it belongs, what it mounts.
+
+use std::collections::BTreeMap;
+
+use lifeboat_plan::catalogue::ItemId;
+use serde::Deserialize;
+use sha2::{Digest, Sha256};
+
+/// A UID in 16 bytes: the UUID that it is, or a hash of a text that is none.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Uid(u128);
+
+impl Uid {
+    /// None for an empty text.
+    pub fn new(text: &str) -> Option<Self> {
+        if text.is_empty() {
+            return None;
+        }
+        Some(Self(uuid(text).unwrap_or_else(|| {
+            let digest = Sha256::digest(text.as_bytes());
+            digest.iter().take(16).fold(0, |number, &byte| number << 8 | u128::from(byte))
+        })))
+    }
+}
+
+/// Eight, four, four, four and twelve hexadecimal digits in lower case.
+fn uuid(text: &str) -> Option<u128> {
+    if text.len() != 36 {
+        return None;
+    }
+    text.bytes().enumerate().try_fold(0, |number, (at, byte)| match (at, byte) {
+        (8 | 13 | 18 | 23, b'-') => Some(number),
+        (8 | 13 | 18 | 23, _) => None,
+        (_, b'0'..=b'9') => Some(number << 4 | u128::from(byte - b'0')),
+        (_, b'a'..=b'f') => Some(number << 4 | u128::from(byte - b'a' + 10)),
+        _ => None,
+    })
+}
+
+/// The part of an object that is read.
+#[derive(Debug, Default)]
+pub(super) struct Head {
+    pub(super) api_version: String,
+    pub(super) kind: String,
+    pub(super) uid: Option<Uid>,
+    pub(super) owners: Vec<Uid>,
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) claims: Vec<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Object {
+    api_version: String,
+    kind: String,
+    #[serde(default)]
+    metadata: Metadata,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Metadata {
+    name: String,
+    namespace: Option<String>,
+    uid: Option<String>,
+    labels: Option<BTreeMap<String, String>>,
+    owner_references: Option<Vec<Owner>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Owner {
+    uid: String,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Pod {
+    spec: PodSpec,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct PodSpec {
+    volumes: Option<Vec<Volume>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Volume {
+    persistent_volume_claim: Option<Claim>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+struct Claim {
+    claim_name: String,
+}
+
+/// Reads the head of the object that is stored under `id`; says what is wrong with it otherwise.
+pub(super) fn read(id: &ItemId, json: &[u8]) -> Result<Head, String> {
+    let object: Object = serde_json::from_slice(json).map_err(|error| format!("it is no object: {error}"))?;
+    let Object { api_version, kind, metadata } = object;
+    if api_version.is_empty() || kind.is_empty() {
+        return Err("it has no apiVersion or no kind".into());
+    }
+    let namespace = metadata.namespace.unwrap_or_default();
+    if metadata.name != id.name || namespace != id.namespace.as_deref().unwrap_or_default() {
+        return Err(format!("it holds the object '{}' of namespace '{namespace}'", metadata.name));
+    }
+    let is_pod = id.resource.resource == "pods" && id.resource.group.is_empty();
+    let owners = metadata.owner_references.unwrap_or_default();
+    Ok(Head {
+        api_version,
+        kind,
+        uid: metadata.uid.as_deref().and_then(Uid::new),
+        owners: owners.iter().filter_map(|owner| Uid::new(&owner.uid)).collect(),
+        labels: metadata.labels.unwrap_or_default(),
+        claims: if is_pod { claims(json)? } else { Vec::new() },
+    })
+}
+
+fn claims(json: &[u8]) -> Result<Vec<String>, String> {
+    let pod: Pod = serde_json::from_slice(json).map_err(|error| format!("it is no pod: {error}"))?;
+    let volumes = pod.spec.volumes.unwrap_or_default();
+    let claims = volumes.into_iter().filter_map(|volume| volume.persistent_volume_claim);
+    Ok(claims.map(|claim| claim.claim_name).filter(|name| !name.is_empty()).collect())
+}

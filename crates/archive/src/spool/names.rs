@@ -1,0 +1,70 @@
+//! What the name of an entry says: an item in the preferred version, its twin, another version, or something about the
+//! archive.
+
+use lifeboat_plan::catalogue::{GroupResource, ItemId};
+
+use super::SpoolError;
+
+const TWIN: &str = "-preferredversion";
+
+/// The meaning of an entry.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Entry {
+    /// `metadata/version`.
+    FormatVersion,
+    /// Another file about the archive.
+    Metadata,
+    /// An item; in a version other than the preferred one if it is named.
+    Item { id: ItemId, version: Option<String> },
+    /// The same bytes as the item, under the name of its version.
+    Twin,
+}
+
+pub(super) fn parse(name: &str) -> Result<Entry, SpoolError> {
+    let refused = |problem| Err(SpoolError::Entry { name: name.to_owned(), problem });
+    if name.starts_with('/') {
+        return refused("the name is absolute");
+    }
+    let parts: Vec<&str> = name.split('/').collect();
+    if parts.contains(&"..") {
+        return refused("the name leads out of the archive");
+    }
+    if parts.iter().any(|part| part.is_empty() || *part == "." || part.contains(['\0', '\\'])) {
+        return refused("the name is not one that a backup writer makes");
+    }
+    match parts[..] {
+        ["metadata", "version"] => Ok(Entry::FormatVersion),
+        ["metadata", ..] => Ok(Entry::Metadata),
+        ["resources", resource, "namespaces", namespace, file] => {
+            item(name, resource, Some(namespace), file, None)
+        }
+        ["resources", resource, "cluster", file] => item(name, resource, None, file, None),
+        ["resources", resource, version, "namespaces", namespace, file] => {
+            item(name, resource, Some(namespace), file, Some(version))
+        }
+        ["resources", resource, version, "cluster", file] => item(name, resource, None, file, Some(version)),
+        _ => refused("it is neither below metadata/ nor an item below resources/"),
+    }
+}
+
+fn item(
+    name: &str,
+    resource: &str,
+    namespace: Option<&str>,
+    file: &str,
+    version: Option<&str>,
+) -> Result<Entry, SpoolError> {
+    let object = file.strip_suffix(".json").filter(|object| !object.is_empty());
+    let Some(object) = object else {
+        return Err(SpoolError::Entry { name: name.to_owned(), problem: "it is no .json file" });
+    };
+    if version.is_some_and(|version| version.ends_with(TWIN)) {
+        return Ok(Entry::Twin);
+    }
+    let id = ItemId {
+        resource: GroupResource::parse(resource),
+        namespace: namespace.map(str::to_owned),
+        name: object.to_owned(),
+    };
+    Ok(Entry::Item { id, version: version.map(str::to_owned) })
+}

@@ -1,0 +1,178 @@
+//! The one pass over an archive, on a thread of its own: decompress, check each entry, spool each item.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+use std::path::Path;
+use std::rc::Rc;
+
+use bytes::Bytes;
+use flate2::read::MultiGzDecoder;
+use tokio::sync::mpsc;
+
+use super::blocks::BlockWriter;
+use super::index::Index;
+use super::names::{self, Entry};
+use super::source::{ChunkReader, Meter};
+use super::tar::{Header, TarReader};
+use super::{Spool, SpoolError, SpoolLimits, Unreadable, head};
+use crate::FORMAT_VERSION;
+use crate::object_store::StoreError;
+
+/// Unreadable items that are listed; more than these make the whole archive no backup.
+const MOST_UNREADABLE: usize = 10_000;
+
+pub(super) fn run(
+    chunks: mpsc::Receiver<Result<Bytes, StoreError>>,
+    size: Option<u64>,
+    directory: &Path,
+    limits: &SpoolLimits,
+) -> Result<Spool, SpoolError> {
+    let meter = Rc::new(Meter::default());
+    let result = Pass::begin(chunks, size, directory, limits, &meter).and_then(Pass::run);
+    match meter.failure.take() {
+        Some(error) => Err(SpoolError::Storage(error)),
+        None => result,
+    }
+}
+
+struct Pass<'a> {
+    tar: TarReader<MultiGzDecoder<ChunkReader>>,
+    limits: &'a SpoolLimits,
+    meter: Rc<Meter>,
+    seen: Seen,
+    blocks: BlockWriter,
+    index: Index,
+    unreadable: Vec<Unreadable>,
+    format: String,
+    content: Vec<u8>,
+}
+
+impl<'a> Pass<'a> {
+    fn begin(
+        chunks: mpsc::Receiver<Result<Bytes, StoreError>>,
+        size: Option<u64>,
+        directory: &Path,
+        limits: &'a SpoolLimits,
+        meter: &Rc<Meter>,
+    ) -> Result<Self, SpoolError> {
+        let blocks = BlockWriter::create(directory, size, limits)?;
+        let mut reader = ChunkReader::new(chunks, Rc::clone(meter));
+        let magic = reader.peek(2).map_err(|error| SpoolError::Damaged(error.to_string()))?;
+        if magic.is_empty() {
+            return Err(SpoolError::Damaged("it is empty".into()));
+        }
+        if magic != [0x1f, 0x8b] {
+            return Err(SpoolError::NotGzip(magic));
+        }
+        Ok(Self {
+            tar: TarReader::new(MultiGzDecoder::new(reader)),
+            limits,
+            meter: Rc::clone(meter),
+            seen: Seen::default(),
+            blocks,
+            index: Index::default(),
+            unreadable: Vec::new(),
+            format: String::new(),
+            content: Vec::new(),
+        })
+    }
+
+    fn run(mut self) -> Result<Spool, SpoolError> {
+        while let Some(header) = self.tar.next()? {
+            self.entry(&header)?;
+        }
+        self.index.finish();
+        let Self { blocks, index, unreadable, format, .. } = self;
+        Ok(Spool { index, blocks: blocks.finish()?, unreadable, format })
+    }
+
+    fn entry(&mut self, header: &Header) -> Result<(), SpoolError> {
+        let entry = names::parse(&header.name)?;
+        if !self.seen.is_new(&header.name) {
+            return Err(SpoolError::Entry { name: header.name.clone(), problem: "it is there twice" });
+        }
+        if self.seen.count() > self.limits.entries {
+            return Err(too_large(format!("it has more than {} entries", self.limits.entries)));
+        }
+        if header.size > self.limits.entry_bytes {
+            let limit = self.limits.entry_bytes;
+            let name = &header.name;
+            return Err(too_large(format!("'{name}' has {} bytes, more than {limit}", header.size)));
+        }
+        self.read(header.size)?;
+        match entry {
+            Entry::FormatVersion => self.format = format(&self.content)?,
+            Entry::Metadata | Entry::Twin => {}
+            Entry::Item { id, version } => match head::read(&id, &self.content) {
+                Ok(head) => {
+                    let place = self.blocks.append(&self.content)?;
+                    self.index.add(id, version, head, place);
+                }
+                Err(problem) if self.unreadable.len() < MOST_UNREADABLE => {
+                    self.unreadable.push(Unreadable { id, problem });
+                }
+                Err(problem) => return Err(SpoolError::Damaged(format!("{id}: {problem}"))),
+            },
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, size: u64) -> Result<(), SpoolError> {
+        let Self { tar, content, meter, limits, .. } = self;
+        bomb(tar.plain, meter.compressed.get(), limits)?;
+        tar.content(size, content, |plain| bomb(plain, meter.compressed.get(), limits))
+    }
+}
+
+/// Names that were met, as keyed hashes: an archive cannot be made to collide.
+struct Seen {
+    names: HashSet<u128>,
+    keys: (RandomState, RandomState),
+}
+
+impl Default for Seen {
+    fn default() -> Self {
+        Self { names: HashSet::new(), keys: (RandomState::new(), RandomState::new()) }
+    }
+}
+
+impl Seen {
+    fn is_new(&mut self, name: &str) -> bool {
+        let (high, low) = (self.keys.0.hash_one(name), self.keys.1.hash_one(name));
+        self.names.insert(u128::from(high) << 64 | u128::from(low))
+    }
+
+    fn count(&self) -> u64 {
+        self.names.len() as u64
+    }
+}
+
+fn bomb(plain: u64, compressed: u64, limits: &SpoolLimits) -> Result<(), SpoolError> {
+    if plain > limits.plain_bytes {
+        return Err(too_large(format!("it comes to more than {} bytes", limits.plain_bytes)));
+    }
+    if plain > limits.ratio_from && plain / limits.ratio > compressed {
+        let ratio = limits.ratio;
+        return Err(too_large(format!("{compressed} bytes come to {plain}, more than {ratio} for each")));
+    }
+    Ok(())
+}
+
+fn too_large(problem: String) -> SpoolError {
+    SpoolError::TooLarge { problem }
+}
+
+/// The version that the archive says it has; a newer one is refused. Very old archives say `1`.
+fn format(content: &[u8]) -> Result<String, SpoolError> {
+    let unknown = || SpoolError::Damaged("metadata/version holds no version".into());
+    let text = std::str::from_utf8(content).map_err(|_| unknown())?.trim();
+    let parts = |version: &str| -> Option<(u64, u64)> {
+        let mut numbers = version.splitn(3, '.').map(|number| number.parse().ok());
+        Some((numbers.next()??, numbers.next().unwrap_or(Some(0))?))
+    };
+    let found = parts(text).ok_or_else(unknown)?;
+    if Some(found) > parts(FORMAT_VERSION) {
+        return Err(SpoolError::Newer { found: text.to_owned(), newest: FORMAT_VERSION });
+    }
+    Ok(text.to_owned())
+}

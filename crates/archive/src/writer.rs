@@ -1,0 +1,157 @@
+//! Writes a backup's archive as a stream: items from many tasks, in the order in which they arrive, into blocks that are
+//! compressed on several threads and go up while the backup runs. Memory is a few blocks, whatever the number of items.
+//! Called by the backup pipeline.
+
+pub(crate) mod tar;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use lifeboat_plan::catalogue::ItemId;
+use tokio::sync::Mutex;
+
+use crate::FORMAT_VERSION;
+use crate::object_store::{ObjectStore, StoreError};
+use crate::upload::GzipUpload;
+
+/// Plain bytes that are compressed at once: enough for a good ratio, small enough to share among cores.
+const BLOCK: usize = 1024 * 1024;
+
+/// How an archive is written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WriterOptions {
+    /// Threads that compress.
+    pub threads: usize,
+}
+
+impl Default for WriterOptions {
+    fn default() -> Self {
+        let cores = std::thread::available_parallelism().map_or(2, usize::from);
+        Self { threads: cores.min(8) }
+    }
+}
+
+/// Why an archive cannot be written.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum ArchiveError {
+    /// The item has no place in an archive; others can still be written.
+    #[error("{item} cannot be written: {part} '{value}' has no place in a path")]
+    Name { item: Box<ItemId>, part: &'static str, value: String },
+    /// Nothing more can be written.
+    #[error("cannot write '{key}'")]
+    Upload { key: String, source: Arc<StoreError> },
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ArchiveSize {
+    /// Bytes in storage.
+    pub compressed: u64,
+    /// Bytes of the archive before compression.
+    pub plain: u64,
+    /// Items, each counted once.
+    pub items: u64,
+}
+
+/// An archive being written. Dropped before `finish`, it leaves nothing in storage.
+pub struct ArchiveWriter {
+    key: String,
+    upload: GzipUpload,
+    open: Mutex<Open>,
+}
+
+/// The block that is being filled.
+struct Open {
+    block: Vec<u8>,
+    plain: u64,
+    items: u64,
+}
+
+impl ArchiveWriter {
+    /// Begins the archive at `key`, with the version of its format. Needs a tokio runtime.
+    pub fn start(store: Arc<dyn ObjectStore>, key: impl Into<String>, options: &WriterOptions) -> Self {
+        let key = key.into();
+        let upload = GzipUpload::start(store, key.clone(), options.threads);
+        let mut block = Vec::with_capacity(BLOCK + BLOCK / 4);
+        tar::append(&mut block, "metadata/version", format!("{FORMAT_VERSION}\n").as_bytes(), now());
+        Self { key, upload, open: Mutex::new(Open { block, plain: 0, items: 0 }) }
+    }
+
+    /// Writes one item: under its plain path and its version's path if this is the version that the cluster prefers,
+    /// else under its version's path only. Items appear in the order of the calls. Waits while storage is slow; a call
+    /// that is dropped has written nothing.
+    pub async fn append(
+        &self,
+        id: &ItemId,
+        version: &str,
+        preferred: bool,
+        json: Bytes,
+    ) -> Result<(), ArchiveError> {
+        let (group, place) = paths(id, version)?;
+        let mut open = self.open.lock().await;
+        if open.block.len() >= BLOCK {
+            let room = self.upload.room().await.map_err(|source| self.failed(source))?;
+            let next = Vec::with_capacity(BLOCK + BLOCK / 4);
+            let full = std::mem::replace(&mut open.block, next);
+            open.plain += full.len() as u64;
+            room.send(full);
+        }
+        let time = now();
+        if preferred {
+            tar::append(&mut open.block, &format!("{group}/{place}"), &json, time);
+            tar::append(&mut open.block, &format!("{group}/{version}-preferredversion/{place}"), &json, time);
+        } else {
+            tar::append(&mut open.block, &format!("{group}/{version}/{place}"), &json, time);
+        }
+        open.items += 1;
+        Ok(())
+    }
+
+    /// Ends the archive and waits until all of it is in storage.
+    pub async fn finish(self) -> Result<ArchiveSize, ArchiveError> {
+        let Self { key, upload, open } = self;
+        let mut open = open.into_inner();
+        tar::end(&mut open.block);
+        let plain = open.plain + open.block.len() as u64;
+        let compressed =
+            upload.finish(open.block).await.map_err(|source| ArchiveError::Upload { key, source })?;
+        Ok(ArchiveSize { compressed, plain, items: open.items })
+    }
+
+    fn failed(&self, source: Arc<StoreError>) -> ArchiveError {
+        ArchiveError::Upload { key: self.key.clone(), source }
+    }
+}
+
+/// `resources/pods` and `namespaces/shop/web.json`.
+fn paths(id: &ItemId, version: &str) -> Result<(String, String), ArchiveError> {
+    let bad =
+        |part, value: &str| ArchiveError::Name { item: Box::new(id.clone()), part, value: value.to_owned() };
+    let check = |part, value: &str| if fits(value) { Ok(()) } else { Err(bad(part, value)) };
+    check("type", &id.resource.resource)?;
+    check("version", version)?;
+    check("name", &id.name)?;
+    if id.resource.group.contains('/') {
+        return Err(bad("group", &id.resource.group));
+    }
+    let place = match &id.namespace {
+        Some(namespace) => {
+            check("namespace", namespace)?;
+            format!("namespaces/{namespace}/{}.json", id.name)
+        }
+        None => format!("cluster/{}.json", id.name),
+    };
+    Ok((format!("resources/{}", id.resource), place))
+}
+
+/// Whether the text can be one part of a path. Kubernetes takes nothing else as a name.
+fn fits(text: &str) -> bool {
+    !text.is_empty() && text != "." && text != ".." && !text.contains(['/', '\0'])
+}
+
+fn now() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
+}

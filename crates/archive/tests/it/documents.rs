@@ -1,0 +1,71 @@
+//! The files beside the archive, read and written again: the same JSON.
+
+use lifeboat_api::velero::Backup;
+use lifeboat_archive::documents::{
+    self, BackupOperation, BackupVolumeInfo, NativeSnapshot, ResourceList, RestoreAction, RestoreOperation,
+    RestoreVolumeInfo, Results,
+};
+use rstest::rstest;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::support;
+
+fn again<T: DeserializeOwned + Serialize>(stored: &[u8]) -> bytes::Bytes {
+    documents::encode(&documents::decode::<T>(stored).unwrap()).unwrap()
+}
+
+type Again = fn(&[u8]) -> bytes::Bytes;
+
+#[rstest]
+#[case::results("backups/golden/golden-results.gz", again::<Results>)]
+#[case::resource_list("backups/golden/golden-resource-list.json.gz", again::<ResourceList>)]
+#[case::volume_info("backups/golden/golden-volumeinfo.json.gz", again::<Vec<BackupVolumeInfo>>)]
+#[case::operations("backups/golden/golden-itemoperations.json.gz", again::<Vec<BackupOperation>>)]
+#[case::snapshots("backups/golden/golden-volumesnapshots.json.gz", again::<Option<Vec<NativeSnapshot>>>)]
+#[case::pod_volumes("backups/golden/golden-podvolumebackups.json.gz", again::<Option<Vec<Value>>>)]
+#[case::restore_results("restores/golden-back/restore-golden-back-results.gz", again::<Results>)]
+#[case::restore_list("restores/golden-back/restore-golden-back-resource-list.json.gz", again::<ResourceList>)]
+#[case::restore_volumes("restores/golden-back/golden-back-volumeinfo.json.gz", again::<Vec<RestoreVolumeInfo>>)]
+#[case::restore_operations(
+    "restores/golden-back/restore-golden-back-itemoperations.json.gz", again::<Vec<RestoreOperation>>
+)]
+fn a_document_of_velero_is_written_byte_for_byte(#[case] key: &str, #[case] again: Again) {
+    let stored = support::file(key);
+    let (ours, theirs) = (support::plain(&again(&stored)), support::plain(&stored));
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+    assert_eq!(text(&ours), text(&theirs));
+}
+
+#[test]
+fn the_stored_backup_is_read_and_written_with_the_same_values() {
+    let stored = support::file("backups/golden/velero-backup.json");
+    let backup: Backup = serde_json::from_slice(&stored).unwrap();
+    let ours: Value = serde_json::from_slice(&documents::encode_backup(&backup).unwrap()).unwrap();
+    assert_eq!(ours["kind"], "Backup");
+    assert_eq!(ours["apiVersion"], "velero.io/v1");
+    let theirs: Value = serde_json::from_slice(&stored).unwrap();
+    assert_eq!(ours["status"], theirs["status"]);
+    assert_eq!(ours["metadata"], theirs["metadata"]);
+}
+
+#[test]
+fn nothing_is_stored_as_null_where_upstream_does() {
+    assert_eq!(support::plain(&documents::encode_null().unwrap()), b"null\n");
+    let stored = support::file("backups/golden/golden-volumesnapshots.json.gz");
+    assert_eq!(documents::decode_list::<NativeSnapshot>(&stored).unwrap(), []);
+}
+
+#[test]
+fn a_resource_list_is_sorted_by_type_and_name() {
+    let mut list = ResourceList::default();
+    list.add("v1", "Pod", Some("b"), "x");
+    list.add("v1", "Pod", Some("a"), "y");
+    list.add("apps/v1", "Deployment", Some("a"), "z");
+    list.add_restored("v1", "Namespace", None, "a", RestoreAction::Created);
+    list.sort();
+    let json = serde_json::to_string(&list).unwrap();
+    let expected = r#"{"apps/v1/Deployment":["a/z"],"v1/Namespace":["a(created)"],"v1/Pod":["a/y","b/x"]}"#;
+    assert_eq!(json, expected);
+}

@@ -1,0 +1,311 @@
+//! What public dashboards for Velero read: its names, labels and buckets. The label is the schedule's name, empty for
+//! what nobody scheduled. Counters begin at zero with the process, as upstream's.
+
+use std::sync::atomic::{AtomicI64, AtomicU64};
+use std::time::Duration;
+
+use prometheus_client::encoding::EncodeLabelSet;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::{Family, MetricConstructor};
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+/// Upstream's buckets of durations, in seconds.
+const BUCKETS: [f64; 9] = [60., 300., 600., 900., 1800., 3600., 7200., 10800., 14400.];
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ScheduleLabel {
+    schedule: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+#[allow(non_snake_case)] // upstream's label
+struct SnapshotLabel {
+    schedule: String,
+    backupName: String,
+}
+
+#[derive(Clone, Debug)]
+struct Durations;
+
+impl MetricConstructor<Histogram> for Durations {
+    fn new_metric(&self) -> Histogram {
+        Histogram::new(BUCKETS)
+    }
+}
+
+type Counters = Family<ScheduleLabel, Counter>;
+type Gauges = Family<ScheduleLabel, Gauge<f64, AtomicU64>>;
+
+/// How a backup or a restore ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    Completed,
+    PartiallyFailed,
+    Failed,
+    FailedValidation,
+}
+
+/// What is counted of a backup that ended.
+#[derive(Clone, Copy, Debug)]
+pub struct BackupEnd {
+    pub ending: Ending,
+    pub duration: Duration,
+    pub items: u64,
+    pub errors: u64,
+    pub warnings: u64,
+    /// Bytes of the archive in storage.
+    pub archive_bytes: Option<u64>,
+    /// Seconds since 1970 at its end.
+    pub ended_at: i64,
+}
+
+/// Steps that are attempted and then succeed or fail.
+#[derive(Clone, Debug, Default)]
+struct Attempts {
+    begun: Counters,
+    successes: Counters,
+    failures: Counters,
+}
+
+impl Attempts {
+    fn register(registry: &mut Registry, name: &str, what: &str) -> Self {
+        let all = Self::default();
+        registry.register(
+            format!("{name}_attempt"),
+            format!("{what} that were attempted"),
+            all.begun.clone(),
+        );
+        registry.register(format!("{name}_success"), format!("{what} that succeeded"), all.successes.clone());
+        registry.register(format!("{name}_failure"), format!("{what} that failed"), all.failures.clone());
+        all
+    }
+
+    fn init(&self, label: &ScheduleLabel) {
+        for family in [&self.begun, &self.successes, &self.failures] {
+            drop(family.get_or_create(label));
+        }
+    }
+}
+
+/// Handles to the metrics under Velero's names; clones share them.
+#[derive(Clone, Debug)]
+pub struct VeleroMetrics {
+    backups: Attempts,
+    partial: Counters,
+    invalid: Counters,
+    warnings: Counters,
+    deletions: Attempts,
+    last_success: Gauges,
+    last_status: Gauges,
+    archive_bytes: Gauges,
+    items: Gauges,
+    item_errors: Gauges,
+    durations: Family<ScheduleLabel, Histogram, Durations>,
+    backup_total: Gauge<i64, AtomicI64>,
+    restore_attempts: Counters,
+    restore_successes: Counters,
+    restore_partial: Counters,
+    restore_failures: Counters,
+    restore_invalid: Counters,
+    restore_total: Gauge<i64, AtomicI64>,
+    snapshots: Attempts,
+    csi: [Family<SnapshotLabel, Counter>; 3],
+}
+
+impl VeleroMetrics {
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let registry = registry.sub_registry_with_prefix("velero");
+        let backups = Attempts::register(registry, "backup", "Backups");
+        let deletions = Attempts::register(registry, "backup_deletion", "Deletions of backups");
+        let snapshots = Attempts::register(registry, "volume_snapshot", "Volume snapshots");
+        let counter = |registry: &mut Registry, name: &str, help: &str| {
+            let family = Counters::default();
+            registry.register(name, help, family.clone());
+            family
+        };
+        let gauge = |registry: &mut Registry, name: &str, help: &str| {
+            let family = Gauges::default();
+            registry.register(name, help, family.clone());
+            family
+        };
+        let total = |registry: &mut Registry, name: &str, help: &str| {
+            let gauge = Gauge::<i64, AtomicI64>::default();
+            registry.register(name, help, gauge.clone());
+            gauge
+        };
+        let csi = ["attempt", "success", "failure"].map(|step| {
+            let family = Family::<SnapshotLabel, Counter>::default();
+            registry.register(format!("csi_snapshot_{step}"), "CSI snapshots by step", family.clone());
+            family
+        });
+        let durations = Family::new_with_constructor(Durations);
+        registry.register("backup_duration_seconds", "Time that backups took, in seconds", durations.clone());
+        Self {
+            backups,
+            partial: counter(registry, "backup_partial_failure", "Backups that partially failed"),
+            invalid: counter(registry, "backup_validation_failure", "Backups that failed validation"),
+            warnings: counter(registry, "backup_warning", "Backups with warnings"),
+            deletions,
+            last_success: gauge(
+                registry,
+                "backup_last_successful_timestamp",
+                "When a backup last succeeded, in seconds since 1970",
+            ),
+            last_status: gauge(registry, "backup_last_status", "1 where the last backup succeeded, else 0"),
+            archive_bytes: gauge(
+                registry,
+                "backup_tarball_size_bytes",
+                "Size of a backup's archive, in bytes",
+            ),
+            items: gauge(registry, "backup_items_total", "Items of the last backup"),
+            item_errors: gauge(registry, "backup_items_errors", "Errors of the last backup"),
+            durations,
+            backup_total: total(registry, "backup_total", "Backups that exist"),
+            restore_attempts: counter(registry, "restore_attempt", "Restores that were attempted"),
+            restore_successes: counter(registry, "restore_success", "Restores that succeeded"),
+            restore_partial: counter(registry, "restore_partial_failure", "Restores that partially failed"),
+            restore_failures: counter(registry, "restore_failed", "Restores that failed"),
+            restore_invalid: counter(
+                registry,
+                "restore_validation_failed",
+                "Restores that failed validation",
+            ),
+            restore_total: total(registry, "restore_total", "Restores that exist"),
+            snapshots,
+            csi,
+        }
+    }
+
+    /// Shows a schedule with zeros before its first backup, so that rates can be computed from the first one on.
+    pub fn init_schedule(&self, schedule: &str) {
+        let label = label(schedule);
+        self.backups.init(&label);
+        self.deletions.init(&label);
+        self.snapshots.init(&label);
+        for family in [
+            &self.partial,
+            &self.invalid,
+            &self.warnings,
+            &self.restore_attempts,
+            &self.restore_successes,
+            &self.restore_partial,
+            &self.restore_failures,
+            &self.restore_invalid,
+        ] {
+            drop(family.get_or_create(&label));
+        }
+        drop(self.durations.get_or_create(&label));
+    }
+
+    /// A schedule is gone: its gauges would show old news for ever.
+    pub fn forget_schedule(&self, schedule: &str) {
+        let label = label(schedule);
+        for family in
+            [&self.last_success, &self.last_status, &self.archive_bytes, &self.items, &self.item_errors]
+        {
+            family.remove(&label);
+        }
+    }
+
+    pub fn backup_started(&self, schedule: &str) {
+        self.backups.begun.get_or_create(&label(schedule)).inc();
+    }
+
+    pub fn backup_ended(&self, schedule: &str, end: &BackupEnd) {
+        let label = label(schedule);
+        let succeeded = end.ending == Ending::Completed;
+        let family = match end.ending {
+            Ending::Completed => &self.backups.successes,
+            Ending::PartiallyFailed => &self.partial,
+            Ending::Failed => &self.backups.failures,
+            Ending::FailedValidation => &self.invalid,
+        };
+        family.get_or_create(&label).inc();
+        self.last_status.get_or_create(&label).set(f64::from(u8::from(succeeded)));
+        if succeeded {
+            self.last_success.get_or_create(&label).set(number(end.ended_at.unsigned_abs()));
+        }
+        if end.warnings > 0 {
+            self.warnings.get_or_create(&label).inc();
+        }
+        if end.ending == Ending::FailedValidation {
+            return;
+        }
+        self.durations.get_or_create(&label).observe(end.duration.as_secs_f64());
+        self.items.get_or_create(&label).set(number(end.items));
+        self.item_errors.get_or_create(&label).set(number(end.errors));
+        if let Some(bytes) = end.archive_bytes {
+            self.archive_bytes.get_or_create(&label).set(number(bytes));
+        }
+    }
+
+    /// How many Backup objects there are.
+    pub fn set_backup_total(&self, total: usize) {
+        self.backup_total.set(i64::try_from(total).unwrap_or(i64::MAX));
+    }
+
+    pub fn deletion_started(&self, schedule: &str) {
+        self.deletions.begun.get_or_create(&label(schedule)).inc();
+    }
+
+    pub fn deletion_ended(&self, schedule: &str, succeeded: bool) {
+        let family = if succeeded { &self.deletions.successes } else { &self.deletions.failures };
+        family.get_or_create(&label(schedule)).inc();
+    }
+
+    pub fn restore_started(&self, schedule: &str) {
+        self.restore_attempts.get_or_create(&label(schedule)).inc();
+    }
+
+    pub fn restore_ended(&self, schedule: &str, ending: Ending) {
+        let family = match ending {
+            Ending::Completed => &self.restore_successes,
+            Ending::PartiallyFailed => &self.restore_partial,
+            Ending::Failed => &self.restore_failures,
+            Ending::FailedValidation => &self.restore_invalid,
+        };
+        family.get_or_create(&label(schedule)).inc();
+    }
+
+    /// How many Restore objects there are.
+    pub fn set_restore_total(&self, total: usize) {
+        self.restore_total.set(i64::try_from(total).unwrap_or(i64::MAX));
+    }
+
+    /// Native snapshots of a backup.
+    pub fn volume_snapshots(&self, schedule: &str, attempted: u64, succeeded: u64) {
+        let label = label(schedule);
+        self.snapshots.begun.get_or_create(&label).inc_by(attempted);
+        self.snapshots.successes.get_or_create(&label).inc_by(succeeded);
+        self.snapshots.failures.get_or_create(&label).inc_by(attempted.saturating_sub(succeeded));
+    }
+
+    /// CSI snapshots of a backup.
+    pub fn csi_snapshots(&self, schedule: &str, backup: &str, attempted: u64, succeeded: u64) {
+        let label = SnapshotLabel { schedule: schedule.to_owned(), backupName: backup.to_owned() };
+        let counts = [attempted, succeeded, attempted.saturating_sub(succeeded)];
+        for (family, count) in self.csi.iter().zip(counts) {
+            family.get_or_create(&label).inc_by(count);
+        }
+    }
+
+    /// A backup is gone, and with it what is shown under its name.
+    pub fn forget_backup(&self, schedule: &str, backup: &str) {
+        let label = SnapshotLabel { schedule: schedule.to_owned(), backupName: backup.to_owned() };
+        for family in &self.csi {
+            family.remove(&label);
+        }
+    }
+}
+
+fn label(schedule: &str) -> ScheduleLabel {
+    ScheduleLabel { schedule: schedule.to_owned() }
+}
+
+/// Counts and seconds are far below 2^53.
+#[allow(clippy::cast_precision_loss)]
+fn number(value: u64) -> f64 {
+    value as f64
+}
