@@ -6,6 +6,8 @@
 mod locations;
 #[path = "velero_cli/not_yet.rs"]
 mod not_yet;
+#[path = "velero_cli/schedules.rs"]
+mod schedules;
 #[path = "velero_cli/server.rs"]
 mod server;
 

@@ -19,6 +19,8 @@ pub struct ServerSettings {
     pub metrics_address: SocketAddr,
     /// How often a location without its own frequency is validated.
     pub validation_frequency: Duration,
+    /// Whether schedules that do not say so leave out a run that is due at once.
+    pub schedule_skip_immediately: bool,
     pub lease: LeaseTimes,
     /// The server's own cloud identity, for locations without credentials.
     pub cloud: lifeboat_store::Environment,

@@ -22,6 +22,7 @@ pub(crate) fn settings() -> ServerSettings {
         identity: "me".into(),
         metrics_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         validation_frequency: Duration::from_mins(1),
+        schedule_skip_immediately: false,
         lease: LeaseTimes::default(),
         cloud: lifeboat_store::Environment::default(),
         storage: StorageSettings::default(),

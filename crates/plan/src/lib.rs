@@ -21,6 +21,7 @@ pub mod order;
 pub mod password;
 pub mod policy;
 pub mod restore;
+pub mod schedule;
 pub mod selector;
 pub mod server_status;
 pub mod sync;

@@ -100,17 +100,3 @@ fn a_restore_from_nothing_is_refused_by_the_client_itself() {
     assert!(said.contains("\"cli-no-such-backup\" not found"), "{said}");
     assert_eq!(get(&["-n", "lifeboat", "restores.velero.io", "cli-nothing"]), Value::Null);
 }
-
-#[test]
-fn a_schedule_is_refused_and_describe_says_why() {
-    Installation::ensure().leader();
-    let _schedule = Own::new("schedules.velero.io", "cli-schedule");
-    let said = velero().args(["schedule", "create", "cli-schedule", "--schedule", "@every 6h"]).ok();
-    assert!(said.contains("created successfully"), "{said}");
-    let status = ended("schedules.velero.io", "cli-schedule");
-    assert_eq!(status["phase"], "FailedValidation");
-    let table = velero().args(["schedule", "get", "cli-schedule"]).ok();
-    assert_eq!(row(&table, "cli-schedule")[1], "FailedValidation", "{table}");
-    let said = describe("schedule", "cli-schedule");
-    assert!(said.contains(WORDS), "{said}");
-}

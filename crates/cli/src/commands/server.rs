@@ -44,6 +44,9 @@ pub(crate) struct Args {
     /// How large the archive of a restore may become in that directory, in MiB; without it as large as the disk allows
     #[arg(long, value_name = "MIB")]
     spool_size: Option<u64>,
+    /// Schedules that do not say so leave out a backup that is due when they are created or unpaused
+    #[arg(long)]
+    schedule_skip_immediately: bool,
     /// What to log: error, warn, info, debug or trace, also per module as in "info,kube=debug"
     #[arg(long, default_value = "info", value_parser = log_filter)]
     log_level: String,
@@ -65,6 +68,7 @@ pub(crate) async fn run(settings: Settings, args: Args) -> Result<(), CliError> 
         identity: args.identity,
         metrics_address: args.metrics_address,
         validation_frequency: args.store_validation_frequency,
+        schedule_skip_immediately: args.schedule_skip_immediately,
         lease: LeaseTimes::default(),
         cloud: lifeboat_store::Environment::from_vars(readable_variables()),
         storage: StorageSettings {
