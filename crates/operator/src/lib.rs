@@ -3,13 +3,18 @@
 //! decided is decided in crate `plan`.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
+mod backup;
 mod context;
 mod controllers;
 mod dynamic;
+mod locations;
+mod lookup;
 pub mod password;
 mod refused;
 pub mod runtime;
 pub mod settings;
+#[cfg(test)]
+mod testing;
 
 pub use runtime::{ServerError, run};
-pub use settings::ServerSettings;
+pub use settings::{BackupSettings, DownloadSettings, ServerSettings, StorageSettings};

@@ -1,9 +1,16 @@
 //! The server's settings, resolved once by the CLI (flag, then environment, then default) and passed down.
 
+mod backup;
+
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
+use lifeboat_archive::SpoolLimits;
 use lifeboat_plan::lease::LeaseTimes;
+use url::Url;
+
+pub use backup::BackupSettings;
 
 /// All that can be set about a server.
 #[derive(Clone, Debug)]
@@ -19,4 +26,48 @@ pub struct ServerSettings {
     pub lease: LeaseTimes,
     /// The server's own cloud identity, for locations without credentials.
     pub cloud: lifeboat_store::Environment,
+    pub storage: StorageSettings,
+    pub backup: BackupSettings,
+}
+
+/// What can be set about backups in storage.
+#[derive(Clone, Debug)]
+pub struct StorageSettings {
+    /// How often a location without its own period is synced.
+    pub sync_period: Duration,
+    /// How often expired backups are looked for.
+    pub garbage_frequency: Duration,
+    /// Where links to files lead; None where storage signs them itself.
+    pub downloads: Option<DownloadSettings>,
+    /// Where archives are unpacked and logs are written.
+    pub spool_directory: PathBuf,
+    /// How large a spool may become; None for what the disk has.
+    pub spool_bytes: Option<u64>,
+}
+
+impl Default for StorageSettings {
+    fn default() -> Self {
+        Self {
+            sync_period: Duration::from_mins(1),
+            garbage_frequency: Duration::from_hours(1),
+            downloads: None,
+            spool_directory: std::env::temp_dir(),
+            spool_bytes: None,
+        }
+    }
+}
+
+impl StorageSettings {
+    pub fn spool_limits(&self) -> SpoolLimits {
+        SpoolLimits { spool_bytes: self.spool_bytes.unwrap_or(u64::MAX), ..SpoolLimits::default() }
+    }
+}
+
+/// Links that this server answers.
+#[derive(Clone, Debug)]
+pub struct DownloadSettings {
+    /// What people reach: the address below, or an ingress in front of it.
+    pub url: Url,
+    /// What is listened on.
+    pub address: SocketAddr,
 }

@@ -135,6 +135,37 @@ fn lives(owner: &Value, schedules: &BTreeSet<(String, String)>) -> bool {
     text("kind") == "Schedule" && schedules.contains(&(text("name"), text("uid")))
 }
 
+/// A PodVolumeBackup of a backup that came in, as the cluster is to have it: only one that has ended, because nobody is
+/// to work on it here.
+pub fn pod_volume_backup(stored: &Stored<'_>, json: &Value, backup_uid: &str) -> Option<Value> {
+    let text = |path: &str| json.pointer(path).and_then(Value::as_str).unwrap_or_default();
+    let name = Some(text("/metadata/name")).filter(|name| !name.is_empty())?;
+    if !matches!(text("/status/phase"), "Completed" | "Failed" | "Canceled") {
+        return None;
+    }
+    let mut labels = json.pointer("/metadata/labels").and_then(Value::as_object).cloned().unwrap_or_default();
+    labels.insert(names::BACKUP_NAME.into(), label::value(stored.name).into());
+    labels.insert(names::BACKUP_UID.into(), backup_uid.into());
+    let mut spec = json.get("spec").cloned().filter(Value::is_object)?;
+    spec["backupStorageLocation"] = stored.location.into();
+    Some(json!({
+        "apiVersion": "velero.io/v1",
+        "kind": "PodVolumeBackup",
+        "metadata": {
+            "name": name,
+            "namespace": stored.namespace,
+            "labels": labels,
+            "annotations": json.pointer("/metadata/annotations").cloned().unwrap_or_else(|| json!({})),
+            "ownerReferences": [{
+                "apiVersion": "velero.io/v1", "kind": "Backup", "name": stored.name, "uid": backup_uid,
+                "controller": true,
+            }],
+        },
+        "spec": spec,
+        "status": json.get("status"),
+    }))
+}
+
 fn expired(backup: &Value, now: Timestamp) -> bool {
     let expiration = backup.pointer("/status/expiration").and_then(Value::as_str);
     expiration.and_then(|text| text.parse::<Timestamp>().ok()).is_some_and(|expiration| expiration < now)
@@ -246,6 +277,21 @@ mod tests {
             Incoming::NotYet | Incoming::Refused(_) => None,
         };
         assert_eq!(found.as_deref(), expected);
+    }
+
+    #[test]
+    fn a_pod_volume_backup_comes_in_under_its_new_owner_once_it_has_ended() {
+        let schedules = BTreeSet::new();
+        let stored =
+            Stored { name: "b", json: &json!({}), location: "here", namespace: "n", schedules: &schedules };
+        let mut json = json!({"metadata": {"name": "b-1", "labels": {"velero.io/backup-uid": "old"}},
+            "spec": {"volume": "data", "backupStorageLocation": "there"}, "status": {"phase": "Completed"}});
+        let object = pod_volume_backup(&stored, &json, "new").unwrap();
+        assert_eq!(object["metadata"]["labels"]["velero.io/backup-uid"], "new");
+        assert_eq!(object["metadata"]["ownerReferences"][0]["uid"], "new");
+        assert_eq!(object["spec"], json!({"volume": "data", "backupStorageLocation": "here"}));
+        json["status"]["phase"] = "InProgress".into();
+        assert_eq!(pod_volume_backup(&stored, &json, "new"), None);
     }
 
     #[rstest]

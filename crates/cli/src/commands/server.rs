@@ -1,17 +1,20 @@
 //! `lifeboat server`: what the Deployment runs.
 
+mod backups;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::ValueEnum;
 use lifeboat_api::common::GoDuration;
-use lifeboat_operator::ServerSettings;
+use lifeboat_operator::{ServerSettings, StorageSettings};
 use lifeboat_plan::lease::LeaseTimes;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 
 use crate::error::CliError;
 use crate::settings::Settings;
+use backups::BackupArgs;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -24,6 +27,8 @@ pub(crate) struct Args {
     /// How often locations without a frequency of their own are validated; 0 only when they change
     #[arg(long, default_value = "1m0s", value_parser = duration)]
     store_validation_frequency: Duration,
+    #[command(flatten)]
+    backups: BackupArgs,
     /// What to log: error, warn, info, debug or trace, also per module as in "info,kube=debug"
     #[arg(long, default_value = "info", value_parser = log_filter)]
     log_level: String,
@@ -47,6 +52,8 @@ pub(crate) async fn run(settings: Settings, args: Args) -> Result<(), CliError> 
         validation_frequency: args.store_validation_frequency,
         lease: LeaseTimes::default(),
         cloud: lifeboat_store::Environment::from_vars(readable_variables()),
+        storage: StorageSettings::default(),
+        backup: args.backups.settings(),
     };
     let stop = CancellationToken::new();
     tokio::spawn(stop_on_signal(stop.clone()));
@@ -118,7 +125,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     full.parse().map_err(|_| format!("{text:?} is no address; write it like \":8085\" or \"127.0.0.1:8085\""))
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let parsed: GoDuration = text.parse().map_err(|error| format!("{error}"))?;
     u64::try_from(parsed.as_nanos()).map(Duration::from_nanos).map_err(|_| format!("{text:?} is negative"))
 }

@@ -13,6 +13,7 @@ use super::gather::Gathered;
 use super::plan::{Look, Plan};
 use super::validate::{Opening, Problem};
 use crate::context::Context;
+use crate::locations::problem;
 
 /// How long a look may take: a person waits for the answer.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -71,24 +72,6 @@ async fn look(context: &Context, opening: &Opening) -> (Option<Problem>, Vec<Str
     };
     let probed = probe(&store, &LOCATION_DIRECTORIES, PATIENCE).await;
     (probed.err().map(|error| problem(&error)), store.warnings().to_vec())
-}
-
-fn problem(error: &lifeboat_store::Error) -> Problem {
-    Problem { category: error.category(), message: words(error) }
-}
-
-/// The error, its causes where they add something, and what to do.
-fn words(error: &lifeboat_store::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        source = cause.source();
-    }
-    format!("{text}; {}", error.hint())
 }
 
 /// Of several defaults the newest stays; whoever sees the others unsets them, each as it was listed. True where this

@@ -1,7 +1,6 @@
 //! The steps on minimal objects, and the writes against an API server of a few lines.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,19 +10,18 @@ use kube::api::DynamicObject;
 use kube::runtime::controller::Action;
 use lifeboat_cluster::objects;
 use lifeboat_cluster::testing::{Asked, client, failure};
-use lifeboat_plan::lease::LeaseTimes;
 use lifeboat_plan::location::{Due, PastLook, Shown};
-use lifeboat_web::Metrics;
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::apply::{Outcome, Verdict, apply};
-use super::gather::{Gathered, SecretValues};
+use super::gather::Gathered;
 use super::plan::{Look, Plan, plan};
 use super::validate::{Problem, validate};
 use super::{State, status};
 use crate::context::Context;
-use crate::settings::ServerSettings;
+use crate::locations::SecretValues;
+use crate::testing;
 
 const MINUTE: Duration = Duration::from_mins(1);
 
@@ -157,15 +155,7 @@ fn state() -> State {
 }
 
 fn context(client: Client) -> Context {
-    let settings = ServerSettings {
-        namespace: "lifeboat".into(),
-        identity: "me".into(),
-        metrics_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-        validation_frequency: MINUTE,
-        lease: LeaseTimes::default(),
-        cloud: lifeboat_store::Environment::default(),
-    };
-    Context::new(client, Metrics::new("0"), Arc::new(settings))
+    testing::context(client)
 }
 
 /// A client whose API server answers every write of a location with `code`, and what was written, events included.

@@ -1,0 +1,248 @@
+//! Opening a location: the one way from a BackupStorageLocation to its bucket. The location's own controller judges with
+//! it, every other controller and pipeline reads and writes through it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, ResourceExt};
+use lifeboat_api::velero::{BackupStorageLocation, BackupStorageLocationPhase};
+use lifeboat_archive::ObjectStore;
+use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_plan::garbage::LocationState;
+use lifeboat_plan::install::CLOUD_CREDENTIALS;
+use lifeboat_plan::location::{self, CaSource, SecretKey, ValidLocation};
+use lifeboat_store::{StoreConfig, Tuning};
+use secrecy::SecretSlice;
+
+use crate::context::Context;
+
+/// A Secret's values; the version tells whether it changed.
+#[derive(Clone)]
+pub(crate) struct SecretValues {
+    pub(crate) version: String,
+    pub(crate) values: BTreeMap<String, Vec<u8>>,
+}
+
+/// The Secrets that a location names, by name; a missing one is `None`.
+pub(crate) type Secrets = BTreeMap<String, Option<SecretValues>>;
+
+/// All that is needed to open the bucket.
+pub(crate) struct Opening {
+    pub(crate) config: StoreConfig,
+}
+
+/// Why the bucket cannot be used: a word for machines (`plan::conditions::reason`) and words for a person.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Problem {
+    pub(crate) category: &'static str,
+    pub(crate) message: String,
+}
+
+/// A location whose bucket is open.
+pub(crate) struct Location {
+    pub(crate) name: String,
+    pub(crate) object: BackupStorageLocation,
+    pub(crate) store: Arc<dyn ObjectStore>,
+}
+
+/// Why a location is not open.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum LocationError {
+    #[error("backup storage location '{0}' does not exist")]
+    NotFound(String),
+    #[error("backup storage location '{name}' is not available: {message}")]
+    Unavailable { name: String, message: String },
+    #[error(transparent)]
+    Api(#[from] ApiError),
+}
+
+impl LocationError {
+    /// The same in the words of decisions.
+    pub(crate) fn state(&self) -> LocationState {
+        match self {
+            Self::NotFound(_) => LocationState::NotFound,
+            Self::Unavailable { .. } => LocationState::Unavailable,
+            Self::Api(_) => LocationState::Unknown,
+        }
+    }
+}
+
+/// The location called `name`, if it exists, as it can be read.
+pub(crate) async fn find(context: &Context, name: &str) -> Result<BackupStorageLocation, LocationError> {
+    let resource = objects::resource_of::<BackupStorageLocation>();
+    let api = objects::namespaced(&context.client, &context.settings.namespace, &resource);
+    let missing = || LocationError::NotFound(name.to_owned());
+    if name.is_empty() {
+        return Err(missing());
+    }
+    let found = api.get_opt(name).await.attempt(format!("read BackupStorageLocation {name}"))?;
+    let object = found.ok_or_else(missing)?;
+    objects::typed(&object).map_err(|error| unavailable(name, unreadable(&error.to_string())))
+}
+
+/// The open location called `name`: it exists, was found Available, and its settings can be used.
+pub(crate) async fn open(context: &Context, name: &str) -> Result<Location, LocationError> {
+    open_found(context, find(context, name).await?).await
+}
+
+/// Opens a location that was read already.
+pub(crate) async fn open_found(
+    context: &Context,
+    object: BackupStorageLocation,
+) -> Result<Location, LocationError> {
+    let name = object.name_any();
+    if object.phase() != Some(&BackupStorageLocationPhase::Available) {
+        let message = object.status.as_ref().and_then(|status| status.message.clone());
+        let message =
+            message.filter(|text| !text.is_empty()).unwrap_or_else(|| "it was not looked at yet".into());
+        return Err(LocationError::Unavailable { name, message });
+    }
+    let secrets = secrets(context, &object).await?;
+    let opening = opening(&object, &secrets).map_err(|problem| unavailable(&name, problem))?;
+    let store = lifeboat_store::open(&opening.config, &context.settings.cloud, Tuning::default())
+        .await
+        .map_err(|error| unavailable(&name, problem(&error)))?;
+    Ok(Location { name, object, store: Arc::new(store) })
+}
+
+fn unavailable(name: &str, problem: Problem) -> LocationError {
+    LocationError::Unavailable { name: name.to_owned(), message: problem.message }
+}
+
+/// Reads the Secrets that a location names.
+pub(crate) async fn secrets(
+    context: &Context,
+    location: &BackupStorageLocation,
+) -> Result<Secrets, ApiError> {
+    let namespace = &context.settings.namespace;
+    let api: Api<Secret> = Api::namespaced(context.client.clone(), namespace);
+    let mut secrets = Secrets::new();
+    for name in secret_names(location) {
+        let found = api.get_opt(&name).await.attempt(format!("read Secret {namespace}/{name}"))?;
+        secrets.insert(name, found.map(values));
+    }
+    Ok(secrets)
+}
+
+/// The Secrets a location depends on: its own, or the installation's.
+fn secret_names(location: &BackupStorageLocation) -> Vec<String> {
+    let credential =
+        location.spec.credential.as_ref().map_or(CLOUD_CREDENTIALS.0, |reference| reference.name.as_str());
+    let authority = location.spec.object_storage.ca_cert_ref.as_ref().map(|reference| reference.name.clone());
+    // The key of encryption by customer key (SSE-C), as SECRET/KEY.
+    let config = location.spec.config.iter().flatten();
+    let customer_key = config
+        .filter(|(key, _)| *key == "customerKeyEncryptionSecret")
+        .filter_map(|(_, value)| Some(value.split_once('/')?.0.to_owned()));
+    std::iter::once(credential.to_owned())
+        .chain(authority)
+        .chain(customer_key)
+        .filter(|name| !name.is_empty())
+        .collect()
+}
+
+fn values(secret: Secret) -> SecretValues {
+    SecretValues {
+        version: secret.resource_version().unwrap_or_default(),
+        values: secret.data.unwrap_or_default().into_iter().map(|(key, value)| (key, value.0)).collect(),
+    }
+}
+
+/// What is said of a location that is older than its schema.
+pub(crate) fn unreadable(error: &str) -> Problem {
+    let message =
+        format!("the object cannot be read: {error}; correct it with `kubectl edit`, or make it anew");
+    Problem { category: "unreadable", message }
+}
+
+/// From a location and its Secrets to what opens its bucket.
+pub(crate) fn opening(location: &BackupStorageLocation, secrets: &Secrets) -> Result<Opening, Problem> {
+    let valid = location::validate(&location.spec).map_err(|problems| {
+        let message = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        Problem { category: "config", message }
+    })?;
+    let mut config = StoreConfig {
+        provider: valid.provider.clone(),
+        bucket: valid.bucket.clone(),
+        prefix: valid.prefix.clone(),
+        config: valid.config.clone(),
+        ca_pem: authority(secrets, &valid)?,
+        credentials: credentials(secrets, &valid)?,
+        customer_key: None,
+    };
+    let named = config
+        .customer_key_secret()
+        .map_err(|error| Problem { category: error.category(), message: error.to_string() })?;
+    config.customer_key =
+        match named.map(|(secret, key)| SecretKey { secret: secret.into(), key: key.into() }) {
+            Some(wanted) => Some(SecretSlice::from(secret_value(
+                secrets,
+                "spec.config[customerKeyEncryptionSecret]",
+                &wanted,
+            )?)),
+            None => None,
+        };
+    Ok(Opening { config })
+}
+
+fn authority(secrets: &Secrets, valid: &ValidLocation) -> Result<Option<Vec<u8>>, Problem> {
+    match &valid.ca {
+        CaSource::System => Ok(None),
+        CaSource::Inline(pem) => Ok(Some(pem.clone())),
+        CaSource::Secret(wanted) => secret_value(secrets, "spec.objectStorage.caCertRef", wanted).map(Some),
+    }
+}
+
+/// The location's own credentials; else the installation's, where there are some.
+fn credentials(secrets: &Secrets, valid: &ValidLocation) -> Result<Option<SecretSlice<u8>>, Problem> {
+    if let Some(wanted) = &valid.credential {
+        return secret_value(secrets, "spec.credential", wanted).map(|value| Some(SecretSlice::from(value)));
+    }
+    // A file in the server that the location names goes before the installation's credentials.
+    if valid.config.get("credentialsFile").is_some_and(|path| !path.is_empty()) {
+        return Ok(None);
+    }
+    let (name, key) = CLOUD_CREDENTIALS;
+    let installation = secrets.get(name).and_then(Option::as_ref);
+    Ok(installation.and_then(|secret| secret.values.get(key)).map(|value| SecretSlice::from(value.clone())))
+}
+
+fn secret_value(secrets: &Secrets, field: &str, wanted: &SecretKey) -> Result<Vec<u8>, Problem> {
+    let SecretKey { secret: name, key } = wanted;
+    let Some(Some(secret)) = secrets.get(name) else {
+        return Err(no_secret(format!(
+            "{field} names Secret {name:?}, which does not exist in Lifeboat's namespace"
+        )));
+    };
+    secret.values.get(key).cloned().ok_or_else(|| {
+        let keys = secret.values.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
+        no_secret(format!("{field} names key {key:?} of Secret {name:?}, which has only: {keys}"))
+    })
+}
+
+fn no_secret(message: String) -> Problem {
+    Problem { category: "secret_not_found", message }
+}
+
+/// An error of storage, its causes where they add something, and what to do.
+pub(crate) fn problem(error: &lifeboat_store::Error) -> Problem {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    Problem { category: error.category(), message: format!("{text}; {}", error.hint()) }
+}
+
+/// The same for an error on the way through the narrow trait.
+pub(crate) fn words(error: &lifeboat_archive::StoreError) -> String {
+    match error {
+        lifeboat_archive::StoreError::Store(error) => problem(error).message,
+        other => other.to_string(),
+    }
+}

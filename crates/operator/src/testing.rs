@@ -1,0 +1,185 @@
+//! For tests: a context, and a cluster of a few lines that keeps objects, with a location in a directory.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use kube::Client;
+use lifeboat_cluster::testing::{Asked, client, failure};
+use lifeboat_plan::lease::LeaseTimes;
+use lifeboat_store::Store;
+use lifeboat_web::Metrics;
+use serde_json::{Value, json};
+
+use crate::context::Context;
+use crate::settings::{BackupSettings, ServerSettings, StorageSettings};
+
+pub(crate) fn settings() -> ServerSettings {
+    ServerSettings {
+        namespace: "lifeboat".into(),
+        identity: "me".into(),
+        metrics_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+        validation_frequency: Duration::from_mins(1),
+        lease: LeaseTimes::default(),
+        cloud: lifeboat_store::Environment::default(),
+        storage: StorageSettings::default(),
+        backup: BackupSettings::default(),
+    }
+}
+
+pub(crate) fn context(client: Client) -> Context {
+    Context::new(client, Metrics::new("0"), Arc::new(settings()))
+}
+
+type Objects = Arc<Mutex<BTreeMap<String, Value>>>;
+
+/// Objects by path, such as `backups/nightly`; events are not kept, their reasons are.
+pub(crate) struct Cluster {
+    pub(crate) context: Context,
+    objects: Objects,
+    events: Arc<Mutex<Vec<String>>>,
+    directory: tempfile::TempDir,
+}
+
+impl Cluster {
+    /// With the location `default`, Available, in an empty directory.
+    pub(crate) async fn new() -> Self {
+        Self::with_settings(settings()).await
+    }
+
+    pub(crate) async fn with_settings(settings: ServerSettings) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        let objects = Objects::default();
+        let events = Arc::new(Mutex::new(Vec::new()));
+        let (kept, told) = (objects.clone(), events.clone());
+        let client = client(move |asked| answer(&kept, &told, &asked)).await;
+        let context = Context::new(client, Metrics::new("0"), Arc::new(settings));
+        let cluster = Self { context, objects, events, directory };
+        cluster.put(
+            "backupstoragelocations",
+            &json!({
+                "apiVersion": "velero.io/v1",
+                "kind": "BackupStorageLocation",
+                "metadata": {"name": "default"},
+                "spec": {
+                    "provider": "lifeboat.io/local",
+                    "objectStorage": {"bucket": cluster.directory.path().to_str().unwrap()},
+                },
+                "status": {"phase": "Available"},
+            }),
+        );
+        cluster
+    }
+
+    /// The bucket of the location.
+    pub(crate) fn store(&self) -> Store {
+        Store::local(self.directory.path()).unwrap()
+    }
+
+    pub(crate) fn put(&self, plural: &str, object: &Value) {
+        let name = object["metadata"]["name"].as_str().unwrap();
+        self.objects.lock().unwrap().insert(format!("{plural}/{name}"), complete(object.clone()));
+    }
+
+    pub(crate) fn get(&self, plural: &str, name: &str) -> Option<Value> {
+        self.objects.lock().unwrap().get(&format!("{plural}/{name}")).cloned()
+    }
+
+    pub(crate) fn change(&self, plural: &str, name: &str, patch: &Value) {
+        merge(self.objects.lock().unwrap().get_mut(&format!("{plural}/{name}")).unwrap(), patch);
+    }
+
+    pub(crate) fn names(&self, plural: &str) -> Vec<String> {
+        let objects = self.objects.lock().unwrap();
+        let prefix = format!("{plural}/");
+        objects.keys().filter_map(|path| path.strip_prefix(&prefix)).map(str::to_owned).collect()
+    }
+
+    /// Reasons of all events.
+    pub(crate) fn events(&self) -> Vec<String> {
+        self.events.lock().unwrap().clone()
+    }
+}
+
+fn complete(mut object: Value) -> Value {
+    let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    for (key, value) in [("namespace", "lifeboat"), ("uid", &format!("uid-{name}")), ("resourceVersion", "1")]
+    {
+        if object["metadata"][key].is_null() {
+            object["metadata"][key] = value.into();
+        }
+    }
+    object
+}
+
+fn answer(objects: &Objects, events: &Mutex<Vec<String>>, asked: &Asked) -> (u16, Value) {
+    if asked.path.contains("/events") {
+        events.lock().unwrap().push(asked.body["reason"].as_str().unwrap_or_default().to_owned());
+        return (201, asked.body.clone());
+    }
+    let place = asked.path.split("/namespaces/lifeboat/").nth(1).unwrap_or_default();
+    let mut objects = objects.lock().unwrap();
+    let found = objects.get(place).cloned();
+    let missing = failure(404, "NotFound");
+    match asked.method.as_str() {
+        "GET" if place.contains('/') => found.map_or(missing, |object| (200, object)),
+        "GET" => {
+            let prefix = format!("{place}/");
+            let items: Vec<_> = objects
+                .iter()
+                .filter(|(path, _)| path.starts_with(&prefix))
+                .map(|(_, object)| object)
+                .collect();
+            (200, json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": items}))
+        }
+        "POST" => {
+            let mut object = asked.body.clone();
+            if object["metadata"]["name"].is_null() {
+                let begin = object["metadata"]["generateName"].as_str().unwrap_or_default();
+                object["metadata"]["name"] = format!("{begin}{}", objects.len()).into();
+            }
+            let path = format!("{place}/{}", object["metadata"]["name"].as_str().unwrap_or_default());
+            if objects.contains_key(&path) {
+                return failure(409, "AlreadyExists");
+            }
+            let object = complete(object);
+            objects.insert(path, object.clone());
+            (201, object)
+        }
+        "PATCH" => match objects.get_mut(place) {
+            Some(object) => {
+                let mut patch = asked.body.clone();
+                if let Some(metadata) = patch["metadata"].as_object_mut() {
+                    metadata.remove("resourceVersion");
+                }
+                merge(object, &patch);
+                (200, object.clone())
+            }
+            None => missing,
+        },
+        "DELETE" => {
+            objects.remove(place);
+            found.map_or(missing, |object| (200, object))
+        }
+        _ => failure(405, "MethodNotAllowed"),
+    }
+}
+
+/// JSON merge patch.
+fn merge(object: &mut Value, patch: &Value) {
+    let Some(patch) = patch.as_object() else {
+        *object = patch.clone();
+        return;
+    };
+    if !object.is_object() {
+        *object = json!({});
+    }
+    for (key, value) in patch {
+        if value.is_null() {
+            object.as_object_mut().unwrap().remove(key);
+        } else {
+            merge(&mut object[key], value);
+        }
+    }
+}
