@@ -7,6 +7,7 @@ mod engine;
 mod leadership;
 mod lifeboat;
 mod namespace;
+mod objects;
 mod rest_server;
 #[cfg(feature = "torture")]
 pub mod torture;
@@ -21,6 +22,7 @@ pub use leadership::{
 };
 pub use lifeboat::{Installation, S3, s3};
 pub use namespace::Namespace;
+pub use objects::{assert_same_objects, objects_of};
 pub use rest_server::RestServer;
 pub use wait::wait_for;
 

@@ -1,11 +1,12 @@
-//! The stock Velero command line against Lifeboat: people who know it find what they expect, and what this version does
-//! not do yet is said at once, in the place where that command line shows it.
+//! The stock Velero command line against Lifeboat: people who know it find what they expect.
 #![allow(clippy::unwrap_used)] // tests end by panicking
 
+#[path = "velero_cli/backups.rs"]
+mod backups;
 #[path = "velero_cli/locations.rs"]
 mod locations;
-#[path = "velero_cli/not_yet.rs"]
-mod not_yet;
+#[path = "velero_cli/schedules.rs"]
+mod schedules;
 #[path = "velero_cli/server.rs"]
 mod server;
 

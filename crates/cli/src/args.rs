@@ -63,6 +63,15 @@ pub(crate) enum Command {
     Uninstall(commands::uninstall::Args),
     /// Print the version of this program and of the server
     Version(commands::version::Args),
+    /// Back up objects of the cluster, and work with the backups that there are
+    #[command(subcommand)]
+    Backup(commands::backup::Command),
+    /// Restore objects from a backup, and work with the restores that there are
+    #[command(subcommand)]
+    Restore(commands::restore::Command),
+    /// Back up at regular times
+    #[command(subcommand)]
+    Schedule(commands::schedule::Command),
     /// Work with backup storage locations: where backups are kept
     #[command(subcommand, visible_alias = "bsl")]
     BackupLocation(commands::backup_location::Command),

@@ -1,11 +1,14 @@
 //! One module per noun; verbs below it.
 
+pub(crate) mod backup;
 pub(crate) mod backup_location;
 pub(crate) mod completion;
 pub(crate) mod crds;
 pub(crate) mod install;
 pub(crate) mod repository;
 pub(crate) mod repository_password;
+pub(crate) mod restore;
+pub(crate) mod schedule;
 pub(crate) mod server;
 pub(crate) mod uninstall;
 pub(crate) mod version;
@@ -20,6 +23,9 @@ pub(crate) async fn run(cli: Cli) -> Result<(), CliError> {
         Command::Install(args) => install::run(&settings, &args).await,
         Command::Uninstall(args) => uninstall::run(&settings, args).await,
         Command::Version(args) => version::run(&settings, args).await,
+        Command::Backup(command) => backup::run(&settings, command).await,
+        Command::Restore(command) => restore::run(&settings, command).await,
+        Command::Schedule(command) => schedule::run(&settings, command).await,
         Command::BackupLocation(command) => backup_location::run(&settings, command).await,
         Command::RepositoryPassword(command) => repository_password::run(&settings, command).await,
         Command::Repository(args) => repository::run(*args).await,

@@ -41,6 +41,11 @@ impl CliError {
         Self { message: message.into(), help: None, kind: Kind::Failed, source: Some(source.into()) }
     }
 
+    /// What was waited for ended otherwise than it should.
+    pub(crate) fn ended(message: impl Into<String>) -> Self {
+        Self { message: message.into(), help: None, kind: Kind::Failed, source: None }
+    }
+
     /// The thing named by the user does not exist.
     pub(crate) fn not_found(message: impl Into<String>) -> Self {
         Self { message: message.into(), help: None, kind: Kind::NotFound, source: None }
@@ -127,7 +132,16 @@ impl From<ApiError> for CliError {
         let help = match error.code() {
             Some(403) => Some("ask a cluster administrator for the right to do this".to_owned()),
             Some(404)
-                if error.attempt.contains("BackupStorageLocation") || error.attempt.contains("version") =>
+                if [
+                    "BackupStorageLocation",
+                    "version",
+                    "list ",
+                    "create Backup",
+                    "create Restore",
+                    "create Schedule",
+                ]
+                .iter()
+                .any(|words| error.attempt.contains(words)) =>
             {
                 Some("if Lifeboat is not installed, run `lifeboat install` first".to_owned())
             }

@@ -4,8 +4,10 @@
 
 mod args;
 mod commands;
+mod download;
 mod error;
 pub mod generate;
+mod objects;
 mod printer;
 mod restic;
 mod settings;

@@ -46,6 +46,21 @@ pub async fn connect(options: &ConnectOptions) -> Result<Client, ConnectError> {
     Client::try_from(config).map_err(|error| ConnectError::Client(Box::new(error)))
 }
 
+/// A client that makes each request once. For whoever regulates how many are made, and must hear that the API server is too
+/// busy.
+pub async fn direct(options: &ConnectOptions) -> Result<Client, ConnectError> {
+    let mut config = bounded(config(options).await?, SILENCE);
+    config.default_retry = false;
+    Client::try_from(config).map_err(|error| ConnectError::Client(Box::new(error)))
+}
+
+/// Makes a client for calls that may be silent for long and are bounded by their callers: commands in pods.
+pub async fn connect_patient(options: &ConnectOptions) -> Result<Client, ConnectError> {
+    let mut config = bounded(config(options).await?, SILENCE);
+    config.read_timeout = None;
+    Client::try_from(config).map_err(|error| ConnectError::Client(Box::new(error)))
+}
+
 fn bounded(mut config: Config, silence: Duration) -> Config {
     config.connect_timeout = Some(Duration::from_secs(10));
     config.write_timeout = Some(Duration::from_secs(30));

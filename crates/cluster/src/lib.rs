@@ -5,16 +5,20 @@
 pub mod apply;
 pub mod connect;
 pub mod crds;
+pub mod discovery;
 pub mod events;
+pub mod exec;
 pub mod lease;
+pub mod list;
 pub mod objects;
 pub mod rights;
 #[cfg(feature = "testing")]
 pub mod testing;
 pub mod wait;
 pub mod workloads;
+pub mod write;
 
-pub use connect::{ConnectError, ConnectOptions, connect};
+pub use connect::{ConnectError, ConnectOptions, connect, connect_patient};
 
 use kube::core::Status;
 

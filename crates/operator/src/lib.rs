@@ -3,17 +3,20 @@
 //! decided is decided in crate `plan`.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
+mod backup;
 mod context;
 mod controllers;
 mod downloads;
 mod dynamic;
 mod locations;
+mod lookup;
 pub mod password;
 mod refused;
+mod restore;
 pub mod runtime;
 pub mod settings;
 #[cfg(test)]
 mod testing;
 
 pub use runtime::{ServerError, run};
-pub use settings::{DownloadSettings, ServerSettings, StorageSettings};
+pub use settings::{BackupSettings, DownloadSettings, ServerSettings, StorageSettings};

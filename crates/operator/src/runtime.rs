@@ -39,6 +39,7 @@ pub async fn run(
 ) -> Result<(), ServerError> {
     let settings = Arc::new(settings);
     let client = lifeboat_cluster::connect(connection).await?;
+    let patient = lifeboat_cluster::connect_patient(connection).await?;
     let (metrics, health) = (Metrics::new(VERSION), Health::default());
     tracing::info!(
         version = VERSION,
@@ -55,7 +56,7 @@ pub async fn run(
         health.clone(),
         stop_web.clone(),
     ));
-    let context = Context::new(client, metrics, settings);
+    let context = Context::new(client, metrics, settings).with_patient_client(patient);
     let downloads = serve_downloads(&context, &stop_web);
     let work = serve_terms(&context, &health, &stop);
     let ended = tokio::select! {

@@ -1,5 +1,7 @@
 //! The server's settings, resolved once by the CLI (flag, then environment, then default) and passed down.
 
+mod backup;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,6 +9,8 @@ use std::time::Duration;
 use lifeboat_archive::SpoolLimits;
 use lifeboat_plan::lease::LeaseTimes;
 use url::Url;
+
+pub use backup::BackupSettings;
 
 /// All that can be set about a server.
 #[derive(Clone, Debug)]
@@ -19,10 +23,13 @@ pub struct ServerSettings {
     pub metrics_address: SocketAddr,
     /// How often a location without its own frequency is validated.
     pub validation_frequency: Duration,
+    /// Whether schedules that do not say so leave out a run that is due at once.
+    pub schedule_skip_immediately: bool,
     pub lease: LeaseTimes,
     /// The server's own cloud identity, for locations without credentials.
     pub cloud: lifeboat_store::Environment,
     pub storage: StorageSettings,
+    pub backup: BackupSettings,
 }
 
 /// What can be set about backups in storage.

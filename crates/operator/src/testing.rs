@@ -14,7 +14,7 @@ use lifeboat_web::Metrics;
 use serde_json::{Value, json};
 
 use crate::context::Context;
-use crate::settings::{ServerSettings, StorageSettings};
+use crate::settings::{BackupSettings, ServerSettings, StorageSettings};
 
 pub(crate) fn settings() -> ServerSettings {
     ServerSettings {
@@ -22,9 +22,11 @@ pub(crate) fn settings() -> ServerSettings {
         identity: "me".into(),
         metrics_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
         validation_frequency: Duration::from_mins(1),
+        schedule_skip_immediately: false,
         lease: LeaseTimes::default(),
         cloud: lifeboat_store::Environment::default(),
         storage: StorageSettings::default(),
+        backup: BackupSettings::default(),
     }
 }
 

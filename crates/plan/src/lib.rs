@@ -2,19 +2,26 @@
 //! cluster holds) comes in as arguments, what they decide goes out as a value that can be compared and printed.
 //! There is no client, no clock, no randomness and no tokio in this crate; `cargo xtask lint` checks that.
 
+pub mod backup;
 pub mod catalogue;
 pub mod conditions;
 pub mod deletion;
 pub mod download;
+pub mod filter;
 pub mod foreign;
 pub mod garbage;
 pub mod glob;
+pub mod hooks;
 pub mod includes;
 pub mod install;
 pub mod label;
 pub mod lease;
 pub mod location;
+pub mod order;
 pub mod password;
+pub mod policy;
+pub mod restore;
+pub mod schedule;
 pub mod selector;
 pub mod server_status;
 pub mod sync;

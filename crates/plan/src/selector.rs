@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::LabelSelectorRequirement;
 use lifeboat_api::common::LabelSelector;
 
 /// A selector that was found to be well formed. The default takes everything.
@@ -86,6 +87,29 @@ impl Selector {
                 Is::NotThere => value.is_none(),
             }
         })
+    }
+
+    /// As a spec holds it. A key that is asked for twice stands among the expressions.
+    pub fn to_spec(&self) -> LabelSelector {
+        let (mut labels, mut expressions) = (BTreeMap::new(), Vec::new());
+        for term in &self.terms {
+            let (operator, values) = match &term.is {
+                Is::In(values) if values.len() == 1 && !labels.contains_key(&term.key) => {
+                    labels.insert(term.key.clone(), values[0].clone());
+                    continue;
+                }
+                Is::In(values) => ("In", Some(values.clone())),
+                Is::NotIn(values) => ("NotIn", Some(values.clone())),
+                Is::There => ("Exists", None),
+                Is::NotThere => ("DoesNotExist", None),
+            };
+            let (key, operator) = (term.key.clone(), operator.to_owned());
+            expressions.push(LabelSelectorRequirement { key, operator, values });
+        }
+        LabelSelector {
+            match_labels: Some(labels).filter(|labels| !labels.is_empty()),
+            match_expressions: Some(expressions).filter(|expressions| !expressions.is_empty()),
+        }
     }
 
     /// As the API server reads it; empty for everything.
@@ -183,6 +207,7 @@ mod tests {
         assert_eq!(selector.matches(&found), expected);
         // The API server must read what we mean.
         assert_eq!(Selector::parse(&selector.to_query()).unwrap(), selector);
+        assert_eq!(Selector::new(&selector.to_spec()).unwrap().matches(&found), expected);
     }
 
     #[rstest]

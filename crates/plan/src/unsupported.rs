@@ -19,8 +19,6 @@ enum End {
     FailureReason,
     /// phase Failed, message, completionTimestamp
     Message,
-    /// phase FailedValidation, validationErrors
-    ValidationErrors,
     /// phase NotReady, message
     NotReady,
     /// phase Unavailable; the event says why
@@ -41,10 +39,8 @@ const fn kind(version: &'static str, kind: &'static str, plural: &'static str, e
 }
 
 /// Every kind of the group that has no controller in this version.
-pub const KINDS: [UnsupportedKind; 11] = [
-    kind("v1", "Backup", "backups", End::FailureReason),
+pub const KINDS: [UnsupportedKind; 9] = [
     kind("v1", "Restore", "restores", End::FailureReason),
-    kind("v1", "Schedule", "schedules", End::ValidationErrors),
     kind("v1", "VolumeSnapshotLocation", "volumesnapshotlocations", End::Unavailable),
     kind("v1", "PodVolumeBackup", "podvolumebackups", End::Message),
     kind("v1", "PodVolumeRestore", "podvolumerestores", End::Message),
@@ -80,7 +76,6 @@ pub fn end(kind: &UnsupportedKind, object: &Value, version: &str, now: Timestamp
             "completionTimestamp": time,
         }),
         End::Message => json!({"phase": "Failed", "message": text, "completionTimestamp": time}),
-        End::ValidationErrors => json!({"phase": "FailedValidation", "validationErrors": [text]}),
         End::NotReady => json!({"phase": "NotReady", "message": text}),
         End::Unavailable => json!({"phase": "Unavailable"}),
     };

@@ -1,1 +1,4 @@
 //! The actions that every installation has, under upstream's names.
+
+pub mod backup;
+pub mod restore;

@@ -9,7 +9,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use sha2::{Digest, Sha256};
 
 use crate::error::{Error, Result};
 use crate::files::FileKind;
@@ -87,7 +86,7 @@ impl Cache {
         let path = self.path(cached, id);
         let mut content = fs::read(&path).ok()?;
         let split = content.len().checked_sub(HASH);
-        let whole = split.is_some_and(|at| Sha256::digest(&content[..at])[..] == content[at..]);
+        let whole = split.is_some_and(|at| Id::of(&content[..at]).0[..] == content[at..]);
         if !whole {
             tracing::debug!(path = %path.display(), "a damaged file in the cache was removed");
             let _ = fs::remove_file(&path);
@@ -103,7 +102,7 @@ impl Cache {
         let write = || -> std::io::Result<()> {
             let mut file = tempfile::NamedTempFile::new_in(self.root.join(cached.directory()))?;
             file.write_all(content)?;
-            file.write_all(&Sha256::digest(content))?;
+            file.write_all(&Id::of(content).0)?;
             file.persist(&path)?;
             Ok(())
         };

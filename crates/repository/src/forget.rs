@@ -97,14 +97,6 @@ pub async fn decide(repository: &Repository, options: &ForgetOptions, now: Times
     let loaded = repository.load_readable_snapshots().await?;
     same_listing(repository, &loaded).await?;
     if !options.selectors.is_empty() {
-        if let Some(damaged) = loaded.damaged.first()
-            && options.selectors.iter().any(|selector| matches!(selector, Selector::Latest { .. }))
-        {
-            return Err(Error::Refused {
-                reason: format!("snapshot {} is damaged and may be the latest", damaged.id),
-                hint: "name the snapshots to remove by their ids; `forget` with the id of the damaged one removes it",
-            });
-        }
         let mut remove = loaded.named(&options.selectors, &options.filter)?;
         let mut named: Vec<Found> =
             loaded.found.iter().filter(|(id, _)| remove.contains(id)).cloned().collect();

@@ -121,7 +121,8 @@ fn derive(password: &SecretString, cost: Cost, salt: &[u8]) -> Result<Key> {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListedKey {
     pub id: KeyId,
-    pub file: KeyFile,
+    /// None where the file is damaged.
+    pub file: Option<KeyFile>,
 }
 
 /// A key that is to be made.
@@ -149,11 +150,13 @@ pub(crate) async fn add(store: &Store, key: &Material, new: &NewKey<'_>) -> Resu
     Ok(id)
 }
 
-/// Finds the key that `password` opens; `hint` is tried first. One that is damaged is told of only if none opens.
+/// Finds the key that `password` opens and that opens the config; `hint` is tried first. A key of an `init` that was
+/// overtaken by another one opens nothing. One that is damaged is told of only if none opens.
 pub(crate) async fn search(
     store: &Store,
     password: &SecretString,
     hint: Option<&str>,
+    config: &[u8],
 ) -> Result<(KeyId, Key)> {
     let mut ids = list(store).await?;
     if let Some(hint) = hint {
@@ -163,10 +166,15 @@ pub(crate) async fn search(
     if keys == 0 {
         return Err(Error::NoKeys);
     }
-    let (mut damage, mut damaged, mut refused) = (None, 0, 0);
+    let (mut damage, mut damaged, mut refused, mut useless) = (None, 0, 0, None);
     for id in ids.into_iter().take(MAX_TRIED) {
         match open(store, id, password).await {
-            Ok(Some(key)) => return Ok((id, key)),
+            Ok(Some(key)) if key.open(&mut config.to_vec()).is_ok() => return Ok((id, key)),
+            Ok(Some(_)) => {
+                tracing::warn!(key = %id, "the password opens this key, but the key does not open the config");
+                let detail = format!("key {id} does not open it, though the password opens the key");
+                useless.get_or_insert(Error::damaged("the config", detail));
+            }
             Ok(None) => refused += 1,
             // Another one may open.
             Err(error @ Error::Damaged { .. }) => {
@@ -177,6 +185,9 @@ pub(crate) async fn search(
             Err(Error::Store { source, .. }) if source.is_not_found() => {}
             Err(error) => return Err(error),
         }
+    }
+    if let Some(error) = useless {
+        return Err(error);
     }
     match damage {
         Some(error) if refused == 0 => Err(error),
@@ -236,6 +247,23 @@ mod tests {
         store.put(&FileKind::Key.key(Id::of(&json)), json).await.unwrap();
     }
 
+    async fn opened_with(store: &Store, password: &SecretString) -> Result<(KeyId, Key)> {
+        search(store, password, None, &store.get("config").await.unwrap()).await
+    }
+
+    #[tokio::test]
+    async fn a_key_that_opens_nothing_is_passed_over_and_told_if_there_is_no_other() {
+        let (repository, other) = (memory_repository().await, memory_repository().await);
+        let (store, right) = (repository.store().clone(), repository.key_id());
+        // What an `init` leaves behind that was overtaken and killed.
+        let useless = FileKind::Key.key(other.key_id().0);
+        store.put(&useless, other.store().get(&useless).await.unwrap()).await.unwrap();
+        assert_eq!(opened(store.clone()).await.unwrap().key_id(), right);
+        store.delete(&FileKind::Key.key(right.0)).await.unwrap();
+        let error = opened(store).await.unwrap_err();
+        assert!(error.to_string().contains(&other.key_id().to_string()), "{error}");
+    }
+
     #[tokio::test]
     async fn a_damaged_key_does_not_keep_another_from_opening() {
         let repository = memory_repository().await;
@@ -246,7 +274,7 @@ mod tests {
         }
         unusable(&store, right, |file| file.kdf = "other".to_owned()).await;
         assert_eq!(opened(store.clone()).await.unwrap().key_id(), repository.key_id());
-        let wrong = search(&store, &SecretString::from("wrong"), None).await.unwrap_err();
+        let wrong = opened_with(&store, &SecretString::from("wrong")).await.unwrap_err();
         assert!(matches!(wrong, Error::WrongPassword { .. }), "{wrong}");
         assert!(wrong.to_string().contains("10 of them are damaged"), "{wrong}");
     }
@@ -256,7 +284,7 @@ mod tests {
         let repository = memory_repository().await;
         let store = repository.store().clone();
         store.put(&FileKind::Key.key(repository.key_id().0), "no key at all").await.unwrap();
-        let error = search(&store, &password(), None).await.unwrap_err();
+        let error = opened_with(&store, &password()).await.unwrap_err();
         assert!(matches!(error, Error::Damaged { .. }), "{error}");
     }
 

@@ -168,7 +168,7 @@ impl Repository {
             }
             Err(error) => return Err(Error::store("read the config")(error)),
         };
-        let (key_id, key) = keys::search(&store, password, options.key_hint.as_deref()).await?;
+        let (key_id, key) = keys::search(&store, password, options.key_hint.as_deref(), &sealed).await?;
         let plain = key.open(&mut sealed).map_err(|error| Error::damaged("the config", error))?;
         let config = Config::parse(plain)?;
         if !Polynomial(config.chunker_polynomial).is_irreducible() {
@@ -457,7 +457,12 @@ impl Repository {
     pub async fn keys(&self) -> Result<Vec<ListedKey>> {
         let mut listed = Vec::new();
         for id in keys::list(self.store()).await? {
-            listed.push(ListedKey { id, file: keys::load(self.store(), id).await? });
+            let file = match keys::load(self.store(), id).await {
+                Ok(file) => Some(file),
+                Err(Error::Damaged { .. }) => None,
+                Err(error) => return Err(error),
+            };
+            listed.push(ListedKey { id, file });
         }
         Ok(listed)
     }

@@ -6,14 +6,13 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 use tokio_util::sync::CancellationToken;
 
 use crate::blobs::BlobReader;
 use crate::config::Version;
 use crate::crypto::OVERHEAD;
 use crate::error::{Error, Result};
-use crate::id::{BlobId, BlobKind, SnapshotId};
+use crate::id::{BlobId, BlobKind, Hasher, SnapshotId};
 use crate::lock::{LockKind, LockOptions};
 use crate::locked::locked;
 use crate::node::Node;
@@ -216,11 +215,11 @@ fn count_content(
     seen: &mut Seen,
     stats: &mut Stats,
 ) -> Result<()> {
-    let mut hash = Sha256::new();
+    let mut hash = Hasher::new();
     for blob in node.blobs() {
-        hash.update(blob.0.0);
+        hash.update(&blob.0.0);
     }
-    if !seen.contents.insert(hash.finalize().into()) {
+    if !seen.contents.insert(hash.finish().0) {
         return Ok(());
     }
     if mode == StatsMode::FilesByContents {

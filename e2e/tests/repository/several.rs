@@ -42,9 +42,13 @@ fn writers_in_turns_lose_nothing_of_each_other(#[case] one: Engine, #[case] othe
 }
 
 #[rstest]
-#[case([Engine::Lifeboat, Engine::Restic, Engine::Lifeboat])]
-#[case([Engine::Lifeboat, Engine::Restic, Engine::Restic])]
-fn backups_and_prunes_at_the_same_time_lose_nothing(#[case] engines: [Engine; 3]) {
+#[case::marking([Engine::Lifeboat, Engine::Restic, Engine::Lifeboat], &[])]
+#[case::deleting_at_once([Engine::Lifeboat, Engine::Restic, Engine::Lifeboat], &["--grace", "0"])]
+#[case::by_restic([Engine::Lifeboat, Engine::Restic, Engine::Restic], &[])]
+fn backups_and_prunes_at_the_same_time_lose_nothing(
+    #[case] engines: [Engine; 3],
+    #[case] prune_flags: &[&str],
+) {
     let work = directory();
     let repository = Repository::local(&work.path().join("repository"));
     repository.ok(engines[0], &["init"]);
@@ -58,7 +62,7 @@ fn backups_and_prunes_at_the_same_time_lose_nothing(#[case] engines: [Engine; 3]
             for _ in 0..3 {
                 repository
                     .ok(pruner, &["forget", "--retry-lock", "5m", "--tag", "passing", "--keep-last", "1"]);
-                repository.ok(pruner, &["prune", "--retry-lock", "5m"]);
+                repository.ok(pruner, &[&["prune", "--retry-lock", "5m"], prune_flags].concat());
             }
         });
         let kept: Vec<Acknowledged> = backups.into_iter().flat_map(|each| each.join().unwrap()).collect();

@@ -1,5 +1,7 @@
 //! `lifeboat server`: what the Deployment runs.
 
+mod backups;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,6 +16,7 @@ use url::Url;
 
 use crate::error::CliError;
 use crate::settings::Settings;
+use backups::BackupArgs;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -44,6 +47,11 @@ pub(crate) struct Args {
     /// How large the archive of a restore may become in that directory, in MiB; without it as large as the disk allows
     #[arg(long, value_name = "MIB")]
     spool_size: Option<u64>,
+    /// Schedules that do not say so leave out a backup that is due when they are created or unpaused
+    #[arg(long)]
+    schedule_skip_immediately: bool,
+    #[command(flatten)]
+    backups: BackupArgs,
     /// What to log: error, warn, info, debug or trace, also per module as in "info,kube=debug"
     #[arg(long, default_value = "info", value_parser = log_filter)]
     log_level: String,
@@ -65,6 +73,7 @@ pub(crate) async fn run(settings: Settings, args: Args) -> Result<(), CliError> 
         identity: args.identity,
         metrics_address: args.metrics_address,
         validation_frequency: args.store_validation_frequency,
+        schedule_skip_immediately: args.schedule_skip_immediately,
         lease: LeaseTimes::default(),
         cloud: lifeboat_store::Environment::from_vars(readable_variables()),
         storage: StorageSettings {
@@ -74,6 +83,7 @@ pub(crate) async fn run(settings: Settings, args: Args) -> Result<(), CliError> 
             spool_directory: args.spool_directory,
             spool_bytes: args.spool_size.map(|mib| mib.saturating_mul(1024 * 1024)),
         },
+        backup: args.backups.settings(),
     };
     let stop = CancellationToken::new();
     tokio::spawn(stop_on_signal(stop.clone()));
@@ -145,7 +155,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     full.parse().map_err(|_| format!("{text:?} is no address; write it like \":8085\" or \"127.0.0.1:8085\""))
 }
 
-fn duration(text: &str) -> Result<Duration, String> {
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
     let parsed: GoDuration = text.parse().map_err(|error| format!("{error}"))?;
     u64::try_from(parsed.as_nanos()).map(Duration::from_nanos).map_err(|_| format!("{text:?} is negative"))
 }

@@ -2,12 +2,10 @@
 
 use std::collections::HashMap;
 
-use sha2::{Digest, Sha256};
-
 use super::report::{ErrorKind, HintKind, Report};
 use crate::error::{Error, Result};
 use crate::files::FileKind;
-use crate::id::{IndexId, PackId};
+use crate::id::{Hasher, IndexId, PackId};
 use crate::index::{Index, IndexFile, IndexedPack};
 use crate::keys;
 use crate::repository::Repository;
@@ -75,15 +73,15 @@ fn note(packs: &mut HashMap<PackId, Said>, file: IndexId, pack: &IndexedPack) {
 fn fingerprint(pack: &IndexedPack) -> [u8; 32] {
     let mut blobs: Vec<_> = pack.blobs().collect();
     blobs.sort_unstable_by_key(|blob| (blob.offset, blob.id, blob.kind));
-    let mut hash = Sha256::new();
+    let mut hash = Hasher::new();
     for blob in blobs {
-        hash.update(blob.id.0.0);
-        hash.update([u8::from(blob.kind == crate::id::BlobKind::Tree)]);
+        hash.update(&blob.id.0.0);
+        hash.update(&[u8::from(blob.kind == crate::id::BlobKind::Tree)]);
         for number in [blob.offset, blob.length, blob.uncompressed_length] {
-            hash.update(number.to_be_bytes());
+            hash.update(&number.to_be_bytes());
         }
     }
-    hash.finalize().into()
+    hash.finish().0
 }
 
 /// An error with its sources, in one line.

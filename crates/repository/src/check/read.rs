@@ -8,7 +8,6 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use futures::StreamExt;
-use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
@@ -18,7 +17,7 @@ use crate::blobs::{self, BlobReader, MAX_BLOB};
 use crate::crypto::OVERHEAD;
 use crate::error::{Error, Result};
 use crate::files::FileKind;
-use crate::id::{Id, PackId};
+use crate::id::{Hasher, PackId};
 use crate::index::Location;
 use crate::pack::PackedBlob;
 use crate::progress::Progress;
@@ -105,7 +104,7 @@ fn read_pack(
     let (sealed, plain) = buffers;
     sealed.clear();
     let mut checker =
-        PackChecker { reader, pack: pack.id, blobs: &listed, hash: Sha256::new(), sealed, plain };
+        PackChecker { reader, pack: pack.id, blobs: &listed, hash: Hasher::new(), sealed, plain };
     while let Some(piece) = runtime.block_on(body.next()) {
         if cancel.is_cancelled() {
             return Err(Error::Cancelled);
@@ -123,7 +122,7 @@ struct PackChecker<'a> {
     pack: PackId,
     /// Those that are still to come.
     blobs: &'a [PackedBlob],
-    hash: Sha256,
+    hash: Hasher,
     /// What there is of the blob that comes next.
     sealed: &'a mut Vec<u8>,
     plain: &'a mut Vec<u8>,
@@ -154,7 +153,7 @@ impl PackChecker<'_> {
     }
 
     fn finish(self) -> Result<()> {
-        let whole = self.blobs.is_empty() && Id(self.hash.finalize().into()) == self.pack.0;
+        let whole = self.blobs.is_empty() && self.hash.finish() == self.pack.0;
         if whole { Ok(()) } else { Err(mismatch(self.pack)) }
     }
 }

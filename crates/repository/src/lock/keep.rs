@@ -1,11 +1,11 @@
-//! The task that renews a lock: a new file every five minutes, then the old one goes. It gives the lock up when it could
-//! not be renewed in time, also while the store keeps a request waiting.
+//! The task that renews a lock: a new file every five minutes, then the old one goes. It gives the lock up when someone
+//! removed it, and when it could not be renewed in time, also while the store keeps a request waiting.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Held, PATIENCE, REFRESH, State, clock};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::files::FileKind;
 use crate::id::LockId;
 use crate::repository::Repository;
@@ -20,17 +20,24 @@ pub(super) async fn keep(repository: Repository, state: Arc<State>) {
             () = state.stop.cancelled() => return,
             () = tokio::time::sleep(TICK) => {}
         }
-        if state.is_overdue() {
-            if !is_revived(&repository, &state).await {
+        let late = state.is_overdue();
+        if !late && clock::now() < next {
+            continue;
+        }
+        match renewal(&repository, &state, late).await {
+            Renewal::Done => {}
+            // The next tick tries again, until it is too late.
+            Renewal::NotYet if !late => continue,
+            Renewal::NotYet => {
                 tracing::error!("the lock on the repository was lost: it could not be renewed in time");
                 state.lost.cancel();
                 return;
             }
-        } else if clock::now() < next {
-            continue;
-        } else if !is_renewed(&repository, &state).await {
-            // The next tick tries again, until it is too late.
-            continue;
+            Renewal::Removed => {
+                tracing::error!("the lock on the repository was lost: someone removed it");
+                state.lost.cancel();
+                return;
+            }
         }
         next = clock::now() + REFRESH;
         // What cannot be removed now is tried again next time; the lock is renewed all the same.
@@ -38,17 +45,26 @@ pub(super) async fn keep(repository: Repository, state: Arc<State>) {
     }
 }
 
-async fn is_renewed(repository: &Repository, state: &State) -> bool {
+/// How an attempt to renew the lock ended.
+enum Renewal {
+    Done,
+    NotYet,
+    Removed,
+}
+
+/// `late`: the lock is overdue already (the machine slept), and this is the last attempt.
+async fn renewal(repository: &Repository, state: &State, late: bool) -> Renewal {
     let renewed = tokio::select! {
         outcome = tokio::time::timeout(PATIENCE, renew(repository, state)) => outcome,
-        () = overdue(state) => return false,
+        () = overdue(state), if !late => return Renewal::NotYet,
     };
     match renewed {
-        Ok(Ok(())) => return true,
+        Ok(Ok(true)) => return Renewal::Done,
+        Ok(Ok(false)) => return Renewal::Removed,
         Ok(Err(error)) => tracing::warn!(%error, "could not renew the lock on the repository"),
         Err(_) => tracing::warn!("could not renew the lock on the repository: the store does not answer"),
     }
-    false
+    Renewal::NotYet
 }
 
 /// Ends when the lock was not renewed for too long.
@@ -58,28 +74,17 @@ async fn overdue(state: &State) {
     }
 }
 
-async fn renew(repository: &Repository, state: &State) -> Result<()> {
-    let _quiet = state.renewing.lock().await;
-    let new = write_new(repository, state).await?;
-    replace(state, new);
-    Ok(())
-}
-
-async fn is_revived(repository: &Repository, state: &State) -> bool {
-    let revived = tokio::time::timeout(PATIENCE, revive(repository, state)).await;
-    matches!(revived, Ok(Ok(true)))
-}
-
-/// After a sleep: the lock may go on only if nobody removed it meanwhile, before and after we wrote a new one.
-async fn revive(repository: &Repository, state: &State) -> Result<bool> {
+/// Writes a new file, if nobody removed the old one before that or meanwhile: whoever removed it may have taken the
+/// repository for free since, and a new file would hide that from every later look.
+async fn renew(repository: &Repository, state: &State) -> Result<bool> {
     let _quiet = state.renewing.lock().await;
     let old = state.held().id;
-    if !is_listed(repository, old).await? {
+    if !is_there(repository, old).await? {
         return Ok(false);
     }
     let new = write_new(repository, state).await?;
     tokio::time::sleep(super::SETTLE).await;
-    if !is_listed(repository, old).await? {
+    if !is_there(repository, old).await? {
         tidy(repository, state).await;
         return Ok(false);
     }
@@ -87,8 +92,9 @@ async fn revive(repository: &Repository, state: &State) -> Result<bool> {
     Ok(true)
 }
 
-async fn is_listed(repository: &Repository, id: LockId) -> Result<bool> {
-    Ok(repository.list(FileKind::Lock).await?.iter().any(|file| file.id == id.0))
+async fn is_there(repository: &Repository, id: LockId) -> Result<bool> {
+    let looked = repository.store().exists(&FileKind::Lock.key(id.0)).await;
+    looked.map_err(Error::store("look for the lock"))
 }
 
 /// Writes the lock's file anew; until it counts it is one of those to be removed, because a request that is broken off

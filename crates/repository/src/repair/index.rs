@@ -15,7 +15,7 @@ use crate::id::{IndexId, PackId};
 use crate::index::IndexedPack;
 use crate::listing;
 use crate::lock::{Lock, LockKind, LockOptions};
-use crate::pack::{HEADER_OVERHEAD, header_entry_length};
+use crate::pack::{HEADER_OVERHEAD, PackedBlob, header_entry_length};
 use crate::progress::Progress;
 use crate::repository::Repository;
 
@@ -37,8 +37,10 @@ pub struct RepairIndexOutcome {
     pub reindexed_packs: Vec<PackId>,
     /// Packs that the index named and that do not exist: taken out.
     pub missing_packs: Vec<PackId>,
-    /// Packs whose own header cannot be read, and why: they are in no index now, and left where they are.
+    /// Packs whose own header cannot be read, and why: they are in no index, and left where they are.
     pub unreadable_packs: Vec<(PackId, String)>,
+    /// Packs whose own header cannot be read and that the index knew.
+    pub cut_packs: Vec<CutPack>,
     pub written_indexes: Vec<IndexId>,
     pub removed_indexes: u64,
 }
@@ -47,6 +49,16 @@ impl RepairIndexOutcome {
     pub fn changed_anything(&self) -> bool {
         self.removed_indexes > 0 || !self.written_indexes.is_empty()
     }
+}
+
+/// A pack that is not as long as it was, without its header. Blobs that still lie within it stay in the index, so that
+/// they can be read and `repair packs` can save them; the others leave it, so that backups store them again.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CutPack {
+    pub id: PackId,
+    pub problem: String,
+    pub kept: u64,
+    pub lost: u64,
 }
 
 /// What the index files say about a pack.
@@ -89,9 +101,10 @@ async fn run(
     let present: HashMap<PackId, u64> = listed.iter().map(|file| (PackId(file.id), file.size)).collect();
     let lacking = said.keys().filter(|id| !present.contains_key(id));
     listing::require_absent(repository, lacking.copied()).await?;
+    let mut old = HashMap::new();
     if options.read_all_packs {
         obsolete.extend(files.iter().copied());
-        said.clear();
+        old = std::mem::take(&mut said);
     }
     let mut stale: HashSet<PackId> = HashSet::new();
     for (id, said) in &said {
@@ -112,10 +125,15 @@ async fn run(
     let mut to_read: Vec<(PackId, u64)> = present.into_iter().collect();
     to_read.retain(|(id, _)| !said.contains_key(id) || stale.contains(id));
     to_read.sort_unstable();
-    drop(said);
+    let before: HashMap<PackId, IndexedPack> = to_read
+        .iter()
+        .filter_map(|(id, _)| old.remove(id).or_else(|| said.remove(id)))
+        .map(|said| (said.entry.id, said.entry))
+        .collect();
+    drop((old, said));
 
     let mut writer = IndexWriter::new(repository, lock);
-    read_headers(repository, &to_read, &stale, &mut writer, &mut outcome, progress, cancel).await?;
+    read_headers(repository, &to_read, &before, &mut writer, &mut outcome, progress, cancel).await?;
     if !options.read_all_packs {
         progress.begin("writing the index");
         keep_the_rest(repository, &files, &stale, &mut obsolete, &mut writer).await?;
@@ -167,7 +185,7 @@ fn size_of(pack: &IndexedPack) -> u64 {
 async fn read_headers(
     repository: &Repository,
     to_read: &[(PackId, u64)],
-    stale: &HashSet<PackId>,
+    before: &HashMap<PackId, IndexedPack>,
     writer: &mut IndexWriter<'_>,
     outcome: &mut RepairIndexOutcome,
     progress: &Progress,
@@ -176,26 +194,46 @@ async fn read_headers(
     progress.begin("reading the packs");
     progress.add_total(to_read.len() as u64, 0);
     progress.total_is_known();
-    let read = |(id, size): (PackId, u64)| async move { (id, repository.load_pack_header(id, size).await) };
+    let read =
+        |(id, size): (PackId, u64)| async move { (id, size, repository.load_pack_header(id, size).await) };
     let at_once = repository.reads();
     let mut reading = stream::iter(to_read.iter().copied()).map(read).buffered(at_once);
-    while let Some((id, header)) = reading.next().await {
+    while let Some((id, size, header)) = reading.next().await {
         if cancel.is_cancelled() {
             return Err(Error::Cancelled);
         }
         progress.add_done(1, 0);
         match header {
             Ok(blobs) => {
-                if !stale.contains(&id) {
+                if !before.contains_key(&id) {
                     outcome.added_packs.push(id);
                 }
                 writer.add(IndexedPack::new(id, &blobs)).await?;
             }
-            Err(error) if is_lost(&error) => outcome.unreadable_packs.push((id, error.to_string())),
+            Err(error) if is_lost(&error) => match before.get(&id) {
+                Some(entry) => {
+                    let (kept, cut) = cut_to(entry, size, error.to_string());
+                    outcome.cut_packs.push(cut);
+                    if !kept.is_empty() {
+                        writer.add(IndexedPack::new(id, &kept)).await?;
+                    }
+                }
+                None => outcome.unreadable_packs.push((id, error.to_string())),
+            },
             Err(error) => return Err(error),
         }
     }
     Ok(())
+}
+
+/// What still lies within a pack of `size` bytes.
+fn cut_to(entry: &IndexedPack, size: u64, problem: String) -> (Vec<PackedBlob>, CutPack) {
+    let blobs: Vec<PackedBlob> = entry.blobs().collect();
+    let within = |blob: &PackedBlob| u64::from(blob.offset) + u64::from(blob.length) <= size;
+    let kept: Vec<PackedBlob> = blobs.iter().filter(|blob| within(blob)).cloned().collect();
+    let lost = (blobs.len() - kept.len()) as u64;
+    let cut = CutPack { id: entry.id, problem, kept: kept.len() as u64, lost };
+    (kept, cut)
 }
 
 /// Index files that name a stale pack, or one that an earlier file named already, are written anew.

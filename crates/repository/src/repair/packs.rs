@@ -114,6 +114,12 @@ async fn run(
                 Err(error) => return Err(error),
             }
         }
+        if blobs.is_empty() {
+            return Err(Error::Refused {
+                reason: format!("neither the index nor its own header says what is in pack {id}"),
+                hint: "nothing was removed; bring the pack or the index back from a copy, or let `prune` remove what no index names",
+            });
+        }
         wanted.extend(blobs.iter().map(|blob| (blob.kind, blob.id)));
         let (source, target) = (source.clone(), Arc::clone(&saver));
         let work = move || salvage(&source, &target, id, &blobs, &reads);

@@ -93,6 +93,53 @@ async fn packs_that_are_gone_leave_the_index_and_what_is_no_pack_is_left_alone()
     assert!(!repository.load_index().await.unwrap().packs().contains(&pack));
 }
 
+/// A pack that lost its end, which is where its header is.
+async fn cut_pack(repository: &Repository, content: &[u8], rest: impl Fn(usize) -> usize) -> PackId {
+    let pack = pack_of(repository, content).await;
+    let key = FileKind::Pack.key(pack.0);
+    let raw = repository.store().get(&key).await.unwrap();
+    repository.store().put(&key, raw.slice(..rest(raw.len()))).await.unwrap();
+    pack
+}
+
+#[rstest::rstest]
+#[case::as_it_was(false)]
+#[case::believing_no_index(true)]
+#[tokio::test]
+async fn what_is_left_of_a_pack_without_its_header_stays_in_the_index_and_can_be_saved(
+    #[case] read_all: bool,
+) {
+    let repository = memory_repository().await;
+    save_snapshot(&repository, 1, &[("a", b"first"), ("b", b"second")]).await;
+    let pack = cut_pack(&repository, b"first", |length| length - 10).await;
+    let outcome = mend_index(&repository, read_all).await;
+    let [cut] = outcome.cut_packs.as_slice() else { panic!("{outcome:?}") };
+    assert_eq!((cut.id, cut.kept, cut.lost), (pack, 2, 0));
+
+    let copies = tempfile::tempdir().unwrap();
+    let options = RepairPacksOptions { packs: vec![pack], copies: Some(copies.path().to_owned()) };
+    let (lock, cancel) = (LockOptions::default(), CancellationToken::new());
+    let saved = repair_packs(&repository, &options, &lock, &Progress::default(), &cancel).await.unwrap();
+    assert_eq!((saved.salvaged, saved.lost.len()), (2, 0));
+    assert!(checked(&repository).await.is_ok());
+}
+
+#[tokio::test]
+async fn what_was_cut_off_a_pack_leaves_the_index_so_that_backups_store_it_again() {
+    let repository = memory_repository().await;
+    save_snapshot(&repository, 1, &[("a", b"first")]).await;
+    let pack = cut_pack(&repository, b"first", |_| 3).await;
+    let outcome = mend_index(&repository, false).await;
+    assert_eq!((outcome.cut_packs[0].kept, outcome.cut_packs[0].lost), (0, 1));
+    assert!(!repository.load_index().await.unwrap().packs().contains(&pack));
+
+    let options = RepairPacksOptions { packs: vec![pack], copies: None };
+    let (lock, cancel) = (LockOptions::default(), CancellationToken::new());
+    let refused = repair_packs(&repository, &options, &lock, &Progress::default(), &cancel).await;
+    assert!(matches!(refused, Err(Error::Refused { .. })), "{refused:?}");
+    assert!(repository.load_raw(FileKind::Pack, pack.0).await.is_ok(), "the pack must stay");
+}
+
 #[tokio::test]
 async fn whole_blobs_of_a_damaged_pack_are_saved_and_the_rest_is_cut_out_of_the_snapshots() {
     let repository = memory_repository().await;

@@ -111,7 +111,8 @@ fn part_of<'a>(sealed: &'a mut [u8], start: u64, blob: &Planned) -> Option<&'a m
     sealed.get_mut(from..from.checked_add(blob.location.length as usize)?)
 }
 
-/// From what was fetched, or if that is damaged from any other copy.
+/// From what was fetched, or if that is damaged from any other copy. A copy of another length than the index said when
+/// places in the file were given out fits nowhere.
 fn decode(shared: &Shared, blob: &Planned, part: Option<&mut [u8]>, plain: &mut Vec<u8>) -> Result<()> {
     plain.clear();
     if let Some(part) = part {
@@ -126,6 +127,10 @@ fn decode(shared: &Shared, blob: &Planned, part: Option<&mut [u8]>, plain: &mut 
             () = shared.cancel.cancelled() => Err(Error::Cancelled),
         }
     })?;
+    if loaded.len() != blob.location.plain_length() as usize {
+        let detail = "the index says another length than it has; `repair index --read-all-packs` mends that";
+        return Err(Error::damaged(format!("blob {}", blob.id.short()), detail));
+    }
     plain.extend_from_slice(&loaded);
     Ok(())
 }

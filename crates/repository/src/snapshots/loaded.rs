@@ -34,8 +34,12 @@ impl Loaded {
         self.found.iter().map(|(id, _)| *id).chain(self.damaged.iter().map(|damaged| damaged.id))
     }
 
-    /// The snapshot that `selector` names. One that is damaged is an error if it is named, and passed over by `latest`.
+    /// The snapshot that `selector` names. One that is damaged is an error if it is named, and in the way of `latest`:
+    /// nobody knows when and of what it was taken, so an older one could pass for the newest.
     pub fn find(&self, selector: &Selector, filter: &Filter) -> Result<&Found> {
+        if matches!(selector, Selector::Latest { .. }) {
+            self.require_latest()?;
+        }
         match self.damaged_of(selector)? {
             Some(damaged) => Err(damaged.error()),
             None => find(&self.found, selector, filter),
@@ -45,9 +49,7 @@ impl Loaded {
     /// As `snapshots::find_all`; one that is damaged is an error only if it is named.
     pub fn find_all(&self, selectors: &[Selector], filter: &Filter) -> Result<Vec<&Found>> {
         for selector in selectors {
-            if let Some(damaged) = self.damaged_of(selector)? {
-                return Err(damaged.error());
-            }
+            self.find(selector, filter)?;
         }
         find_all(&self.found, selectors, filter)
     }
@@ -66,13 +68,22 @@ impl Loaded {
         for selector in selectors {
             let id = match self.damaged_of(selector)? {
                 Some(damaged) => damaged.id,
-                None => find(&self.found, selector, filter)?.0,
+                None => self.find(selector, filter)?.0,
             };
             if !chosen.contains(&id) {
                 chosen.push(id);
             }
         }
         Ok(chosen)
+    }
+
+    /// Fails while a damaged snapshot may be the latest.
+    pub(crate) fn require_latest(&self) -> Result<()> {
+        let Some(damaged) = self.damaged.first() else { return Ok(()) };
+        Err(Error::Refused {
+            reason: format!("snapshot {} is damaged and may be the latest", damaged.id),
+            hint: "give the id of a snapshot (`snapshots` lists them); `forget` with the id of the damaged one removes it",
+        })
     }
 
     /// A prefix is looked up among all: what is ambiguous stays so when one of the two is damaged.
@@ -105,7 +116,7 @@ mod tests {
     fn a_damaged_snapshot_is_in_the_way_of_none_but_itself() {
         let loaded = loaded();
         let any = Filter::default();
-        assert_eq!(loaded.find(&"latest".parse().unwrap(), &any).unwrap(), &loaded.found[1]);
+        assert_eq!(loaded.find(&Selector::Id(loaded.found[1].0), &any).unwrap(), &loaded.found[1]);
         assert_eq!(loaded.find_all(&[], &any).unwrap().len(), 2);
         for name in ["0707".to_owned(), loaded.damaged[0].id.to_string()] {
             let named: Selector = name.parse().unwrap();
@@ -116,6 +127,17 @@ mod tests {
             ));
             assert_eq!(loaded.named(&[named], &any).unwrap(), [loaded.damaged[0].id]);
         }
+    }
+
+    #[test]
+    fn nothing_is_the_latest_while_a_snapshot_is_damaged() {
+        let mut loaded = loaded();
+        let (latest, any) = ("latest".parse::<Selector>().unwrap(), Filter::default());
+        assert!(matches!(loaded.find(&latest, &any), Err(Error::Refused { .. })));
+        assert!(matches!(loaded.find_all(std::slice::from_ref(&latest), &any), Err(Error::Refused { .. })));
+        assert!(matches!(loaded.named(std::slice::from_ref(&latest), &any), Err(Error::Refused { .. })));
+        loaded.damaged.clear();
+        assert_eq!(loaded.find(&latest, &any).unwrap(), &loaded.found[1]);
     }
 
     #[test]

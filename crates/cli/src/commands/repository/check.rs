@@ -46,8 +46,8 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
     let snapshots = if args.snapshots.is_empty() && filter.is_empty() {
         None
     } else {
-        let finding = select::many(&repository, &args.snapshots, &filter);
-        Some(session.interruptible(finding).await?.into_iter().map(|(id, _)| id).collect())
+        let finding = select::many_and_damaged(&repository, &args.snapshots, &filter);
+        Some(session.interruptible(finding).await?)
     };
     let options = CheckOptions { read, snapshots };
     let progress = Arc::new(Progress::default());
@@ -85,10 +85,10 @@ fn report(session: &Session, outcome: &CheckOutcome) -> Result<(), CliError> {
     let hit: Vec<String> =
         outcome.damaged_snapshots.iter().map(lifeboat_repository::id::SnapshotId::short).collect();
     let help = if hit.is_empty() {
-        "`repair index` and `repair packs` mend what can be mended; see docs/disaster-recovery.md".to_owned()
+        "`repair packs` and `repair index` mend what can be mended; see docs/disaster-recovery.md".to_owned()
     } else {
         format!(
-            "hit are the snapshots {}; all others can be restored whole. `repair index`, `repair packs` and \
+            "hit are the snapshots {}; all others can be restored whole. `repair packs`, `repair index` and \
              `repair snapshots` mend what can be mended",
             hit.join(", ")
         )

@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use lifeboat_repository::copy::{CopyOutcome, copy};
+use lifeboat_repository::id::SnapshotId;
 use lifeboat_repository::progress::Progress;
+use lifeboat_repository::repository::Repository;
+use lifeboat_repository::snapshots::Filter;
 use serde_json::json;
 
 use super::output;
@@ -36,14 +39,35 @@ pub(crate) async fn run(session: &Session, args: Args) -> Result<(), CliError> {
         );
     }
     let filter = args.filter.resolve(&session.settings);
-    let finding = select::known(&source, &args.snapshots, &filter);
-    let ids: Vec<_> = session.interruptible(finding).await?.into_iter().map(|(id, _)| id).collect();
+    let (ids, damaged) = session.interruptible(chosen(&source, &args.snapshots, &filter)).await?;
     let progress = Arc::new(Progress::default());
     let shown = Shown::start(session, &progress, None);
     let (lock, cancel) = (&session.settings.lock, session.interrupted.clone());
     let outcome = copy(&source, &target, &ids, session.lock_for_reading(), lock, progress, cancel).await;
     shown.stop();
-    report(session, &outcome?)
+    report(session, &outcome?)?;
+    if damaged == 0 {
+        return Ok(());
+    }
+    let message =
+        format!("{damaged} damaged snapshots of the source were not copied; the copy is not all of it");
+    Err(CliError::restic(1, message)
+        .help("`check` names them; copy chosen snapshots by their ids, or remove those with `forget`"))
+}
+
+/// The snapshots to copy, and how many there are that nobody can copy. Those that are named need not care for others.
+async fn chosen(
+    source: &Repository,
+    names: &[String],
+    filter: &Filter,
+) -> Result<(Vec<SnapshotId>, usize), CliError> {
+    if !names.is_empty() {
+        let known = select::known(source, names, filter).await?;
+        return Ok((known.into_iter().map(|(id, _)| id).collect(), 0));
+    }
+    let all = source.load_readable_snapshots().await?;
+    let ids = all.find_all(&[], filter)?.into_iter().map(|(id, _)| *id).collect();
+    Ok((ids, all.damaged.len()))
 }
 
 fn report(session: &Session, outcome: &CopyOutcome) -> Result<(), CliError> {

@@ -12,7 +12,7 @@ use lifeboat_repository::blobs::BlobReader;
 use lifeboat_repository::dump::{DumpFormat, dump};
 use lifeboat_repository::repository::Repository;
 use lifeboat_repository::snapshot::Snapshot;
-use lifeboat_repository::snapshots::{Selection, Selector};
+use lifeboat_repository::snapshots::{Filter, Selection, Selector};
 
 use super::select::{self, FilterArgs};
 use super::session::Session;
@@ -61,8 +61,8 @@ fn below(folder: Option<PathBuf>, path: &Path) -> PathBuf {
     }
 }
 
-/// The short form of the name `restic`: the one file of a stream's snapshot, the latest if none is named, to standard
-/// output.
+/// The short form of the name `restic`: the one file of a stream's snapshot, the latest of a stream if none is named, to
+/// standard output.
 pub(crate) async fn stream(
     session: &Session,
     selection: Option<&Selection>,
@@ -70,29 +70,69 @@ pub(crate) async fn stream(
 ) -> Result<(), CliError> {
     let repository = session.open().await?;
     let filter = filter.resolve(&session.settings);
-    let latest = Selection { snapshot: Selector::Latest { back: 0 }, subfolder: None };
-    let selection = selection.unwrap_or(&latest);
     session
         .reading(&repository, |cancel| async {
-            let ((id, snapshot), _) = select::one(&repository, selection, &filter).await?;
-            let Some(name) = stream_name(&repository, &snapshot).await? else {
-                let paths = snapshot.paths.join(", ");
-                return Err(CliError::usage(format!(
-                    "--target is missing: snapshot {} is not of a stream but of {paths}",
-                    id.short()
-                ))
-                .help("give a directory to restore to with --target, or use `dump` for one file"));
+            let reader = BlobReader::new(&repository, Arc::new(repository.load_index().await?));
+            let (snapshot, name) = match selection {
+                Some(selection) => named_stream(&repository, &reader, selection, &filter).await?,
+                None => latest_stream(&repository, &reader, &filter).await?,
             };
             Ok(dump(&repository, &snapshot, &name, DumpFormat::Raw, StandardOutput, cancel).await?)
         })
         .await
 }
 
-/// The name of the only file, if the snapshot is of a stream.
-async fn stream_name(repository: &Repository, snapshot: &Snapshot) -> Result<Option<PathBuf>, CliError> {
-    let reader = BlobReader::new(repository, Arc::new(repository.load_index().await?));
-    Ok(match reader.load_tree(&snapshot.tree).await?.as_slice() {
-        [node] if node.is_file() => Some(Path::new("/").join(OsStr::from_bytes(&node.name))),
-        _ => None,
-    })
+const NO_STREAM: &str = "give a directory to restore to with --target, or use `dump` for one file";
+
+async fn named_stream(
+    repository: &Repository,
+    reader: &BlobReader,
+    selection: &Selection,
+    filter: &Filter,
+) -> Result<(Snapshot, PathBuf), CliError> {
+    let ((id, snapshot), _) = select::one(repository, selection, filter).await?;
+    match stream_name(reader, &snapshot).await? {
+        Some(name) => Ok((snapshot, name)),
+        None => {
+            let (id, paths) = (id.short(), snapshot.paths.join(", "));
+            let message = format!("--target is missing: snapshot {id} is not of a stream but of {paths}");
+            Err(CliError::usage(message).help(NO_STREAM))
+        }
+    }
+}
+
+/// Snapshots of files may have followed it; one that is damaged may be newer.
+async fn latest_stream(
+    repository: &Repository,
+    reader: &BlobReader,
+    filter: &Filter,
+) -> Result<(Snapshot, PathBuf), CliError> {
+    let all = repository.load_readable_snapshots().await?;
+    all.find(&Selector::Latest { back: 0 }, filter)?;
+    for (_, snapshot) in all.find_all(&[], filter)?.into_iter().rev() {
+        if let Some(name) = stream_name(reader, snapshot).await? {
+            return Ok((snapshot.clone(), name));
+        }
+    }
+    Err(CliError::usage("--target is missing: no snapshot here is of a stream").help(NO_STREAM))
+}
+
+/// The path of the only file, if the snapshot is of a stream: directories with one entry, and at their end a file that was
+/// never on a disk, so it has no inode.
+async fn stream_name(reader: &BlobReader, snapshot: &Snapshot) -> Result<Option<PathBuf>, CliError> {
+    /// Deeper than any name that a stream can be given.
+    const DEEPEST: usize = 2048;
+    let mut path = PathBuf::from("/");
+    let mut tree = snapshot.tree;
+    for _ in 0..DEEPEST {
+        let nodes = reader.load_tree(&tree).await?;
+        let [node] = nodes.as_slice() else { return Ok(None) };
+        path.push(OsStr::from_bytes(&node.name));
+        match node.subtree {
+            None if node.is_file() && node.inode == 0 => return Ok(Some(path)),
+            Some(below) => tree = below,
+            None => return Ok(None),
+        }
+    }
+    Ok(None)
 }

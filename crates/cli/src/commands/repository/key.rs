@@ -103,9 +103,9 @@ async fn list(session: &Session, repository: &Repository) -> Result<(), CliError
         .map(|key| Shown {
             current: key.id == repository.key_id(),
             id: key.id.to_string(),
-            user: key.file.username.clone(),
-            host: key.file.hostname.clone(),
-            created: units::moment(&key.file.created),
+            user: key.file.as_ref().map_or_else(|| "(damaged)".to_owned(), |file| file.username.clone()),
+            host: key.file.as_ref().map(|file| file.hostname.clone()).unwrap_or_default(),
+            created: key.file.as_ref().map(|file| units::moment(&file.created)).unwrap_or_default(),
         })
         .collect();
     output::value(session, &keys, || {

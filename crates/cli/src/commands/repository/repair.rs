@@ -67,11 +67,23 @@ pub(crate) async fn run(session: &Session, command: Command) -> Result<(), CliEr
         Command::Snapshots(args) => snapshots(session, &repository, args, &progress).await,
     };
     shown.stop();
-    let (message, text) = outcome?;
-    output::summary(session, &message, &text)
+    let Report { message, text, unfinished } = outcome?;
+    output::summary(session, &message, &text)?;
+    unfinished.map_or(Ok(()), Err)
 }
 
-type Report = (serde_json::Value, String);
+/// What was done, and what is left to do before the repository is whole.
+struct Report {
+    message: serde_json::Value,
+    text: String,
+    unfinished: Option<CliError>,
+}
+
+impl Report {
+    fn done(message: serde_json::Value, text: String) -> Self {
+        Self { message, text, unfinished: None }
+    }
+}
 
 async fn index(
     session: &Session,
@@ -87,6 +99,12 @@ async fn index(
     }
     for (id, problem) in &outcome.unreadable_packs {
         session.say(format!("pack {id} could not be read: {problem}"));
+    }
+    for cut in &outcome.cut_packs {
+        session.say(format!(
+            "pack {} is cut: {}; {} of its blobs stay in the index, {} left it",
+            cut.id, cut.problem, cut.kept, cut.lost
+        ));
     }
     let text = if outcome.changed_anything() {
         format!(
@@ -106,8 +124,18 @@ async fn index(
         "reindexed_packs": outcome.reindexed_packs,
         "missing_packs": outcome.missing_packs,
         "unreadable_packs": outcome.unreadable_packs.iter().map(|(id, _)| id).collect::<Vec<_>>(),
+        "cut_packs": outcome.cut_packs,
     });
-    Ok((message, text))
+    let cut: Vec<_> = outcome.cut_packs.iter().map(|cut| cut.id.to_string()).collect();
+    let unfinished = (!cut.is_empty()).then(|| {
+        CliError::restic(1, format!("{} packs are cut; the repository is not whole yet", cut.len())).help(
+            format!(
+                "save what is in them with `repair packs {}`, then run `repair snapshots`",
+                cut.join(" ")
+            ),
+        )
+    });
+    Ok(Report { message, text, unfinished })
 }
 
 /// The damaged packs are copied into the current directory first, as restic does.
@@ -139,7 +167,7 @@ async fn packs(
     let message = json!({
         "message_type": "summary", "salvaged": outcome.salvaged, "lost": lost, "removed_packs": outcome.removed_packs,
     });
-    Ok((message, text))
+    Ok(Report::done(message, text))
 }
 
 async fn snapshots(
@@ -172,5 +200,6 @@ async fn snapshots(
         })
         .collect();
     let text = format!("{} of {} snapshots are damaged", outcome.repaired.len(), outcome.looked_at);
-    Ok((json!({"message_type": "summary", "looked_at": outcome.looked_at, "repaired": repaired}), text))
+    let message = json!({"message_type": "summary", "looked_at": outcome.looked_at, "repaired": repaired});
+    Ok(Report::done(message, text))
 }

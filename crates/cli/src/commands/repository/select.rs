@@ -90,6 +90,21 @@ pub(crate) async fn many(
     Ok(all.find_all(selectors, filter)?.into_iter().cloned().collect())
 }
 
+/// As `many`, for a command that looks for damage: without names all that are damaged are among them, because nobody
+/// knows whether the filter would let them through.
+pub(crate) async fn many_and_damaged(
+    repository: &Repository,
+    selectors: &[Selector],
+    filter: &Filter,
+) -> Result<Vec<SnapshotId>, CliError> {
+    let all = repository.load_readable_snapshots().await?;
+    if !selectors.is_empty() {
+        return Ok(all.named(selectors, filter)?);
+    }
+    let whole = all.find_all(&[], filter)?.into_iter().map(|(id, _)| *id);
+    Ok(whole.chain(all.damaged.iter().map(|damaged| damaged.id)).collect())
+}
+
 /// As `many`, for a command that can repair or remove snapshots that are damaged.
 pub(crate) async fn many_or_damaged(
     repository: &Repository,

@@ -115,6 +115,19 @@ async fn after_a_sleep_a_lock_that_someone_removed_is_lost() {
     assert_eq!(locks(&repository).await, []);
 }
 
+#[rstest]
+#[case(LockKind::Shared)]
+#[case(LockKind::Exclusive)]
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_someone_removed_does_not_come_back_with_its_renewal(#[case] kind: LockKind) {
+    let (_, repository, lock) = held(kind).await;
+    remove_all_locks(&repository).await.unwrap();
+    tokio::time::sleep(REFRESH + Duration::from_mins(1)).await;
+    assert!(lock.lost().is_cancelled());
+    assert!(lock.verify().await.is_err());
+    assert_eq!(locks(&repository).await, []);
+}
+
 #[tokio::test(start_paused = true)]
 async fn work_whose_lock_is_lost_is_dropped() {
     let (moody, repository, lock) = held(LockKind::Shared).await;

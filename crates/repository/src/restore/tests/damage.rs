@@ -91,3 +91,34 @@ async fn another_copy_is_used_where_one_is_damaged() {
     run_well(&made, RestoreOptions { verify: true, ..options(target.path()) }).await;
     assert_eq!(std::fs::read(target.path().join("b")).unwrap(), b"second");
 }
+
+#[rstest::rstest]
+#[case::before_the_right_one([0; 32])]
+#[case::behind_it([255; 32])]
+#[tokio::test]
+async fn an_index_that_lies_about_lengths_gives_the_right_bytes_or_a_problem(#[case] pack: [u8; 32]) {
+    let made = make(vec![file("a", &[b"first", b"second"])]).await;
+    let index = made.repository.load_index().await.unwrap();
+    // One blob longer, the other shorter: the sum is right.
+    let lie = |content: &[u8], length: i32| {
+        let id = crate::id::BlobId(crate::id::Id::of(content));
+        let place = index.find(BlobKind::Data, &id).unwrap().unwrap();
+        let uncompressed_length = place.plain_length().checked_add_signed(length).unwrap();
+        let (offset, length) = (place.offset, place.length);
+        crate::pack::PackedBlob { kind: BlobKind::Data, id, offset, length, uncompressed_length }
+    };
+    let lies = [lie(b"first", 1), lie(b"second", -1)];
+    let missing = crate::id::PackId(crate::id::Id(pack));
+    let file = crate::index::IndexFile {
+        packs: vec![crate::index::IndexedPack::new(missing, &lies)],
+        ..Default::default()
+    };
+    made.repository.save_file(FileKind::Index, &file.json().unwrap()).await.unwrap();
+    let target = tempfile::tempdir().unwrap();
+    let outcome = run(&made, options(target.path())).await.unwrap();
+    if outcome.problems.is_empty() {
+        assert_eq!(std::fs::read(target.path().join("a")).unwrap(), b"firstsecond");
+    } else {
+        assert_eq!(outcome.files_restored, 0);
+    }
+}

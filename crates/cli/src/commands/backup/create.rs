@@ -1,0 +1,282 @@
+//! `lifeboat backup create NAME`: makes a Backup from flags or from a schedule's template and, with --wait, follows it.
+
+use jiff::Timestamp;
+use kube::api::{DynamicObject, ObjectMeta, PostParams};
+use kube::{Client, ResourceExt};
+use lifeboat_api::velero::{Backup, Schedule};
+use lifeboat_cluster::Attempt;
+use lifeboat_plan::schedule::{backup, backup_name};
+
+use super::{get, spec::BackupFlags};
+use crate::args::{Output, object_name};
+use crate::error::CliError;
+use crate::objects::follow::follow;
+use crate::objects::{BACKUP, LOCATION, SCHEDULE, SNAPSHOT_LOCATION, typed};
+use crate::printer;
+use crate::settings::Settings;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Name of the backup
+    #[arg(value_parser = object_name, required_unless_present = "from_schedule")]
+    name: Option<String>,
+    /// Make the backup that this schedule would make now; what to back up is then the schedule's, not that of flags
+    #[arg(long, value_name = "SCHEDULE", value_parser = object_name)]
+    from_schedule: Option<String>,
+    #[command(flatten)]
+    flags: BackupFlags,
+    /// Wait until the backup has ended; fails unless it is Completed
+    #[arg(short, long)]
+    wait: bool,
+    /// Print the object instead of creating it
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
+    /// With -o table: show all labels
+    #[arg(long, requires = "output")]
+    show_labels: bool,
+    /// With -o table: labels to show as columns
+    #[arg(short = 'L', long, value_name = "KEY,…", value_delimiter = ',', requires = "output")]
+    label_columns: Vec<String>,
+}
+
+pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError> {
+    if args.from_schedule.is_none() && args.output.is_some() {
+        return print(&args, &object(settings, &args));
+    }
+    let client = settings.client().await?;
+    let object = match &args.from_schedule {
+        Some(schedule) => from_schedule(settings, &client, &args, schedule).await?,
+        None => object(settings, &args),
+    };
+    if args.output.is_some() {
+        return print(&args, &object);
+    }
+    check_locations(settings, &client, &args.flags).await?;
+    let name = object.name_any();
+    let api = BACKUP.api(&client, &settings.namespace);
+    let dynamic = as_dynamic(&object)?;
+    api.create(&PostParams::default(), &dynamic)
+        .await
+        .attempt(format!("create Backup {name}"))
+        .map_err(|error| refusal(error, &name))?;
+    printer::line(&format!("Backup {name:?} requested."));
+    if !args.wait {
+        printer::line(&format!(
+            "Follow it with `lifeboat backup watch {name}`, see it with `lifeboat backup describe {name}`."
+        ));
+        return Ok(());
+    }
+    eprintln!("Waiting for it to end; the backup goes on if you stop waiting (Ctrl-C).");
+    printer::line(&follow(BACKUP, &api, &name).await?);
+    Ok(())
+}
+
+/// The Backup that flags describe.
+fn object(settings: &Settings, args: &Args) -> Backup {
+    Backup {
+        metadata: ObjectMeta {
+            name: args.name.clone(),
+            namespace: Some(settings.namespace.clone()),
+            labels: args.flags.labels.clone().map(|labels| labels.0),
+            annotations: args.flags.annotations.clone().map(|annotations| annotations.0),
+            ..ObjectMeta::default()
+        },
+        spec: args.flags.spec(),
+        status: None,
+    }
+}
+
+/// The Backup that the schedule would make now. Labels and annotations that were given are added.
+async fn from_schedule(
+    settings: &Settings,
+    client: &Client,
+    args: &Args,
+    schedule: &str,
+) -> Result<Backup, CliError> {
+    let found = SCHEDULE.find(&SCHEDULE.api(client, &settings.namespace), schedule).await?;
+    let schedule: Schedule = typed(&found)?;
+    if args.flags.spec() != lifeboat_api::velero::BackupSpec::default() {
+        eprintln!("What to back up is taken from the schedule; flags about it are ignored.");
+    }
+    let name = args.name.clone().unwrap_or_else(|| backup_name(&schedule.name_any(), Timestamp::now()));
+    let mut made = backup(&schedule, &name);
+    if let Some(labels) = &args.flags.labels {
+        made.labels_mut().extend(labels.0.clone());
+    }
+    if let Some(annotations) = &args.flags.annotations {
+        made.annotations_mut().extend(annotations.0.clone());
+    }
+    Ok(made)
+}
+
+/// A location that does not exist is told before anything has happened.
+pub(crate) async fn check_locations(
+    settings: &Settings,
+    client: &Client,
+    flags: &BackupFlags,
+) -> Result<(), CliError> {
+    if let Some(name) = &flags.storage_location {
+        LOCATION.find(&LOCATION.api(client, &settings.namespace), name).await?;
+    }
+    for name in &flags.volume_snapshot_locations {
+        SNAPSHOT_LOCATION.find(&SNAPSHOT_LOCATION.api(client, &settings.namespace), name).await?;
+    }
+    Ok(())
+}
+
+fn print(args: &Args, object: &Backup) -> Result<(), CliError> {
+    let Some(output) = args.output else { return Ok(()) };
+    let dynamic = as_dynamic(object)?;
+    printer::print(output, object, || {
+        crate::objects::get::table(
+            &[dynamic],
+            &get::COLUMNS,
+            &args.label_columns,
+            args.show_labels,
+            Timestamp::now(),
+        )
+    })
+}
+
+fn as_dynamic(object: &Backup) -> Result<DynamicObject, CliError> {
+    crate::objects::dynamic(object)
+}
+
+pub(crate) fn refusal(error: lifeboat_cluster::ApiError, name: &str) -> CliError {
+    let exists = error.is_conflict();
+    let error = CliError::from(error);
+    if exists {
+        return error
+            .help(format!("choose another name, or delete it first with `lifeboat backup delete {name}`"));
+    }
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::objects::tests::{holding, settings};
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn made(line: &[&str]) -> Value {
+        let parsed =
+            Line::try_parse_from([&["create"], line].concat()).map_err(|error| error.to_string()).unwrap();
+        serde_json::to_value(object(&settings(), &parsed.args)).unwrap()
+    }
+
+    fn refused(line: &[&str]) -> String {
+        Line::try_parse_from([&["create"], line].concat()).map(|_| ()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn only_what_was_given_stands_in_the_object() {
+        assert_eq!(made(&["b"])["spec"], serde_json::json!({}));
+    }
+
+    #[test]
+    fn every_flag_of_velero_finds_its_field() {
+        insta::assert_yaml_snapshot!(made(&[
+            "b",
+            "--ttl",
+            "24h",
+            "--include-namespaces",
+            "shop,db",
+            "--exclude-namespaces",
+            "kube-system",
+            "--include-cluster-scoped-resources",
+            "storageclasses.storage.k8s.io",
+            "--exclude-cluster-scoped-resources",
+            "nodes",
+            "--include-namespace-scoped-resources",
+            "*",
+            "--exclude-namespace-scoped-resources",
+            "events",
+            "--labels",
+            "team=shop",
+            "--annotations",
+            "why=test",
+            "--storage-location",
+            "main",
+            "--volume-snapshot-locations",
+            "a,b",
+            "-l",
+            "app=web,!debug",
+            "--ordered-resources",
+            "pods=shop/db-1,shop/db-0;persistentvolumes=pv2,pv1",
+            "--csi-snapshot-timeout",
+            "5m",
+            "--item-operation-timeout",
+            "1h",
+            "--snapshot-volumes=false",
+            "--snapshot-move-data",
+            "--default-volumes-to-fs-backup",
+            "--resource-policies-configmap",
+            "policies",
+            "--data-mover",
+            "velero",
+            "--parallel-files-upload",
+            "4",
+        ]));
+        let old = made(&[
+            "b",
+            "--include-resources",
+            "pods",
+            "--exclude-resources",
+            "secrets",
+            "--include-cluster-resources=true",
+            "--or-selector",
+            "app=web or app=db",
+        ]);
+        insta::assert_yaml_snapshot!("the_older_filters", old["spec"]);
+    }
+
+    #[test]
+    fn what_cannot_be_meant_is_refused_before_anything_has_happened() {
+        assert!(refused(&["b", "--selector", "a=b", "--or-selector", "c=d"]).contains("cannot be used with"));
+        assert!(
+            refused(&["b", "--include-resources", "pods", "--include-cluster-scoped-resources", "*"])
+                .contains("cannot be used with")
+        );
+        assert!(refused(&["b", "--ordered-resources", "pods=a/b;c/d"]).contains("\"c/d\""));
+        assert!(refused(&["b", "--ttl", "1d"]).contains("720h"));
+        assert!(refused(&[]).contains("required"));
+        assert!(refused(&["Nightly"]).contains("lower-case"));
+    }
+
+    #[tokio::test]
+    async fn a_backup_from_a_schedule_is_the_one_that_it_would_make() {
+        let schedule = serde_json::json!({"apiVersion": "velero.io/v1", "kind": "Schedule",
+            "metadata": {"name": "nightly", "labels": {"team": "shop"}},
+            "spec": {"schedule": "@daily", "template": {"includedNamespaces": ["shop"]}}});
+        let client = holding(vec![("schedules", schedule)]).await;
+        let line =
+            ["create", "--from-schedule", "nightly", "--labels", "by=hand", "--include-namespaces", "other"];
+        let args = Line::try_parse_from(line).map_err(|error| error.to_string()).unwrap().args;
+        let made = from_schedule(&settings(), &client, &args, "nightly").await.unwrap();
+        assert!(made.name_any().starts_with("nightly-20"), "{}", made.name_any());
+        assert_eq!(made.spec.included_namespaces, Some(vec!["shop".to_owned()]));
+        let labels: Vec<_> = made.labels().iter().map(|(key, value)| format!("{key}={value}")).collect();
+        assert_eq!(labels, ["by=hand", "team=shop", "velero.io/schedule-name=nightly"]);
+        let missing = from_schedule(&settings(), &client, &args, "weekly").await.unwrap_err();
+        assert!(missing.to_string().contains("no schedule \"weekly\""), "{missing}");
+    }
+
+    #[tokio::test]
+    async fn a_location_that_does_not_exist_is_told_before_anything_has_happened() {
+        let location = serde_json::json!({"apiVersion": "velero.io/v1", "kind": "BackupStorageLocation",
+            "metadata": {"name": "default"}, "spec": {}});
+        let client = holding(vec![("backupstoragelocations", location)]).await;
+        let flags =
+            |name: &str| BackupFlags { storage_location: Some(name.to_owned()), ..BackupFlags::default() };
+        assert!(check_locations(&settings(), &client, &flags("default")).await.is_ok());
+        assert!(check_locations(&settings(), &client, &flags("other")).await.is_err());
+    }
+}

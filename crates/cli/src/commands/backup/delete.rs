@@ -1,0 +1,91 @@
+//! `lifeboat backup delete`: asks the server, by a DeleteBackupRequest for each, to remove backups and all they made. Deleting
+//! the Backup object alone would leave the data in the bucket, and the next sync would bring the object back.
+
+use kube::api::{DynamicObject, ObjectMeta, PostParams};
+use kube::{Api, ResourceExt};
+use lifeboat_api::velero::names::{BACKUP_NAME, BACKUP_UID};
+use lifeboat_api::velero::{DeleteBackupRequest, DeleteBackupRequestSpec};
+use lifeboat_cluster::Attempt;
+use lifeboat_plan::label;
+
+use crate::error::CliError;
+use crate::objects::ask::{ask, listing};
+use crate::objects::{BACKUP, Selection};
+use crate::printer;
+use crate::settings::Settings;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    selection: Selection,
+    /// Do not ask
+    #[arg(long)]
+    confirm: bool,
+}
+
+pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError> {
+    let client = settings.client().await?;
+    let api = BACKUP.api(&client, &settings.namespace);
+    let found = BACKUP.chosen(&api, &args.selection.names, args.selection.selector.as_deref()).await?;
+    if found.is_empty() {
+        eprintln!("No backups to delete.");
+        return Ok(());
+    }
+    if !args.confirm {
+        let names: Vec<_> = found.iter().map(ResourceExt::name_any).collect();
+        ask(&format!("Delete {}, with everything in storage?", listing("backup", "backups", &names)))?;
+    }
+    let requests: Api<DeleteBackupRequest> = Api::namespaced(client.clone(), &settings.namespace);
+    for backup in &found {
+        let name = backup.name_any();
+        requests
+            .create(&PostParams::default(), &request(backup, &settings.namespace))
+            .await
+            .attempt(format!("ask for the deletion of backup {name}"))?;
+        printer::line(&format!(
+            "Deletion of backup {name:?} requested; it is gone once its files and snapshots are. `lifeboat backup describe {name}` shows what holds it up."
+        ));
+    }
+    Ok(())
+}
+
+fn request(backup: &DynamicObject, namespace: &str) -> DeleteBackupRequest {
+    let name = backup.name_any();
+    DeleteBackupRequest {
+        metadata: ObjectMeta {
+            generate_name: Some(format!("{name}-")),
+            namespace: Some(namespace.to_owned()),
+            labels: Some(
+                [
+                    (BACKUP_NAME.to_owned(), label::value(&name)),
+                    (BACKUP_UID.to_owned(), backup.uid().unwrap_or_default()),
+                ]
+                .into(),
+            ),
+            ..ObjectMeta::default()
+        },
+        spec: DeleteBackupRequestSpec { backup_name: name },
+        status: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_request_names_the_very_backup() {
+        let backup =
+            json!({"apiVersion": "velero.io/v1", "kind": "Backup", "metadata": {"name": "b", "uid": "u"}});
+        let made = serde_json::to_value(request(&serde_json::from_value(backup).unwrap(), "n")).unwrap();
+        assert_eq!(
+            made,
+            json!({"apiVersion": "velero.io/v1", "kind": "DeleteBackupRequest",
+                "metadata": {"generateName": "b-", "namespace": "n",
+                    "labels": {"velero.io/backup-name": "b", "velero.io/backup-uid": "u"}},
+                "spec": {"backupName": "b"}})
+        );
+    }
+}

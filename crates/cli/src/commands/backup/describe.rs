@@ -1,0 +1,133 @@
+//! `lifeboat backup describe [NAME…]`: gathers what there is about backups and prints the page of each.
+
+use std::time::Duration;
+
+use clap::ValueEnum;
+use jiff::Timestamp;
+use kube::api::{DynamicObject, ListParams};
+use kube::{Api, Client, ResourceExt};
+use lifeboat_api::velero::names::{BACKUP_NAME, BACKUP_UID};
+use lifeboat_api::velero::{Backup, DeleteBackupRequest, DownloadTargetKind};
+use lifeboat_cluster::Attempt;
+use lifeboat_plan::label;
+use serde::de::DeserializeOwned;
+
+use super::page::{Facts, page};
+use crate::download::{Fetcher, TlsArgs};
+use crate::error::CliError;
+use crate::objects::results::Fetched;
+use crate::objects::show::Page;
+use crate::objects::{BACKUP, typed};
+use crate::printer;
+use crate::settings::Settings;
+
+/// How long a link is waited for: a description without is better than none.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How a description is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Form {
+    Plaintext,
+    Json,
+    Yaml,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Names; all without one
+    names: Vec<String>,
+    /// Only those with these labels
+    #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "names")]
+    selector: Option<String>,
+    /// Show everything: each object, volume and setting
+    #[arg(long)]
+    details: bool,
+    /// Format of the output
+    #[arg(short, long, value_enum, default_value = "plaintext")]
+    output: Form,
+    #[command(flatten)]
+    tls: TlsArgs,
+}
+
+pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError> {
+    let client = settings.client().await?;
+    let api = BACKUP.api(&client, &settings.namespace);
+    let found = BACKUP.chosen(&api, &args.names, args.selector.as_deref()).await?;
+    if found.is_empty() {
+        eprintln!("No backups in namespace {}.", settings.namespace);
+        return Ok(());
+    }
+    let mut pages = Vec::new();
+    for object in &found {
+        let facts = gather(settings, &client, object, &args).await?;
+        pages.push(page(&facts, Timestamp::now(), args.details));
+    }
+    print(args.output, &pages)
+}
+
+/// One page as itself, several as a list.
+pub(crate) fn print(form: Form, pages: &[Page]) -> Result<(), CliError> {
+    let value = match pages {
+        [one] => one.to_json(),
+        many => many.iter().map(Page::to_json).collect(),
+    };
+    match form {
+        Form::Json => printer::line(&printer::json(&value)?),
+        Form::Yaml => printer::text(&printer::yaml(&value)?),
+        Form::Plaintext => {
+            let texts: Vec<_> = pages.iter().map(Page::to_text).collect();
+            printer::text(&texts.join("\n----\n\n"));
+        }
+    }
+    Ok(())
+}
+
+async fn gather(
+    settings: &Settings,
+    client: &Client,
+    object: &DynamicObject,
+    args: &Args,
+) -> Result<Facts, CliError> {
+    let backup: Backup = typed(object)?;
+    let name = backup.name_any();
+    let deletions = deletions(settings, client, &backup).await?;
+    let status = backup.status.clone().unwrap_or_default();
+    let location = backup.spec.storage_location.clone().unwrap_or_default();
+    let fetcher = Fetcher::new(client, &settings.namespace, &location, &args.tls, PATIENCE).await?;
+    // Before its objects are written a backup has no files, and a link would be waited for in vain.
+    let written =
+        status.start_timestamp.is_some() && !matches!(backup.phase().as_str(), "InProgress" | "Deleting");
+    let said = status.errors.unwrap_or_default() + status.warnings.unwrap_or_default() > 0;
+    let worked = status.backup_item_operations_attempted.unwrap_or_default() > 0;
+    let (results, volumes, resources, operations) = tokio::join!(
+        fetch(&fetcher, written && said, DownloadTargetKind::BackupResults, &name),
+        fetch(&fetcher, written, DownloadTargetKind::BackupVolumeInfos, &name),
+        fetch(&fetcher, written && args.details, DownloadTargetKind::BackupResourceList, &name),
+        fetch(&fetcher, written && args.details && worked, DownloadTargetKind::BackupItemOperations, &name),
+    );
+    Ok(Facts { backup, deletions, results, volumes, resources, operations })
+}
+
+/// A file, where it is wanted. What goes wrong is part of the description.
+pub(crate) async fn fetch<T: DeserializeOwned>(
+    fetcher: &Fetcher,
+    wanted: bool,
+    kind: DownloadTargetKind,
+    name: &str,
+) -> Fetched<T> {
+    if !wanted {
+        return None;
+    }
+    fetcher.json(kind, name).await.map_err(|error| error.full_text()).transpose()
+}
+
+async fn deletions(
+    settings: &Settings,
+    client: &Client,
+    backup: &Backup,
+) -> Result<Vec<DeleteBackupRequest>, CliError> {
+    let api: Api<DeleteBackupRequest> = Api::namespaced(client.clone(), &settings.namespace);
+    let (name, uid) = (label::value(&backup.name_any()), backup.uid().unwrap_or_default());
+    let of_it = ListParams::default().labels(&format!("{BACKUP_NAME}={name},{BACKUP_UID}={uid}"));
+    Ok(api.list(&of_it).await.attempt("list DeleteBackupRequests")?.items)
+}

@@ -1,0 +1,57 @@
+//! `lifeboat backup download NAME`: the archive of a backup's objects, as it lies in the bucket.
+
+use std::fs::OpenOptions;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lifeboat_api::common::GoDuration;
+use lifeboat_api::velero::DownloadTargetKind;
+
+use crate::download::{Fetcher, TlsArgs, copy};
+use crate::error::CliError;
+use crate::objects::{BACKUP, phase, text};
+use crate::printer;
+use crate::settings::Settings;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Name of the backup
+    name: String,
+    /// File to write [default: NAME-data.tar.gz]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Overwrite the file
+    #[arg(long)]
+    force: bool,
+    /// How long to wait for the server's link to the archive
+    #[arg(long, default_value = "1m0s", value_name = "DURATION")]
+    timeout: GoDuration,
+    #[command(flatten)]
+    tls: TlsArgs,
+}
+
+pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError> {
+    let client = settings.client().await?;
+    let found = BACKUP.find(&BACKUP.api(&client, &settings.namespace), &args.name).await?;
+    let path = args.output.unwrap_or_else(|| PathBuf::from(format!("{}-data.tar.gz", args.name)));
+    if path.exists() && !args.force {
+        return Err(CliError::refused(format!("{} exists", path.display()))
+            .help("pass --force to overwrite it, or name another file with -o"));
+    }
+    let location = text(&found, "/spec/storageLocation");
+    let patience = args.timeout.to_std().unwrap_or(Duration::from_mins(1));
+    let fetcher = Fetcher::new(&client, &settings.namespace, &location, &args.tls, patience).await?;
+    let Some(answer) = fetcher.open(DownloadTargetKind::BackupContents, &args.name).await? else {
+        return Err(CliError::not_found(format!("backup {:?} has no archive in its location", args.name))
+            .help(format!("it is {}; an archive is there once the objects are written", phase(&found))));
+    };
+    // Complete, or not under its name.
+    let part = PathBuf::from(format!("{}.part", path.display()));
+    let failed = |error| CliError::failed(format!("cannot write {}", part.display()), error);
+    let mut file = OpenOptions::new().write(true).create(true).truncate(true).open(&part).map_err(failed)?;
+    let bytes = copy(answer, &mut file).await.inspect_err(|_| drop(std::fs::remove_file(&part)))?;
+    file.sync_all().map_err(failed)?;
+    std::fs::rename(&part, &path).map_err(failed)?;
+    printer::line(&format!("Backup {:?} is in {} ({bytes} bytes).", args.name, path.display()));
+    Ok(())
+}

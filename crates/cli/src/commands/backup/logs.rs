@@ -1,0 +1,33 @@
+//! `lifeboat backup logs NAME`.
+
+use lifeboat_api::common::GoDuration;
+use lifeboat_api::velero::DownloadTargetKind;
+
+use crate::download::TlsArgs;
+use crate::error::CliError;
+use crate::objects::{BACKUP, logs, text};
+use crate::settings::Settings;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Name of the backup
+    name: String,
+    /// How long to wait for the server's link to the log
+    #[arg(long, default_value = "1m0s", value_name = "DURATION")]
+    timeout: GoDuration,
+    #[command(flatten)]
+    tls: TlsArgs,
+}
+
+pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError> {
+    let client = settings.client().await?;
+    let found = BACKUP.find(&BACKUP.api(&client, &settings.namespace), &args.name).await?;
+    let location = text(&found, "/spec/storageLocation");
+    let wanted = logs::Wanted {
+        noun: BACKUP,
+        object: &found,
+        kind: DownloadTargetKind::BackupLog,
+        location: &location,
+    };
+    logs::print(settings, &client, wanted, &args.tls, args.timeout).await
+}

@@ -1,0 +1,340 @@
+//! What `lifeboat backup describe` shows: a page from the Backup and what was fetched about it. What is usual is left out
+//! unless details are asked for. A schedule's template is shown by the same rules.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use lifeboat_api::common::{GoDuration, Time};
+use lifeboat_api::velero::{
+    Backup, BackupHooks, BackupPhase, BackupResourceHook, BackupSpec, DeleteBackupRequest, HookStatus,
+};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::objects::get::selector_text;
+use crate::objects::results::{self, Fetched, Results};
+use crate::objects::show::{Node, Page, instant, moment, relative, span};
+
+/// All that a description is made of.
+pub(crate) struct Facts {
+    pub(crate) backup: Backup,
+    pub(crate) deletions: Vec<DeleteBackupRequest>,
+    pub(crate) results: Fetched<Results>,
+    pub(crate) volumes: Fetched<Vec<Volume>>,
+    pub(crate) resources: Fetched<BTreeMap<String, Vec<String>>>,
+    pub(crate) operations: Fetched<Vec<Value>>,
+}
+
+/// A volume in the file about volumes, as far as it is shown.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Volume {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pvc_name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pvc_namespace: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pv_name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    backup_method: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    restore_method: String,
+    skipped: bool,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    skipped_reason: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    result: String,
+}
+
+impl Volume {
+    /// `shop/data (volume pvc-1)`.
+    fn name(&self) -> String {
+        match (self.pvc_name.is_empty(), self.pv_name.is_empty()) {
+            (false, false) => format!("{}/{} (volume {})", self.pvc_namespace, self.pvc_name, self.pv_name),
+            (false, true) => format!("{}/{}", self.pvc_namespace, self.pvc_name),
+            (true, _) => format!("volume {}", self.pv_name),
+        }
+    }
+
+    fn words(&self) -> String {
+        if self.skipped {
+            let reason =
+                if self.skipped_reason.is_empty() { "no reason given" } else { &self.skipped_reason };
+            return format!("{}: {reason}", self.name());
+        }
+        let method = if self.backup_method.is_empty() { &self.restore_method } else { &self.backup_method };
+        let known: Vec<_> =
+            [method.as_str(), &self.result].into_iter().filter(|word| !word.is_empty()).collect();
+        format!("{}: {}", self.name(), known.join(", "))
+    }
+}
+
+pub(crate) fn page(facts: &Facts, now: Timestamp, details: bool) -> Page {
+    let backup = &facts.backup;
+    let mut page = Page::default();
+    page.text("Name", backup.name_any());
+    page.text("Namespace", backup.namespace().unwrap_or_default());
+    head(&mut page, backup, now);
+    metadata(&mut page, &backup.metadata, details);
+    validation(&mut page, backup.status.as_ref().and_then(|status| status.validation_errors.as_deref()));
+    let count = |read: fn(&lifeboat_api::velero::BackupStatus) -> Option<i64>| {
+        backup.status.as_ref().and_then(read).unwrap_or_default()
+    };
+    results::put(
+        &mut page,
+        facts.results.as_ref(),
+        count(|status| status.errors),
+        count(|status| status.warnings),
+    );
+    page.page("What", spec(&backup.spec, details));
+    order(&mut page, &backup.spec);
+    hooks(&mut page, backup.spec.hooks.as_ref(), details);
+    volumes(&mut page, facts.volumes.as_ref(), details);
+    operations(&mut page, backup, facts.operations.as_ref());
+    resources(&mut page, facts.resources.as_ref());
+    deletions(&mut page, &facts.deletions);
+    page
+}
+
+fn head(page: &mut Page, backup: &Backup, now: Timestamp) {
+    let status = backup.status.clone().unwrap_or_default();
+    let phase = backup.phase();
+    page.text("Phase", phase.as_str());
+    page.text_if("Reason", status.failure_reason.clone());
+    if *phase == BackupPhase::Queued {
+        let position = status.queue_position.unwrap_or_default();
+        page.say("Queue position", position.to_string(), position);
+    }
+    if let Some(progress) = &status.progress {
+        let (done, total) = (progress.items_backed_up, progress.total_items);
+        page.items(done.unwrap_or_default(), total.unwrap_or_default(), phase.is_terminal());
+    }
+    times(page, status.start_timestamp.as_ref(), status.completion_timestamp.as_ref(), now);
+    if let Some(Time(expires)) = status.expiration {
+        page.say("Expires", format!("{} ({})", moment(expires), relative(expires, now)), instant(expires));
+    }
+    page.text(
+        "Storage location",
+        backup.spec.storage_location.clone().unwrap_or_else(|| "the default".to_owned()),
+    );
+    if matches!(phase, BackupPhase::Failed | BackupPhase::PartiallyFailed) {
+        page.text("Next step", format!("lifeboat backup logs {}", backup.name_any()));
+    }
+}
+
+/// When it ran, and how long it took.
+pub(crate) fn times(page: &mut Page, start: Option<&Time>, end: Option<&Time>, now: Timestamp) {
+    if let Some(Time(start)) = start {
+        page.say("Started", format!("{} ({})", moment(*start), relative(*start, now)), instant(*start));
+    }
+    if let Some(Time(end)) = end {
+        let took = start
+            .map(|Time(start)| format!(" (took {})", span(end.duration_since(*start))))
+            .unwrap_or_default();
+        page.say("Ended", format!("{}{took}", moment(*end)), instant(*end));
+    }
+}
+
+/// Labels always, annotations with details.
+pub(crate) fn metadata(page: &mut Page, metadata: &kube::api::ObjectMeta, details: bool) {
+    let annotations = metadata.annotations.as_ref().filter(|_| details);
+    for (label, map) in [("Labels", metadata.labels.as_ref()), ("Annotations", annotations)] {
+        let mut inner = Page::default();
+        for (key, value) in map.into_iter().flatten() {
+            inner.named(key, Node::Text(value.clone()));
+        }
+        page.page(label, inner);
+    }
+}
+
+pub(crate) fn validation(page: &mut Page, errors: Option<&[String]>) {
+    if let Some(errors) = errors.filter(|errors| !errors.is_empty()) {
+        page.put("Validation errors", Node::List(errors.to_vec()));
+    }
+}
+
+/// What is backed up, and how.
+pub(crate) fn spec(spec: &BackupSpec, details: bool) -> Page {
+    let mut page = Page::default();
+    page.list_or("Namespaces", spec.included_namespaces.as_deref(), "all");
+    page.list_if("Without namespaces", spec.excluded_namespaces.as_deref());
+    page.list_or("Types", spec.included_resources.as_deref(), "all");
+    page.list_if("Without types", spec.excluded_resources.as_deref());
+    page.list_if("Cluster-scoped types", spec.included_cluster_scoped_resources.as_deref());
+    page.list_if("Without cluster-scoped types", spec.excluded_cluster_scoped_resources.as_deref());
+    page.list_if("Types in namespaces", spec.included_namespace_scoped_resources.as_deref());
+    page.list_if("Without types in namespaces", spec.excluded_namespace_scoped_resources.as_deref());
+    page.text_if(
+        "Cluster-scoped objects",
+        spec.include_cluster_resources.map(|all| if all { "all" } else { "none" }),
+    );
+    page.text_if("Labels", spec.label_selector.as_ref().map(selector_text));
+    let any: Vec<_> = spec.or_label_selectors.iter().flatten().map(selector_text).collect();
+    page.text_if("Any of the labels", (!any.is_empty()).then(|| any.join(" or ")));
+    page.text_if(
+        "Resource policies",
+        spec.resource_policy.as_ref().map(|policy| format!("ConfigMap {}", policy.name)),
+    );
+    page.text_if("Keep for", GoDuration::set(spec.ttl).map(|ttl| ttl.to_string()));
+    page.flag_if("Snapshot volumes", spec.snapshot_volumes);
+    page.flag_if("Move snapshot data", spec.snapshot_move_data.filter(|value| *value || details));
+    let copy = spec.default_volumes_to_fs_backup.filter(|value| *value || details);
+    page.flag_if("Copy files of all volumes", copy);
+    if details {
+        page.list_if("Snapshot locations", spec.volume_snapshot_locations.as_deref());
+        page.text_if("Data mover", spec.datamover.clone().filter(|name| !name.is_empty()));
+        let parallel = spec.uploader_config.as_ref().and_then(|config| config.parallel_files_upload);
+        page.text_if("Files at a time", parallel.map(|count| count.to_string()));
+        page.text_if(
+            "CSI snapshot timeout",
+            GoDuration::set(spec.csi_snapshot_timeout).map(|time| time.to_string()),
+        );
+        page.text_if(
+            "Item operation timeout",
+            GoDuration::set(spec.item_operation_timeout).map(|time| time.to_string()),
+        );
+    }
+    page
+}
+
+/// Each type with its names in their order.
+pub(crate) fn order(page: &mut Page, spec: &BackupSpec) {
+    let mut inner = Page::default();
+    for (kind, names) in spec.ordered_resources.iter().flatten() {
+        let names = names.split(',').map(|name| name.trim().to_owned()).filter(|name| !name.is_empty());
+        inner.named(kind, Node::Ordered(names.collect()));
+    }
+    page.page("Ordered resources", inner);
+}
+
+pub(crate) fn hooks(page: &mut Page, hooks: Option<&BackupHooks>, details: bool) {
+    let mut inner = Page::default();
+    for hook in hooks.iter().flat_map(|hooks| hooks.resources.iter().flatten()) {
+        let commands = |which: &str, hooks: &Option<Vec<BackupResourceHook>>| -> Vec<String> {
+            let command = |hook: &BackupResourceHook| {
+                let container =
+                    hook.exec.container.as_ref().map(|name| format!(" in {name}")).unwrap_or_default();
+                if details {
+                    format!("{which}{container}: {}", hook.exec.command.join(" "))
+                } else {
+                    which.to_owned()
+                }
+            };
+            hooks.iter().flatten().map(command).collect()
+        };
+        let mut lines = commands("pre", &hook.pre);
+        lines.extend(commands("post", &hook.post));
+        inner.named(&hook.name, if details { Node::List(lines) } else { Node::Text(lines.join(", ")) });
+    }
+    page.page("Hooks", inner);
+}
+
+/// What is not in the backup is always said; the rest with details.
+pub(crate) fn volumes(page: &mut Page, volumes: Option<&Result<Vec<Volume>, String>>, details: bool) {
+    let volumes = match volumes {
+        None => return,
+        Some(Err(reason)) => return page.text("Volumes", format!("cannot be shown: {reason}")),
+        Some(Ok(volumes)) => volumes,
+    };
+    let of = |keep: fn(&Volume) -> bool| -> Vec<(String, Value)> {
+        volumes.iter().filter(|volume| keep(volume)).map(|volume| (volume.words(), json!(volume))).collect()
+    };
+    page.block("Failed volumes", "failedVolumes", of(|volume| !volume.skipped && volume.result == "failed"));
+    let heading = "Skipped volumes (their data is not in the backup)";
+    page.block(heading, "skippedVolumes", of(|volume| volume.skipped));
+    let good = of(|volume| !volume.skipped && volume.result != "failed");
+    if details {
+        page.block("Volumes", "volumes", good);
+    } else if !good.is_empty() {
+        let values: Value = good.iter().map(|(_, value)| value.clone()).collect();
+        page.say("Volumes", format!("{} (see them with --details)", good.len()), values);
+    }
+}
+
+fn operations(page: &mut Page, backup: &Backup, operations: Option<&Result<Vec<Value>, String>>) {
+    let status = backup.status.clone().unwrap_or_default();
+    let counts = (
+        status.backup_item_operations_attempted.unwrap_or_default(),
+        status.backup_item_operations_completed.unwrap_or_default(),
+        status.backup_item_operations_failed.unwrap_or_default(),
+    );
+    put_operations(page, counts, operations);
+    if let Some(hooks) = status.hook_status.filter(|hooks| hooks.hooks_attempted.unwrap_or_default() > 0) {
+        let (run, failed) =
+            (hooks.hooks_attempted.unwrap_or_default(), hooks.hooks_failed.unwrap_or_default());
+        page.text("Hooks run", format!("{run}, of which {failed} failed"));
+    }
+}
+
+pub(crate) fn put_hooks(page: &mut Page, hooks: &HookStatus) {
+    let (run, failed) = (hooks.hooks_attempted.unwrap_or_default(), hooks.hooks_failed.unwrap_or_default());
+    let value = json!({"attempted": run, "failed": failed});
+    page.say("Hooks run", format!("{run}, of which {failed} failed"), value);
+}
+
+/// `counts`: begun, ended well, ended badly.
+pub(crate) fn put_operations(
+    page: &mut Page,
+    counts: (i64, i64, i64),
+    operations: Option<&Result<Vec<Value>, String>>,
+) {
+    let (begun, good, bad) = counts;
+    if begun > 0 {
+        let value = json!({"attempted": begun, "completed": good, "failed": bad});
+        page.say("Plugin operations", format!("{good} of {begun} completed, {bad} failed"), value);
+    }
+    match operations {
+        Some(Ok(list)) if !list.is_empty() => {
+            let items = list.iter().map(|one| (operation(one), one.clone())).collect();
+            page.block("Operations", "operations", items);
+        }
+        Some(Err(reason)) => page.text("Operations", format!("cannot be shown: {reason}")),
+        _ => {}
+    }
+}
+
+fn operation(operation: &Value) -> String {
+    let at = |pointer: &str| operation.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let item = ["Resource", "Namespace", "Name"]
+        .map(|field| at(&format!("/spec/resourceIdentifier/{field}")))
+        .into_iter()
+        .filter(|part| !part.is_empty())
+        .collect::<Vec<_>>()
+        .join("/");
+    let error = at("/status/error");
+    let error = if error.is_empty() { String::new() } else { format!(": {error}") };
+    format!("{item} {}: {}{error}", at("/spec/operationID"), at("/status/phase"))
+}
+
+pub(crate) fn resources(page: &mut Page, resources: Option<&Result<BTreeMap<String, Vec<String>>, String>>) {
+    match resources {
+        None => {}
+        Some(Err(reason)) => page.text("Objects", format!("cannot be shown: {reason}")),
+        Some(Ok(types)) => {
+            let mut inner = Page::default();
+            for (kind, names) in types {
+                inner.named(kind, Node::List(names.clone()));
+            }
+            page.page("Objects", inner);
+        }
+    }
+}
+
+fn deletions(page: &mut Page, deletions: &[DeleteBackupRequest]) {
+    let words = deletions.iter().map(|request| {
+        let errors = request.status.as_ref().and_then(|status| status.errors.clone()).unwrap_or_default();
+        if errors.is_empty() {
+            request.phase().to_string()
+        } else {
+            format!("{}: {}", request.phase(), errors.join("; "))
+        }
+    });
+    let words: Vec<_> = words.collect();
+    if !words.is_empty() {
+        page.put("Deletion requested", Node::List(words));
+    }
+}

@@ -1,0 +1,81 @@
+//! Pages of backups, as text and as JSON.
+
+use super::*;
+
+fn facts(backup: Value) -> Facts {
+    Facts {
+        backup: serde_json::from_value(backup).unwrap(),
+        deletions: Vec::new(),
+        results: None,
+        volumes: None,
+        resources: None,
+        operations: None,
+    }
+}
+
+fn partial() -> Facts {
+    let mut facts = facts(json!({"apiVersion": "velero.io/v1", "kind": "Backup",
+        "metadata": {"name": "nightly-20261116030000", "namespace": "lifeboat",
+            "labels": {"velero.io/schedule-name": "nightly"}, "annotations": {"why": "test"}},
+        "spec": {"includedNamespaces": ["shop"], "labelSelector": {"matchLabels": {"app": "web"}}, "ttl": "720h0m0s",
+            "storageLocation": "default", "csiSnapshotTimeout": "10m0s", "itemOperationTimeout": "4h0m0s",
+            "snapshotMoveData": false,
+            "orderedResources": {"pods": "shop/db-1, shop/db-0", "persistentvolumes": "pv2,pv1"},
+            "hooks": {"resources": [{"name": "freeze", "pre": [{"exec": {"container": "db", "command": ["fsfreeze", "-f"]}}],
+                "post": [{"exec": {"command": ["fsfreeze", "-u"]}}]}]}},
+        "status": {"phase": "PartiallyFailed", "errors": 1, "warnings": 1, "startTimestamp": "2026-11-16T03:00:00Z",
+            "completionTimestamp": "2026-11-16T03:00:12Z", "expiration": "2026-12-16T03:00:00Z",
+            "progress": {"totalItems": 512, "itemsBackedUp": 511},
+            "hookStatus": {"hooksAttempted": 2, "hooksFailed": 1},
+            "backupItemOperationsAttempted": 1, "backupItemOperationsCompleted": 1}}));
+    facts.results = Some(Ok(serde_json::from_value(json!({
+        "errors": {"namespaces": {"shop": [" resource: /pods name: /db-1 message: /the hook did not answer"]}},
+        "warnings": {"velero": ["Cannot find resource 'shop/db-9'."]},
+    }))
+    .unwrap()));
+    facts.volumes = Some(Ok(serde_json::from_value(json!([
+        {"pvcNamespace": "shop", "pvcName": "data", "pvName": "pv1", "skipped": true, "skippedReason": "nobody asked for its data"},
+        {"pvcNamespace": "shop", "pvcName": "logs", "pvName": "pv2", "backupMethod": "CSISnapshot", "result": "succeeded"},
+        {"pvName": "pv3", "backupMethod": "CSISnapshot", "result": "failed"},
+    ]))
+    .unwrap()));
+    facts
+}
+
+#[test]
+fn a_backup_at_a_glance() {
+    insta::assert_snapshot!(page(&partial(), "2026-11-16T12:00:00Z".parse().unwrap(), false).to_text());
+}
+
+#[test]
+fn a_backup_in_detail() {
+    let mut facts = partial();
+    facts.resources =
+        Some(Ok(BTreeMap::from([("v1/Pod".into(), vec!["shop/db-0".into(), "shop/db-1".into()])])));
+    facts.operations = Some(Ok(vec![json!({"spec": {"operationID": "du-1",
+        "resourceIdentifier": {"Resource": "persistentvolumeclaims", "Namespace": "shop", "Name": "data"}},
+        "status": {"phase": "Completed"}})]));
+    let page = page(&facts, "2026-11-16T12:00:00Z".parse().unwrap(), true);
+    insta::assert_snapshot!(page.to_text());
+    insta::assert_json_snapshot!("a_backup_as_json", page.to_json());
+}
+
+#[test]
+fn a_new_backup_has_little_to_say() {
+    let facts = facts(json!({"metadata": {"name": "b", "namespace": "lifeboat"}, "spec": {}}));
+    insta::assert_snapshot!(page(&facts, "2026-11-16T12:00:00Z".parse().unwrap(), false).to_text());
+}
+
+#[test]
+fn what_cannot_be_fetched_is_said_in_its_place() {
+    let mut facts = partial();
+    facts.results = Some(Err("no link".into()));
+    facts.volumes = Some(Err("no link".into()));
+    facts.backup.status.as_mut().unwrap().failure_reason = Some("cancelled by annotation".into());
+    facts.deletions = vec![
+        serde_json::from_value(json!({"metadata": {"name": "d"}, "spec": {"backupName": "b"},
+        "status": {"phase": "Processed", "errors": ["the bucket is read-only"]}}))
+        .unwrap(),
+    ];
+    insta::assert_snapshot!(page(&facts, "2026-11-16T12:00:00Z".parse().unwrap(), false).to_text());
+}

@@ -1,0 +1,71 @@
+//! `lifeboat restore describe [NAME…]`: gathers what there is about restores and prints the page of each.
+
+use jiff::Timestamp;
+use kube::api::DynamicObject;
+use kube::{Client, ResourceExt};
+use lifeboat_api::velero::{DownloadTargetKind, Restore};
+
+use super::location_of;
+use super::page::{Facts, page};
+use crate::commands::backup::describe::{Form, PATIENCE, fetch, print};
+use crate::download::{Fetcher, TlsArgs};
+use crate::error::CliError;
+use crate::objects::{RESTORE, typed};
+use crate::settings::Settings;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Names; all without one
+    names: Vec<String>,
+    /// Only those with these labels
+    #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "names")]
+    selector: Option<String>,
+    /// Show everything: each object, volume and setting
+    #[arg(long)]
+    details: bool,
+    /// Format of the output
+    #[arg(short, long, value_enum, default_value = "plaintext")]
+    output: Form,
+    #[command(flatten)]
+    tls: TlsArgs,
+}
+
+pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError> {
+    let client = settings.client().await?;
+    let api = RESTORE.api(&client, &settings.namespace);
+    let found = RESTORE.chosen(&api, &args.names, args.selector.as_deref()).await?;
+    if found.is_empty() {
+        eprintln!("No restores in namespace {}.", settings.namespace);
+        return Ok(());
+    }
+    let mut pages = Vec::new();
+    for object in &found {
+        let facts = gather(settings, &client, object, &args).await?;
+        pages.push(page(&facts, Timestamp::now(), args.details));
+    }
+    print(args.output, &pages)
+}
+
+async fn gather(
+    settings: &Settings,
+    client: &Client,
+    object: &DynamicObject,
+    args: &Args,
+) -> Result<Facts, CliError> {
+    let restore: Restore = typed(object)?;
+    let name = restore.name_any();
+    let status = restore.status.clone().unwrap_or_default();
+    let location = location_of(settings, client, object).await;
+    let fetcher = Fetcher::new(client, &settings.namespace, &location, &args.tls, PATIENCE).await?;
+    // Files are written when the objects are restored.
+    let written = status.start_timestamp.is_some() && restore.phase().as_str() != "InProgress";
+    let said = status.errors.unwrap_or_default() + status.warnings.unwrap_or_default() > 0;
+    let worked = status.restore_item_operations_attempted.unwrap_or_default() > 0;
+    let (results, volumes, resources, operations) = tokio::join!(
+        fetch(&fetcher, written && said, DownloadTargetKind::RestoreResults, &name),
+        fetch(&fetcher, written, DownloadTargetKind::RestoreVolumeInfo, &name),
+        fetch(&fetcher, written && args.details, DownloadTargetKind::RestoreResourceList, &name),
+        fetch(&fetcher, written && args.details && worked, DownloadTargetKind::RestoreItemOperations, &name),
+    );
+    Ok(Facts { restore, results, volumes, resources, operations })
+}

@@ -1,0 +1,34 @@
+//! `lifeboat restore logs NAME`.
+
+use lifeboat_api::common::GoDuration;
+use lifeboat_api::velero::DownloadTargetKind;
+
+use super::location_of;
+use crate::download::TlsArgs;
+use crate::error::CliError;
+use crate::objects::{RESTORE, logs};
+use crate::settings::Settings;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Name of the restore
+    name: String,
+    /// How long to wait for the server's link to the log
+    #[arg(long, default_value = "1m0s", value_name = "DURATION")]
+    timeout: GoDuration,
+    #[command(flatten)]
+    tls: TlsArgs,
+}
+
+pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError> {
+    let client = settings.client().await?;
+    let found = RESTORE.find(&RESTORE.api(&client, &settings.namespace), &args.name).await?;
+    let location = location_of(settings, &client, &found).await;
+    let wanted = logs::Wanted {
+        noun: RESTORE,
+        object: &found,
+        kind: DownloadTargetKind::RestoreLog,
+        location: &location,
+    };
+    logs::print(settings, &client, wanted, &args.tls, args.timeout).await
+}

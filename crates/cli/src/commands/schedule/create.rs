@@ -1,0 +1,155 @@
+//! `lifeboat schedule create NAME --schedule CRON`: a schedule whose template is made of the same flags as a backup.
+
+use jiff::Timestamp;
+use kube::api::{ObjectMeta, PostParams};
+use lifeboat_api::velero::{Schedule, ScheduleSpec};
+use lifeboat_cluster::Attempt;
+use lifeboat_plan::schedule::Cron;
+
+use super::get;
+use crate::args::{Output, object_name};
+use crate::commands::backup::check_locations;
+use crate::commands::backup::spec::BackupFlags;
+use crate::error::CliError;
+use crate::objects::show::{moment, relative};
+use crate::objects::{SCHEDULE, dynamic};
+use crate::printer;
+use crate::settings::Settings;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Name of the schedule; its backups are called NAME-YYYYMMDDhhmmss
+    #[arg(value_parser = object_name)]
+    name: String,
+    /// When: five cron fields ("0 3 * * *" or "30 1 * * MON-FRI"), @daily and the like, or "@every 6h"; UTC, or a zone in front as in "CRON_TZ=Europe/Berlin 0 3 * * *"
+    #[arg(long, value_name = "CRON", value_parser = cron)]
+    schedule: String,
+    /// Make no backups until it is unpaused
+    #[arg(long)]
+    paused: bool,
+    /// Leave out a backup that is due at once, and wait for the next time
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
+    skip_immediately: Option<bool>,
+    /// Make the schedule the owner of its backups: when it is deleted, their objects are (their data stays, and is found again)
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", default_value = "false", require_equals = true, value_name = "BOOL", hide_default_value = true)]
+    use_owner_references_in_backup: bool,
+    #[command(flatten)]
+    flags: BackupFlags,
+    /// Print the object instead of creating it
+    #[arg(short, long, value_enum)]
+    output: Option<Output>,
+}
+
+/// A time that the server would refuse is refused here.
+fn cron(text: &str) -> Result<String, String> {
+    Cron::parse(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError> {
+    let object = object(settings, &args);
+    if let Some(output) = args.output {
+        let row = dynamic(&object)?;
+        return printer::print(output, &object, || {
+            crate::objects::get::table(&[row], &get::COLUMNS, &[], false, Timestamp::now())
+        });
+    }
+    let client = settings.client().await?;
+    check_locations(settings, &client, &args.flags).await?;
+    SCHEDULE
+        .api(&client, &settings.namespace)
+        .create(&PostParams::default(), &dynamic(&object)?)
+        .await
+        .attempt(format!("create Schedule {}", args.name))
+        .map_err(|error| refusal(error, &args.name))?;
+    printer::line(&format!("Schedule {:?} created.", args.name));
+    let now = Timestamp::now();
+    match Cron::parse(&args.schedule).ok().and_then(|cron| cron.next(now)) {
+        _ if args.paused => {
+            printer::line(&format!("It is paused; start it with `lifeboat schedule unpause {}`.", args.name));
+        }
+        Some(next) => {
+            printer::line(&format!("The first backup is made {}, at {}.", relative(next, now), moment(next)));
+        }
+        None => {}
+    }
+    Ok(())
+}
+
+fn object(settings: &Settings, args: &Args) -> Schedule {
+    Schedule {
+        metadata: ObjectMeta {
+            name: Some(args.name.clone()),
+            namespace: Some(settings.namespace.clone()),
+            labels: args.flags.labels.clone().map(|labels| labels.0),
+            annotations: args.flags.annotations.clone().map(|annotations| annotations.0),
+            ..ObjectMeta::default()
+        },
+        spec: ScheduleSpec {
+            template: args.flags.spec(),
+            schedule: args.schedule.clone(),
+            use_owner_references_in_backup: args.use_owner_references_in_backup.then_some(true),
+            paused: args.paused.then_some(true),
+            skip_immediately: args.skip_immediately,
+        },
+        status: None,
+    }
+}
+
+fn refusal(error: lifeboat_cluster::ApiError, name: &str) -> CliError {
+    let exists = error.is_conflict();
+    let error = CliError::from(error);
+    if exists {
+        return error
+            .help(format!("choose another name, or delete it first with `lifeboat schedule delete {name}`"));
+    }
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::objects::tests::settings;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn a_schedule_holds_the_flags_of_a_backup_as_its_template() {
+        let line = [
+            "create",
+            "nightly",
+            "--schedule",
+            "CRON_TZ=Europe/Berlin 0 3 * * *",
+            "--include-namespaces",
+            "shop",
+            "--ordered-resources",
+            "pods=shop/db-1,shop/db-0",
+            "--ttl",
+            "24h",
+            "--labels",
+            "team=shop",
+            "--annotations",
+            "a=b",
+            "--paused",
+            "--skip-immediately",
+            "--use-owner-references-in-backup",
+        ];
+        let args = Line::try_parse_from(line).map_err(|error| error.to_string()).unwrap().args;
+        insta::assert_yaml_snapshot!(serde_json::to_value(object(&settings(), &args)).unwrap());
+    }
+
+    #[test]
+    fn a_time_that_never_comes_is_refused() {
+        let refused = |line: &[&str]| {
+            Line::try_parse_from([&["create"], line].concat()).map(|_| ()).unwrap_err().to_string()
+        };
+        assert!(refused(&["n", "--schedule", "0 0 31 2 *"]).contains("fits no date"));
+        assert!(refused(&["n", "--schedule", "hourly"]).contains("five"));
+        assert!(refused(&["n"]).contains("--schedule"));
+    }
+}

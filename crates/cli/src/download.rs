@@ -1,0 +1,316 @@
+//! Files of a backup or restore from its bucket, the way the stock client gets them: a DownloadRequest, the link that the
+//! server writes into it, a plain HTTP GET. So no one who reads a log needs the bucket's credentials.
+
+use std::io::{Read, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use flate2::read::MultiGzDecoder;
+use flate2::write::MultiGzDecoder as GzWriter;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::{DynamicObject, ObjectMeta, PostParams};
+use kube::{Api, Client, ResourceExt};
+use lifeboat_api::velero::{DownloadRequest, DownloadRequestSpec, DownloadTarget, DownloadTargetKind};
+use lifeboat_cluster::wait::{Look, WaitError, until};
+use lifeboat_cluster::{ApiError, Attempt};
+use reqwest::{Certificate, Response, StatusCode};
+use serde::de::DeserializeOwned;
+
+use crate::error::CliError;
+use crate::objects::{LOCATION, text};
+
+/// Lists and results are read whole; nothing that a backup writes comes near this size.
+const LARGEST: u64 = 512 << 20;
+
+/// How the storage's certificate is verified.
+#[derive(clap::Args, Clone, Default)]
+pub(crate) struct TlsArgs {
+    /// File with the certificate authority of the storage (PEM), besides the location's own
+    #[arg(long, value_name = "FILE")]
+    cacert: Option<PathBuf>,
+    /// Do not verify the storage's certificate: anyone on the way can read and change what is fetched
+    #[arg(long)]
+    insecure_skip_tls_verify: bool,
+}
+
+/// Fetches files of the backups in one location.
+pub(crate) struct Fetcher {
+    client: Client,
+    namespace: String,
+    http: reqwest::Client,
+    patience: Duration,
+}
+
+impl Fetcher {
+    /// `location`: that of the backup; its certificate authority is trusted.
+    pub(crate) async fn new(
+        client: &Client,
+        namespace: &str,
+        location: &str,
+        tls: &TlsArgs,
+        patience: Duration,
+    ) -> Result<Self, CliError> {
+        let mut roots = Vec::new();
+        if let Some(path) = &tls.cacert {
+            let pem = std::fs::read(path).map_err(|error| {
+                CliError::failed(
+                    format!("cannot read the certificate authority from {}", path.display()),
+                    error,
+                )
+            })?;
+            roots.extend(certificates(&pem, &format!("{}", path.display()))?);
+        }
+        if let Some(pem) = location_authority(client, namespace, location).await {
+            roots.extend(certificates(&pem, &format!("location {location}"))?);
+        }
+        let http = reqwest::ClientBuilder::new()
+            .user_agent(concat!("lifeboat/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(Duration::from_secs(15))
+            .read_timeout(Duration::from_mins(1))
+            .tls_certs_merge(roots)
+            .tls_danger_accept_invalid_certs(tls.insecure_skip_tls_verify)
+            .build()
+            .map_err(|error| CliError::failed("cannot make an HTTP client", error))?;
+        Ok(Self { client: client.clone(), namespace: namespace.to_owned(), http, patience })
+    }
+
+    /// The file as it is stored; `None` where the backup has no such file.
+    pub(crate) async fn open(
+        &self,
+        kind: DownloadTargetKind,
+        name: &str,
+    ) -> Result<Option<Response>, CliError> {
+        let url = self.link(kind, name).await?;
+        let answer = self.http.get(&url).send().await.map_err(|error| unreachable(&url, error))?;
+        match answer.status() {
+            StatusCode::OK => Ok(Some(answer)),
+            StatusCode::NOT_FOUND => Ok(None),
+            code => Err(CliError::ended(format!("the storage answered {code} for a file of {name}"))
+                .help("the link may have expired; run the command again")),
+        }
+    }
+
+    /// A compressed JSON file.
+    pub(crate) async fn json<T: DeserializeOwned>(
+        &self,
+        kind: DownloadTargetKind,
+        name: &str,
+    ) -> Result<Option<T>, CliError> {
+        let what = kind.to_string();
+        let Some(answer) = self.open(kind, name).await? else { return Ok(None) };
+        let failed = |error| CliError::failed(format!("cannot fetch the {what} of {name}"), error);
+        let bytes = answer.bytes().await.map_err(failed)?;
+        let plain = MultiGzDecoder::new(&bytes[..]).take(LARGEST);
+        serde_json::from_reader(std::io::BufReader::new(plain))
+            .map(Some)
+            .map_err(|error| CliError::failed(format!("cannot read the {what} of {name}"), error))
+    }
+
+    /// Asks the server for a link and waits for it.
+    async fn link(&self, kind: DownloadTargetKind, name: &str) -> Result<String, CliError> {
+        let api: Api<DownloadRequest> = Api::namespaced(self.client.clone(), &self.namespace);
+        let request = DownloadRequest {
+            metadata: ObjectMeta {
+                name: Some(request_name(name)),
+                namespace: Some(self.namespace.clone()),
+                ..ObjectMeta::default()
+            },
+            spec: DownloadRequestSpec { target: DownloadTarget { kind, name: name.to_owned() } },
+            status: None,
+        };
+        let made = api.create(&PostParams::default(), &request).await.attempt("create a DownloadRequest")?;
+        let request = made.name_any();
+        let link = until("a link to the file", self.patience, async || {
+            let found = api.get(&request).await.attempt(format!("read DownloadRequest {request}"))?;
+            let link = found.status.and_then(|status| status.download_url).filter(|url| !url.is_empty());
+            Ok::<_, ApiError>(link.map_or_else(|| Look::NotYet("no answer of the server".into()), Look::Done))
+        })
+        .await;
+        // Whoever may read the request could use the link until it expires; it has served.
+        let _ = api.delete(&request, &kube::api::DeleteParams::default()).await;
+        link.map_err(|error| match error {
+            WaitError::Deadline { seconds, .. } => {
+                CliError::timed_out(format!("the server gave no link to a file of {name} within {seconds} s"))
+                    .help("is the server running, and is the location available? see `lifeboat version` and `lifeboat backup-location get`")
+            }
+            WaitError::Api(error) => error.into(),
+        })
+    }
+}
+
+/// Unpacks an answer into a writer as it comes, without holding it.
+pub(crate) async fn unpack(mut answer: Response, target: &mut (impl Write + Send)) -> Result<(), CliError> {
+    let failed = |error: std::io::Error| CliError::failed("cannot unpack what the storage sent", error);
+    let mut unpacking = GzWriter::new(target);
+    while let Some(chunk) = answer.chunk().await.map_err(stopped)? {
+        unpacking.write_all(&chunk).map_err(failed)?;
+    }
+    unpacking.try_finish().map_err(failed)
+}
+
+/// Copies an answer into a writer as it comes.
+pub(crate) async fn copy(mut answer: Response, target: &mut (impl Write + Send)) -> Result<u64, CliError> {
+    let mut bytes = 0;
+    while let Some(chunk) = answer.chunk().await.map_err(stopped)? {
+        target.write_all(&chunk).map_err(|error| CliError::failed("cannot write the file", error))?;
+        bytes += chunk.len() as u64;
+    }
+    Ok(bytes)
+}
+
+fn stopped(error: reqwest::Error) -> CliError {
+    CliError::failed("the storage stopped sending", error.without_url())
+}
+
+/// Names are unique without asking; a backup's name may leave no room for more.
+fn request_name(of: &str) -> String {
+    let random: u64 = rand::random();
+    let end = of.len().min(253 - 17);
+    format!("{}-{random:016x}", of[..end].trim_end_matches(['-', '.']))
+}
+
+fn unreachable(url: &str, error: reqwest::Error) -> CliError {
+    let host = url
+        .parse::<reqwest::Url>()
+        .ok()
+        .and_then(|url| url.host_str().map(str::to_owned))
+        .unwrap_or_default();
+    // The link is a secret for as long as it works.
+    CliError::failed(format!("cannot fetch from the storage at {host}"), error.without_url()).help(
+        "the link must work from this machine: set `publicUrl` in the location's config or `--download-url` on the server; \
+         for an unknown certificate pass --cacert",
+    )
+}
+
+fn certificates(pem: &[u8], source: &str) -> Result<Vec<Certificate>, CliError> {
+    Certificate::from_pem_bundle(pem).map_err(|error| {
+        CliError::failed(format!("cannot read the certificate authority of {source}"), error)
+    })
+}
+
+/// The authority that the location names. What cannot be read is left out: the fetch will say what is missing.
+async fn location_authority(client: &Client, namespace: &str, location: &str) -> Option<Vec<u8>> {
+    if location.is_empty() {
+        return None;
+    }
+    let found: DynamicObject = LOCATION.api(client, namespace).get_opt(location).await.ok()??;
+    let inline = text(&found, "/spec/objectStorage/caCert");
+    if !inline.is_empty() {
+        return STANDARD.decode(inline).ok();
+    }
+    let (name, key) = (
+        text(&found, "/spec/objectStorage/caCertRef/name"),
+        text(&found, "/spec/objectStorage/caCertRef/key"),
+    );
+    if name.is_empty() {
+        return None;
+    }
+    let secret: Secret = Api::namespaced(client.clone(), namespace).get_opt(&name).await.ok()??;
+    secret.data?.remove(&key).map(|value| value.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use lifeboat_cluster::testing::{client, failure};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    /// A storage that answers every GET with `code` and `body`; its address.
+    async fn storage(code: u16, body: Vec<u8>) -> String {
+        let router = axum::Router::new()
+            .fallback(async move || (axum::http::StatusCode::from_u16(code).unwrap(), body));
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(async move { axum::serve(listener, router).await });
+        format!("http://{address}/file?signature=secret")
+    }
+
+    fn packed(text: &str) -> Vec<u8> {
+        let mut packing = GzEncoder::new(Vec::new(), Compression::fast());
+        packing.write_all(text.as_bytes()).unwrap();
+        packing.finish().unwrap()
+    }
+
+    /// An API server that answers requests with the link, and which methods it saw.
+    async fn fetcher(link: Option<String>) -> (Fetcher, Arc<Mutex<Vec<String>>>) {
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let record = seen.clone();
+        let client = client(move |asked| {
+            if asked.path.contains("backupstoragelocations") {
+                return failure(404, "NotFound");
+            }
+            record.lock().unwrap().push(asked.method.clone());
+            let name = asked.path.rsplit('/').next().unwrap_or_default().to_owned();
+            match asked.method.as_str() {
+                "POST" => (201, asked.body),
+                _ => (200, json!({"apiVersion": "velero.io/v1", "kind": "DownloadRequest", "metadata": {"name": name},
+                    "spec": {"target": {"kind": "BackupLog", "name": "b"}}, "status": {"downloadURL": link}})),
+            }
+        })
+        .await;
+        let patience = Duration::from_millis(10);
+        (Fetcher::new(&client, "n", "default", &TlsArgs::default(), patience).await.unwrap(), seen)
+    }
+
+    #[tokio::test]
+    async fn a_log_comes_through_a_request_that_is_removed_afterwards() {
+        let (fetcher, seen) =
+            fetcher(Some(storage(200, [packed("one\n"), packed("two\n")].concat()).await)).await;
+        let answer = fetcher.open(DownloadTargetKind::BackupLog, "b").await.unwrap().unwrap();
+        let mut log = Vec::new();
+        unpack(answer, &mut log).await.unwrap();
+        assert_eq!(log, b"one\ntwo\n");
+        assert_eq!(*seen.lock().unwrap(), ["POST", "GET", "DELETE"]);
+    }
+
+    #[tokio::test]
+    async fn a_compressed_list_is_read() {
+        let (fetcher, _) = fetcher(Some(storage(200, packed(r#"{"v1/Pod": ["shop/a"]}"#)).await)).await;
+        let list: Option<Value> = fetcher.json(DownloadTargetKind::BackupResourceList, "b").await.unwrap();
+        assert_eq!(list, Some(json!({"v1/Pod": ["shop/a"]})));
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_not_there_is_no_error() {
+        let (fetcher, _) = fetcher(Some(storage(404, Vec::new()).await)).await;
+        assert!(fetcher.open(DownloadTargetKind::BackupLog, "b").await.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn what_the_storage_says_is_told_without_the_link() {
+        let (fetcher, _) = fetcher(Some(storage(403, Vec::new()).await)).await;
+        let error = fetcher.open(DownloadTargetKind::BackupLog, "b").await.unwrap_err().full_text();
+        assert!(error.contains("403") && !error.contains("signature"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_storage_out_of_reach_is_named_by_its_host_and_the_link_stays_secret() {
+        let (fetcher, _) = fetcher(Some("http://127.0.0.1:1/file?signature=secret".into())).await;
+        let error = fetcher.open(DownloadTargetKind::BackupLog, "b").await.unwrap_err().full_text();
+        assert!(error.contains("127.0.0.1") && !error.contains("signature"), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_server_that_does_not_answer_is_waited_for_and_then_named() {
+        let (fetcher, seen) = fetcher(None).await;
+        let error = fetcher.open(DownloadTargetKind::BackupLog, "b").await.unwrap_err();
+        assert_eq!(error.code(), 5);
+        assert_eq!(seen.lock().unwrap().last().map(String::as_str), Some("DELETE"));
+    }
+
+    #[test]
+    fn a_request_has_a_name_that_the_api_server_takes() {
+        let long = format!("{}-x", "a".repeat(252));
+        for name in ["nightly", &long] {
+            let made = request_name(name);
+            assert!(made.len() <= 253 && crate::args::object_name(&made).is_ok(), "{made}");
+        }
+    }
+}

@@ -1,0 +1,40 @@
+//! `cancel`: puts the annotation that asks the server to stop. One that has ended is refused, because nothing would happen.
+
+use kube::ResourceExt;
+use lifeboat_cluster::objects;
+use serde_json::json;
+
+use super::Noun;
+use super::follow::{State, capital};
+use crate::error::CliError;
+use crate::printer;
+use crate::settings::Settings;
+
+/// The annotation on a Backup or a Restore that asks the server to stop it.
+pub(crate) const ANNOTATION: &str = "lifeboat.io/cancel";
+
+pub(crate) async fn run(settings: &Settings, noun: Noun, names: &[String]) -> Result<(), CliError> {
+    let api = noun.api(&settings.client().await?, &settings.namespace);
+    let found = noun.chosen(&api, names, None).await?;
+    for object in &found {
+        let state = State::of(object);
+        if state.has_ended() {
+            return Err(CliError::refused(format!(
+                "{} {:?} has ended ({}); there is nothing to cancel",
+                noun.one,
+                object.name_any(),
+                state.phase
+            )));
+        }
+    }
+    for object in &found {
+        objects::merge(&api, object, json!({"metadata": {"annotations": {ANNOTATION: "true"}}})).await?;
+        let name = object.name_any();
+        printer::line(&format!(
+            "{} {name:?} will be stopped; it then ends Failed. Follow it with `lifeboat {} watch {name}`.",
+            capital(noun.one),
+            noun.one
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,105 @@
+//! Values of flags in upstream's forms: selectors, maps with ":", and the flags that may be true, false or not given.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+
+use lifeboat_api::common::LabelSelector;
+use lifeboat_plan::selector::Selector;
+
+/// `app=web,tier in (a,b)`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SelectorArg(pub(crate) LabelSelector);
+
+impl FromStr for SelectorArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        Selector::parse(text).map(|selector| Self(selector.to_spec())).map_err(|error| error.to_string())
+    }
+}
+
+/// `app=web or app=db`.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct OrSelectorArg(pub(crate) Vec<LabelSelector>);
+
+impl FromStr for OrSelectorArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        text.split(" or ")
+            .map(|part| part.parse().map(|SelectorArg(selector)| selector))
+            .collect::<Result<_, _>>()
+            .map(Self)
+    }
+}
+
+/// `from:to,from:to`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MappingArg(pub(crate) BTreeMap<String, String>);
+
+impl FromStr for MappingArg {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let mut map = BTreeMap::new();
+        for pair in text.split(',').map(str::trim) {
+            let (from, to) = pair
+                .split_once(':')
+                .filter(|(from, to)| !from.is_empty() && !to.is_empty())
+                .ok_or_else(|| format!("{pair:?} names no two namespaces; write FROM:TO,FROM:TO"))?;
+            if map.insert(from.to_owned(), to.to_owned()).is_some() {
+                return Err(format!("namespace {from:?} is mapped twice"));
+            }
+        }
+        Ok(Self(map))
+    }
+}
+
+/// What a list flag holds, `None` where it was not given.
+pub(crate) fn given(list: &[String]) -> Option<Vec<String>> {
+    let list: Vec<_> =
+        list.iter().map(|item| item.trim().to_owned()).filter(|item| !item.is_empty()).collect();
+    (!list.is_empty()).then_some(list)
+}
+
+/// A reference to a ConfigMap, in upstream's spelling.
+pub(crate) fn config_map(name: Option<&String>) -> Option<lifeboat_api::common::TypedLocalObjectReference> {
+    name.map(|name| lifeboat_api::common::TypedLocalObjectReference {
+        api_group: None,
+        kind: "configmap".to_owned(),
+        name: name.clone(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn selectors_become_what_a_spec_holds() {
+        let one: SelectorArg = "app=web,tier in (a,b),!debug".parse().unwrap();
+        assert_eq!(
+            serde_json::to_value(one.0).unwrap(),
+            json!({"matchLabels": {"app": "web"}, "matchExpressions": [
+                {"key": "tier", "operator": "In", "values": ["a", "b"]},
+                {"key": "debug", "operator": "DoesNotExist"},
+            ]})
+        );
+        let any: OrSelectorArg = "app=web or app=db".parse().unwrap();
+        assert_eq!(any.0.len(), 2);
+        assert!("a b=c".parse::<SelectorArg>().unwrap_err().contains("\"a b=c\""));
+    }
+
+    #[test]
+    fn mappings_name_two_namespaces_each() {
+        let map: MappingArg = "shop:shop-test, db:db-test".parse().unwrap();
+        assert_eq!(map.0["db"], "db-test");
+        for (wrong, words) in
+            [("shop", "FROM:TO"), ("shop:", "FROM:TO"), ("a:b,a:c", "twice"), ("", "FROM:TO")]
+        {
+            assert!(wrong.parse::<MappingArg>().unwrap_err().contains(words), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,299 @@
+//! Waiting for a backup or a restore to end: a bar with items, rate and what is waited for on a terminal, a line for each piece
+//! of news elsewhere. The object is asked for twice a second, which no answer that is lost can stop; an end that is not
+//! Completed is the command's error.
+
+use std::io::IsTerminal;
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressStyle};
+use kube::Api;
+use kube::api::DynamicObject;
+use lifeboat_cluster::Attempt;
+use tokio::time::sleep;
+
+use super::{Noun, number, phase, text};
+use crate::error::CliError;
+
+/// How often is asked.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// Without a terminal: how often the count is told while it changes.
+const TOLD: Duration = Duration::from_secs(10);
+/// A server that runs looks at a new object at once.
+const IDLE: Duration = Duration::from_secs(20);
+
+/// How far an object is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct State {
+    pub(crate) phase: String,
+    pub(crate) done: i64,
+    pub(crate) total: i64,
+    pub(crate) errors: i64,
+    pub(crate) warnings: i64,
+    queue: i64,
+    /// Operations of plugins: begun, ended well, ended badly.
+    operations: (i64, i64, i64),
+    /// Why it failed, in the object's words.
+    pub(crate) reasons: Vec<String>,
+}
+
+impl State {
+    /// Of a Backup or a Restore: their fields differ in a few names.
+    pub(crate) fn of(object: &DynamicObject) -> Self {
+        let either = |first: &str, second: &str| number(object, first).max(number(object, second));
+        let operations = |which: &str| {
+            either(
+                &format!("/status/backupItemOperations{which}"),
+                &format!("/status/restoreItemOperations{which}"),
+            )
+        };
+        let errors = object.data.pointer("/status/validationErrors").and_then(|value| value.as_array());
+        let mut reasons: Vec<String> =
+            errors.into_iter().flatten().filter_map(|error| error.as_str().map(str::to_owned)).collect();
+        let reason = text(object, "/status/failureReason");
+        if !reason.is_empty() && !reasons.contains(&reason) {
+            reasons.insert(0, reason);
+        }
+        Self {
+            phase: phase(object),
+            done: either("/status/progress/itemsBackedUp", "/status/progress/itemsRestored"),
+            total: number(object, "/status/progress/totalItems"),
+            errors: number(object, "/status/errors"),
+            warnings: number(object, "/status/warnings"),
+            queue: number(object, "/status/queuePosition"),
+            operations: (operations("Attempted"), operations("Completed"), operations("Failed")),
+            reasons,
+        }
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(
+            self.phase.as_str(),
+            "Completed" | "PartiallyFailed" | "Failed" | "FailedValidation" | "Deleting"
+        )
+    }
+
+    /// What is waited for.
+    pub(crate) fn waits_for(&self, since: Duration) -> String {
+        match self.phase.as_str() {
+            "New" if since > IDLE => {
+                "the server, which has not looked at it yet; is it running? (`lifeboat version`)".to_owned()
+            }
+            "New" => "the server to look at it".to_owned(),
+            "Queued" if self.queue > 1 => format!("{} other backups that come first", self.queue - 1),
+            "Queued" => "a running backup to end".to_owned(),
+            "ReadyToStart" => "the start".to_owned(),
+            "InProgress" => "objects".to_owned(),
+            "WaitingForPluginOperations" | "WaitingForPluginOperationsPartiallyFailed" => {
+                let (begun, good, bad) = self.operations;
+                format!("plugins: {} of {begun} operations have ended", good + bad)
+            }
+            "Finalizing" | "FinalizingPartiallyFailed" => "the last files to be written".to_owned(),
+            other => other.to_owned(),
+        }
+    }
+
+    /// `120 of 512 items`.
+    fn items(&self) -> String {
+        if self.total > 0 {
+            format!("{} of {} items", self.done, self.total.max(self.done))
+        } else {
+            format!("{} items", self.done)
+        }
+    }
+
+    /// One line for a log.
+    pub(crate) fn line(&self, since: Duration, rate: Option<f64>) -> String {
+        let rate = rate.map(|rate| format!(", {rate:.0}/s")).unwrap_or_default();
+        let waits = self.waits_for(since);
+        if self.total == 0 && self.done == 0 {
+            return format!("{}: waiting for {waits}", self.phase);
+        }
+        format!("{}: {}{rate}; waiting for {waits}", self.phase, self.items())
+    }
+}
+
+/// The end as a sentence, or as the error that the command ends with.
+pub(crate) fn verdict(noun: Noun, name: &str, state: &State) -> Result<String, CliError> {
+    let counts = counts(state);
+    if state.phase == "Completed" {
+        return Ok(format!("{} {name:?} completed: {}{counts}.", capital(noun.one), state.items()));
+    }
+    if state.phase == "Deleting" {
+        return Err(CliError::ended(format!("{} {name:?} is being deleted", noun.one)));
+    }
+    let reasons =
+        if state.reasons.is_empty() { String::new() } else { format!(": {}", state.reasons.join("; ")) };
+    let (message, next) = match state.phase.as_str() {
+        "PartiallyFailed" => (
+            format!("{} {name:?} is incomplete (PartiallyFailed){counts}{reasons}", noun.one),
+            format!("see what is missing with `lifeboat {} describe {name}`", noun.one),
+        ),
+        "FailedValidation" => (
+            format!("{} {name:?} cannot run as it is{reasons}", noun.one),
+            format!(
+                "correct it and create it again; `lifeboat {0} delete {name}` removes this one",
+                noun.one
+            ),
+        ),
+        _ => (
+            format!("{} {name:?} failed{reasons}", noun.one),
+            format!("read the log with `lifeboat {} logs {name}`", noun.one),
+        ),
+    };
+    Err(CliError::ended(message).help(next))
+}
+
+fn counts(state: &State) -> String {
+    let of = |count: i64, word: &str| match count {
+        0 => None,
+        1 => Some(format!("1 {word}")),
+        count => Some(format!("{count} {word}s")),
+    };
+    [of(state.errors, "error"), of(state.warnings, "warning")]
+        .into_iter()
+        .flatten()
+        .fold(String::new(), |all, one| all + ", " + &one)
+}
+
+pub(crate) fn capital(word: &str) -> String {
+    let mut letters = word.chars();
+    letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters).collect()
+}
+
+/// Follows until the end.
+pub(crate) async fn follow(noun: Noun, api: &Api<DynamicObject>, name: &str) -> Result<String, CliError> {
+    let mut shown = Shown::new();
+    loop {
+        match api.get_opt(name).await.attempt(format!("read {} {name}", noun.one)) {
+            Ok(Some(object)) => {
+                let state = State::of(&object);
+                if state.has_ended() {
+                    shown.clear();
+                    return verdict(noun, name, &state);
+                }
+                shown.show(&state);
+            }
+            Ok(None) => {
+                shown.clear();
+                return Err(CliError::ended(format!("{} {name:?} was deleted before it ended", noun.one)));
+            }
+            Err(error) if error.is_transient() => shown.trouble(&error.chain()),
+            Err(error) => return Err(error.into()),
+        }
+        sleep(INTERVAL).await;
+    }
+}
+
+/// What a person sees meanwhile.
+struct Shown {
+    bar: Option<ProgressBar>,
+    start: Instant,
+    /// When work began to count, and from where.
+    counted: Option<(Instant, i64)>,
+    told: Option<(State, Instant)>,
+}
+
+impl Shown {
+    fn new() -> Self {
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::new(0);
+            let style = ProgressStyle::with_template("{prefix} [{elapsed}] {bar:24} {msg}");
+            bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+            bar
+        });
+        Self { bar, start: Instant::now(), counted: None, told: None }
+    }
+
+    fn rate(&mut self, state: &State) -> Option<f64> {
+        let (since, from) = *self.counted.get_or_insert((Instant::now(), state.done));
+        let seconds = since.elapsed().as_secs_f64();
+        #[allow(clippy::cast_precision_loss, reason = "no digit of it is shown")]
+        let items = (state.done - from) as f64;
+        (seconds >= 1.0 && items > 0.0 && state.phase == "InProgress").then(|| items / seconds)
+    }
+
+    fn show(&mut self, state: &State) {
+        let rate = self.rate(state);
+        let line = state.line(self.start.elapsed(), rate);
+        if let Some(bar) = &self.bar {
+            bar.set_length(u64::try_from(state.total.max(state.done)).unwrap_or_default());
+            bar.set_position(u64::try_from(state.done).unwrap_or_default());
+            let (phase, rest) = line.split_once(": ").unwrap_or(("", &line));
+            bar.set_prefix(phase.to_owned());
+            bar.set_message(rest.to_owned());
+            bar.tick();
+            return;
+        }
+        let is_news = self.told.as_ref().is_none_or(|(before, when)| {
+            before.phase != state.phase || (before != state && when.elapsed() >= TOLD)
+        });
+        if is_news {
+            eprintln!("  {line}");
+            self.told = Some((state.clone(), Instant::now()));
+        }
+    }
+
+    fn trouble(&mut self, words: &str) {
+        if let Some(bar) = &self.bar {
+            bar.set_message(format!("the cluster does not answer: {words}"));
+            return;
+        }
+        let is_news = self.told.as_ref().is_none_or(|(_, when)| when.elapsed() >= TOLD);
+        if is_news {
+            eprintln!("  the cluster does not answer, still waiting: {words}");
+            self.told = Some((State::default(), Instant::now()));
+        }
+    }
+
+    fn clear(&self) {
+        if let Some(bar) = &self.bar {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::objects::BACKUP;
+
+    fn state(status: &Value) -> State {
+        let object = json!({"apiVersion": "velero.io/v1", "kind": "Backup", "metadata": {"name": "b"}, "status": status});
+        State::of(&serde_json::from_value(object).unwrap())
+    }
+
+    #[rstest]
+    #[case::new(json!({}), 1, "New: waiting for the server to look at it")]
+    #[case::nobody(json!({}), 30, "New: waiting for the server, which has not looked at it yet; is it running? (`lifeboat version`)")]
+    #[case::next(json!({"phase": "Queued", "queuePosition": 1}), 1, "Queued: waiting for a running backup to end")]
+    #[case::queued(json!({"phase": "Queued", "queuePosition": 4}), 1, "Queued: waiting for 3 other backups that come first")]
+    #[case::running(json!({"phase": "InProgress", "progress": {"totalItems": 512, "itemsBackedUp": 120}}), 1,
+        "InProgress: 120 of 512 items, 40/s; waiting for objects")]
+    #[case::plugins(json!({"phase": "WaitingForPluginOperations", "progress": {"totalItems": 5, "itemsBackedUp": 5},
+        "backupItemOperationsAttempted": 3, "backupItemOperationsCompleted": 1}), 1,
+        "WaitingForPluginOperations: 5 of 5 items, 40/s; waiting for plugins: 1 of 3 operations have ended")]
+    fn what_is_waited_for(#[case] status: Value, #[case] seconds: u64, #[case] expected: &str) {
+        assert_eq!(state(&status).line(Duration::from_secs(seconds), Some(40.2)), expected);
+    }
+
+    #[test]
+    fn only_a_completed_backup_is_a_success_and_every_other_end_says_why_and_what_next() {
+        let done = state(
+            &json!({"phase": "Completed", "warnings": 1, "progress": {"totalItems": 3, "itemsBackedUp": 3}}),
+        );
+        assert_eq!(verdict(BACKUP, "b", &done).unwrap(), "Backup \"b\" completed: 3 of 3 items, 1 warning.");
+        for (status, words) in [
+            (json!({"phase": "PartiallyFailed", "errors": 2}), "PartiallyFailed), 2 errors"),
+            (json!({"phase": "Failed", "failureReason": "the bucket is full"}), "failed: the bucket is full"),
+            (json!({"phase": "FailedValidation", "validationErrors": ["no location x"]}), "no location x"),
+        ] {
+            let error = verdict(BACKUP, "b", &state(&status)).unwrap_err();
+            assert!(error.full_text().contains(words), "{error}");
+            assert_eq!(error.code(), 1);
+            assert!(miette::Diagnostic::help(&error).unwrap().to_string().contains("lifeboat backup"));
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! `get`: a table of objects, or the objects themselves. The columns are the noun's own.
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use lifeboat_api::common::LabelSelector;
+use lifeboat_plan::selector::Selector;
+use serde_json::{Value, json};
+
+use super::Noun;
+use crate::args::{Output, OutputArg};
+use crate::error::CliError;
+use crate::printer;
+use crate::settings::Settings;
+
+#[derive(clap::Args)]
+pub(crate) struct GetArgs {
+    /// Names; all without one
+    names: Vec<String>,
+    /// Only those with these labels
+    #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "names")]
+    selector: Option<String>,
+    /// Show all labels in a last column
+    #[arg(long)]
+    show_labels: bool,
+    /// Labels to show as columns
+    #[arg(short = 'L', long, value_name = "KEY,…", value_delimiter = ',')]
+    label_columns: Vec<String>,
+    #[command(flatten)]
+    output: OutputArg,
+}
+
+/// The columns of a kind.
+pub(crate) struct Columns {
+    pub(crate) headings: &'static [&'static str],
+    pub(crate) row: fn(&DynamicObject, Timestamp) -> Vec<String>,
+    /// How objects are sorted; by name without.
+    pub(crate) sort: fn(&mut [DynamicObject]),
+}
+
+pub(crate) async fn run(
+    settings: &Settings,
+    noun: Noun,
+    args: GetArgs,
+    columns: &Columns,
+) -> Result<(), CliError> {
+    let api = noun.api(&settings.client().await?, &settings.namespace);
+    let mut found = noun.chosen(&api, &args.names, args.selector.as_deref()).await?;
+    (columns.sort)(&mut found);
+    if args.output.output == Output::Table && found.is_empty() {
+        eprintln!(
+            "No {} in namespace {}; make one with `lifeboat {} create`.",
+            noun.many, settings.namespace, noun.one
+        );
+        return Ok(());
+    }
+    // One named object is printed as itself, a listing as a list: what kubectl does.
+    let value = match (&args.names[..], &found[..]) {
+        ([_], [one]) => json!(one),
+        _ => printer::list(&found),
+    };
+    printer::print(args.output.output, &value, || {
+        table(&found, columns, &args.label_columns, args.show_labels, Timestamp::now())
+    })
+}
+
+pub(crate) fn table(
+    found: &[DynamicObject],
+    columns: &Columns,
+    labels: &[String],
+    all_labels: bool,
+    now: Timestamp,
+) -> comfy_table::Table {
+    let mut headings: Vec<String> = columns.headings.iter().map(|heading| (*heading).to_owned()).collect();
+    headings.extend(labels.iter().map(|key| key.rsplit('/').next().unwrap_or(key).to_uppercase()));
+    if all_labels {
+        headings.push("LABELS".to_owned());
+    }
+    let headings: Vec<_> = headings.iter().map(String::as_str).collect();
+    let rows = found.iter().map(|object| {
+        let mut row = (columns.row)(object, now);
+        row.extend(labels.iter().map(|key| object.labels().get(key).cloned().unwrap_or_default()));
+        if all_labels {
+            let pairs: Vec<_> = object.labels().iter().map(|(key, value)| format!("{key}={value}")).collect();
+            row.push(or_none(pairs.join(",")));
+        }
+        row
+    });
+    printer::table(&headings, rows)
+}
+
+/// Upstream's sign for nothing.
+pub(crate) fn or_none(text: String) -> String {
+    if text.is_empty() { "<none>".to_owned() } else { text }
+}
+
+/// A time of the object for a table, in UTC.
+pub(crate) fn time_at(object: &DynamicObject, pointer: &str) -> Option<Timestamp> {
+    object.data.pointer(pointer).and_then(Value::as_str)?.parse().ok()
+}
+
+/// The label selector at this place of the object, in the form people write it in.
+pub(crate) fn selector_at(object: &DynamicObject, pointer: &str) -> String {
+    let selector = object.data.pointer(pointer).cloned().and_then(|value| serde_json::from_value(value).ok());
+    or_none(selector.map(|selector| selector_text(&selector)).unwrap_or_default())
+}
+
+pub(crate) fn selector_text(selector: &LabelSelector) -> String {
+    Selector::new(selector).map_or_else(|error| error.to_string(), |selector| selector.to_query())
+}
+
+#[cfg(test)]
+pub(crate) fn table_text(objects: &[Value], columns: &Columns, now: &str) -> String {
+    let mut objects: Vec<DynamicObject> =
+        objects.iter().map(|object| serde_json::from_value(object.clone()).unwrap()).collect();
+    (columns.sort)(&mut objects);
+    table(&objects, columns, &["team".to_owned()], true, now.parse().unwrap()).trim_fmt()
+}

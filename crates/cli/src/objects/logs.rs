@@ -1,0 +1,60 @@
+//! `logs`: the log of a backup or restore, which is in the bucket once its work has ended.
+
+use std::time::Duration;
+
+use kube::api::DynamicObject;
+use kube::{Client, ResourceExt};
+use lifeboat_api::common::GoDuration;
+use lifeboat_api::velero::DownloadTargetKind;
+
+use super::{Noun, phase};
+use crate::download::{Fetcher, TlsArgs, unpack};
+use crate::error::CliError;
+use crate::printer::StandardOutput;
+use crate::settings::Settings;
+
+/// Whose log.
+pub(crate) struct Wanted<'a> {
+    pub(crate) noun: Noun,
+    pub(crate) object: &'a DynamicObject,
+    pub(crate) kind: DownloadTargetKind,
+    /// Where the backup is kept.
+    pub(crate) location: &'a str,
+}
+
+pub(crate) async fn print(
+    settings: &Settings,
+    client: &Client,
+    wanted: Wanted<'_>,
+    tls: &TlsArgs,
+    timeout: GoDuration,
+) -> Result<(), CliError> {
+    let name = wanted.object.name_any();
+    let phase = phase(wanted.object);
+    if !is_stored(&phase) {
+        let one = wanted.noun.one;
+        return Err(CliError::refused(format!(
+            "the log of {one} {name:?} is not written yet: it is {phase}"
+        ))
+        .help(format!("follow it with `lifeboat {one} watch {name}`")));
+    }
+    let patience = timeout.to_std().unwrap_or(Duration::from_mins(1));
+    let fetcher = Fetcher::new(client, &settings.namespace, wanted.location, tls, patience).await?;
+    match fetcher.open(wanted.kind, &name).await? {
+        Some(answer) => unpack(answer, &mut StandardOutput).await,
+        None => Err(CliError::not_found(format!("{} {name:?} has no log in its location", wanted.noun.one))
+            .help("one that failed before it began writes none; `describe` shows the reason")),
+    }
+}
+
+/// Phases in which the log is in the bucket, as upstream has them.
+fn is_stored(phase: &str) -> bool {
+    matches!(
+        phase,
+        "Completed"
+            | "PartiallyFailed"
+            | "Failed"
+            | "WaitingForPluginOperations"
+            | "WaitingForPluginOperationsPartiallyFailed"
+    )
+}

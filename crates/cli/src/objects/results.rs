@@ -1,0 +1,71 @@
+//! Warnings and errors of a backup or restore, as its results file holds them, and how a description shows them.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::show::{Node, Page};
+
+/// The results file.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct Results {
+    #[serde(default)]
+    pub(crate) warnings: Messages,
+    #[serde(default)]
+    pub(crate) errors: Messages,
+}
+
+/// Messages by what they are about. The bucket's spelling for what concerns neither a namespace nor an object is `velero`.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct Messages {
+    #[serde(default)]
+    velero: Vec<String>,
+    #[serde(default)]
+    cluster: Vec<String>,
+    #[serde(default)]
+    namespaces: BTreeMap<String, Vec<String>>,
+}
+
+impl Messages {
+    pub(crate) fn page(&self) -> Page {
+        let mut page = Page::default();
+        for (label, messages) in [("General", &self.velero), ("Cluster-scoped objects", &self.cluster)] {
+            if !messages.is_empty() {
+                page.put(label, Node::List(clean(messages)));
+            }
+        }
+        let mut namespaces = Page::default();
+        for (namespace, messages) in &self.namespaces {
+            namespaces.named(namespace, Node::List(clean(messages)));
+        }
+        page.page("Namespaces", namespaces);
+        page
+    }
+}
+
+fn clean(messages: &[String]) -> Vec<String> {
+    messages.iter().map(|message| message.trim().to_owned()).collect()
+}
+
+/// What was fetched for a description: not asked for or not there, there, or why not.
+pub(crate) type Fetched<T> = Option<Result<T, String>>;
+
+/// Puts errors and warnings into a description; `errors` and `warnings` are the numbers that the object shows.
+pub(crate) fn put(page: &mut Page, results: Option<&Result<Results, String>>, errors: i64, warnings: i64) {
+    match results {
+        Some(Ok(results)) => {
+            page.page("Errors", results.errors.page());
+            page.page("Warnings", results.warnings.page());
+        }
+        Some(Err(reason)) => {
+            page.text("Errors and warnings", format!("{errors} and {warnings}; cannot be shown: {reason}"));
+        }
+        None if errors + warnings > 0 => {
+            page.text(
+                "Errors and warnings",
+                format!("{errors} and {warnings}; their text is not in the location"),
+            );
+        }
+        None => {}
+    }
+}

@@ -1,0 +1,108 @@
+//! Objects that a fake API server holds, and commands that look for them.
+
+use std::sync::{Arc, Mutex};
+
+use kube::ResourceExt;
+use lifeboat_cluster::testing::{Asked, client, failure};
+use serde_json::json;
+
+use super::*;
+use crate::objects::follow::follow;
+use crate::settings::Settings;
+
+pub(crate) fn settings() -> Settings {
+    Settings { namespace: "lifeboat".into(), connection: lifeboat_cluster::ConnectOptions::default() }
+}
+
+/// A client whose API server holds these objects (by plural) and gives lists and single ones.
+pub(crate) async fn holding(objects: Vec<(&'static str, Value)>) -> Client {
+    client(move |asked| answer(&objects, &asked)).await
+}
+
+/// `/apis/velero.io/v1/namespaces/NAMESPACE/PLURAL` and perhaps `/NAME`.
+fn answer(objects: &[(&str, Value)], asked: &Asked) -> (u16, Value) {
+    let parts: Vec<_> = asked.path.split('/').skip(6).collect();
+    let plural = parts.first().copied().unwrap_or_default();
+    let mut held = objects.iter().filter(|(of, _)| *of == plural).map(|(_, object)| object.clone());
+    if let [_, name] = parts[..] {
+        let found = held.find(|object| object["metadata"]["name"] == name);
+        return found.map_or_else(|| failure(404, "NotFound"), |object| (200, object));
+    }
+    let items: Vec<_> = held.collect();
+    (200, json!({"apiVersion": "velero.io/v1", "kind": "List", "metadata": {}, "items": items}))
+}
+
+pub(crate) fn backup(name: &str, phase: &str) -> (&'static str, Value) {
+    let object = json!({"apiVersion": "velero.io/v1", "kind": "Backup", "metadata": {"name": name}, "spec": {},
+        "status": {"phase": phase}});
+    ("backups", object)
+}
+
+#[test]
+fn the_names_that_there_are_begin_with_those_alike() {
+    let names = ["daily-1", "weekly-1", "weekly-2"].map(str::to_owned).to_vec();
+    assert_eq!(BACKUP.there_are("weekly-3", names), "there are: weekly-1, weekly-2, daily-1");
+    assert_eq!(RESTORE.there_are("x", Vec::new()), "there are no restores");
+    let many: Vec<_> = (0..15).map(|number| format!("b{number:02}")).collect();
+    assert!(BACKUP.there_are("b", many).ends_with("b09 and 5 more"));
+}
+
+#[tokio::test]
+async fn a_name_that_does_not_exist_is_answered_with_those_that_do() {
+    let client = holding(vec![backup("nightly-1", "Completed"), backup("by-hand", "Completed")]).await;
+    let api = BACKUP.api(&client, "lifeboat");
+    let error = BACKUP.find(&api, "nightly-2").await.unwrap_err();
+    assert_eq!(error.code(), 3);
+    assert_eq!(error.to_string(), "there is no backup \"nightly-2\"");
+    let help = miette::Diagnostic::help(&error).unwrap().to_string();
+    assert_eq!(help, "there are: nightly-1, by-hand");
+}
+
+#[tokio::test]
+async fn objects_are_chosen_once_each_or_all_by_name() {
+    let client = holding(vec![backup("b", "Completed"), backup("a", "Completed")]).await;
+    let api = BACKUP.api(&client, "lifeboat");
+    let names = |found: Vec<DynamicObject>| found.iter().map(ResourceExt::name_any).collect::<Vec<_>>();
+    let twice = ["b".to_owned(), "b".to_owned()];
+    assert_eq!(names(BACKUP.chosen(&api, &twice, None).await.unwrap()), ["b"]);
+    assert_eq!(names(BACKUP.chosen(&api, &[], None).await.unwrap()), ["a", "b"]);
+}
+
+/// Follows a backup whose API server answers one after the other; the last answer stays.
+async fn followed(answers: Vec<(u16, Value)>) -> Result<String, String> {
+    let answers = Arc::new(Mutex::new(answers));
+    let client = client(move |_| {
+        let mut answers = answers.lock().unwrap();
+        if answers.len() > 1 { answers.remove(0) } else { answers[0].clone() }
+    });
+    follow(BACKUP, &BACKUP.api(&client.await, "lifeboat"), "b").await.map_err(|error| error.to_string())
+}
+
+#[tokio::test]
+async fn a_backup_is_followed_over_an_api_server_in_trouble_to_its_end() {
+    let state = |phase: &str| (200, backup("b", phase).1);
+    let end = followed(vec![state("InProgress"), failure(503, "Unavailable"), state("Completed")]).await;
+    assert_eq!(end.as_deref(), Ok("Backup \"b\" completed: 0 items."));
+    let end = followed(vec![state("InProgress"), failure(404, "NotFound")]).await;
+    assert_eq!(end.unwrap_err(), "backup \"b\" was deleted before it ended");
+    assert!(followed(vec![state("PartiallyFailed")]).await.unwrap_err().contains("incomplete"));
+    assert!(followed(vec![failure(403, "Forbidden")]).await.unwrap_err().contains("read backup b"));
+}
+
+/// An example that users copy, as its kind.
+fn example<K: DeserializeOwned>(text: &str) -> K {
+    let value: Value = serde_saphyr::from_str(text).unwrap();
+    serde_json::from_value(value).unwrap()
+}
+
+#[test]
+fn the_examples_are_what_they_say() {
+    let backup: Backup = example(include_str!("../../../../examples/backup.yaml"));
+    assert!(backup.spec.hooks.is_some());
+    let ordered: Backup = example(include_str!("../../../../examples/ordered-resources.yaml"));
+    assert_eq!(ordered.spec.ordered_resources.map(|order| order.len()), Some(3));
+    let restore: Restore = example(include_str!("../../../../examples/restore.yaml"));
+    assert_eq!(restore.spec.backup_name, backup.metadata.name);
+    let schedule: Schedule = example(include_str!("../../../../examples/schedule.yaml"));
+    assert!(lifeboat_plan::schedule::valid(&schedule).is_ok());
+}

@@ -1,0 +1,145 @@
+//! What the cluster serves: all groups, versions and types, in two requests. An aggregated API server that is down is a
+//! warning, not an end: everything else is served. Called by backups and restores before they start.
+
+use kube::Client;
+use kube::core::discovery::v2::{APIGroupDiscovery, APIGroupDiscoveryList, APIResourceDiscovery};
+use lifeboat_plan::backup::defaults::ClusterVersion;
+use lifeboat_plan::catalogue::{Catalogue, GroupResource, ResourceType};
+
+use crate::{ApiError, Attempt};
+
+/// The types of a cluster, and what could not be learned.
+#[derive(Clone, Debug, Default)]
+pub struct Discovered {
+    pub catalogue: Catalogue,
+    /// Groups whose server does not answer.
+    pub warnings: Vec<String>,
+    pub version: ClusterVersion,
+}
+
+pub async fn discover(client: &Client) -> Result<Discovered, ApiError> {
+    let (core, groups, version) = futures::try_join!(
+        client.list_core_api_versions_aggregated(),
+        client.list_api_groups_aggregated(),
+        client.apiserver_version(),
+    )
+    .attempt("learn which resources the cluster serves")?;
+    let (catalogue, warnings) = catalogue(&core, &groups);
+    let version = ClusterVersion { git: version.git_version, major: version.major, minor: version.minor };
+    Ok(Discovered { catalogue, warnings, version })
+}
+
+/// The order in which types are collected: pods, claims and volumes first, group `extensions` last, as upstream.
+fn catalogue(core: &APIGroupDiscoveryList, groups: &APIGroupDiscoveryList) -> (Catalogue, Vec<String>) {
+    let mut types = Vec::new();
+    let mut warnings = Vec::new();
+    for group in core.items.iter().chain(&groups.items) {
+        add_group(group, &mut types, &mut warnings);
+    }
+    types.sort_by_key(|kind: &ResourceType| rank(&kind.id));
+    (Catalogue::new(types), warnings)
+}
+
+fn rank(id: &GroupResource) -> u8 {
+    match (id.group.as_str(), id.resource.as_str()) {
+        ("", "pods") => 0,
+        ("", "persistentvolumeclaims") => 1,
+        ("", "persistentvolumes") => 2,
+        ("extensions", _) => 4,
+        _ => 3,
+    }
+}
+
+fn add_group(group: &APIGroupDiscovery, types: &mut Vec<ResourceType>, warnings: &mut Vec<String>) {
+    let name = group.metadata.as_ref().and_then(|metadata| metadata.name.clone()).unwrap_or_default();
+    let first = types.len();
+    for version in &group.versions {
+        let number = version.version.clone().unwrap_or_default();
+        if version.freshness.as_deref() == Some("Stale") {
+            warnings.push(format!(
+                "the server of API group {name}/{number} does not answer: its objects are left out (`kubectl get apiservices` says why)"
+            ));
+            continue;
+        }
+        for resource in &version.resources {
+            // Each type's preferred version is the first that has it: a group may have types in its older ones only.
+            let preferred =
+                !types[first..].iter().any(|known| Some(&known.id.resource) == resource.resource.as_ref());
+            types.extend(resource_type(&name, &number, resource, preferred));
+        }
+    }
+}
+
+fn resource_type(
+    group: &str,
+    version: &str,
+    resource: &APIResourceDiscovery,
+    preferred: bool,
+) -> Option<ResourceType> {
+    let plural = resource.resource.clone().filter(|name| !name.is_empty())?;
+    let kind = resource.response_kind.as_ref()?.kind.clone().filter(|kind| !kind.is_empty())?;
+    Some(ResourceType {
+        id: GroupResource::new(group, plural),
+        version: version.to_owned(),
+        kind,
+        singular: resource.singular_resource.clone().unwrap_or_default(),
+        short_names: resource.short_names.clone(),
+        namespaced: resource.scope.as_deref() == Some("Namespaced"),
+        verbs: resource.verbs.clone(),
+        preferred,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::testing::{client, failure};
+
+    fn resource(plural: &str, kind: &str) -> Value {
+        json!({"resource": plural, "responseKind": {"group": "", "version": "", "kind": kind}, "scope": "Namespaced",
+            "singularResource": kind.to_lowercase(), "verbs": ["list", "get", "create", "delete"]})
+    }
+
+    fn core() -> Value {
+        json!({"items": [{"metadata": {}, "versions": [{"version": "v1",
+            "resources": [resource("configmaps", "ConfigMap"), resource("pods", "Pod")]}]}]})
+    }
+
+    fn groups() -> Value {
+        json!({"items": [
+            {"metadata": {"name": "extensions"}, "versions": [{"version": "v1", "resources": [resource("a", "A")]}]},
+            {"metadata": {"name": "apps"}, "versions": [
+                {"version": "v1", "resources": [resource("deployments", "Deployment")]},
+                {"version": "v1beta1", "resources": [resource("deployments", "Deployment"), resource("olds", "Old")]},
+            ]},
+            {"metadata": {"name": "metrics.k8s.io"}, "versions": [
+                {"version": "v1", "freshness": "Stale", "resources": []}]},
+        ]})
+    }
+
+    #[tokio::test]
+    async fn everything_is_found_in_order_and_a_server_that_is_down_is_told() {
+        let client = client(|asked| match asked.path.as_str() {
+            "/api" => (200, core()),
+            "/apis" => (200, groups()),
+            "/version" => (
+                200,
+                json!({"major": "1", "minor": "34", "gitVersion": "v1.34.4", "gitCommit": "",
+                "gitTreeState": "", "buildDate": "", "goVersion": "", "compiler": "", "platform": ""}),
+            ),
+            _ => failure(404, "NotFound"),
+        });
+        let found = discover(&client.await).await.unwrap();
+        let types: Vec<_> =
+            found.catalogue.types().map(|kind| format!("{} {}", kind.id, kind.version)).collect();
+        assert_eq!(
+            types,
+            ["pods v1", "configmaps v1", "deployments.apps v1", "olds.apps v1beta1", "a.extensions v1"]
+        );
+        assert_eq!(found.catalogue.all().len(), 6);
+        assert!(found.warnings[0].contains("metrics.k8s.io/v1"), "{:?}", found.warnings);
+        assert_eq!(found.version.git, "v1.34.4");
+    }
+}

@@ -1,0 +1,94 @@
+//! The restore pipeline: spool -> filters, mapping -> scheduler -> for each item: actions, additional items, waits ->
+//! create or compare -> hooks. Takes a job that was validated, gives what happened; the controller makes the calls around
+//! it. Many items are under way at once; what they share is [`run::Run`].
+
+mod actions;
+mod apply;
+mod existing;
+mod gates;
+mod hooks;
+mod item;
+mod lookup;
+mod namespaces;
+mod plan;
+mod ready;
+mod report;
+mod run;
+#[cfg(test)]
+mod tests;
+mod volumes;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::Client;
+use lifeboat_api::velero::Restore;
+use lifeboat_archive::{RunLog, Spool};
+use lifeboat_cluster::write::{Throttle, Writer};
+use lifeboat_plan::catalogue::Catalogue;
+use lifeboat_plan::restore::priorities::Priorities;
+use lifeboat_plan::restore::validate::ValidRestore;
+use lifeboat_plan::restore::volumes::DataIn;
+use lifeboat_plugin::actions::RestoreItemAction;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use hooks::{CommandRunner, Container};
+pub(crate) use plan::{Planned, dry_run};
+pub(crate) use report::{Ended, Progress};
+
+/// What is to be restored, from what, and how.
+pub(crate) struct Job {
+    pub(crate) restore: Restore,
+    pub(crate) valid: ValidRestore,
+    pub(crate) spool: Spool,
+    /// How the backup holds the data of each volume, by its name.
+    pub(crate) volumes: BTreeMap<String, DataIn>,
+    /// The location, where nobody vouches for what is in it.
+    pub(crate) untrusted: Option<String>,
+    pub(crate) log: RunLog,
+}
+
+/// What the pipeline works with.
+#[derive(Clone)]
+pub(crate) struct Tools {
+    /// A client that makes each request once.
+    pub(crate) direct: Client,
+    pub(crate) catalogue: Arc<Catalogue>,
+    pub(crate) actions: Vec<Arc<dyn RestoreItemAction>>,
+    pub(crate) commands: Arc<dyn CommandRunner>,
+    pub(crate) priorities: Priorities,
+    pub(crate) times: Times,
+}
+
+impl Tools {
+    fn writer(&self) -> Writer {
+        Writer::new(self.direct.clone(), Arc::new(Throttle::default()))
+    }
+}
+
+/// How long things may take.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Times {
+    /// Additional items to be ready, where the action says nothing.
+    pub(crate) ready: Duration,
+    /// A namespace or an object to be gone.
+    pub(crate) terminating: Duration,
+    /// A definition to be established.
+    pub(crate) resource: Duration,
+    /// Hooks in all.
+    pub(crate) hooks: Duration,
+}
+
+/// Restores everything that is wanted. Ends early when `cancel` is cancelled; what was under way is dropped.
+pub(crate) async fn restore(
+    job: Job,
+    tools: &Tools,
+    progress: &Arc<Progress>,
+    cancel: &CancellationToken,
+) -> Ended {
+    let run = run::Run::new(job, tools, progress.clone());
+    run::drive(&run, cancel).await;
+    let pods = hooks::finish(&run, cancel).await;
+    run.report.end(pods)
+}

@@ -1,0 +1,190 @@
+//! Creates the object, or finds out what is there; then its status, its fields' owners, a definition's readiness, a pod's
+//! hooks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lifeboat_api::velero::names::RESTORE_STATUS;
+use lifeboat_archive::documents::RestoreAction;
+use lifeboat_cluster::ApiError;
+use lifeboat_cluster::write::{Answer, Target, is_established, is_port_taken};
+use lifeboat_plan::catalogue::GroupResource;
+use lifeboat_plan::restore::sanitise::Taken;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::item::Subject;
+use super::namespaces::exists;
+use super::ready::Pace;
+use super::report::Notes;
+use super::run::Run;
+use super::{existing, hooks};
+
+/// How long a type that has just been defined may be unknown to the API server that is asked.
+const JUST_DEFINED: Duration = Duration::from_secs(15);
+
+/// Whether the object is in the cluster afterwards.
+pub(super) async fn apply(
+    run: &Arc<Run>,
+    subject: &Subject,
+    object: Value,
+    taken: Taken,
+    notes: &mut Notes,
+) -> bool {
+    let target = match target(run, subject, &object) {
+        Ok(target) => target,
+        Err(words) => {
+            notes.error(format!("error restoring {}: {words}", subject.resource_id()));
+            return false;
+        }
+    };
+    let wants_status = wants_status(run, subject, &object) && taken.status.is_some();
+    match create(run, subject, &target, &object).await {
+        Ok(made) => {
+            notes.action = Some(RestoreAction::Created);
+            if wants_status {
+                restore_status(run, &target, taken.status, notes).await;
+            }
+            if let Some(fields) = taken.applied_fields {
+                restore_owners(run, &target, &fields, notes).await;
+            }
+            after(run, subject, &target, made, notes).await;
+            true
+        }
+        Err(error) if exists(&error) || (subject.is("services") && is_port_taken(&error)) => {
+            let met = existing::Met { subject, target: &target, wanted: &object, error };
+            let found = existing::settle(run, met, notes).await;
+            if let Some(ours) = found.ours {
+                after(run, subject, &target, ours, notes).await;
+            }
+            found.exists
+        }
+        Err(error) => {
+            notes.error(format!("error restoring {}: {}", subject.resource_id(), words(&error)));
+            false
+        }
+    }
+}
+
+/// The API server's own words, without what was attempted: the message says that already.
+pub(super) fn words(error: &ApiError) -> String {
+    error.source.to_string()
+}
+
+/// Where the object goes: its version must be served, and an action may have made another kind of it.
+fn target(run: &Run, subject: &Subject, object: &Value) -> Result<Target, String> {
+    let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
+    let (api_version, kind) = (text("apiVersion"), text("kind"));
+    let group = api_version.split_once('/').map_or("", |(group, _)| group);
+    let plural = if kind == subject.kind {
+        subject.id.resource.resource.clone()
+    } else {
+        let known = run.catalogue.of_kind(&api_version, &kind);
+        known
+            .ok_or_else(|| {
+                format!("an action made a {api_version} {kind} of it, which the cluster does not serve")
+            })?
+            .id
+            .resource
+            .clone()
+    };
+    let id = GroupResource::new(group, plural.clone());
+    let version = api_version.rsplit_once('/').map_or(api_version.as_str(), |(_, version)| version);
+    let served: Vec<&str> = run
+        .catalogue
+        .all()
+        .iter()
+        .filter(|known| known.id == id)
+        .map(|known| known.version.as_str())
+        .collect();
+    // A definition in the same backup may bring the version.
+    let defined = run.spool.find(&lifeboat_plan::catalogue::ItemId::cluster(
+        GroupResource::new("apiextensions.k8s.io", "customresourcedefinitions"),
+        id.to_string(),
+    ));
+    if !served.is_empty() && !served.contains(&version) && defined.is_none() {
+        return Err(format!(
+            "the cluster serves {id} as {}, the backup holds {version}; back it up again from a cluster that serves both (--features EnableAPIGroupVersions), or change it with a resource modifier",
+            served.join(", ")
+        ));
+    }
+    let name =
+        object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or(&subject.id.name).to_owned();
+    Ok(Target { api_version, plural, kind, namespace: subject.target.clone(), name })
+}
+
+/// Creates; the answer is the object where somebody needs it.
+async fn create(run: &Run, subject: &Subject, target: &Target, object: &Value) -> Result<Value, ApiError> {
+    let body = serde_json::to_vec(object).unwrap_or_default();
+    let answer = if subject.is("pods") { Answer::Object } else { Answer::Nothing };
+    let (start, mut pace) = (Instant::now(), Pace::default());
+    loop {
+        let error = match run.writer.create(target, body.clone(), answer).await {
+            Ok(made) => return Ok(made),
+            Err(error) => error,
+        };
+        // A type that was defined a moment ago, or two writers who met at a quota.
+        let passing = (error.is_not_found() && target.api_version.contains('.'))
+            || (error.is_conflict() && !exists(&error));
+        if !passing || start.elapsed() >= JUST_DEFINED {
+            return Err(error);
+        }
+        sleep(pace.next()).await;
+    }
+}
+
+fn wants_status(run: &Run, subject: &Subject, object: &Value) -> bool {
+    let annotations = object.pointer("/metadata/annotations");
+    let annotation = annotations.and_then(|all| all.get(RESTORE_STATUS)).and_then(Value::as_str);
+    run.valid.status.takes(&subject.id.resource, annotation)
+}
+
+async fn restore_status(run: &Run, target: &Target, status: Option<Value>, notes: &mut Notes) {
+    let patch = json!({"status": status});
+    if let Err(error) = run.writer.merge(target, Some("status"), &patch).await {
+        notes.warn(format!("the status of {target} was not restored: {}", words(&error)));
+    }
+}
+
+/// Who owned which fields: asked by server-side appliers only, so only theirs are brought back.
+async fn restore_owners(run: &Run, target: &Target, fields: &Value, notes: &mut Notes) {
+    let patch = json!({"metadata": {"managedFields": fields}});
+    if let Err(error) = run.writer.merge(target, None, &patch).await {
+        notes.warn(format!("the owners of the fields of {target} were not restored: {}", words(&error)));
+    }
+}
+
+/// What follows once the object is there as ours.
+async fn after(run: &Arc<Run>, subject: &Subject, target: &Target, made: Value, notes: &mut Notes) {
+    if subject.is("pods") {
+        hooks::begin(run, target, made);
+    }
+    if subject.is("customresourcedefinitions.apiextensions.k8s.io")
+        && let Err(words) = established(run, subject, target).await
+    {
+        notes.error(words);
+    }
+}
+
+/// Waits until a definition can be used.
+async fn established(run: &Run, subject: &Subject, target: &Target) -> Result<(), String> {
+    let (start, mut pace) = (Instant::now(), Pace::default());
+    loop {
+        match run.writer.get(target).await {
+            Ok(Some(found)) if is_established(&found) => return Ok(()),
+            Ok(_) => {}
+            Err(error) => {
+                return Err(format!(
+                    "error verifying the CRD {} is ready to use: {}",
+                    target.name,
+                    words(&error)
+                ));
+            }
+        }
+        if start.elapsed() >= run.times.resource {
+            return Err(format!("the CRD {} is not available to use for custom resources", target.name));
+        }
+        run.wait(subject.work);
+        sleep(pace.next()).await;
+    }
+}

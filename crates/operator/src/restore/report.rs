@@ -1,0 +1,164 @@
+//! What happened, collected from all tasks: results, resource list, log, operations, counts.
+
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lifeboat_archive::RunLog;
+use lifeboat_archive::documents::{ResourceList, RestoreAction, RestoreOperation, Results};
+use lifeboat_plan::catalogue::ItemId;
+
+/// How far a restore has come; read by the controller while it runs.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    pub(crate) total: AtomicUsize,
+    pub(crate) restored: AtomicUsize,
+    /// Items that wait for something, for people.
+    pub(crate) waiting: AtomicUsize,
+}
+
+impl Progress {
+    /// Total and restored.
+    pub(crate) fn now(&self) -> (usize, usize) {
+        (self.total.load(Ordering::Relaxed), self.restored.load(Ordering::Relaxed))
+    }
+}
+
+/// Hooks that ran and that failed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct HookCounts {
+    pub(crate) attempted: usize,
+    pub(crate) failed: usize,
+}
+
+/// What a restore ended with.
+pub(crate) struct Ended {
+    pub(crate) results: Results,
+    pub(crate) list: ResourceList,
+    pub(crate) operations: Vec<RestoreOperation>,
+    pub(crate) hooks: HookCounts,
+}
+
+/// Collects.
+pub(super) struct Report {
+    inner: Mutex<Inner>,
+    pub(super) log: RunLog,
+    pub(super) progress: Arc<Progress>,
+}
+
+#[derive(Default)]
+struct Inner {
+    results: Results,
+    list: ResourceList,
+    operations: Vec<RestoreOperation>,
+    /// Messages that many items share are told once.
+    told: BTreeSet<String>,
+}
+
+/// What came up while one item was worked on.
+#[derive(Debug, Default)]
+pub(super) struct Notes {
+    pub(super) warnings: Vec<String>,
+    pub(super) errors: Vec<String>,
+    /// What became of it, where something did.
+    pub(super) action: Option<RestoreAction>,
+    /// Leave it out of the resource list: it never was part of the restore.
+    pub(super) unlisted: bool,
+}
+
+impl Notes {
+    pub(super) fn warn(&mut self, words: impl Into<String>) {
+        self.warnings.push(words.into());
+    }
+
+    pub(super) fn error(&mut self, words: impl Into<String>) {
+        self.errors.push(words.into());
+    }
+
+    fn action(&self) -> RestoreAction {
+        let troubled = !self.warnings.is_empty() || !self.errors.is_empty();
+        self.action.unwrap_or(if troubled { RestoreAction::Failed } else { RestoreAction::Skipped })
+    }
+}
+
+/// How the resource list names an item.
+pub(super) struct Listed<'a> {
+    pub(super) api_version: &'a str,
+    pub(super) kind: &'a str,
+    pub(super) namespace: Option<&'a str>,
+    pub(super) name: &'a str,
+}
+
+impl Report {
+    pub(super) fn new(log: RunLog, progress: Arc<Progress>) -> Self {
+        Self { inner: Mutex::default(), log, progress }
+    }
+
+    /// An item has ended.
+    pub(super) fn item(&self, listed: &Listed<'_>, notes: Notes) {
+        let action = notes.action();
+        let what = listed.kind;
+        let fields = [("namespace", listed.namespace.unwrap_or_default()), ("name", listed.name)];
+        for words in &notes.warnings {
+            self.log.warning(words, &fields);
+        }
+        for words in &notes.errors {
+            self.log.error(words, &fields);
+        }
+        self.log.info(&format!("{what} {action}"), &fields);
+        let mut inner = self.locked();
+        for words in notes.warnings {
+            inner.results.warnings.add(listed.namespace, words);
+        }
+        for words in notes.errors {
+            inner.results.errors.add(listed.namespace, words);
+        }
+        if !notes.unlisted {
+            inner.list.add_restored(listed.api_version, listed.kind, listed.namespace, listed.name, action);
+        }
+    }
+
+    /// Trouble that belongs to no item.
+    pub(super) fn general_error(&self, words: impl Into<String>) {
+        let words = words.into();
+        self.log.error(&words, &[]);
+        self.locked().results.errors.velero.push(words);
+    }
+
+    pub(super) fn error(&self, namespace: Option<&str>, words: impl Into<String>) {
+        let words = words.into();
+        self.log.error(&words, &[("namespace", namespace.unwrap_or_default())]);
+        self.locked().results.errors.add(namespace, words);
+    }
+
+    /// A general error that is told once, however many items meet it.
+    pub(super) fn general_error_once(&self, words: &str) {
+        if self.locked().told.insert(words.to_owned()) {
+            self.general_error(words);
+        }
+    }
+
+    pub(super) fn operation(&self, operation: RestoreOperation) {
+        self.locked().operations.push(operation);
+    }
+
+    pub(super) fn info(&self, words: &str, item: &ItemId) {
+        let fields = [
+            ("resource", item.resource.to_string()),
+            ("namespace", item.namespace.clone().unwrap_or_default()),
+            ("name", item.name.clone()),
+        ];
+        let fields: Vec<(&str, &str)> = fields.iter().map(|(key, value)| (*key, value.as_str())).collect();
+        self.log.info(words, &fields);
+    }
+
+    pub(super) fn end(&self, hooks: HookCounts) -> Ended {
+        let mut inner = std::mem::take(&mut *self.locked());
+        inner.list.sort();
+        Ended { results: inner.results, list: inner.list, operations: inner.operations, hooks }
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

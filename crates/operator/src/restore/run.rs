@@ -1,0 +1,304 @@
+//! What all tasks of a restore share, and the loop that starts items as the scheduler allows it.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use lifeboat_api::velero::Restore;
+use lifeboat_archive::{Item, Spool, Uid};
+use lifeboat_cluster::write::Writer;
+use lifeboat_plan::catalogue::{Catalogue, GroupResource, ItemId};
+use lifeboat_plan::restore::relations::{self, Related};
+use lifeboat_plan::restore::scheduler::{Need, Scheduler};
+use lifeboat_plan::restore::trust;
+use lifeboat_plan::restore::validate::ValidRestore;
+use lifeboat_plan::restore::volumes::DataIn;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::actions::Actions;
+use super::hooks::HookRuns;
+use super::lookup::ClusterLookup;
+use super::namespaces::Namespaces;
+use super::report::{Progress, Report};
+use super::{CommandRunner, Job, Times, Tools, item};
+
+/// Items under way at once, without those that wait: each holds one object. Twice the requests that may be.
+const ITEMS: usize = 192;
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Work {
+    /// Make sure of a namespace, by its name in the backup.
+    Namespace(String),
+    /// The item at a place of the spool.
+    Item(usize),
+}
+
+/// How an item came to be restored.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Asked {
+    /// Another item asked for it.
+    pub(super) additional: bool,
+    /// And said that no filter counts.
+    pub(super) must_include: bool,
+}
+
+/// Shared by all tasks.
+pub(super) struct Run {
+    pub(super) restore: Restore,
+    pub(super) valid: ValidRestore,
+    pub(super) spool: Spool,
+    pub(super) catalogue: Arc<Catalogue>,
+    pub(super) writer: Writer,
+    pub(super) lookup: ClusterLookup,
+    pub(super) actions: Actions,
+    pub(super) namespaces: Namespaces,
+    pub(super) volumes: BTreeMap<String, DataIn>,
+    /// Volumes that are made anew for their claims.
+    pub(super) provisioned: Mutex<BTreeSet<String>>,
+    pub(super) untrusted: Option<String>,
+    pub(super) report: Report,
+    pub(super) hooks: HookRuns,
+    pub(super) commands: Arc<dyn CommandRunner>,
+    pub(super) times: Times,
+    works: Vec<Work>,
+    /// Where the work for a place of the spool is.
+    by_place: HashMap<usize, usize>,
+    scheduler: Mutex<Scheduler>,
+    /// For each work: 0 under way or before, 1 ended, 2 ended and the object is in the cluster.
+    ends: Vec<AtomicU8>,
+    awaited: Mutex<HashMap<usize, Arc<Notify>>>,
+    changed: Notify,
+}
+
+impl Run {
+    pub(super) fn new(job: Job, tools: &Tools, progress: Arc<Progress>) -> Arc<Self> {
+        let Job { restore, valid, spool, volumes, untrusted, log } = job;
+        let report = Report::new(log, progress);
+        let (works, scheduler) = schedule(&spool, &valid, tools);
+        let untrusted = untrusted.filter(|_| !is_allowed(&restore));
+        let by_place = works
+            .iter()
+            .enumerate()
+            .filter_map(|(work, what)| if let Work::Item(place) = what { Some((*place, work)) } else { None })
+            .collect();
+        let writer = tools.writer();
+        Arc::new(Self {
+            lookup: ClusterLookup::new(writer.clone(), tools.catalogue.clone()),
+            writer,
+            actions: Actions::new(tools.actions.clone()),
+            catalogue: tools.catalogue.clone(),
+            namespaces: Namespaces::default(),
+            volumes,
+            provisioned: Mutex::default(),
+            untrusted,
+            report,
+            hooks: HookRuns::default(),
+            commands: tools.commands.clone(),
+            times: tools.times,
+            ends: works.iter().map(|_| AtomicU8::new(0)).collect(),
+            works,
+            by_place,
+            scheduler: Mutex::new(scheduler),
+            awaited: Mutex::default(),
+            changed: Notify::new(),
+            restore,
+            valid,
+            spool,
+        })
+    }
+
+    pub(super) fn name(&self) -> &str {
+        self.restore.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    pub(super) fn backup(&self) -> &str {
+        self.restore.spec.backup_name.as_deref().unwrap_or_default()
+    }
+
+    pub(super) fn work(&self, work: usize) -> &Work {
+        &self.works[work]
+    }
+
+    /// The work for an item of the backup.
+    pub(super) fn work_of(&self, id: &ItemId) -> Option<usize> {
+        self.by_place.get(&self.spool.find(id)?).copied()
+    }
+
+    /// Work that waits for something outside leaves its barrier.
+    pub(super) fn wait(&self, work: usize) {
+        self.scheduler().wait(work);
+        self.changed.notify_one();
+    }
+
+    pub(super) fn need(&self, work: usize, other: usize) -> Need {
+        let need = self.scheduler().need(work, other);
+        self.changed.notify_one();
+        need
+    }
+
+    /// Waits for the end of other work.
+    pub(super) async fn ended(&self, work: usize) {
+        loop {
+            let notify = locked(&self.awaited).entry(work).or_default().clone();
+            let notified = notify.notified();
+            tokio::pin!(notified);
+            notified.as_mut().enable();
+            if self.ends[work].load(Ordering::Acquire) != 0 {
+                return;
+            }
+            notified.await;
+        }
+    }
+
+    /// Whether work has ended with its object in the cluster.
+    pub(super) fn exists(&self, work: usize) -> bool {
+        self.ends[work].load(Ordering::Acquire) == 2
+    }
+
+    fn end(&self, work: usize, exists: bool) {
+        self.ends[work].store(if exists { 2 } else { 1 }, Ordering::Release);
+        self.scheduler().end(work);
+        self.report.progress.restored.fetch_add(1, Ordering::Relaxed);
+        if let Some(waiters) = locked(&self.awaited).remove(&work) {
+            waiters.notify_waiters();
+        }
+        self.changed.notify_one();
+    }
+
+    fn scheduler(&self) -> MutexGuard<'_, Scheduler> {
+        locked(&self.scheduler)
+    }
+}
+
+pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Whether the Restore takes rights from an untrusted location.
+fn is_allowed(restore: &Restore) -> bool {
+    let annotations = restore.metadata.annotations.as_ref();
+    annotations.and_then(|all| all.get(trust::ALLOW_PRIVILEGED)).is_some_and(|value| value == "true")
+}
+
+/// Ends work however its task ends.
+pub(super) struct Ending<'a> {
+    run: &'a Run,
+    work: usize,
+    pub(super) exists: bool,
+}
+
+impl<'a> Ending<'a> {
+    pub(super) fn new(run: &'a Run, work: usize) -> Self {
+        Self { run, work, exists: false }
+    }
+}
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.run.end(self.work, self.exists);
+    }
+}
+
+/// Runs until every item has ended, or `cancel`.
+pub(super) async fn drive(run: &Arc<Run>, cancel: &CancellationToken) {
+    let mut tasks = JoinSet::new();
+    loop {
+        let waiting = start(run, &mut tasks);
+        run.report.progress.waiting.store(waiting, Ordering::Relaxed);
+        if run.scheduler().is_finished() {
+            break;
+        }
+        tokio::select! {
+            () = cancel.cancelled() => {
+                tasks.shutdown().await;
+                return;
+            }
+            () = run.changed.notified() => {}
+            Some(ended) = tasks.join_next(), if !tasks.is_empty() => {
+                if let Err(error) = ended
+                    && error.is_panic()
+                {
+                    run.report.general_error("restoring an item ended unexpectedly; this is a defect of Lifeboat");
+                }
+            }
+        }
+    }
+    while tasks.join_next().await.is_some() {}
+}
+
+/// Starts what may start; gives the number of items that wait.
+fn start(run: &Arc<Run>, tasks: &mut JoinSet<()>) -> usize {
+    while tasks.try_join_next().is_some() {}
+    let mut scheduler = run.scheduler();
+    let waiting = scheduler.waiting_count();
+    while tasks.len() < ITEMS + waiting {
+        let Some(work) = scheduler.start() else { break };
+        tasks.spawn(item::process(run.clone(), work, Asked::default()));
+    }
+    waiting
+}
+
+/// The works, and the scheduler over them: all items of the spool, those that nobody wants asleep, and the namespaces that
+/// something is restored into.
+fn schedule(spool: &Spool, valid: &ValidRestore, tools: &Tools) -> (Vec<Work>, Scheduler) {
+    let items: Vec<Item<'_>> = spool.items().filter(|item| !is_namespace(item.resource())).collect();
+    let wanted: Vec<bool> = items.iter().map(|item| is_wanted(item, valid)).collect();
+    let mut homes: BTreeSet<&str> = spool
+        .items()
+        .filter(|item| is_namespace(item.resource()) && is_wanted(item, valid))
+        .map(|item| item.name())
+        .collect();
+    homes.extend(
+        items.iter().zip(&wanted).filter(|(_, wanted)| **wanted).filter_map(|(item, _)| item.namespace()),
+    );
+
+    let namespaces = GroupResource::new("", "namespaces");
+    let mut types: BTreeSet<GroupResource> = items.iter().map(|item| item.resource().clone()).collect();
+    types.insert(namespaces.clone());
+    let types: Vec<GroupResource> = types.into_iter().collect();
+    let barriers = tools.priorities.barriers(&types, &tools.catalogue);
+    let mut related: Vec<Related<'_, Uid>> = items
+        .iter()
+        .zip(&wanted)
+        .map(|(item, wanted)| Related {
+            resource: item.resource(),
+            namespace: item.namespace(),
+            name: item.name(),
+            barrier: barriers[item.resource()],
+            dormant: !wanted,
+            uid: item.uid(),
+            owners: item.owners(),
+            claims: item.claims().collect(),
+        })
+        .collect();
+    related.extend(homes.iter().map(|&name| Related {
+        resource: &namespaces,
+        namespace: None,
+        name,
+        barrier: barriers[&namespaces],
+        dormant: false,
+        uid: None,
+        owners: &[],
+        claims: Vec::new(),
+    }));
+    let scheduler = Scheduler::new(relations::entries(&related));
+    let works = items.iter().map(|item| Work::Item(item.index()));
+    let homes = homes.iter().map(|&name| Work::Namespace(name.to_owned()));
+    (works.chain(homes).collect(), scheduler)
+}
+
+fn is_namespace(resource: &GroupResource) -> bool {
+    resource.group.is_empty() && resource.resource == "namespaces"
+}
+
+fn is_wanted(item: &Item<'_>, valid: &ValidRestore) -> bool {
+    let labels = if valid.filter.asks_for_labels() {
+        item.labels().iter().cloned().collect()
+    } else {
+        BTreeMap::new()
+    };
+    valid.filter.judge(&item.id(), &labels).is_ok()
+}

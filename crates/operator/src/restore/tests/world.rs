@@ -1,0 +1,255 @@
+//! A backup of a few objects and an API server of a few lines that keeps what is created.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lifeboat_archive::{ArchiveWriter, Level, ObjectStore, RunLog, Spool, SpoolLimits, WriterOptions};
+use lifeboat_cluster::testing::{Asked, client, failure};
+use lifeboat_plan::catalogue::{Catalogue, GroupResource, ItemId, ResourceType};
+use lifeboat_plan::restore::modifiers::Modifiers;
+use lifeboat_plan::restore::validate;
+use lifeboat_plugin::actions::RestoreItemAction;
+use lifeboat_store::Store;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::super::{CommandRunner, Container, Ended, Job, Progress, Times, Tools, restore};
+
+/// What the server does instead of the ordinary.
+type Rule = Box<dyn Fn(&Asked, &Api) -> Option<(u16, Value)> + Send + Sync>;
+
+/// What the API server holds and was asked.
+#[derive(Default)]
+pub(super) struct Api {
+    pub(super) objects: Mutex<BTreeMap<String, Value>>,
+    pub(super) asked: Mutex<Vec<String>>,
+    pub(super) commands: Mutex<Vec<String>>,
+}
+
+impl Api {
+    pub(super) fn object(&self, path: &str) -> Option<Value> {
+        self.objects.lock().unwrap().get(path).cloned()
+    }
+
+    /// The paths of all objects that were created, in order.
+    pub(super) fn created(&self) -> Vec<String> {
+        let asked = self.asked.lock().unwrap();
+        asked.iter().filter_map(|asked| asked.strip_prefix("POST ").map(str::to_owned)).collect()
+    }
+
+    fn answer(&self, asked: &Asked) -> (u16, Value) {
+        let mut objects = self.objects.lock().unwrap();
+        match asked.method.as_str() {
+            "POST" => {
+                let path = format!("{}/{}", asked.path, asked.body["metadata"]["name"].as_str().unwrap());
+                if objects.contains_key(&path) {
+                    return failure(409, "AlreadyExists");
+                }
+                let mut made = asked.body.clone();
+                made["metadata"]["uid"] = json!(path);
+                made["metadata"]["creationTimestamp"] = json!("2026-11-16T00:00:00Z");
+                if asked.path.ends_with("customresourcedefinitions") {
+                    made["status"]["conditions"] = json!([{"type": "Established", "status": "True"},
+                        {"type": "NamesAccepted", "status": "True"}]);
+                }
+                self.asked.lock().unwrap().push(format!("POST {path}"));
+                objects.insert(path, made.clone());
+                (201, made)
+            }
+            "PATCH" => match objects.get_mut(asked.path.trim_end_matches("/status")) {
+                None => failure(404, "NotFound"),
+                Some(object) => {
+                    merge(object, &asked.body);
+                    (200, object.clone())
+                }
+            },
+            _ => match objects.get(&asked.path) {
+                Some(object) => (200, object.clone()),
+                None if is_list(&asked.path) => {
+                    let below = format!("{}/", asked.path);
+                    let found = objects.iter().filter(|(path, _)| path.starts_with(&below));
+                    (200, json!({"items": found.map(|(_, object)| object.clone()).collect::<Vec<_>>()}))
+                }
+                None => failure(404, "NotFound"),
+            },
+        }
+    }
+}
+
+fn is_list(path: &str) -> bool {
+    ["configmaps", "serviceaccounts", "endpointslices", "replicasets", "statefulsets", "daemonsets", "jobs"]
+        .iter()
+        .any(|plural| path.ends_with(plural))
+}
+
+fn merge(target: &mut Value, patch: &Value) {
+    match patch.as_object() {
+        None => *target = patch.clone(),
+        Some(fields) => {
+            for (key, value) in fields {
+                if !target.is_object() {
+                    *target = json!({});
+                }
+                merge(&mut target[key], value);
+            }
+        }
+    }
+}
+
+/// What is to be restored, how, and what is there.
+pub(super) struct World {
+    pub(super) objects: Vec<Value>,
+    pub(super) spec: Value,
+    pub(super) annotations: Value,
+    pub(super) there: Vec<(&'static str, Value)>,
+    pub(super) actions: Vec<Arc<dyn RestoreItemAction>>,
+    pub(super) untrusted: Option<String>,
+    pub(super) modifiers: Modifiers,
+    pub(super) times: Times,
+    pub(super) rule: Rule,
+    pub(super) cancel: CancellationToken,
+}
+
+impl World {
+    pub(super) fn new(objects: Vec<Value>) -> Self {
+        let short = Duration::from_millis(400);
+        Self {
+            objects,
+            spec: json!({}),
+            annotations: json!({}),
+            there: Vec::new(),
+            actions: lifeboat_plugin::builtin::restore::actions(),
+            untrusted: None,
+            modifiers: Modifiers::default(),
+            times: Times {
+                ready: short,
+                terminating: short,
+                resource: short,
+                hooks: Duration::from_secs(20),
+            },
+            rule: Box::new(|_, _| None),
+            cancel: CancellationToken::new(),
+        }
+    }
+
+    pub(super) async fn restore(self) -> (Ended, Arc<Api>) {
+        let spool = spool(&self.objects).await;
+        self.restore_from(spool).await
+    }
+
+    pub(super) async fn restore_from(self, spool: Spool) -> (Ended, Arc<Api>) {
+        let api = Arc::new(Api::default());
+        api.objects
+            .lock()
+            .unwrap()
+            .extend(self.there.into_iter().map(|(path, object)| (path.to_owned(), object)));
+        let (server, rule) = (api.clone(), self.rule);
+        let direct =
+            client(move |asked| rule(&asked, &server).unwrap_or_else(|| server.answer(&asked))).await;
+        let mut spec = self.spec;
+        spec["backupName"] = json!("b");
+        let restore_object: lifeboat_api::velero::Restore = serde_json::from_value(json!({
+            "metadata": {"name": "r", "namespace": "lifeboat", "uid": "ru",
+                "creationTimestamp": "2026-11-15T23:00:00Z", "annotations": self.annotations},
+            "spec": spec}))
+        .unwrap();
+        let catalogue = Arc::new(catalogue(&self.objects));
+        let valid = validate::compile(&restore_object.spec, &catalogue, self.modifiers).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let job = Job {
+            restore: restore_object,
+            valid,
+            spool,
+            volumes: BTreeMap::new(),
+            untrusted: self.untrusted,
+            log: RunLog::create(directory.path(), &[], Level::Info).unwrap(),
+        };
+        let tools = Tools {
+            direct,
+            catalogue,
+            actions: self.actions,
+            commands: Arc::new(Commands(api.clone())),
+            priorities: lifeboat_plan::restore::priorities::Priorities::default(),
+            times: self.times,
+        };
+        let ended = restore(job, &tools, &Arc::new(Progress::default()), &self.cancel).await;
+        (ended, api)
+    }
+}
+
+/// Notes each command; one called `false` fails.
+struct Commands(Arc<Api>);
+
+#[async_trait]
+impl CommandRunner for Commands {
+    async fn run(&self, container: &Container, command: &[String], _limit: Duration) -> Result<(), String> {
+        let line =
+            format!("{}/{} {}: {}", container.namespace, container.pod, container.name, command.join(" "));
+        self.0.commands.lock().unwrap().push(line);
+        if command == ["false"] { Err("exit code 1".into()) } else { Ok(()) }
+    }
+}
+
+/// An object; `place` is `namespace/name` or a name.
+pub(super) fn object(api_version: &str, kind: &str, place: &str) -> Value {
+    let metadata = match place.split_once('/') {
+        Some((namespace, name)) => json!({"namespace": namespace, "name": name}),
+        None => json!({"name": place}),
+    };
+    let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata});
+    object["metadata"]["uid"] = json!(format!("{kind}-{place}"));
+    object
+}
+
+fn plural(kind: &str) -> String {
+    let lower = kind.to_lowercase();
+    if lower.ends_with("class") { format!("{lower}es") } else { format!("{lower}s") }
+}
+
+fn group(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+pub(super) async fn spool(objects: &[Value]) -> Spool {
+    let store: Arc<dyn ObjectStore> = Arc::new(Store::memory());
+    let writer = ArchiveWriter::start(store.clone(), "b.tar.gz", &WriterOptions { threads: 1 });
+    for object in objects {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+        let version = text("/apiVersion").unwrap();
+        let id = ItemId {
+            resource: GroupResource::new(group(version), plural(text("/kind").unwrap())),
+            namespace: text("/metadata/namespace").map(str::to_owned),
+            name: text("/metadata/name").unwrap().to_owned(),
+        };
+        let version = version.rsplit('/').next().unwrap();
+        writer.append(&id, version, true, object.to_string().into()).await.unwrap();
+    }
+    writer.finish().await.unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let reading = store.get_stream("b.tar.gz").await.unwrap();
+    Spool::read(reading, directory.path(), SpoolLimits::default()).await.unwrap()
+}
+
+/// The types of the objects, and a few that actions ask for.
+fn catalogue(objects: &[Value]) -> Catalogue {
+    let mut types = BTreeMap::new();
+    let asked = [("v1", "ConfigMap"), ("v1", "ServiceAccount"), ("discovery.k8s.io/v1", "EndpointSlice")];
+    let own = objects
+        .iter()
+        .map(|object| (object["apiVersion"].as_str().unwrap(), object["kind"].as_str().unwrap()));
+    for (version, kind) in own.chain(asked) {
+        let id = GroupResource::new(group(version), plural(kind));
+        let known = ResourceType {
+            id: id.clone(),
+            version: version.rsplit('/').next().unwrap().into(),
+            kind: kind.into(),
+            singular: kind.to_lowercase(),
+            preferred: true,
+            ..ResourceType::default()
+        };
+        types.insert(id, known);
+    }
+    Catalogue::new(types.into_values().collect())
+}

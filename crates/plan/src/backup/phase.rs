@@ -1,0 +1,143 @@
+//! Phases of a Backup and the patches that show them. Takes what happened and the time; gives what to merge.
+
+use jiff::Timestamp;
+use lifeboat_api::common::GoDuration;
+use lifeboat_api::velero::BackupPhase;
+use serde_json::{Value, json};
+
+use crate::time::seconds;
+
+/// The format that we write.
+pub const FORMAT_VERSION: &str = "1.1.0";
+
+/// What a pass counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub items: usize,
+    pub warnings: usize,
+    pub errors: usize,
+    pub hooks_attempted: usize,
+    pub hooks_failed: usize,
+    pub operations: usize,
+    pub operations_open: usize,
+    pub operations_failed: usize,
+}
+
+/// The phase after the objects are written.
+pub fn after_pass(counts: &Counts) -> BackupPhase {
+    match (counts.operations_open > 0, counts.errors > 0) {
+        (true, false) => BackupPhase::WaitingForPluginOperations,
+        (true, true) => BackupPhase::WaitingForPluginOperationsPartiallyFailed,
+        (false, false) => BackupPhase::Finalizing,
+        (false, true) => BackupPhase::FinalizingPartiallyFailed,
+    }
+}
+
+/// The end of a backup that is being finalized; None for other phases.
+pub fn finalized(phase: &BackupPhase) -> Option<BackupPhase> {
+    match phase {
+        BackupPhase::Finalizing => Some(BackupPhase::Completed),
+        BackupPhase::FinalizingPartiallyFailed => Some(BackupPhase::PartiallyFailed),
+        _ => None,
+    }
+}
+
+/// Status when work begins. A second attempt keeps the first one's start and expiration.
+pub fn started(status: &Value, ttl: GoDuration, now: Timestamp) -> Value {
+    let given = |field: &str| status.get(field).and_then(Value::as_str).map(str::to_owned);
+    let expires = now.checked_add(ttl.to_signed()).unwrap_or(Timestamp::MAX);
+    json!({
+        "version": 1,
+        "formatVersion": FORMAT_VERSION,
+        "phase": BackupPhase::InProgress.as_str(),
+        "queuePosition": null,
+        "validationErrors": null,
+        "startTimestamp": given("startTimestamp").unwrap_or_else(|| seconds(now)),
+        "expiration": given("expiration").unwrap_or_else(|| seconds(expires)),
+    })
+}
+
+/// Status after the pass. Zeros are left out, as upstream's encoder does.
+pub fn passed(counts: &Counts) -> Value {
+    let number = |count: usize| if count == 0 { Value::Null } else { json!(count) };
+    json!({
+        "phase": after_pass(counts).as_str(),
+        "warnings": number(counts.warnings),
+        "errors": number(counts.errors),
+        "progress": {"totalItems": counts.items, "itemsBackedUp": counts.items},
+        "hookStatus": {
+            "hooksAttempted": number(counts.hooks_attempted),
+            "hooksFailed": number(counts.hooks_failed),
+        },
+        "backupItemOperationsAttempted": number(counts.operations),
+        "backupItemOperationsCompleted":
+            number(counts.operations - counts.operations_open - counts.operations_failed),
+        "backupItemOperationsFailed": number(counts.operations_failed),
+    })
+}
+
+/// Status of a backup that ended without a usable result.
+pub fn failed(reason: &str, now: Timestamp) -> Value {
+    json!({
+        "phase": BackupPhase::Failed.as_str(),
+        "failureReason": reason,
+        "completionTimestamp": seconds(now),
+        "queuePosition": null,
+    })
+}
+
+/// Status of a backup that cannot run.
+pub fn refused(problems: &[String]) -> Value {
+    json!({
+        "version": 1,
+        "formatVersion": FORMAT_VERSION,
+        "phase": BackupPhase::FailedValidation.as_str(),
+        "validationErrors": problems,
+        "queuePosition": null,
+    })
+}
+
+/// Status at the end.
+pub fn ended(phase: &BackupPhase, now: Timestamp) -> Value {
+    json!({"phase": phase.as_str(), "completionTimestamp": seconds(now)})
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case(0, 0, BackupPhase::Finalizing, Some(BackupPhase::Completed))]
+    #[case(1, 0, BackupPhase::FinalizingPartiallyFailed, Some(BackupPhase::PartiallyFailed))]
+    #[case(0, 1, BackupPhase::WaitingForPluginOperations, None)]
+    #[case(1, 1, BackupPhase::WaitingForPluginOperationsPartiallyFailed, None)]
+    fn the_phase_follows_errors_and_open_operations(
+        #[case] errors: usize,
+        #[case] open: usize,
+        #[case] expected: BackupPhase,
+        #[case] end: Option<BackupPhase>,
+    ) {
+        let phase =
+            after_pass(&Counts { errors, operations: open, operations_open: open, ..Counts::default() });
+        assert_eq!(phase, expected);
+        assert_eq!(finalized(&phase), end);
+    }
+
+    #[test]
+    fn a_second_attempt_keeps_start_and_expiration() {
+        let ttl = GoDuration::from_secs(3600);
+        let first = started(&json!({}), ttl, Timestamp::UNIX_EPOCH);
+        assert_eq!(first["startTimestamp"], "1970-01-01T00:00:00Z");
+        assert_eq!(first["expiration"], "1970-01-01T01:00:00Z");
+        let later = Timestamp::from_second(5000).unwrap();
+        assert_eq!(started(&first, ttl, later), first);
+    }
+
+    #[test]
+    fn an_endless_ttl_does_not_overflow() {
+        let made = started(&json!({}), GoDuration::from_nanos(i64::MAX), Timestamp::MAX);
+        assert!(made["expiration"].is_string());
+    }
+}

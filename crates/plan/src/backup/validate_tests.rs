@@ -1,0 +1,100 @@
+//! What keeps a Backup from running.
+
+use rstest::rstest;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::catalogue::{GroupResource, ResourceType};
+
+fn catalogue() -> Catalogue {
+    Catalogue::new(vec![ResourceType {
+        id: GroupResource::new("", "pods"),
+        version: "v1".into(),
+        kind: "Pod".into(),
+        singular: "pod".into(),
+        namespaced: true,
+        preferred: true,
+        ..ResourceType::default()
+    }])
+}
+
+fn verdict(
+    spec: Value,
+    location: Option<LocationFacts>,
+    policies: Option<Result<Policies, String>>,
+) -> Result<ValidBackup, Vec<String>> {
+    let spec: BackupSpec = serde_json::from_value(spec).unwrap();
+    let location_of =
+        |name: &str, provider: &str| SnapshotLocation { name: name.into(), provider: provider.into() };
+    let snapshot_locations = [location_of("a1", "aws"), location_of("a2", "aws"), location_of("g", "gcp")];
+    validate(Input {
+        spec: &spec,
+        catalogue: &catalogue(),
+        namespaces: &["shop".to_owned()],
+        location,
+        snapshot_locations: &snapshot_locations,
+        policies,
+    })
+}
+
+#[allow(clippy::unnecessary_wraps)] // what the input holds
+fn usable() -> Option<LocationFacts> {
+    Some(LocationFacts { read_only: false, available: true })
+}
+
+#[test]
+fn a_plain_backup_is_valid() {
+    let valid = verdict(json!({"orderedResources": {"pod": "shop/a"}}), usable(), None).unwrap();
+    assert_eq!(valid.orders.by_type.len(), 1);
+    assert_eq!(valid.snapshot_locations, ["g"]);
+}
+
+#[rstest]
+#[case::namespaces(json!({"includedNamespaces": ["*", "a"]}), "namespace lists")]
+#[case::namespace_pattern(json!({"includedNamespaces": ["a|b"]}), "\"a|b\"")]
+#[case::old_lists(json!({"includedResources": ["a"], "excludedResources": ["a"]}), "resource lists")]
+#[case::new_lists(json!({"includedClusterScopedResources": ["*", "a"]}), "cluster-scoped")]
+#[case::new_star(json!({"excludedNamespaceScopedResources": ["*", "a"]}), "namespace-scoped")]
+#[case::old_and_new(json!({"includedResources": ["a"], "includedClusterScopedResources": ["b"]}), "together")]
+#[case::selectors(json!({"labelSelector": {}, "orLabelSelectors": [{}]}), "only one")]
+#[case::selector(json!({"labelSelector": {"matchExpressions": [{"key": "a", "operator": "Near"}]}}), "Near")]
+#[case::order(json!({"orderedResources": {"pods": "~("}}), "orderedResources[pods]")]
+#[case::hooks(json!({"hooks": {"resources": [{"name": "h", "includedNamespaces": ["["]}]}}), "hooks[h]")]
+#[case::snapshot_location(json!({"volumeSnapshotLocations": ["x"]}), "\"x\"")]
+#[case::two_of_one_provider(json!({"volumeSnapshotLocations": ["a1", "a2"]}), "both of provider")]
+#[case::none_named(json!({"snapshotVolumes": true}), "several volume snapshot locations")]
+fn a_bad_spec_is_refused_with_its_field(#[case] spec: Value, #[case] named: &str) {
+    let problems = verdict(spec, usable(), None).unwrap_err();
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    assert!(problems[0].contains(named), "{problems:?}");
+}
+
+#[rstest]
+#[case::missing(None, "no BackupStorageLocation")]
+#[case::read_only(Some(LocationFacts { read_only: true, available: true }), "read-only")]
+#[case::unavailable(Some(LocationFacts::default()), "Unavailable")]
+fn a_location_that_cannot_be_used_is_named(#[case] location: Option<LocationFacts>, #[case] named: &str) {
+    let problems = verdict(json!({"storageLocation": "there"}), location, None).unwrap_err();
+    assert!(problems[0].contains(named) && problems[0].contains("there"), "{problems:?}");
+}
+
+#[test]
+fn policies_have_to_be_readable_and_fit_the_filters() {
+    let policies = Policies::parse("version: v1\nincludeExcludePolicy: {}").unwrap();
+    assert!(verdict(json!({}), usable(), Some(Ok(policies.clone()))).is_ok());
+    let problems = verdict(json!({"includedResources": ["pods"]}), usable(), Some(Ok(policies))).unwrap_err();
+    assert!(problems[0].contains("includeExcludePolicy"), "{problems:?}");
+    let problems = verdict(json!({}), usable(), Some(Err("no such ConfigMap".into()))).unwrap_err();
+    assert_eq!(problems, ["spec.resourcePolicy: no such ConfigMap"]);
+}
+
+#[test]
+fn every_problem_is_named_at_once() {
+    let problems = verdict(
+        json!({"includedNamespaces": ["a|"], "orderedResources": {"": "a", "pods": "~("}}),
+        None,
+        None,
+    )
+    .unwrap_err();
+    assert_eq!(problems.len(), 4, "{problems:?}");
+}

@@ -1,0 +1,89 @@
+//! A pod with a claim on a volume, and all ways to ask for its data.
+
+use rstest::rstest;
+use serde_json::json;
+
+use super::*;
+
+fn book(annotations: &Value) -> VolumeBook {
+    let mut book = VolumeBook::default();
+    book.add_pod(&json!({
+        "metadata": {"namespace": "shop", "name": "db-0", "annotations": annotations},
+        "spec": {"volumes": [
+            {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+            {"name": "settings", "configMap": {"name": "c"}},
+        ]},
+    }));
+    book.add_claim(&json!({"metadata": {"namespace": "shop", "name": "data", "labels": {"app": "db"}},
+        "spec": {"volumeName": "pv-1"}, "status": {"phase": "Bound"}}));
+    book.add_volume(&json!({"metadata": {"name": "pv-1"}, "spec": {"persistentVolumeReclaimPolicy": "Delete",
+        "storageClassName": "fast", "csi": {"driver": "d"}, "claimRef": {"namespace": "shop", "name": "data"}}}));
+    book
+}
+
+fn wishes<'a>() -> Wishes<'a> {
+    Wishes::default()
+}
+
+#[rstest]
+#[case::nobody_asks(json!({}), wishes(), None)]
+#[case::annotation(json!({"backup.velero.io/backup-volumes": "other, data"}), wishes(), Some(Method::FileCopy))]
+#[case::copy_all(json!({}), Wishes { copy_files: true, ..wishes() }, Some(Method::FileCopy))]
+#[case::copy_all_but(json!({"backup.velero.io/backup-volumes-excludes": "data"}),
+    Wishes { copy_files: true, ..wishes() }, None)]
+#[case::snapshots(json!({}), Wishes { snapshot: Some(true), ..wishes() }, Some(Method::Snapshot))]
+#[case::no_snapshots(json!({}), Wishes { snapshot: Some(false), move_data: true, ..wishes() }, None)]
+#[case::moved(json!({}), Wishes { move_data: true, ..wishes() }, Some(Method::Snapshot))]
+#[case::a_copy_goes_before_a_snapshot(json!({"backup.velero.io/backup-volumes": "data"}),
+    Wishes { snapshot: Some(true), ..wishes() }, Some(Method::FileCopy))]
+fn data_that_is_asked_for_is_missed(
+    #[case] annotations: Value,
+    #[case] wishes: Wishes<'_>,
+    #[case] expected: Option<Method>,
+) {
+    let records = book(&annotations).records(&wishes);
+    assert_eq!(records.len(), 1, "{records:?}");
+    assert_eq!(records[0].title(), "pv-1 of claim shop/data");
+    assert_eq!(records[0].reclaim_policy, "Delete");
+    let missed = match &records[0].fate {
+        Fate::Missed(method, _) => Some(*method),
+        Fate::Skipped(_) => None,
+    };
+    assert_eq!(missed, expected);
+}
+
+#[rstest]
+#[case("skip", Some(true), Fate::Skipped("a volume policy says skip".into()))]
+#[case("snapshot", Some(false), Fate::Missed(Method::Snapshot, "a volume policy asks for a snapshot".into()))]
+#[case("fs-backup", Some(true), Fate::Missed(Method::FileCopy, "a volume policy asks for fs-backup".into()))]
+fn a_policy_goes_before_the_spec(
+    #[case] action: &str,
+    #[case] snapshot: Option<bool>,
+    #[case] expected: Fate,
+) {
+    let text = format!(
+        "version: v1\nvolumePolicies:\n- conditions: {{pvcLabels: {{app: db}}, csi: {{}}}}\n  action: {{type: {action}}}"
+    );
+    let policies = Policies::parse(&text).unwrap();
+    let records = book(&json!({})).records(&Wishes { snapshot, policies: Some(&policies), ..wishes() });
+    assert_eq!(records[0].fate, expected);
+}
+
+#[test]
+fn a_volume_without_a_claim_belongs_to_its_pod() {
+    let mut book = VolumeBook::default();
+    book.add_pod(&json!({"metadata": {"namespace": "n", "name": "p"},
+        "spec": {"volumes": [{"name": "tmp", "emptyDir": {}}, {"name": "host", "hostPath": {}}]}}));
+    let records = book.records(&Wishes { copy_files: true, ..wishes() });
+    assert_eq!(records.len(), 1);
+    assert_eq!(records[0].title(), "tmp of pod n/p");
+    assert!(book.records(&wishes()).is_empty());
+}
+
+#[test]
+fn a_claim_that_two_pods_mount_is_one_volume() {
+    let mut book = book(&json!({}));
+    book.add_pod(&json!({"metadata": {"namespace": "shop", "name": "db-1"},
+        "spec": {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]}}));
+    assert_eq!(book.records(&Wishes { copy_files: true, ..wishes() }).len(), 1);
+}

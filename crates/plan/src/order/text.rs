@@ -1,0 +1,27 @@
+//! The text of `--ordered-resources`, by upstream's rule: `type=name,name;type=name`.
+
+use std::collections::BTreeMap;
+
+/// Text that is malformed by upstream's rule.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("invalid OrderedResources '{entry}'; write it like \"pods=ns1/pod1,ns1/pod2;persistentvolumes=pv1\"")]
+pub struct OrderTextError {
+    pub entry: String,
+}
+
+/// Reads the flag's text; empty text is no order. Each entry between semicolons has exactly one `=`; a key given twice counts
+/// as it was given last.
+pub fn parse_ordered_resources(text: &str) -> Result<Option<BTreeMap<String, String>>, OrderTextError> {
+    if text.is_empty() {
+        return Ok(None);
+    }
+    let mut orders = BTreeMap::new();
+    for entry in text.split(';') {
+        let mut parts = entry.split('=');
+        let (Some(key), Some(names), None) = (parts.next(), parts.next(), parts.next()) else {
+            return Err(OrderTextError { entry: entry.to_owned() });
+        };
+        orders.insert(key.trim().to_owned(), names.trim().to_owned());
+    }
+    Ok(Some(orders))
+}

@@ -1,0 +1,233 @@
+//! An object that is in the cluster already: compared with what was to be restored, and left, merged or updated as the
+//! Restore says. The words are upstream's. Called by the executor after a create that met an existing object.
+
+use lifeboat_api::velero::ExistingResourcePolicy;
+use lifeboat_api::velero::names::{BACKUP_NAME, RESTORE_NAME};
+use serde_json::{Map, Value, json};
+
+use super::sanitise;
+
+/// What to do with an existing object.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Existing {
+    /// Nothing: it is as it was in the backup, or nothing is to be added.
+    Same,
+    /// It differs and stays as it is.
+    Different { warning: String },
+    /// Merge `patch` into it. Where the API server refuses that, merge `labels`, where given.
+    Merge { patch: Value, labels: Option<Value> },
+    /// Only the labels that name backup and restore are news; a failure is an error.
+    Labels { patch: Value },
+}
+
+/// Compares. `found` is the object of the cluster as the API server gave it; `wanted` the one that was to be created.
+pub fn compare(mut found: Value, wanted: &Value, policy: Option<&ExistingResourcePolicy>) -> Existing {
+    if sanitise::strip(&mut found).is_err() {
+        return Existing::Same;
+    }
+    let update = policy == Some(&ExistingResourcePolicy::Update);
+    let labels = labels_of(wanted);
+    let old_labels = found.pointer("/metadata/labels").cloned();
+    set_labels(&mut found, &labels);
+    if found == *wanted {
+        return if update { Existing::Labels { patch: label_patch(&labels) } } else { Existing::Same };
+    }
+    if wanted["kind"] == "ServiceAccount" && wanted["apiVersion"] == "v1" {
+        let merged = merged_account(&found, wanted);
+        let patch = merge_patch(&found, &merged);
+        return match patch {
+            None => Existing::Same,
+            Some(patch) => Existing::Merge { patch, labels: update.then(|| label_patch(&labels)) },
+        };
+    }
+    if update {
+        // The labels as they are now, so that the patch brings them up to date.
+        found["metadata"]["labels"] = old_labels.unwrap_or_else(|| json!({}));
+        let patch = merge_patch(&found, wanted).unwrap_or_else(|| label_patch(&labels));
+        return Existing::Merge { patch, labels: Some(label_patch(&labels)) };
+    }
+    Existing::Different { warning: different(wanted, policy) }
+}
+
+/// Upstream's words; they differ by whether the policy was spelt out.
+fn different(wanted: &Value, policy: Option<&ExistingResourcePolicy>) -> String {
+    let text = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let (kind, name) = (text("/kind"), text("/metadata/name"));
+    let what = match policy {
+        None => format!("{kind}:{name}"),
+        Some(_) => format!("{kind} {name:?}"),
+    };
+    format!(
+        "could not restore, {what} already exists. Warning: the in-cluster version is different than the backed-up version"
+    )
+}
+
+/// Whether an object of the cluster was made by this restore, so that an earlier run of the server made it.
+pub fn is_ours(found: &Value, restore: &str) -> bool {
+    found.pointer("/metadata/labels").and_then(|labels| labels.get(RESTORE_NAME)).and_then(Value::as_str)
+        == Some(&crate::label::value(restore))
+}
+
+fn labels_of(wanted: &Value) -> [(&'static str, Value); 2] {
+    let label = |name: &'static str| {
+        let value = wanted.pointer("/metadata/labels").and_then(|labels| labels.get(name));
+        (name, value.cloned().unwrap_or_else(|| json!("")))
+    };
+    [label(BACKUP_NAME), label(RESTORE_NAME)]
+}
+
+fn set_labels(object: &mut Value, labels: &[(&str, Value)]) {
+    let place = &mut object["metadata"]["labels"];
+    if !place.is_object() {
+        *place = json!({});
+    }
+    for (name, value) in labels {
+        place[*name] = value.clone();
+    }
+}
+
+fn label_patch(labels: &[(&str, Value)]) -> Value {
+    let labels: Map<String, Value> =
+        labels.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect();
+    json!({"metadata": {"labels": labels}})
+}
+
+/// The account of the cluster, with secrets, labels and annotations of the backup that it lacks.
+fn merged_account(found: &Value, wanted: &Value) -> Value {
+    let mut merged = found.clone();
+    for list in ["secrets", "imagePullSecrets"] {
+        for reference in wanted[list].as_array().into_iter().flatten() {
+            let known = found[list].as_array().into_iter().flatten();
+            if known.into_iter().all(|other| other["name"] != reference["name"]) {
+                if !merged[list].is_array() {
+                    merged[list] = json!([]);
+                }
+                if let Some(items) = merged[list].as_array_mut() {
+                    items.push(reference.clone());
+                }
+            }
+        }
+    }
+    for map in ["labels", "annotations"] {
+        for (key, value) in wanted["metadata"][map].as_object().into_iter().flatten() {
+            if merged["metadata"][map].get(key).is_none() {
+                merged["metadata"][map][key] = value.clone();
+            }
+        }
+    }
+    merged
+}
+
+/// The JSON merge patch (RFC 7386) that makes `to` of `from`; None where they are equal.
+pub fn merge_patch(from: &Value, to: &Value) -> Option<Value> {
+    if from == to {
+        return None;
+    }
+    let (Some(old), Some(new)) = (from.as_object(), to.as_object()) else { return Some(to.clone()) };
+    let mut patch = Map::new();
+    for key in old.keys().filter(|key| !new.contains_key(*key)) {
+        patch.insert(key.clone(), Value::Null);
+    }
+    for (key, value) in new {
+        let change = match old.get(key) {
+            Some(before) => merge_patch(before, value),
+            None => Some(value.clone()),
+        };
+        if let Some(change) = change {
+            patch.insert(key.clone(), change);
+        }
+    }
+    Some(Value::Object(patch))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wanted(kind: &str, rest: &Value) -> Value {
+        let labels = json!({"velero.io/backup-name": "b", "velero.io/restore-name": "r"});
+        let mut object =
+            json!({"apiVersion": "v1", "kind": kind, "metadata": {"name": "x", "labels": labels}});
+        for (key, value) in rest.as_object().unwrap() {
+            object[key] = value.clone();
+        }
+        object
+    }
+
+    fn found(kind: &str, rest: &Value) -> Value {
+        let mut object = wanted(kind, rest);
+        object["metadata"] = json!({"name": "x", "uid": "u", "resourceVersion": "1",
+            "managedFields": [{"operation": "Update", "manager": "other"}]});
+        object
+    }
+
+    #[test]
+    fn an_equal_object_is_left_alone_and_gets_new_labels_only_with_update() {
+        let data = json!({"data": {"a": "1"}});
+        let (found, wanted) = (found("ConfigMap", &data), wanted("ConfigMap", &data));
+        assert_eq!(compare(found.clone(), &wanted, None), Existing::Same);
+        assert_eq!(compare(found.clone(), &wanted, Some(&ExistingResourcePolicy::None)), Existing::Same);
+        let Existing::Labels { patch } = compare(found, &wanted, Some(&ExistingResourcePolicy::Update))
+        else {
+            panic!("labels are brought up to date");
+        };
+        assert_eq!(patch["metadata"]["labels"]["velero.io/restore-name"], "r");
+    }
+
+    #[test]
+    fn a_different_object_stays_with_upstreams_words() {
+        let (found, wanted) = (
+            found("ConfigMap", &json!({"data": {"a": "2"}})),
+            wanted("ConfigMap", &json!({"data": {"a": "1"}})),
+        );
+        let words = |policy: Option<&ExistingResourcePolicy>| match compare(found.clone(), &wanted, policy) {
+            Existing::Different { warning } => warning,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(
+            words(None),
+            "could not restore, ConfigMap:x already exists. Warning: the in-cluster version is different than the backed-up version"
+        );
+        assert!(
+            words(Some(&ExistingResourcePolicy::None))
+                .starts_with("could not restore, ConfigMap \"x\" already")
+        );
+    }
+
+    #[test]
+    fn update_patches_the_difference_and_the_labels() {
+        let (found, wanted) = (
+            found("ConfigMap", &json!({"data": {"a": "2", "b": "x"}})),
+            wanted("ConfigMap", &json!({"data": {"a": "1"}})),
+        );
+        let Existing::Merge { patch, labels } =
+            compare(found, &wanted, Some(&ExistingResourcePolicy::Update))
+        else {
+            panic!("it differs");
+        };
+        assert_eq!(patch["data"], json!({"a": "1", "b": null}));
+        assert_eq!(patch["metadata"], labels.unwrap()["metadata"]);
+    }
+
+    #[test]
+    fn a_service_account_is_merged_and_the_cluster_wins() {
+        let mut mine = found("ServiceAccount", &json!({"secrets": [{"name": "a"}]}));
+        mine["metadata"]["annotations"] = json!({"k": "cluster"});
+        let mut theirs = wanted(
+            "ServiceAccount",
+            &json!({"secrets": [{"name": "b"}], "imagePullSecrets": [{"name": "p"}]}),
+        );
+        theirs["metadata"]["annotations"] = json!({"k": "backup", "l": "backup"});
+        let Existing::Merge { patch, labels } = compare(mine, &theirs, None) else { panic!("it differs") };
+        assert_eq!(patch["secrets"], json!([{"name": "a"}, {"name": "b"}]));
+        assert_eq!(patch["imagePullSecrets"], json!([{"name": "p"}]));
+        assert_eq!(patch["metadata"], json!({"annotations": {"l": "backup"}}));
+        assert_eq!(labels, None);
+    }
+
+    #[test]
+    fn our_own_objects_are_known_by_their_label() {
+        assert!(is_ours(&wanted("Secret", &json!({})), "r"));
+        assert!(!is_ours(&found("Secret", &json!({})), "r"));
+    }
+}

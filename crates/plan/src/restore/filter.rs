@@ -1,0 +1,249 @@
+//! Which items of a backup a Restore wants: by type, namespace, scope and labels, as upstream decides it. Made once for a
+//! restore; asked for every item of the index, and again, without labels, for additional items.
+
+use std::collections::BTreeMap;
+
+use lifeboat_api::velero::RestoreSpec;
+
+use crate::catalogue::{Catalogue, GroupResource, ItemId};
+use crate::glob::GlobError;
+use crate::includes::Includes;
+use crate::selector::{Selector, SelectorError};
+
+/// Types that are no part of any restore: they describe this cluster, or Lifeboat itself.
+pub const NEVER_RESTORED: [&str; 9] = [
+    "nodes",
+    "events",
+    "events.events.k8s.io",
+    "backups.velero.io",
+    "restores.velero.io",
+    "resticrepositories.velero.io",
+    "csinodes.storage.k8s.io",
+    "volumeattachments.storage.k8s.io",
+    "backuprepositories.velero.io",
+];
+
+/// Types that are looked at whatever the filters say, because volumes need them.
+const ALWAYS: [&str; 1] = ["datauploads.velero.io"];
+
+/// Why an item is not restored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum LeftOut {
+    Type,
+    Namespace,
+    Labels,
+    /// Cluster-scoped, and the Restore says no to those.
+    ClusterScoped,
+    /// Cluster-scoped, and the Restore names namespaces.
+    OnlyNamespaces,
+}
+
+impl std::fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Type => "its type is not included",
+            Self::Namespace => "its namespace is not included",
+            Self::Labels => "its labels do not match",
+            Self::ClusterScoped => "it is cluster-scoped, and spec.includeClusterResources is false",
+            Self::OnlyNamespaces => {
+                "it is cluster-scoped, and only some namespaces are restored; set spec.includeClusterResources to have it"
+            }
+        })
+    }
+}
+
+/// A filter that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FilterError {
+    #[error(transparent)]
+    Pattern(#[from] GlobError),
+    #[error(transparent)]
+    Selector(#[from] SelectorError),
+}
+
+/// The compiled filters of a Restore.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RestoreFilter {
+    namespaces: Includes,
+    resources: Includes,
+    /// An item must match one of them; empty for all items.
+    selectors: Vec<Selector>,
+    cluster: Option<bool>,
+}
+
+impl RestoreFilter {
+    pub fn new(spec: &RestoreSpec, catalogue: &Catalogue) -> Result<Self, FilterError> {
+        let list = |names: &Option<Vec<String>>| names.clone().unwrap_or_default();
+        let mut excluded = list(&spec.excluded_resources);
+        excluded.extend(NEVER_RESTORED.iter().map(|&name| name.to_owned()));
+        let selectors = spec.label_selector.iter().chain(spec.or_label_selectors.iter().flatten());
+        Ok(Self {
+            namespaces: Includes::new(&list(&spec.included_namespaces), &list(&spec.excluded_namespaces))?,
+            resources: types(&list(&spec.included_resources), &excluded, catalogue)?,
+            selectors: selectors
+                .map(Selector::new)
+                .filter(|selector| selector.as_ref().map_or(true, |selector| !selector.is_everything()))
+                .collect::<Result<_, _>>()?,
+            cluster: spec.include_cluster_resources,
+        })
+    }
+
+    /// Whether labels count at all.
+    pub fn asks_for_labels(&self) -> bool {
+        !self.selectors.is_empty()
+    }
+
+    /// Whether an item of the backup is restored for its own sake.
+    pub fn judge(&self, item: &ItemId, labels: &BTreeMap<String, String>) -> Result<(), LeftOut> {
+        self.judge_additional(item)?;
+        if item.namespace.is_none() && self.cluster != Some(true) && !self.namespaces.is_everything() {
+            return Err(LeftOut::OnlyNamespaces);
+        }
+        let matches = self.selectors.is_empty() || self.selectors.iter().any(|one| one.matches(labels));
+        if !matches && !is_always(&item.resource) {
+            return Err(LeftOut::Labels);
+        }
+        Ok(())
+    }
+
+    /// Whether an item is restored because another one asks for it: labels do not count.
+    pub fn judge_additional(&self, item: &ItemId) -> Result<(), LeftOut> {
+        let always = is_always(&item.resource);
+        if !always && !takes_type(&self.resources, &item.resource) {
+            return Err(LeftOut::Type);
+        }
+        match &item.namespace {
+            Some(namespace) if !always && !self.namespaces.takes(namespace) => Err(LeftOut::Namespace),
+            None if self.cluster == Some(false) => Err(LeftOut::ClusterScoped),
+            // A namespace that nothing is restored into is not wanted either.
+            None if is_namespace(&item.resource) && !self.namespaces.takes(&item.name) => {
+                Err(LeftOut::Namespace)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// Whether the status of a type's objects is restored.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StatusFilter {
+    types: Option<Includes>,
+}
+
+impl StatusFilter {
+    pub fn new(spec: &RestoreSpec, catalogue: &Catalogue) -> Result<Self, FilterError> {
+        let Some(wanted) = &spec.restore_status else { return Ok(Self::default()) };
+        let list = |names: &Option<Vec<String>>| names.clone().unwrap_or_default();
+        let types = types(&list(&wanted.included_resources), &list(&wanted.excluded_resources), catalogue)?;
+        Ok(Self { types: Some(types) })
+    }
+
+    /// An annotation of the object goes before the Restore's list.
+    pub fn takes(&self, resource: &GroupResource, annotation: Option<&str>) -> bool {
+        match annotation.map(|text| text.trim().to_lowercase()).as_deref() {
+            Some("true") => true,
+            Some("false") => false,
+            _ => self.types.as_ref().is_some_and(|types| takes_type(types, resource)),
+        }
+    }
+}
+
+/// Lists of types, each under its full name where the cluster knows it.
+fn types(included: &[String], excluded: &[String], catalogue: &Catalogue) -> Result<Includes, GlobError> {
+    let full = |names: &[String]| -> Vec<String> {
+        names.iter().flat_map(|name| full_names(name, catalogue)).collect()
+    };
+    Includes::new(&full(included), &full(excluded))
+}
+
+fn full_names(name: &str, catalogue: &Catalogue) -> Vec<String> {
+    let known = catalogue.resolve(name);
+    if known.is_empty() {
+        return vec![name.to_lowercase()];
+    }
+    known.iter().map(|known| known.id.to_string()).collect()
+}
+
+/// By the full name; a type that came with the backup is also known by its plural alone.
+fn takes_type(types: &Includes, resource: &GroupResource) -> bool {
+    let full = resource.to_string();
+    let plural = &resource.resource;
+    let included = types.includes(&full) || types.includes(plural);
+    included && !types.excludes(&full) && (resource.group.is_empty() || !excludes_plural(types, plural))
+}
+
+/// `events` in a list means the core group; other plurals may stand for types that the cluster does not know yet.
+fn excludes_plural(types: &Includes, plural: &str) -> bool {
+    !NEVER_RESTORED.contains(&plural) && types.excludes(plural)
+}
+
+fn is_always(resource: &GroupResource) -> bool {
+    ALWAYS.contains(&resource.to_string().as_str())
+}
+
+fn is_namespace(resource: &GroupResource) -> bool {
+    resource.group.is_empty() && resource.resource == "namespaces"
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn judge(spec: &Value, resource: &str, namespace: Option<&str>) -> Result<(), LeftOut> {
+        let spec: RestoreSpec = serde_json::from_value(spec.clone()).unwrap();
+        let filter = RestoreFilter::new(&spec, &Catalogue::default()).unwrap();
+        let item = ItemId {
+            resource: GroupResource::parse(resource),
+            namespace: namespace.map(Into::into),
+            name: "shop".into(),
+        };
+        filter.judge(&item, &BTreeMap::from([("app".into(), "web".into())]))
+    }
+
+    #[rstest]
+    #[case::everything(json!({}), "pods", Some("shop"), Ok(()))]
+    #[case::never(json!({}), "nodes", None, Err(LeftOut::Type))]
+    #[case::never_by_group(json!({}), "events.events.k8s.io", Some("shop"), Err(LeftOut::Type))]
+    #[case::type_not_included(json!({"includedResources": ["secrets"]}), "pods", Some("shop"), Err(LeftOut::Type))]
+    #[case::type_excluded(json!({"excludedResources": ["pods"]}), "pods", Some("shop"), Err(LeftOut::Type))]
+    #[case::plural_of_an_unknown_type(json!({"includedResources": ["widgets"]}), "widgets.example.com", Some("shop"), Ok(()))]
+    #[case::namespace_pattern(json!({"includedNamespaces": ["sh*"]}), "pods", Some("shop"), Ok(()))]
+    #[case::namespace_excluded(json!({"excludedNamespaces": ["shop"]}), "pods", Some("shop"), Err(LeftOut::Namespace))]
+    #[case::cluster_scoped(json!({}), "persistentvolumes", None, Ok(()))]
+    #[case::cluster_scoped_no(json!({"includeClusterResources": false}), "persistentvolumes", None, Err(LeftOut::ClusterScoped))]
+    #[case::cluster_scoped_beside_namespaces(json!({"includedNamespaces": ["shop"]}), "persistentvolumes", None, Err(LeftOut::OnlyNamespaces))]
+    #[case::cluster_scoped_yes(json!({"includedNamespaces": ["shop"], "includeClusterResources": true}), "persistentvolumes", None, Ok(()))]
+    #[case::another_namespace(json!({"includedNamespaces": ["other"], "includeClusterResources": true}), "namespaces", None, Err(LeftOut::Namespace))]
+    #[case::labels(json!({"labelSelector": {"matchLabels": {"app": "db"}}}), "pods", Some("shop"), Err(LeftOut::Labels))]
+    #[case::one_of_the_selectors(json!({"orLabelSelectors": [{"matchLabels": {"app": "db"}}, {"matchLabels": {"app": "web"}}]}), "pods", Some("shop"), Ok(()))]
+    #[case::always(json!({"includedNamespaces": ["shop"], "includedResources": ["pods"]}), "datauploads.velero.io", Some("velero"), Ok(()))]
+    fn items_are_judged_as_upstream_does(
+        #[case] spec: Value,
+        #[case] resource: &str,
+        #[case] namespace: Option<&str>,
+        #[case] expected: Result<(), LeftOut>,
+    ) {
+        assert_eq!(judge(&spec, resource, namespace), expected);
+    }
+
+    #[rstest]
+    #[case::not_asked(json!({}), None, false)]
+    #[case::all(json!({"restoreStatus": {}}), None, true)]
+    #[case::named(json!({"restoreStatus": {"includedResources": ["widgets.example.com"]}}), None, true)]
+    #[case::excluded(json!({"restoreStatus": {"excludedResources": ["widgets.example.com"]}}), None, false)]
+    #[case::the_object_says_yes(json!({}), Some("True"), true)]
+    #[case::the_object_says_no(json!({"restoreStatus": {}}), Some("false"), false)]
+    #[case::the_object_says_nonsense(json!({"restoreStatus": {}}), Some("maybe"), true)]
+    fn status_is_restored_on_request(
+        #[case] spec: Value,
+        #[case] annotation: Option<&str>,
+        #[case] expected: bool,
+    ) {
+        let spec: RestoreSpec = serde_json::from_value(spec).unwrap();
+        let filter = StatusFilter::new(&spec, &Catalogue::default()).unwrap();
+        assert_eq!(filter.takes(&GroupResource::parse("widgets.example.com"), annotation), expected);
+    }
+}

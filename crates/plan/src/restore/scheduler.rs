@@ -1,0 +1,278 @@
+//! When each item of a restore may start: a state machine that is told what happened and says what comes next. Barriers
+//! come one after the other; within one, items run side by side. An item that waits leaves its barrier, and what depends
+//! on it stays behind. Driven by the executor in crate `operator`.
+//!
+//! Nothing can lock up: an item that is held back has a fixed set of items that hold it, all of which came before it;
+//! and a request for an additional item that would close a circle is answered with [`Need::Circle`], or starts the item
+//! in spite of what holds it.
+
+mod places;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// What the scheduler knows of an item. Items are numbered by their place in the list.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// Its barrier: smaller ones come first.
+    pub barrier: usize,
+    /// The items that keep it back while they are behind their own barrier.
+    pub after: Vec<usize>,
+    /// Nobody wants it for its own sake: it starts when another item asks for it, or never.
+    pub dormant: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// Nobody has asked for it.
+    Dormant,
+    Pending,
+    /// Something that it depends on is behind: it left its barrier without starting.
+    Held,
+    /// It may start, and nobody took it yet.
+    Ready,
+    Running,
+    Done,
+}
+
+/// What to do about an additional item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// It has ended already.
+    Done,
+    /// Start it now; the asking item goes on when it has ended.
+    Start,
+    /// It is under way; the asking item goes on when it has ended.
+    Wait,
+    /// It waits for the asking item itself: go on without it.
+    Circle,
+}
+
+/// The machine.
+pub struct Scheduler {
+    entries: Vec<Entry>,
+    states: Vec<State>,
+    /// Whether an item no longer counts in its barrier: it waits, is held back, or is done.
+    left: Vec<bool>,
+    /// How many items hold a held one.
+    holders: BTreeMap<usize, usize>,
+    /// The items that an item behind its barrier holds.
+    holds: BTreeMap<usize, Vec<usize>>,
+    /// The items whose end a started one awaits, and the other way round.
+    awaits: BTreeMap<usize, BTreeSet<usize>>,
+    awaited_by: BTreeMap<usize, BTreeSet<usize>>,
+    /// The items of each barrier, what others depend on first.
+    barriers: Vec<Vec<usize>>,
+    /// How many items of each barrier have not left it.
+    open: Vec<usize>,
+    /// The barrier after the one that is open.
+    next: usize,
+    ready: VecDeque<usize>,
+    /// Items that have not ended; dormant ones are not counted.
+    rest: usize,
+    /// Items that were started, left their barrier and have not ended.
+    behind: usize,
+}
+
+impl Scheduler {
+    pub fn new(entries: Vec<Entry>) -> Self {
+        let barriers = places::barriers(&entries);
+        let open: Vec<usize> = barriers.iter().map(Vec::len).collect();
+        let count = entries.len();
+        let state = |entry: &Entry| if entry.dormant { State::Dormant } else { State::Pending };
+        let states = entries.iter().map(state).collect();
+        let mut scheduler = Self {
+            entries,
+            states,
+            left: vec![false; count],
+            holders: BTreeMap::new(),
+            holds: BTreeMap::new(),
+            awaits: BTreeMap::new(),
+            awaited_by: BTreeMap::new(),
+            barriers,
+            rest: open.iter().sum(),
+            behind: 0,
+            open,
+            next: 0,
+            ready: VecDeque::new(),
+        };
+        scheduler.open_barriers();
+        scheduler
+    }
+
+    /// The next item to start; None where none may start now.
+    pub fn start(&mut self) -> Option<usize> {
+        // One that another item asked for in the meantime has started already.
+        let item =
+            std::iter::from_fn(|| self.ready.pop_front()).find(|&item| self.states[item] == State::Ready)?;
+        self.run(item);
+        Some(item)
+    }
+
+    /// Whether every item has ended.
+    pub fn is_finished(&self) -> bool {
+        self.rest == 0
+    }
+
+    /// How many items were started, left their barrier and have not ended.
+    pub fn waiting_count(&self) -> usize {
+        self.behind
+    }
+
+    /// The items that were started, left their barrier and have not ended.
+    pub fn waiting(&self) -> impl Iterator<Item = usize> {
+        (0..self.states.len()).filter(|&item| self.states[item] == State::Running && self.left[item])
+    }
+
+    /// A started item now waits for something outside: it leaves its barrier.
+    pub fn wait(&mut self, item: usize) {
+        let mut behind = vec![item];
+        while let Some(item) = behind.pop() {
+            if self.states[item] != State::Running || self.left[item] {
+                continue;
+            }
+            self.leave(item);
+            self.behind += 1;
+            // Whoever awaits its end is behind, too.
+            behind.extend(self.awaited_by.get(&item).into_iter().flatten());
+        }
+        self.open_barriers();
+    }
+
+    /// A started item cannot go on before `other`.
+    pub fn need(&mut self, item: usize, other: usize) -> Need {
+        if self.states[other] == State::Done {
+            return Need::Done;
+        }
+        if item == other {
+            return Need::Circle;
+        }
+        let starts = match self.states[other] {
+            State::Dormant | State::Pending | State::Ready => true,
+            State::Held => self.leads_to(other, item),
+            State::Running if self.leads_to(other, item) => return Need::Circle,
+            State::Running | State::Done => false,
+        };
+        if starts {
+            self.rest += usize::from(self.states[other] == State::Dormant);
+            self.run(other);
+        }
+        self.awaits.entry(item).or_default().insert(other);
+        self.awaited_by.entry(other).or_default().insert(item);
+        if self.left[other] {
+            self.wait(item);
+        }
+        if starts { Need::Start } else { Need::Wait }
+    }
+
+    /// A started item has ended, well or not.
+    pub fn end(&mut self, item: usize) {
+        if self.states[item] == State::Done {
+            return;
+        }
+        if self.left[item] {
+            self.behind -= usize::from(self.states[item] == State::Running);
+        } else {
+            self.leave(item);
+        }
+        self.states[item] = State::Done;
+        self.rest -= 1;
+        for other in self.awaits.remove(&item).into_iter().flatten() {
+            if let Some(waiters) = self.awaited_by.get_mut(&other) {
+                waiters.remove(&item);
+            }
+        }
+        for waiter in self.awaited_by.remove(&item).into_iter().flatten() {
+            if let Some(awaited) = self.awaits.get_mut(&waiter) {
+                awaited.remove(&item);
+            }
+        }
+        for held in self.holds.remove(&item).into_iter().flatten() {
+            self.release(held);
+        }
+        self.open_barriers();
+    }
+
+    /// One of the items that hold `held` has ended.
+    fn release(&mut self, held: usize) {
+        let Some(holders) = self.holders.get_mut(&held) else { return };
+        *holders -= 1;
+        if *holders == 0 {
+            self.holders.remove(&held);
+            if self.states[held] == State::Held {
+                self.give_out(held);
+            }
+        }
+    }
+
+    fn run(&mut self, item: usize) {
+        self.states[item] = State::Running;
+        self.behind += usize::from(self.left[item]);
+    }
+
+    fn give_out(&mut self, item: usize) {
+        self.states[item] = State::Ready;
+        self.ready.push_back(item);
+    }
+
+    fn leave(&mut self, item: usize) {
+        self.left[item] = true;
+        // A dormant item is in no barrier: it belongs to whoever asked for it.
+        if !self.entries[item].dormant {
+            self.open[self.entries[item].barrier] -= 1;
+        }
+    }
+
+    /// Opens barrier after barrier for as long as the one that is open has nothing left in it.
+    fn open_barriers(&mut self) {
+        while self.next < self.barriers.len() && (self.next == 0 || self.open[self.next - 1] == 0) {
+            let items = std::mem::take(&mut self.barriers[self.next]);
+            self.next += 1;
+            for item in items {
+                if self.states[item] == State::Pending {
+                    self.begin(item);
+                }
+            }
+        }
+    }
+
+    /// The turn of an item has come: it is given out, or held back by what is behind.
+    fn begin(&mut self, item: usize) {
+        let behind: Vec<usize> =
+            self.entries[item].after.iter().copied().filter(|&other| self.is_behind(other)).collect();
+        if behind.is_empty() {
+            self.give_out(item);
+            return;
+        }
+        self.states[item] = State::Held;
+        self.leave(item);
+        self.holders.insert(item, behind.len());
+        for other in behind {
+            self.holds.entry(other).or_default().push(item);
+        }
+    }
+
+    /// Whether an item has left its barrier without having ended.
+    fn is_behind(&self, item: usize) -> bool {
+        self.left[item] && self.states[item] != State::Done
+    }
+
+    /// Whether `from` cannot end before `to`, by what it awaits and what holds it.
+    fn leads_to(&self, from: usize, to: usize) -> bool {
+        let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
+        while let Some(item) = next.pop() {
+            if item == to {
+                return true;
+            }
+            if !seen.insert(item) {
+                continue;
+            }
+            next.extend(self.awaits.get(&item).into_iter().flatten());
+            if self.states[item] == State::Held {
+                next.extend(self.entries[item].after.iter().copied().filter(|&other| self.is_behind(other)));
+            }
+        }
+        false
+    }
+}

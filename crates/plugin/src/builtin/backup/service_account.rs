@@ -1,0 +1,145 @@
+//! Service accounts: the cluster role bindings that name them, and their cluster roles.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use lifeboat_api::velero::Backup;
+use lifeboat_plan::catalogue::{GroupResource, ItemId};
+use serde_json::Value;
+
+use super::cache::PerBackup;
+use super::text;
+use crate::actions::{ActionError, AppliesTo, BackupItemAction, BackupOutcome, ItemBlockAction, Lookup};
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// Takes the bindings and roles of a service account into the backup.
+#[derive(Default)]
+pub struct ServiceAccountAction {
+    bindings: Bindings,
+}
+
+/// Puts them into its block.
+#[derive(Default)]
+pub struct ServiceAccountBlock {
+    bindings: Bindings,
+}
+
+/// By `namespace/name` of a service account: bindings and roles.
+type Index = BTreeMap<String, (BTreeSet<String>, BTreeSet<String>)>;
+
+#[derive(Default)]
+struct Bindings {
+    kept: PerBackup<Index>,
+}
+
+#[async_trait]
+impl BackupItemAction for ServiceAccountAction {
+    fn name(&self) -> &'static str {
+        "velero.io/service-account"
+    }
+
+    async fn applies_to(&self) -> Result<AppliesTo, ActionError> {
+        Ok(AppliesTo::resources(&["serviceaccounts"]))
+    }
+
+    async fn execute(
+        &self,
+        item: Value,
+        backup: &Backup,
+        cluster: &dyn Lookup,
+    ) -> Result<BackupOutcome, ActionError> {
+        let additional_items = self.bindings.related(&item, backup, cluster).await?;
+        Ok(BackupOutcome { item, additional_items, ..BackupOutcome::default() })
+    }
+}
+
+#[async_trait]
+impl ItemBlockAction for ServiceAccountBlock {
+    fn name(&self) -> &'static str {
+        "velero.io/service-account"
+    }
+
+    async fn applies_to(&self) -> Result<AppliesTo, ActionError> {
+        Ok(AppliesTo::resources(&["serviceaccounts"]))
+    }
+
+    async fn related_items(
+        &self,
+        item: &Value,
+        backup: &Backup,
+        cluster: &dyn Lookup,
+    ) -> Result<Vec<ItemId>, ActionError> {
+        self.bindings.related(item, backup, cluster).await
+    }
+}
+
+impl Bindings {
+    async fn related(
+        &self,
+        account: &Value,
+        backup: &Backup,
+        cluster: &dyn Lookup,
+    ) -> Result<Vec<ItemId>, ActionError> {
+        let index = self.index(backup, cluster).await?;
+        let key = format!("{}/{}", text(account, "/metadata/namespace"), text(account, "/metadata/name"));
+        let Some((bindings, roles)) = index.get(&key) else { return Ok(Vec::new()) };
+        let item = |resource: &str, name: &String| ItemId::cluster(GroupResource::new(RBAC, resource), name);
+        let bindings = bindings.iter().map(|name| item("clusterrolebindings", name));
+        Ok(bindings.chain(roles.iter().map(|name| item("clusterroles", name))).collect())
+    }
+
+    async fn index(&self, backup: &Backup, cluster: &dyn Lookup) -> Result<Arc<Index>, ActionError> {
+        if let Some(known) = self.kept.get(backup, "") {
+            return Ok(known);
+        }
+        let mut index = Index::new();
+        for binding in cluster.list(&GroupResource::new(RBAC, "clusterrolebindings"), None, "").await? {
+            for subject in binding["subjects"].as_array().into_iter().flatten() {
+                if text(subject, "/kind") == "ServiceAccount" {
+                    let key = format!("{}/{}", text(subject, "/namespace"), text(subject, "/name"));
+                    let (bindings, roles) = index.entry(key).or_default();
+                    bindings.insert(text(&binding, "/metadata/name").to_owned());
+                    roles.insert(text(&binding, "/roleRef/name").to_owned());
+                }
+            }
+        }
+        Ok(self.kept.keep(backup, "", index))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::{Objects, backup};
+    use super::*;
+
+    #[tokio::test]
+    async fn an_account_brings_the_bindings_and_roles_that_name_it() {
+        let binding = |name: &str, role: &str, namespace: &str| {
+            json!({"metadata": {"name": name}, "roleRef": {"name": role},
+                "subjects": [{"kind": "ServiceAccount", "namespace": namespace, "name": "web"},
+                    {"kind": "User", "name": "web"}]})
+        };
+        let objects = Objects::new(&[(
+            "clusterrolebindings",
+            vec![
+                binding("b1", "view", "shop"),
+                binding("b2", "view", "shop"),
+                binding("b3", "edit", "other"),
+            ],
+        )]);
+        let account = json!({"metadata": {"namespace": "shop", "name": "web"}});
+        let action = ServiceAccountAction::default();
+        let outcome = action.execute(account.clone(), &backup(), &objects).await.unwrap();
+        let names: Vec<_> = outcome.additional_items.iter().map(|item| item.name.as_str()).collect();
+        assert_eq!(names, ["b1", "b2", "view"]);
+        let nobody = json!({"metadata": {"namespace": "shop", "name": "default"}});
+        assert!(action.execute(nobody, &backup(), &objects).await.unwrap().additional_items.is_empty());
+        assert_eq!(objects.lists_of("clusterrolebindings"), 1);
+        let related = ServiceAccountBlock::default().related_items(&account, &backup(), &objects).await;
+        assert_eq!(related.unwrap().len(), 3);
+    }
+}

@@ -1,0 +1,63 @@
+//! Backup and restore of objects on a real cluster, through our own command line.
+#![allow(clippy::unwrap_used, clippy::panic)] // tests end by panicking
+
+#[path = "backup/faults.rs"]
+mod faults;
+#[path = "backup/order.rs"]
+mod order;
+#[path = "backup/round_trip.rs"]
+mod round_trip;
+
+use lifeboat_e2e::{Installation, get, lifeboat, wait_for};
+use serde_json::Value;
+
+/// Lifeboat with an available location.
+fn installed() -> Installation {
+    let installation = Installation::ensure();
+    installation.wait_for_phase("default", "Available", 60);
+    installation
+}
+
+/// A name that no other run of the tests uses: buckets outlive clusters.
+fn unique(prefix: &str) -> String {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    format!("{prefix}-{}", now.as_millis())
+}
+
+/// Makes a backup and waits for its end; gives the object.
+fn backup(name: &str, arguments: &[&str]) -> Value {
+    lifeboat().args(["backup", "create", name, "--wait"]).args(arguments).run();
+    ended("backup", name)
+}
+
+/// Restores and waits for the end; gives the object.
+fn restore(name: &str, from: &str, arguments: &[&str]) -> Value {
+    lifeboat().args(["restore", "create", name, "--from-backup", from, "--wait"]).args(arguments).run();
+    ended("restore", name)
+}
+
+fn ended(kind: &str, name: &str) -> Value {
+    wait_for(&format!("the end of {kind} {name}"), 120, || {
+        let object = get(&["-n", "lifeboat", &format!("{kind}s.velero.io"), name]);
+        match object["status"]["phase"].as_str() {
+            Some("Completed" | "PartiallyFailed" | "Failed" | "FailedValidation") => Ok(object),
+            _ => Err(object["status"].to_string()),
+        }
+    })
+}
+
+/// Fails unless the object ended so, with what its log and its results say.
+fn assert_phase(object: &Value, phase: &str) {
+    let kind = object["kind"].as_str().unwrap().to_lowercase();
+    let name = object["metadata"]["name"].as_str().unwrap();
+    if object["status"]["phase"] != phase {
+        let described = lifeboat().args([kind.as_str(), "describe", name, "--details"]).run();
+        let logs = lifeboat().args([kind.as_str(), "logs", name]).run();
+        panic!("{kind} {name}: {}\n{}\n{}", object["status"], described.stdout, logs.stdout);
+    }
+}
+
+/// Deletes a namespace and waits until it is gone.
+fn delete_namespace(name: &str) {
+    lifeboat_e2e::kubectl().args(["delete", "namespace", name, "--timeout=120s"]).ok();
+}

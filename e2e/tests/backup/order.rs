@@ -1,0 +1,117 @@
+//! Ordered resources: hooks in the pods write the moment of each step into one file, and the file tells the order.
+
+use lifeboat_e2e::{Namespace, lifeboat, wait_for};
+use rstest::rstest;
+
+use super::{assert_phase, backup, installed, unique};
+
+/// A pod whose hooks append to a log on the node that all pods of the test share.
+fn pod(name: &str, log: &str) -> String {
+    format!(
+        "
+apiVersion: v1
+kind: Pod
+metadata:
+  name: {name}
+  annotations:
+    pre.hook.backup.velero.io/command: '[\"sh\", \"-c\", \"echo $(date +%s%N) {name} pre >> /log/{log}\"]'
+    post.hook.backup.velero.io/command: '[\"sh\", \"-c\", \"echo $(date +%s%N) {name} post >> /log/{log}\"]'
+spec:
+  nodeName: NODE
+  terminationGracePeriodSeconds: 0
+  containers:
+  - name: main
+    image: TEST_IMAGE
+    imagePullPolicy: IfNotPresent
+    command: [sleep, infinity]
+    volumeMounts: [{{name: log, mountPath: /log}}]
+  volumes:
+  - name: log
+    hostPath: {{path: /tmp/lifeboat-order, type: DirectoryOrCreate}}
+---
+"
+    )
+}
+
+fn node() -> String {
+    let nodes = lifeboat_e2e::get(&["nodes"]);
+    nodes["items"][0]["metadata"]["name"].as_str().unwrap().to_owned()
+}
+
+/// Pods in two namespaces, one backup of both; gives `pod step` lines in the order of their times.
+fn steps(test: &str, ordered: &dyn Fn(&str, &str) -> String, flags: &[&str]) -> Vec<String> {
+    installed();
+    let (one, two) = (Namespace::new(&format!("{test}-a")), Namespace::new(&format!("{test}-b")));
+    let log = unique(test);
+    let node = node();
+    for (namespace, names) in [(&one, ["a1", "a2", "a3"]), (&two, ["b1", "b2", "b3"])] {
+        let pods: String = names.iter().map(|name| pod(name, &log)).collect();
+        namespace.apply(&pods.replace("NODE", &node));
+        namespace.kubectl().args(["wait", "--for=condition=Ready", "pod", "--all", "--timeout=90s"]).ok();
+    }
+    let name = unique(test);
+    let order = ordered(&one.name, &two.name);
+    let namespaces = format!("{},{}", one.name, two.name);
+    let arguments = ["--include-namespaces", &namespaces, "--ordered-resources", &order];
+    assert_phase(&backup(&name, &[&arguments[..], flags].concat()), "Completed");
+    let text = wait_for("the log of the hooks", 10, || {
+        let read = one.kubectl().args(["exec", "a1", "--", "cat", &format!("/log/{log}")]).run();
+        if read.code == 0 { Ok(read.stdout) } else { Err(read.stderr) }
+    });
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines.iter().map(|line| line.split_once(' ').unwrap().1.to_owned()).collect()
+}
+
+/// The listed pods, each finished before the next one starts, before anything else starts.
+fn assert_order(steps: &[String], listed: &[&str]) {
+    let expected: Vec<String> =
+        listed.iter().flat_map(|pod| [format!("{pod} pre"), format!("{pod} post")]).collect();
+    assert_eq!(steps[..expected.len()], expected[..], "all steps: {steps:?}");
+    assert_eq!(steps.len(), 12, "{steps:?}");
+}
+
+#[rstest]
+#[case::singular("pod")]
+#[case::plural("pods")]
+#[case::short_name("po")]
+#[case::kind("Pod")]
+fn pods_are_finished_in_the_order_of_the_list(#[case] key: &str) {
+    let test = format!("order-{}", key.to_lowercase());
+    let order = |one: &str, two: &str| format!("{key}={two}/b2,{one}/a3,{two}/b1");
+    assert_order(&steps(&test, &order, &[]), &["b2", "a3", "b1"]);
+}
+
+#[test]
+fn globs_and_regular_expressions_name_pods() {
+    let order = |one: &str, two: &str| format!("pods={two}/b?,~{one}/a[13]");
+    assert_order(&steps("order-pattern", &order, &[]), &["b1", "b2", "b3", "a1", "a3"]);
+}
+
+#[test]
+fn what_does_not_exist_is_a_warning() {
+    installed();
+    let namespace = Namespace::new("order-unknown");
+    namespace.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: there}\n");
+    let name = unique("order-unknown");
+    let order = format!("configmaps={0}/gone,{0}/there;widgets=x;secrets=", namespace.name);
+    let made = backup(&name, &["--include-namespaces", &namespace.name, "--ordered-resources", &order]);
+    assert_phase(&made, "Completed");
+    assert!(made["status"]["warnings"].as_i64().unwrap() >= 3, "{}", made["status"]);
+    let described = lifeboat().args(["backup", "describe", &name]).ok();
+    for word in ["gone", "widgets", "secrets"] {
+        assert!(described.contains(word), "{word} is not in:\n{described}");
+    }
+}
+
+#[test]
+fn malformed_text_is_refused_before_anything_is_made() {
+    installed();
+    let refused = lifeboat().args(["backup", "create", "malformed", "--ordered-resources", "pods=a;b"]).run();
+    assert_ne!(refused.code, 0);
+    assert!(refused.stderr.contains("ordered"), "{}", refused.stderr);
+    assert_eq!(
+        lifeboat_e2e::get(&["-n", "lifeboat", "backups.velero.io", "malformed"]),
+        serde_json::Value::Null
+    );
+}

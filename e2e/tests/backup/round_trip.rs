@@ -1,0 +1,194 @@
+//! What was backed up comes back: into its namespace, into another one, and after Lifeboat itself was lost.
+
+use lifeboat_e2e::{Namespace, apply, assert_same_objects, get, kubectl, objects_of, wait_for};
+
+use super::{assert_phase, backup, delete_namespace, installed, restore, unique};
+
+/// An app of many kinds, without volumes: those have tests of their own.
+const APP: &str = "
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings, annotations: {note: kept}}
+data: {a: one, b: two}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: token}
+stringData: {password: not-a-real-secret}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: web}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: reader}
+rules: [{apiGroups: [''], resources: [configmaps], verbs: [get]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: reader}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}
+subjects: [{kind: ServiceAccount, name: web, namespace: NAMESPACE}]
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {selector: {app: web}, ports: [{port: 80}]}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      serviceAccountName: web
+      terminationGracePeriodSeconds: 0
+      containers: [{name: main, image: TEST_IMAGE, imagePullPolicy: IfNotPresent, command: [sleep, infinity]}]
+---
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: db}
+spec:
+  serviceName: db
+  replicas: 2
+  podManagementPolicy: Parallel
+  selector: {matchLabels: {app: db}}
+  template:
+    metadata: {labels: {app: db}}
+    spec:
+      terminationGracePeriodSeconds: 0
+      containers: [{name: main, image: TEST_IMAGE, imagePullPolicy: IfNotPresent, command: [sleep, infinity]}]
+---
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: tidy}
+spec:
+  schedule: '0 0 1 1 *'
+  jobTemplate:
+    spec:
+      template:
+        spec:
+          restartPolicy: Never
+          containers: [{name: main, image: TEST_IMAGE, command: ['true']}]
+";
+
+fn app(namespace: &Namespace) {
+    namespace.apply(&APP.replace("NAMESPACE", &namespace.name));
+    wait_until_running(&namespace.name);
+}
+
+fn wait_until_running(namespace: &str) {
+    for workload in ["deployment/web", "statefulset/db"] {
+        kubectl().args(["-n", namespace, "rollout", "status", workload, "--timeout=90s"]).ok();
+    }
+}
+
+#[test]
+fn an_app_comes_back_as_it_was() {
+    installed();
+    let namespace = Namespace::new("roundtrip");
+    app(&namespace);
+    let before = objects_of(&namespace.name);
+    let name = unique("roundtrip");
+    assert_phase(&backup(&name, &["--include-namespaces", &namespace.name]), "Completed");
+    delete_namespace(&namespace.name);
+    assert_phase(&restore(&name, &name, &[]), "Completed");
+    wait_until_running(&namespace.name);
+    assert_same_objects(&before, &objects_of(&namespace.name));
+}
+
+#[test]
+fn an_app_comes_back_beside_itself_under_another_name() {
+    installed();
+    let namespace = Namespace::new("mapped");
+    app(&namespace);
+    let name = unique("mapped");
+    assert_phase(&backup(&name, &["--include-namespaces", &namespace.name]), "Completed");
+    let copy = format!("{}-copy", namespace.name);
+    let mapping = format!("{}:{copy}", namespace.name);
+    let restored = restore(&name, &name, &["--namespace-mappings", &mapping]);
+    assert_phase(&restored, "Completed");
+    wait_until_running(&copy);
+    let (mut before, after) = (objects_of(&namespace.name), objects_of(&copy));
+    let subject = before.get_mut("RoleBinding/reader").unwrap().pointer_mut("/subjects/0/namespace").unwrap();
+    *subject = copy.clone().into();
+    assert_same_objects(&before, &after);
+    kubectl().args(["delete", "namespace", &copy, "--wait=false"]).ok();
+}
+
+#[test]
+fn backups_come_back_from_the_bucket_after_lifeboat_was_lost() {
+    let installation = installed();
+    let namespace = Namespace::new("lost");
+    app(&namespace);
+    let before = objects_of(&namespace.name);
+    let name = unique("lost");
+    assert_phase(&backup(&name, &["--include-namespaces", &namespace.name]), "Completed");
+    delete_namespace(&namespace.name);
+    installation.kubectl().args(["delete", "backups.velero.io", &name]).ok();
+    wait_for("the backup from the bucket", 90, || {
+        let found = get(&["-n", "lifeboat", "backups.velero.io", &name]);
+        if found["status"]["phase"] == "Completed" { Ok(()) } else { Err(found.to_string()) }
+    });
+    assert_phase(&restore(&name, &name, &[]), "Completed");
+    wait_until_running(&namespace.name);
+    assert_same_objects(&before, &objects_of(&namespace.name));
+}
+
+#[test]
+fn what_exists_is_left_alone_unless_told_otherwise() {
+    installed();
+    let namespace = Namespace::new("existing");
+    namespace.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {a: backed-up}\n");
+    let name = unique("existing");
+    assert_phase(&backup(&name, &["--include-namespaces", &namespace.name]), "Completed");
+    let change = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: settings}\ndata: {a: newer}\n";
+    namespace.apply(change);
+    let value = || get(&["-n", &namespace.name, "configmap", "settings"])["data"]["a"].clone();
+    let left = restore(&unique("left"), &name, &[]);
+    assert_phase(&left, "Completed");
+    assert!(left["status"]["warnings"].as_i64().unwrap() >= 1, "{}", left["status"]);
+    assert_eq!(value(), "newer");
+    assert_phase(&restore(&unique("updated"), &name, &["--existing-resource-policy", "update"]), "Completed");
+    assert_eq!(value(), "backed-up");
+}
+
+#[test]
+fn a_custom_resource_comes_back_with_its_definition() {
+    installed();
+    let group = format!("g{}.example.com", std::process::id());
+    let definition = format!(
+        "
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {{name: widgets.{group}}}
+spec:
+  group: {group}
+  scope: Namespaced
+  names: {{plural: widgets, singular: widget, kind: Widget}}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {{openAPIV3Schema: {{type: object, x-kubernetes-preserve-unknown-fields: true}}}}
+"
+    );
+    apply(&definition);
+    let crd = format!("crd/widgets.{group}");
+    kubectl().args(["wait", "--for=condition=Established", "--timeout=30s", &crd]).ok();
+    let namespace = Namespace::new("widgets");
+    namespace.apply(&format!(
+        "apiVersion: {group}/v1\nkind: Widget\nmetadata: {{name: one}}\nspec: {{size: 3}}\n"
+    ));
+    let name = unique("widgets");
+    assert_phase(&backup(&name, &["--include-namespaces", &namespace.name]), "Completed");
+    delete_namespace(&namespace.name);
+    kubectl().args(["delete", &crd]).ok();
+    assert_phase(&restore(&name, &name, &[]), "Completed");
+    assert_eq!(get(&["-n", &namespace.name, &format!("widgets.{group}"), "one"])["spec"]["size"], 3);
+    kubectl().args(["delete", &crd, "--wait=false"]).ok();
+}
