@@ -2,6 +2,7 @@
 
 use kube::ResourceExt;
 use lifeboat_cluster::objects;
+use lifeboat_plan::backup::CANCEL;
 use serde_json::json;
 
 use super::Noun;
@@ -9,9 +10,6 @@ use super::follow::{State, capital};
 use crate::error::CliError;
 use crate::printer;
 use crate::settings::Settings;
-
-/// The annotation on a Backup or a Restore that asks the server to stop it.
-pub(crate) const ANNOTATION: &str = "lifeboat.io/cancel";
 
 pub(crate) async fn run(settings: &Settings, noun: Noun, names: &[String]) -> Result<(), CliError> {
     let api = noun.api(&settings.client().await?, &settings.namespace);
@@ -28,7 +26,7 @@ pub(crate) async fn run(settings: &Settings, noun: Noun, names: &[String]) -> Re
         }
     }
     for object in &found {
-        objects::merge(&api, object, json!({"metadata": {"annotations": {ANNOTATION: "true"}}})).await?;
+        objects::merge(&api, object, json!({"metadata": {"annotations": {CANCEL: "true"}}})).await?;
         let name = object.name_any();
         printer::line(&format!(
             "{} {name:?} will be stopped; it then ends Failed. Follow it with `lifeboat {} watch {name}`.",

@@ -8,6 +8,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference}
 use lifeboat_api::velero::names::SCHEDULE_NAME;
 use lifeboat_api::velero::{Backup, Schedule};
 
+use crate::backup::{ATTEMPT, CANCEL};
 use crate::label;
 
 /// kubectl's record of what was applied to the schedule; on a backup it would make `kubectl apply` compare two kinds.
@@ -31,7 +32,9 @@ pub fn backup(schedule: &Schedule, name: &str) -> Backup {
     let mut labels: BTreeMap<_, _> = own.or_else(|| schedule.metadata.labels.clone()).unwrap_or_default();
     labels.insert(SCHEDULE_NAME.to_owned(), own_name(&schedule_name));
     let mut annotations = schedule.metadata.annotations.clone().unwrap_or_default();
-    annotations.remove(LAST_APPLIED);
+    for theirs in [LAST_APPLIED, ATTEMPT, CANCEL] {
+        annotations.remove(theirs);
+    }
     let owns = schedule.spec.use_owner_references_in_backup.unwrap_or_default();
     let owner = OwnerReference {
         api_version: "velero.io/v1".to_owned(),

@@ -245,7 +245,7 @@ mod tests {
             refused(&["b", "--include-resources", "pods", "--include-cluster-scoped-resources", "*"])
                 .contains("cannot be used with")
         );
-        assert!(refused(&["b", "--ordered-resources", "pods=a/b;c/d"]).contains("\"c/d\""));
+        assert!(refused(&["b", "--ordered-resources", "pods=a/b;c/d"]).contains("'c/d'"));
         assert!(refused(&["b", "--ttl", "1d"]).contains("720h"));
         assert!(refused(&[]).contains("required"));
         assert!(refused(&["Nightly"]).contains("lower-case"));

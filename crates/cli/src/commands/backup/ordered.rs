@@ -1,7 +1,9 @@
-//! `--ordered-resources`: `TYPE=ns/name,ns/name;TYPE=name`, read by upstream's rule.
+//! `--ordered-resources`: `TYPE=ns/name,ns/name;TYPE=name`, read by `plan::order`.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
+
+use lifeboat_plan::order::parse_ordered_resources;
 
 /// The order as a spec holds it: names of each type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -10,22 +12,9 @@ pub(crate) struct OrderedArg(pub(crate) BTreeMap<String, String>);
 impl FromStr for OrderedArg {
     type Err = String;
 
-    /// Each part between semicolons has exactly one "=": a part without, an empty part and a part with two are refused.
     fn from_str(text: &str) -> Result<Self, String> {
-        let mut order = BTreeMap::new();
-        if text.is_empty() {
-            return Ok(Self(order));
-        }
-        for entry in text.split(';') {
-            let parts: Vec<_> = entry.split('=').collect();
-            let [kind, names] = parts[..] else {
-                return Err(format!(
-                    "{entry:?} is not of the form TYPE=NAME,NAME; write \"pods=ns1/pod1,ns1/pod2;persistentvolumes=pv1\", with \";\" only between types"
-                ));
-            };
-            order.insert(kind.trim().to_owned(), names.trim().to_owned());
-        }
-        Ok(Self(order))
+        let order = parse_ordered_resources(text).map_err(|error| error.to_string())?;
+        Ok(Self(order.unwrap_or_default()))
     }
 }
 
@@ -52,11 +41,11 @@ mod tests {
     #[rstest]
     #[case::semicolon_between_names(
         "pods= ns1/p1; ns1/p2; persistentvolumeclaims=ns2/pvc1, ns2/pvc2",
-        "\" ns1/p2\""
+        "' ns1/p2'"
     )]
-    #[case::trailing_semicolon("pods=a/b;", "\"\"")]
-    #[case::two_equals("a==b", "\"a==b\"")]
-    #[case::no_type("ns1/p1", "\"ns1/p1\"")]
+    #[case::trailing_semicolon("pods=a/b;", "''")]
+    #[case::two_equals("a==b", "'a==b'")]
+    #[case::no_type("ns1/p1", "'ns1/p1'")]
     fn malformed_order_is_refused_with_the_part_that_is_wrong(#[case] text: &str, #[case] part: &str) {
         assert!(text.parse::<OrderedArg>().unwrap_err().contains(part));
     }
