@@ -15,6 +15,8 @@ use crate::settings::ServerSettings;
 #[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) client: Client,
+    /// Makes each request once: for whoever regulates how many are made.
+    pub(crate) direct: Client,
     pub(crate) events: Events,
     pub(crate) metrics: Metrics,
     pub(crate) refused: Refused,
@@ -27,7 +29,20 @@ impl Context {
     pub(crate) fn new(client: Client, metrics: Metrics, settings: Arc<ServerSettings>) -> Self {
         let events = Events::new(client.clone(), &settings.identity);
         let actions = Arc::default();
-        Self { client, events, metrics, refused: Refused::default(), settings, actions }
+        Self {
+            direct: client.clone(),
+            client,
+            events,
+            metrics,
+            refused: Refused::default(),
+            settings,
+            actions,
+        }
+    }
+
+    pub(crate) fn with_direct_client(mut self, direct: Client) -> Self {
+        self.direct = direct;
+        self
     }
 
     /// The one place of the server that looks at the clock.

@@ -6,6 +6,7 @@ mod backup_sync;
 mod delete_backup_request;
 mod download_request;
 mod garbage_collection;
+pub(crate) mod restore;
 mod server_status_request;
 mod unsupported;
 
@@ -33,6 +34,7 @@ pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
         delete_backup_request::run(context, resting, &context.actions.delete),
         download_request::run(context, resting),
         garbage_collection::run(context, resting),
+        restore::run(context, resting),
         server_status_request::run(context, resting),
         unsupported::run(context, resting),
     );

@@ -16,5 +16,6 @@ pub mod settings;
 #[cfg(test)]
 mod testing;
 
-pub use runtime::{ServerError, run};
-pub use settings::{DownloadSettings, ServerSettings, StorageSettings};
+pub use restore::{Fight, Planned, PlannedItem, Would};
+pub use runtime::{ServerError, preview_restore, run};
+pub use settings::{DownloadSettings, RestoreSettings, ServerSettings, StorageSettings};

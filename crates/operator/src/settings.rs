@@ -1,5 +1,7 @@
 //! The server's settings, resolved once by the CLI (flag, then environment, then default) and passed down.
 
+mod restore;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,6 +9,8 @@ use std::time::Duration;
 use lifeboat_archive::SpoolLimits;
 use lifeboat_plan::lease::LeaseTimes;
 use url::Url;
+
+pub use restore::RestoreSettings;
 
 /// All that can be set about a server.
 #[derive(Clone, Debug)]
@@ -23,6 +27,7 @@ pub struct ServerSettings {
     /// The server's own cloud identity, for locations without credentials.
     pub cloud: lifeboat_store::Environment,
     pub storage: StorageSettings,
+    pub restore: RestoreSettings,
 }
 
 /// What can be set about backups in storage.

@@ -41,9 +41,8 @@ const fn kind(version: &'static str, kind: &'static str, plural: &'static str, e
 }
 
 /// Every kind of the group that has no controller in this version.
-pub const KINDS: [UnsupportedKind; 11] = [
+pub const KINDS: [UnsupportedKind; 10] = [
     kind("v1", "Backup", "backups", End::FailureReason),
-    kind("v1", "Restore", "restores", End::FailureReason),
     kind("v1", "Schedule", "schedules", End::ValidationErrors),
     kind("v1", "VolumeSnapshotLocation", "volumesnapshotlocations", End::Unavailable),
     kind("v1", "PodVolumeBackup", "podvolumebackups", End::Message),

@@ -1,5 +1,7 @@
 //! `lifeboat server`: what the Deployment runs.
 
+mod restores;
+
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -14,6 +16,7 @@ use url::Url;
 
 use crate::error::CliError;
 use crate::settings::Settings;
+use restores::RestoreArgs;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -44,6 +47,8 @@ pub(crate) struct Args {
     /// How large the archive of a restore may become in that directory, in MiB; without it as large as the disk allows
     #[arg(long, value_name = "MIB")]
     spool_size: Option<u64>,
+    #[command(flatten)]
+    restores: RestoreArgs,
     /// What to log: error, warn, info, debug or trace, also per module as in "info,kube=debug"
     #[arg(long, default_value = "info", value_parser = log_filter)]
     log_level: String,
@@ -74,6 +79,7 @@ pub(crate) async fn run(settings: Settings, args: Args) -> Result<(), CliError> 
             spool_directory: args.spool_directory,
             spool_bytes: args.spool_size.map(|mib| mib.saturating_mul(1024 * 1024)),
         },
+        restore: args.restores.settings(),
     };
     let stop = CancellationToken::new();
     tokio::spawn(stop_on_signal(stop.clone()));
