@@ -38,7 +38,7 @@ pub async fn preview_restore(
     restore: lifeboat_api::velero::Restore,
 ) -> Result<crate::restore::Planned, Vec<String>> {
     let context = Context::new(client, Metrics::new(VERSION), Arc::new(settings));
-    controllers::restore::preview(&context, restore).await
+    Box::pin(controllers::restore::preview(&context, restore)).await
 }
 
 /// Runs until `stop` is cancelled.

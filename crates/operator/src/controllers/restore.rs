@@ -94,7 +94,7 @@ async fn run_orders(
                 let (context, state) = (context.clone(), state.clone());
                 runs.spawn(async move {
                     let uid = order.restore.uid().unwrap_or_default();
-                    execute::execute(&context, &state.resource, order).await;
+                    Box::pin(execute::execute(&context, &state.resource, order)).await;
                     state.running().remove(&uid);
                 });
             }

@@ -194,7 +194,7 @@ async fn a_busy_api_server_only_slows_the_restore() {
     let mut world = World::new(shop());
     let asked_before = AtomicUsize::new(0);
     world.rule = Box::new(move |asked, _| {
-        (asked.method == "POST" && asked_before.fetch_add(1, Ordering::Relaxed) % 3 == 0)
+        (asked.method == "POST" && asked_before.fetch_add(1, Ordering::Relaxed).is_multiple_of(3))
             .then(|| failure(429, "TooManyRequests"))
     });
     let (ended, _) = world.restore().await;
@@ -406,10 +406,10 @@ async fn a_dry_run_says_what_would_happen_and_writes_nothing() {
     ];
     let (planned, api) = world.dry_run().await;
     assert_eq!(api.created(), Vec::<String>::new());
-    let would = |resource: &str| &planned.items.iter().find(|item| item.resource == resource).unwrap().would;
-    assert_eq!(*would("pods"), Would::Create);
-    assert_eq!(*would("persistentvolumeclaims"), Would::Skip("its type is not included".into()));
-    assert_eq!(*would("configmaps"), Would::Skip("it is there and different".into()));
+    let fate = |resource: &str| &planned.items.iter().find(|item| item.resource == resource).unwrap().would;
+    assert_eq!(*fate("pods"), Would::Create);
+    assert_eq!(*fate("persistentvolumeclaims"), Would::Skip("its type is not included".into()));
+    assert_eq!(*fate("configmaps"), Would::Skip("it is there and different".into()));
     let fight = Fight { pod: "shop/web-1".into(), controller: "ReplicaSet shop/live".into() };
     assert_eq!(planned.fights, [fight]);
 }
