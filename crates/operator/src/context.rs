@@ -16,6 +16,8 @@ use crate::settings::ServerSettings;
 #[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) client: Client,
+    /// Makes each request once: for whoever regulates how many are made.
+    pub(crate) direct: Client,
     pub(crate) events: Events,
     pub(crate) metrics: Metrics,
     pub(crate) refused: Refused,
@@ -32,15 +34,21 @@ impl Context {
         let actions = Arc::new(Registry {
             backup: lifeboat_plugin::builtin::backup::actions(),
             blocks: lifeboat_plugin::builtin::backup::blocks(),
+            restore: lifeboat_plugin::builtin::restore::actions(),
             ..Registry::default()
         });
         let commands = Arc::new(PodCommands(client.clone()));
-        Self { client, events, metrics, refused: Refused::default(), settings, actions, commands }
+        Self { direct: client.clone(), client, events, metrics, refused: Refused::default(), settings, actions, commands }
     }
 
     /// Hooks are run through `patient`: a client that bears silence.
     pub(crate) fn with_patient_client(mut self, patient: Client) -> Self {
         self.commands = Arc::new(PodCommands(patient));
+        self
+    }
+
+    pub(crate) fn with_direct_client(mut self, direct: Client) -> Self {
+        self.direct = direct;
         self
     }
 

@@ -8,6 +8,7 @@ mod delete_backup_request;
 mod download_request;
 mod garbage_collection;
 mod schedule;
+pub(crate) mod restore;
 mod server_status_request;
 mod unsupported;
 
@@ -37,6 +38,7 @@ pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
         download_request::run(context, resting),
         garbage_collection::run(context, resting),
         schedule::run(context, resting),
+        restore::run(context, resting),
         server_status_request::run(context, resting),
         unsupported::run(context, resting),
     );

@@ -18,5 +18,6 @@ pub mod settings;
 #[cfg(test)]
 mod testing;
 
-pub use runtime::{ServerError, run};
-pub use settings::{BackupSettings, DownloadSettings, ServerSettings, StorageSettings};
+pub use restore::{Fight, Planned, PlannedItem, Would};
+pub use runtime::{ServerError, preview_restore, run};
+pub use settings::{BackupSettings, DownloadSettings, RestoreSettings, ServerSettings, StorageSettings};

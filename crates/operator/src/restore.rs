@@ -34,7 +34,8 @@ use lifeboat_plugin::actions::RestoreItemAction;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) use hooks::{CommandRunner, Container};
-pub(crate) use plan::{Planned, dry_run};
+pub use plan::{Fight, Planned, PlannedItem, Would};
+pub(crate) use plan::{Question, dry_run};
 pub(crate) use report::{Ended, Progress};
 
 /// What is to be restored, from what, and how.

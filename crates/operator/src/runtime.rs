@@ -31,6 +31,16 @@ pub enum ServerError {
     Web(#[from] WebError),
 }
 
+/// What a Restore would do, worked out with the rights of whoever calls; or what is wrong with it.
+pub async fn preview_restore(
+    client: Client,
+    settings: ServerSettings,
+    restore: lifeboat_api::velero::Restore,
+) -> Result<crate::restore::Planned, Vec<String>> {
+    let context = Context::new(client, Metrics::new(VERSION), Arc::new(settings));
+    Box::pin(controllers::restore::preview(&context, restore)).await
+}
+
 /// Runs until `stop` is cancelled.
 pub async fn run(
     connection: &ConnectOptions,
@@ -56,7 +66,9 @@ pub async fn run(
         health.clone(),
         stop_web.clone(),
     ));
-    let context = Context::new(client, metrics, settings).with_patient_client(patient);
+    let direct = lifeboat_cluster::connect::direct(connection).await?;
+    let context =
+        Context::new(client, metrics, settings).with_patient_client(patient).with_direct_client(direct);
     let downloads = serve_downloads(&context, &stop_web);
     let work = serve_terms(&context, &health, &stop);
     let ended = tokio::select! {

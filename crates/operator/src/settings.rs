@@ -1,6 +1,7 @@
 //! The server's settings, resolved once by the CLI (flag, then environment, then default) and passed down.
 
 mod backup;
+mod restore;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ use lifeboat_plan::lease::LeaseTimes;
 use url::Url;
 
 pub use backup::BackupSettings;
+pub use restore::RestoreSettings;
 
 /// All that can be set about a server.
 #[derive(Clone, Debug)]
@@ -30,6 +32,7 @@ pub struct ServerSettings {
     pub cloud: lifeboat_store::Environment,
     pub storage: StorageSettings,
     pub backup: BackupSettings,
+    pub restore: RestoreSettings,
 }
 
 /// What can be set about backups in storage.

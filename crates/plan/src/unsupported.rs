@@ -39,8 +39,7 @@ const fn kind(version: &'static str, kind: &'static str, plural: &'static str, e
 }
 
 /// Every kind of the group that has no controller in this version.
-pub const KINDS: [UnsupportedKind; 9] = [
-    kind("v1", "Restore", "restores", End::FailureReason),
+pub const KINDS: [UnsupportedKind; 8] = [
     kind("v1", "VolumeSnapshotLocation", "volumesnapshotlocations", End::Unavailable),
     kind("v1", "PodVolumeBackup", "podvolumebackups", End::Message),
     kind("v1", "PodVolumeRestore", "podvolumerestores", End::Message),

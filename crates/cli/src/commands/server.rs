@@ -1,6 +1,7 @@
 //! `lifeboat server`: what the Deployment runs.
 
 mod backups;
+mod restores;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,6 +18,7 @@ use url::Url;
 use crate::error::CliError;
 use crate::settings::Settings;
 use backups::BackupArgs;
+use restores::RestoreArgs;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -52,6 +54,8 @@ pub(crate) struct Args {
     schedule_skip_immediately: bool,
     #[command(flatten)]
     backups: BackupArgs,
+    #[command(flatten)]
+    restores: RestoreArgs,
     /// What to log: error, warn, info, debug or trace, also per module as in "info,kube=debug"
     #[arg(long, default_value = "info", value_parser = log_filter)]
     log_level: String,
@@ -84,6 +88,7 @@ pub(crate) async fn run(settings: Settings, args: Args) -> Result<(), CliError> 
             spool_bytes: args.spool_size.map(|mib| mib.saturating_mul(1024 * 1024)),
         },
         backup: args.backups.settings(),
+        restore: args.restores.settings(),
     };
     let stop = CancellationToken::new();
     tokio::spawn(stop_on_signal(stop.clone()));

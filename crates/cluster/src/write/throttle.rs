@@ -133,7 +133,9 @@ mod tests {
         for _ in 0..10 {
             permits.push(throttle.permit().await);
         }
-        permits.into_iter().for_each(|permit| permit.busy(None));
+        for permit in permits {
+            permit.busy(None);
+        }
         assert_eq!(throttle.limit(), START / 2);
         for _ in 0..20 {
             throttle.permit().await.busy(None);
@@ -159,7 +161,7 @@ mod tests {
         let only = throttle.permit().await;
         let waits = tokio::time::timeout(Duration::from_secs(1), throttle.permit()).await;
         assert!(waits.is_err());
-        let (_, next) = tokio::join!(async { drop(only) }, throttle.permit());
+        let ((), next) = tokio::join!(async { drop(only) }, throttle.permit());
         drop(next);
     }
 }

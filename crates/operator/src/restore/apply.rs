@@ -48,14 +48,14 @@ pub(super) async fn apply(
             if let Some(fields) = taken.applied_fields {
                 restore_owners(run, &target, &fields, notes).await;
             }
-            after(run, subject, &target, made, notes).await;
+            after(run, subject, &target, &made, notes).await;
             true
         }
         Err(error) if exists(&error) || (subject.is("services") && is_port_taken(&error)) => {
             let met = existing::Met { subject, target: &target, wanted: &object, error };
             let found = existing::settle(run, met, notes).await;
             if let Some(ours) = found.ours {
-                after(run, subject, &target, ours, notes).await;
+                after(run, subject, &target, &ours, notes).await;
             }
             found.exists
         }
@@ -155,7 +155,7 @@ async fn restore_owners(run: &Run, target: &Target, fields: &Value, notes: &mut 
 }
 
 /// What follows once the object is there as ours.
-async fn after(run: &Arc<Run>, subject: &Subject, target: &Target, made: Value, notes: &mut Notes) {
+async fn after(run: &Arc<Run>, subject: &Subject, target: &Target, made: &Value, notes: &mut Notes) {
     if subject.is("pods") {
         hooks::begin(run, target, made);
     }

@@ -43,8 +43,8 @@ pub(super) struct HookRuns {
 }
 
 /// Begins the hooks of a pod that is there.
-pub(super) fn begin(run: &Arc<Run>, target: &Target, pod: Value) {
-    let hooks = run.valid.hooks.exec(&pod, true);
+pub(super) fn begin(run: &Arc<Run>, target: &Target, pod: &Value) {
+    let hooks = run.valid.hooks.exec(pod, true);
     if hooks.is_empty() {
         return;
     }

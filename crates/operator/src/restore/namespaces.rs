@@ -17,10 +17,13 @@ use super::ready::Pace;
 use super::report::{Listed, Notes};
 use super::run::{Run, locked};
 
+/// Whether a namespace is there; why not.
+type Outcome = OnceCell<Result<(), String>>;
+
 /// Which ones are there, or why not.
 #[derive(Default)]
 pub(super) struct Namespaces {
-    known: Mutex<BTreeMap<String, Arc<OnceCell<Result<(), String>>>>>,
+    known: Mutex<BTreeMap<String, Arc<Outcome>>>,
 }
 
 /// Makes sure of the namespace that `original` is restored into. The error was told when it was met first.

@@ -16,7 +16,7 @@ use serde_json::Value;
 /// What would become of one item.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "action", content = "why", rename_all = "camelCase")]
-pub(crate) enum Would {
+pub enum Would {
     Create,
     Update,
     Skip(String),
@@ -24,29 +24,29 @@ pub(crate) enum Would {
 
 /// One line of the plan.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct PlannedItem {
+pub struct PlannedItem {
     /// `resource.group`.
-    pub(crate) resource: String,
+    pub resource: String,
     /// As in the backup.
-    pub(crate) item: String,
+    pub item: String,
     /// Where it goes.
-    pub(crate) namespace: Option<String>,
+    pub namespace: Option<String>,
     #[serde(flatten)]
-    pub(crate) would: Would,
+    pub would: Would,
 }
 
 /// A controller in the cluster that a restored pod would belong to, beside the pods that it has.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct Fight {
-    pub(crate) pod: String,
-    pub(crate) controller: String,
+pub struct Fight {
+    pub pod: String,
+    pub controller: String,
 }
 
 /// The plan.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct Planned {
-    pub(crate) items: Vec<PlannedItem>,
-    pub(crate) fights: Vec<Fight>,
+pub struct Planned {
+    pub items: Vec<PlannedItem>,
+    pub fights: Vec<Fight>,
 }
 
 /// What is asked of the backup and the cluster.

@@ -1,6 +1,5 @@
 //! What happened, collected from all tasks: results, resource list, log, operations, counts.
 
-use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -51,8 +50,6 @@ struct Inner {
     results: Results,
     list: ResourceList,
     operations: Vec<RestoreOperation>,
-    /// Messages that many items share are told once.
-    told: BTreeSet<String>,
 }
 
 /// What came up while one item was worked on.
@@ -129,13 +126,6 @@ impl Report {
         let words = words.into();
         self.log.error(&words, &[("namespace", namespace.unwrap_or_default())]);
         self.locked().results.errors.add(namespace, words);
-    }
-
-    /// A general error that is told once, however many items meet it.
-    pub(super) fn general_error_once(&self, words: &str) {
-        if self.locked().told.insert(words.to_owned()) {
-            self.general_error(words);
-        }
     }
 
     pub(super) fn operation(&self, operation: RestoreOperation) {

@@ -76,8 +76,9 @@ pub(super) struct Run {
 impl Run {
     pub(super) fn new(job: Job, tools: &Tools, progress: Arc<Progress>) -> Arc<Self> {
         let Job { restore, valid, spool, volumes, untrusted, log } = job;
+        let (works, wanted, scheduler) = schedule(&spool, &valid, tools);
+        progress.total.store(wanted, Ordering::Relaxed);
         let report = Report::new(log, progress);
-        let (works, scheduler) = schedule(&spool, &valid, tools);
         let untrusted = untrusted.filter(|_| !is_allowed(&restore));
         let by_place = works
             .iter()
@@ -241,9 +242,9 @@ fn start(run: &Arc<Run>, tasks: &mut JoinSet<()>) -> usize {
     waiting
 }
 
-/// The works, and the scheduler over them: all items of the spool, those that nobody wants asleep, and the namespaces that
+/// The works, how many of them are wanted, and the scheduler over them: all items of the spool, those that nobody wants asleep, and the namespaces that
 /// something is restored into.
-fn schedule(spool: &Spool, valid: &ValidRestore, tools: &Tools) -> (Vec<Work>, Scheduler) {
+fn schedule(spool: &Spool, valid: &ValidRestore, tools: &Tools) -> (Vec<Work>, usize, Scheduler) {
     let items: Vec<Item<'_>> = spool.items().filter(|item| !is_namespace(item.resource())).collect();
     let wanted: Vec<bool> = items.iter().map(|item| is_wanted(item, valid)).collect();
     let mut homes: BTreeSet<&str> = spool
@@ -287,7 +288,8 @@ fn schedule(spool: &Spool, valid: &ValidRestore, tools: &Tools) -> (Vec<Work>, S
     let scheduler = Scheduler::new(relations::entries(&related));
     let works = items.iter().map(|item| Work::Item(item.index()));
     let homes = homes.iter().map(|&name| Work::Namespace(name.to_owned()));
-    (works.chain(homes).collect(), scheduler)
+    let count = homes.len() + wanted.iter().filter(|wanted| **wanted).count();
+    (works.chain(homes).collect(), count, scheduler)
 }
 
 fn is_namespace(resource: &GroupResource) -> bool {

@@ -16,7 +16,8 @@ use lifeboat_plugin::actions::{
 };
 use serde_json::{Value, json};
 
-use world::{World, object, spool};
+use super::{Fight, Would};
+use world::{World, object};
 
 /// A namespace with a pod, its ReplicaSet and Deployment, a claim and settings.
 fn shop() -> Vec<Value> {
@@ -193,7 +194,7 @@ async fn a_busy_api_server_only_slows_the_restore() {
     let mut world = World::new(shop());
     let asked_before = AtomicUsize::new(0);
     world.rule = Box::new(move |asked, _| {
-        (asked.method == "POST" && asked_before.fetch_add(1, Ordering::Relaxed) % 3 == 0)
+        (asked.method == "POST" && asked_before.fetch_add(1, Ordering::Relaxed).is_multiple_of(3))
             .then(|| failure(429, "TooManyRequests"))
     });
     let (ended, _) = world.restore().await;
@@ -393,6 +394,22 @@ async fn what_genuine_velero_backed_up_comes_back() {
 
 #[tokio::test]
 async fn a_dry_run_says_what_would_happen_and_writes_nothing() {
-    let spool = spool(&shop()).await;
-    assert_eq!(spool.len(), 6);
+    let mut objects = shop();
+    objects[2]["metadata"]["labels"] = json!({"app": "web"});
+    let mut world = World::new(objects);
+    world.spec = json!({"excludedResources": ["persistentvolumeclaims"]});
+    let other = json!({"metadata": {"name": "settings", "namespace": "shop"}, "data": {"a": "2"}});
+    let set = json!({"metadata": {"name": "live"}, "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}}});
+    world.there = vec![
+        ("/api/v1/namespaces/shop/configmaps/settings", other),
+        ("/apis/apps/v1/namespaces/shop/replicasets/live", set),
+    ];
+    let (planned, api) = world.dry_run().await;
+    assert_eq!(api.created(), Vec::<String>::new());
+    let fate = |resource: &str| &planned.items.iter().find(|item| item.resource == resource).unwrap().would;
+    assert_eq!(*fate("pods"), Would::Create);
+    assert_eq!(*fate("persistentvolumeclaims"), Would::Skip("its type is not included".into()));
+    assert_eq!(*fate("configmaps"), Would::Skip("it is there and different".into()));
+    let fight = Fight { pod: "shop/web-1".into(), controller: "ReplicaSet shop/live".into() };
+    assert_eq!(planned.fights, [fight]);
 }

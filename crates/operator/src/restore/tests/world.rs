@@ -7,6 +7,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lifeboat_archive::{ArchiveWriter, Level, ObjectStore, RunLog, Spool, SpoolLimits, WriterOptions};
 use lifeboat_cluster::testing::{Asked, client, failure};
+use lifeboat_cluster::write::{Throttle, Writer};
 use lifeboat_plan::catalogue::{Catalogue, GroupResource, ItemId, ResourceType};
 use lifeboat_plan::restore::modifiers::Modifiers;
 use lifeboat_plan::restore::validate;
@@ -15,7 +16,9 @@ use lifeboat_store::Store;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::super::{CommandRunner, Container, Ended, Job, Progress, Times, Tools, restore};
+use super::super::{
+    CommandRunner, Container, Ended, Job, Planned, Progress, Question, Times, Tools, dry_run, restore,
+};
 
 /// What the server does instead of the ordinary.
 type Rule = Box<dyn Fn(&Asked, &Api) -> Option<(u16, Value)> + Send + Sync>;
@@ -137,6 +140,31 @@ impl World {
     pub(super) async fn restore(self) -> (Ended, Arc<Api>) {
         let spool = spool(&self.objects).await;
         self.restore_from(spool).await
+    }
+
+    /// The plan of the same.
+    pub(super) async fn dry_run(self) -> (Planned, Arc<Api>) {
+        let spool = spool(&self.objects).await;
+        let api = Arc::new(Api::default());
+        api.objects
+            .lock()
+            .unwrap()
+            .extend(self.there.into_iter().map(|(path, object)| (path.to_owned(), object)));
+        let server = api.clone();
+        let direct = client(move |asked| server.answer(&asked)).await;
+        let catalogue = catalogue(&self.objects);
+        let spec = serde_json::from_value(self.spec).unwrap();
+        let valid = validate::compile(&spec, &catalogue, self.modifiers).unwrap();
+        let question = Question {
+            spool: &spool,
+            valid: &valid,
+            volumes: &BTreeMap::new(),
+            untrusted: None,
+            catalogue: &catalogue,
+            writer: &Writer::new(direct, Arc::new(Throttle::default())),
+            names: ("r", "b"),
+        };
+        (dry_run(question).await, api)
     }
 
     pub(super) async fn restore_from(self, spool: Spool) -> (Ended, Arc<Api>) {

@@ -62,14 +62,12 @@ impl Chosen {
             .map(|port| (port["name"].as_str(), number(&port["nodePort"])))
             .filter(|(_, port)| *port > 0)
             .collect();
-        match port["name"].as_str().filter(|name| !name.is_empty()) {
-            Some(name) => chosen.iter().any(|(chosen, _)| *chosen == Some(name)),
-            None => {
-                let unnamed: BTreeSet<u64> =
-                    chosen.iter().filter(|(name, _)| name.is_none()).map(|(_, port)| *port).collect();
-                unnamed.contains(&number(&port["nodePort"]))
-            }
+        if let Some(name) = port["name"].as_str().filter(|name| !name.is_empty()) {
+            return chosen.iter().any(|(chosen, _)| *chosen == Some(name));
         }
+        let unnamed: BTreeSet<u64> =
+            chosen.iter().filter(|(name, _)| name.is_none()).map(|(_, port)| *port).collect();
+        unnamed.contains(&number(&port["nodePort"]))
     }
 
     fn has_health_port(&self) -> bool {

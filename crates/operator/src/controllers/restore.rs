@@ -1,0 +1,158 @@
+//! Restore: validated, then run beside the others, several at once. A run belongs to this term of leadership: when it ends,
+//! runs are dropped, and whoever leads next goes on with them. Objects that a run made are known by their label.
+//! gather -> validate -> (claim the phase) -> run -> status.
+
+mod delete;
+mod execute;
+mod gather;
+mod preview;
+mod status;
+#[cfg(test)]
+mod tests;
+mod validate;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use kube::core::ApiResource;
+use kube::runtime::controller::Action;
+use lifeboat_api::velero::names::RESTORE_FINALIZER;
+use lifeboat_api::velero::{Restore, RestorePhase};
+use lifeboat_cluster::{ApiError, objects};
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::context::Context;
+use crate::dynamic;
+
+pub(crate) use preview::preview;
+
+/// Annotation, "true": end the restore; also what deletion does.
+const CANCEL: &str = "lifeboat.io/cancel";
+
+/// A run that is asked for.
+struct Order {
+    restore: Restore,
+    cancel: CancellationToken,
+}
+
+struct State {
+    resource: ApiResource,
+    /// The runs of this term, by the UID of their Restore.
+    running: Mutex<BTreeMap<String, CancellationToken>>,
+    orders: mpsc::UnboundedSender<Order>,
+}
+
+impl State {
+    fn running(&self) -> MutexGuard<'_, BTreeMap<String, CancellationToken>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Orders a run, unless there is one.
+    fn order(&self, restore: Restore) {
+        let uid = restore.uid().unwrap_or_default();
+        let cancel = CancellationToken::new();
+        let mut running = self.running();
+        if running.contains_key(&uid) {
+            return;
+        }
+        running.insert(uid, cancel.clone());
+        // The receiver lives as long as the term.
+        let _ = self.orders.send(Order { restore, cancel });
+    }
+}
+
+pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
+    let resource = objects::resource_of::<Restore>();
+    let controller =
+        dynamic::controller(context, &resource).graceful_shutdown_on(resting.clone().cancelled_owned());
+    let (orders, received) = mpsc::unbounded_channel();
+    let state = Arc::new(State { resource, running: Mutex::default(), orders });
+    tokio::join!(
+        dynamic::drive("restore", controller, context.clone(), state.clone(), reconcile),
+        run_orders(context, &state, received, resting),
+    );
+}
+
+/// Runs what is ordered. Dropped with the term, and with it every run.
+async fn run_orders(
+    context: &Context,
+    state: &Arc<State>,
+    mut orders: mpsc::UnboundedReceiver<Order>,
+    resting: &CancellationToken,
+) {
+    let mut runs = JoinSet::new();
+    loop {
+        tokio::select! {
+            () = resting.cancelled() => return,
+            Some(order) = orders.recv() => {
+                let (context, state) = (context.clone(), state.clone());
+                runs.spawn(async move {
+                    let uid = order.restore.uid().unwrap_or_default();
+                    Box::pin(execute::execute(&context, &state.resource, order)).await;
+                    state.running().remove(&uid);
+                });
+            }
+            Some(_) = runs.join_next(), if !runs.is_empty() => {}
+        }
+    }
+}
+
+async fn reconcile(
+    object: Arc<DynamicObject>,
+    context: Context,
+    state: Arc<State>,
+) -> Result<Action, ApiError> {
+    let api = objects::namespaced(&context.client, &context.settings.namespace, &state.resource);
+    let uid = object.uid().unwrap_or_default();
+    let cancelled = object.annotations().get(CANCEL).is_some_and(|value| value == "true");
+    let run = state.running().get(&uid).cloned();
+    if let Some(run) = run {
+        if cancelled || object.metadata.deletion_timestamp.is_some() {
+            run.cancel();
+        }
+        return Ok(Action::requeue(Duration::from_secs(2)));
+    }
+    if object.metadata.deletion_timestamp.is_some() {
+        return delete::delete(&context, &api, &object).await;
+    }
+    let restore = match objects::typed::<Restore>(&object) {
+        Ok(restore) => restore,
+        Err(error) => return status::unreadable(&context, &api, &object, &error.to_string()).await,
+    };
+    match restore.phase() {
+        RestorePhase::New => {}
+        RestorePhase::InProgress => {
+            state.order(restore);
+            return Ok(Action::await_change());
+        }
+        RestorePhase::Other(text) if text.is_empty() => {}
+        phase if phase.is_terminal() => return Ok(Action::await_change()),
+        // Everything was done but the last word.
+        phase => return status::conclude(&context, &api, &object, phase).await,
+    }
+    if !object.finalizers().iter().any(|name| name == RESTORE_FINALIZER) {
+        let mut all = object.finalizers().to_vec();
+        all.push(RESTORE_FINALIZER.to_owned());
+        objects::merge(&api, &object, json!({"metadata": {"finalizers": all}})).await?;
+        return Ok(Action::await_change());
+    }
+    let gathered = gather::gather(&context, &restore).await?;
+    match validate::validate(&restore, &gathered) {
+        Err(problems) => status::refuse(&context, &api, &object, &restore, problems).await,
+        Ok(claim) => {
+            // Claimed before anything happens; the run begins with what was written.
+            let written = objects::merge(&api, &object, status::begin(&context, &restore, &claim)).await?;
+            context.metrics.velero().restore_started(&claim.schedule);
+            if let Ok(restore) = objects::typed::<Restore>(&written) {
+                state.order(restore);
+            }
+            Ok(Action::await_change())
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Reads what the decision about a Restore needs: the backup, or the schedule's backups, its location, the ConfigMap with
+//! modifiers.
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::api::ListParams;
+use lifeboat_api::velero::names::SCHEDULE_NAME;
+use lifeboat_api::velero::{Backup, BackupStorageLocation, Restore};
+use lifeboat_cluster::{ApiError, Attempt, objects};
+
+use crate::context::Context;
+use crate::locations::{self, LocationError};
+
+/// All that was read.
+#[derive(Default)]
+pub(super) struct Gathered {
+    /// The backups of the schedule, where one is named.
+    pub(super) of_schedule: Vec<Backup>,
+    pub(super) backup: Option<Backup>,
+    /// The backup's location, or why it cannot be read.
+    pub(super) location: Option<Result<BackupStorageLocation, String>>,
+    /// The ConfigMap that the Restore names, where it exists.
+    pub(super) modifiers: Option<ConfigMap>,
+}
+
+pub(super) async fn gather(context: &Context, restore: &Restore) -> Result<Gathered, ApiError> {
+    let namespace = &context.settings.namespace;
+    let api = objects::namespaced(&context.client, namespace, &objects::resource_of::<Backup>());
+    let mut gathered = Gathered::default();
+    let named = |name: &Option<String>| name.clone().filter(|name| !name.is_empty());
+    if let Some(schedule) = named(&restore.spec.schedule_name) {
+        let options = ListParams::default().labels(&format!("{SCHEDULE_NAME}={schedule}"));
+        let listed = api.list(&options).await.attempt("list Backups of the schedule")?;
+        // Labels are asked again: not every server filters.
+        let labelled = listed.items.iter().filter(|backup| {
+            backup.metadata.labels.as_ref().and_then(|labels| labels.get(SCHEDULE_NAME)) == Some(&schedule)
+        });
+        gathered.of_schedule = labelled.filter_map(|backup| objects::typed(backup).ok()).collect();
+    }
+    let newest = lifeboat_plan::restore::validate::newest_completed(&gathered.of_schedule).ok();
+    let name = named(&restore.spec.backup_name).or_else(|| newest?.metadata.name.clone());
+    if let Some(name) = name {
+        let found = api.get_opt(&name).await.attempt(format!("read Backup {name}"))?;
+        gathered.backup = found.and_then(|backup| objects::typed(&backup).ok());
+    }
+    if let Some(backup) = &gathered.backup {
+        let name = backup.spec.storage_location.clone().unwrap_or_default();
+        gathered.location = Some(match locations::find(context, &name).await {
+            Ok(location) => Ok(location),
+            Err(LocationError::Api(error)) => return Err(error),
+            Err(error) => Err(error.to_string()),
+        });
+    }
+    if let Some(reference) = &restore.spec.resource_modifier {
+        let maps: Api<ConfigMap> = Api::namespaced(context.client.clone(), namespace);
+        let name = &reference.name;
+        gathered.modifiers =
+            maps.get_opt(name).await.attempt(format!("read ConfigMap {namespace}/{name}"))?;
+    }
+    Ok(gathered)
+}

@@ -1,0 +1,100 @@
+//! Whether a Restore can run, by its spec and by what was gathered. The words are upstream's where it has some.
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::ResourceExt;
+use lifeboat_api::velero::names::SCHEDULE_NAME;
+use lifeboat_api::velero::{Backup, BackupPhase, BackupStorageLocationPhase, Restore};
+use lifeboat_plan::restore::modifiers::Modifiers;
+use lifeboat_plan::restore::validate::{newest_completed, problems, source_problem};
+
+use super::gather::Gathered;
+
+/// What is known of a Restore that may run.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Claim {
+    pub(super) backup: String,
+    /// Empty for none.
+    pub(super) schedule: String,
+}
+
+pub(super) fn validate(restore: &Restore, gathered: &Gathered) -> Result<Claim, Vec<String>> {
+    let spec = &restore.spec;
+    let mut found = problems(spec);
+    if spec.resource_policy.is_some() {
+        found.push(
+            "spec.resourcePolicy is not supported by this version of Lifeboat; use includes, excludes and label selectors"
+                .to_owned(),
+        );
+    }
+    if let Some(problem) = source_problem(spec) {
+        found.push(problem);
+        return Err(found);
+    }
+    let from_schedule = spec.schedule_name.clone().filter(|name| !name.is_empty());
+    if from_schedule.is_some()
+        && let Err(problem) = newest_completed(&gathered.of_schedule)
+    {
+        found.push(problem.to_owned());
+        return Err(found);
+    }
+    let Some(backup) = &gathered.backup else {
+        let name = spec.backup_name.as_deref().unwrap_or_default();
+        let namespace = restore.namespace().unwrap_or_default();
+        found.push(format!(
+            "Error retrieving backup: can't find backup {namespace}/{name}: backups.velero.io \"{name}\" not found"
+        ));
+        return Err(found);
+    };
+    found.extend(phase_problem(backup));
+    found.extend(location_problem(gathered));
+    if let Err(problem) = modifiers(restore, gathered.modifiers.as_ref()) {
+        found.push(problem);
+    }
+    if !found.is_empty() {
+        return Err(found);
+    }
+    let schedule = from_schedule.or_else(|| backup.labels().get(SCHEDULE_NAME).cloned());
+    Ok(Claim { backup: backup.name_any(), schedule: schedule.unwrap_or_default() })
+}
+
+/// A backup that is still being made, or being deleted, has no archive to rely on.
+fn phase_problem(backup: &Backup) -> Option<String> {
+    let phase = backup.phase();
+    let name = backup.name_any();
+    match phase {
+        BackupPhase::Completed | BackupPhase::PartiallyFailed | BackupPhase::Failed => None,
+        BackupPhase::Deleting => Some(format!("backup {name} is being deleted")),
+        BackupPhase::FailedValidation => Some(format!("backup {name} never ran: it is in phase {phase}")),
+        _ => Some(format!("backup {name} is in phase {phase}; create the restore when it has ended")),
+    }
+}
+
+fn location_problem(gathered: &Gathered) -> Option<String> {
+    match gathered.location.as_ref()? {
+        Err(words) => Some(format!("Error retrieving backup: {words}")),
+        Ok(location) if location.phase() == Some(&BackupStorageLocationPhase::Available) => None,
+        Ok(location) => {
+            Some(format!("The BSL {} is unavailable, cannot retrieve the backup", location.name_any()))
+        }
+    }
+}
+
+/// The rules that the Restore names.
+pub(super) fn modifiers(restore: &Restore, map: Option<&ConfigMap>) -> Result<Modifiers, String> {
+    let Some(reference) = &restore.spec.resource_modifier else { return Ok(Modifiers::default()) };
+    let place = format!("{}/{}", restore.namespace().unwrap_or_default(), reference.name);
+    if !reference.kind.eq_ignore_ascii_case("configmap") {
+        return Err(format!("spec.resourceModifier has kind {:?}; only ConfigMap is known", reference.kind));
+    }
+    let map = map.ok_or_else(|| format!("failed to get resource modifiers configmap {place}"))?;
+    let data: Vec<&String> = map.data.iter().flat_map(|data| data.values()).collect();
+    let [yaml] = data.as_slice() else {
+        return Err(format!(
+            "Error in parsing resource modifiers provided in configmap {place}: illegal resource modifiers {place} configmap: it must have exactly one key, and has {}",
+            data.len()
+        ));
+    };
+    Modifiers::parse(yaml).map_err(|error| {
+        format!("Error in parsing resource modifiers provided in configmap {place}: {error}")
+    })
+}
