@@ -3,6 +3,10 @@
 
 mod backup;
 mod backup_storage_location;
+mod backup_sync;
+mod delete_backup_request;
+mod download_request;
+mod garbage_collection;
 mod server_status_request;
 mod unsupported;
 
@@ -27,6 +31,10 @@ pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
         password::follow(context, resting),
         backup::run(context, resting),
         backup_storage_location::run(context, resting),
+        backup_sync::run(context, resting),
+        delete_backup_request::run(context, resting, &context.actions.delete),
+        download_request::run(context, resting),
+        garbage_collection::run(context, resting),
         server_status_request::run(context, resting),
         unsupported::run(context, resting),
     );

@@ -6,6 +6,7 @@
 mod backup;
 mod context;
 mod controllers;
+mod downloads;
 mod dynamic;
 mod locations;
 mod lookup;

@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::context::{Context, VERSION};
 use crate::controllers;
+use crate::downloads::Links;
 use crate::settings::ServerSettings;
 
 /// The Lease of the election.
@@ -56,9 +57,11 @@ pub async fn run(
         stop_web.clone(),
     ));
     let context = Context::new(client, metrics, settings).with_patient_client(patient);
+    let downloads = serve_downloads(&context, &stop_web);
     let work = serve_terms(&context, &health, &stop);
     let ended = tokio::select! {
         () = work => Ok(()),
+        ended = downloads => ended,
         web = web => match web {
             Ok(Err(error)) => Err(ServerError::Web(error)),
             // The HTTP server ends only when told to; a panic in it ends the process.
@@ -68,6 +71,15 @@ pub async fn run(
     stop_web.cancel();
     tracing::info!("server ends");
     ended
+}
+
+/// Answers links to files where the settings say so: in every replica, whoever leads.
+async fn serve_downloads(context: &Context, stop: &CancellationToken) -> Result<(), ServerError> {
+    let Some(settings) = &context.settings.storage.downloads else {
+        return std::future::pending().await;
+    };
+    let links = Arc::new(Links { context: context.clone() });
+    Ok(lifeboat_web::serve_downloads(settings.address, links, stop.clone()).await?)
 }
 
 /// Term after term of leadership, until stopped.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -50,6 +51,7 @@ impl Cluster {
 
     pub(crate) async fn with_settings(settings: ServerSettings) -> Self {
         let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("bucket")).unwrap();
         let objects = Objects::default();
         let events = Arc::new(Mutex::new(Vec::new()));
         let (kept, told) = (objects.clone(), events.clone());
@@ -64,7 +66,8 @@ impl Cluster {
                 "metadata": {"name": "default"},
                 "spec": {
                     "provider": "lifeboat.io/local",
-                    "objectStorage": {"bucket": cluster.directory.path().to_str().unwrap()},
+                    "objectStorage": {"bucket": "bucket"},
+                    "config": {"path": cluster.directory.path().to_str().unwrap()},
                 },
                 "status": {"phase": "Available"},
             }),
@@ -74,7 +77,12 @@ impl Cluster {
 
     /// The bucket of the location.
     pub(crate) fn store(&self) -> Store {
-        Store::local(self.directory.path()).unwrap()
+        Store::local(self.bucket()).unwrap()
+    }
+
+    /// The directory that is the bucket.
+    pub(crate) fn bucket(&self) -> PathBuf {
+        self.directory.path().join("bucket")
     }
 
     pub(crate) fn put(&self, plural: &str, object: &Value) {

@@ -3,14 +3,16 @@
 mod backups;
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::ValueEnum;
 use lifeboat_api::common::GoDuration;
-use lifeboat_operator::{ServerSettings, StorageSettings};
+use lifeboat_operator::{DownloadSettings, ServerSettings, StorageSettings};
 use lifeboat_plan::lease::LeaseTimes;
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
+use url::Url;
 
 use crate::error::CliError;
 use crate::settings::Settings;
@@ -27,6 +29,24 @@ pub(crate) struct Args {
     /// How often locations without a frequency of their own are validated; 0 only when they change
     #[arg(long, default_value = "1m0s", value_parser = duration)]
     store_validation_frequency: Duration,
+    /// How often locations without a period of their own are synced with their bucket; 0 never
+    #[arg(long, default_value = "1m0s", value_parser = duration)]
+    backup_sync_period: Duration,
+    /// How often expired backups are looked for; 0 never
+    #[arg(long, default_value = "1h0m0s", value_parser = duration)]
+    garbage_collection_frequency: Duration,
+    /// Base URL under which people reach this server for files of backups; without it storage signs links itself
+    #[arg(long, value_name = "URL")]
+    download_url: Option<Url>,
+    /// Address that downloads are served on, with --download-url
+    #[arg(long, default_value = ":8086", value_parser = address)]
+    download_address: SocketAddr,
+    /// Directory for archives that are being read and logs that are being written
+    #[arg(long, default_value_os_t = std::env::temp_dir(), hide_default_value = true)]
+    spool_directory: PathBuf,
+    /// How large the archive of a restore may become in that directory, in MiB; without it as large as the disk allows
+    #[arg(long, value_name = "MIB")]
+    spool_size: Option<u64>,
     #[command(flatten)]
     backups: BackupArgs,
     /// What to log: error, warn, info, debug or trace, also per module as in "info,kube=debug"
@@ -52,7 +72,13 @@ pub(crate) async fn run(settings: Settings, args: Args) -> Result<(), CliError> 
         validation_frequency: args.store_validation_frequency,
         lease: LeaseTimes::default(),
         cloud: lifeboat_store::Environment::from_vars(readable_variables()),
-        storage: StorageSettings::default(),
+        storage: StorageSettings {
+            sync_period: args.backup_sync_period,
+            garbage_frequency: args.garbage_collection_frequency,
+            downloads: args.download_url.map(|url| DownloadSettings { url, address: args.download_address }),
+            spool_directory: args.spool_directory,
+            spool_bytes: args.spool_size.map(|mib| mib.saturating_mul(1024 * 1024)),
+        },
         backup: args.backups.settings(),
     };
     let stop = CancellationToken::new();
@@ -125,7 +151,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     full.parse().map_err(|_| format!("{text:?} is no address; write it like \":8085\" or \"127.0.0.1:8085\""))
 }
 
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+fn duration(text: &str) -> Result<Duration, String> {
     let parsed: GoDuration = text.parse().map_err(|error| format!("{error}"))?;
     u64::try_from(parsed.as_nanos()).map(Duration::from_nanos).map_err(|_| format!("{text:?} is negative"))
 }

@@ -1,0 +1,130 @@
+//! Syncs of a location in a directory with a cluster of a few lines.
+
+use lifeboat_archive::documents;
+use lifeboat_store::Store;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::testing::Cluster;
+
+fn backup(name: &str, phase: &str) -> Value {
+    json!({
+        "apiVersion": "velero.io/v1", "kind": "Backup",
+        "metadata": {"name": name, "namespace": "elsewhere", "uid": "old", "labels": {"team": "blue"}},
+        "spec": {"storageLocation": "elsewhere", "includedNamespaces": ["shop"]},
+        "status": {"phase": phase},
+    })
+}
+
+async fn store_backup(store: &Store, name: &str, phase: &str) {
+    let files = BackupFiles::new(name).unwrap();
+    store.put(&files.metadata(), backup(name, phase).to_string()).await.unwrap();
+    store.put(&files.contents(), "x").await.unwrap();
+}
+
+/// One sync, as the controller does it: what is in the cluster is read first.
+async fn synced(cluster: &Cluster, past: &mut Past) -> Result<(), String> {
+    let location = locations::open(&cluster.context, "default").await.unwrap();
+    let names: BTreeSet<String> = cluster.names("backups").into_iter().collect();
+    let in_cluster = InCluster { all: names.clone(), here: names };
+    sync(&cluster.context, &location, &in_cluster, past).await
+}
+
+#[tokio::test]
+async fn backups_of_the_bucket_come_into_the_cluster_once() {
+    let cluster = Cluster::new().await;
+    let store = cluster.store();
+    for (name, phase) in [("one", "Completed"), ("two", "PartiallyFailed"), ("running", "Finalizing")] {
+        store_backup(&store, name, phase).await;
+    }
+    store.put("backups/half/half.tar.gz", "x").await.unwrap();
+    let mut past = Past::default();
+    for _ in 0..2 {
+        synced(&cluster, &mut past).await.unwrap();
+        assert_eq!(cluster.names("backups"), ["one", "two"]);
+    }
+    let object = cluster.get("backups", "one").unwrap();
+    assert_eq!(object["spec"]["storageLocation"], "default");
+    assert_eq!(object["metadata"]["namespace"], "lifeboat");
+    assert_eq!(
+        object["metadata"]["labels"],
+        json!({"team": "blue", "velero.io/storage-location": "default"})
+    );
+    assert_eq!(cluster.events(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn the_pod_volumes_of_a_backup_come_with_it() {
+    let cluster = Cluster::new().await;
+    store_backup(&cluster.store(), "one", "Completed").await;
+    let volumes = json!([{"metadata": {"name": "one-abc"}, "spec": {"volume": "data"}, "status": {"phase": "Completed"}}]);
+    let key = BackupFiles::new("one").unwrap().pod_volume_backups();
+    cluster.store().put(&key, documents::encode(&volumes).unwrap()).await.unwrap();
+    synced(&cluster, &mut Past::default()).await.unwrap();
+    let volume = cluster.get("podvolumebackups", "one-abc").unwrap();
+    assert_eq!(volume["metadata"]["ownerReferences"][0]["uid"], "uid-one");
+}
+
+#[tokio::test]
+async fn what_is_no_backup_is_told_once_and_keeps_no_other_out() {
+    let cluster = Cluster::new().await;
+    let store = cluster.store();
+    store.put("backups/broken/velero-backup.json", "{").await.unwrap();
+    store.put("backups/forged/velero-backup.json", backup("other", "Completed").to_string()).await.unwrap();
+    store.put("backups/Bad_Name/velero-backup.json", "{}").await.unwrap();
+    store_backup(&store, "good", "Completed").await;
+    let mut past = Past::default();
+    for _ in 0..3 {
+        synced(&cluster, &mut past).await.unwrap();
+    }
+    assert_eq!(cluster.names("backups"), ["good"]);
+    assert_eq!(cluster.events(), ["BackupNotSynced", "BackupNotSynced"]);
+}
+
+#[tokio::test]
+async fn an_object_goes_only_after_two_listings_without_its_backup() {
+    let cluster = Cluster::new().await;
+    store_backup(&cluster.store(), "one", "Completed").await;
+    let mut past = Past::default();
+    synced(&cluster, &mut past).await.unwrap();
+    let keys = ["backups/one/velero-backup.json", "backups/one/one.tar.gz"];
+    cluster.store().delete_many(keys).await.unwrap();
+    synced(&cluster, &mut past).await.unwrap();
+    assert_eq!(cluster.names("backups"), ["one"]);
+    synced(&cluster, &mut past).await.unwrap();
+    assert_eq!(cluster.names("backups"), Vec::<String>::new());
+    assert_eq!(cluster.events(), ["BackupGone"]);
+}
+
+#[tokio::test]
+async fn objects_of_backups_that_run_or_failed_stay() {
+    let cluster = Cluster::new().await;
+    for (name, phase) in [("runs", "InProgress"), ("failed", "Failed"), ("moved", "Completed")] {
+        cluster.put("backups", &backup(name, phase));
+        cluster.change("backups", name, &json!({"spec": {"storageLocation": "default"}}));
+    }
+    cluster.change("backups", "moved", &json!({"spec": {"storageLocation": "other"}}));
+    let mut past = Past::default();
+    for _ in 0..4 {
+        synced(&cluster, &mut past).await.unwrap();
+    }
+    assert_eq!(cluster.names("backups"), ["failed", "moved", "runs"]);
+}
+
+#[tokio::test]
+async fn a_listing_that_fails_removes_nothing() {
+    let cluster = Cluster::new().await;
+    store_backup(&cluster.store(), "one", "Completed").await;
+    let mut past = Past::default();
+    synced(&cluster, &mut past).await.unwrap();
+    let location = locations::open(&cluster.context, "default").await.unwrap();
+    let (bucket, away) = (cluster.bucket(), cluster.bucket().with_extension("away"));
+    std::fs::rename(&bucket, &away).unwrap();
+    let here = BTreeSet::from(["one".to_owned()]);
+    let in_cluster = InCluster { all: here.clone(), here };
+    for _ in 0..4 {
+        assert!(sync(&cluster.context, &location, &in_cluster, &mut past).await.is_err());
+    }
+    std::fs::rename(&away, &bucket).unwrap();
+    assert_eq!(cluster.names("backups"), ["one"]);
+}

@@ -1,0 +1,128 @@
+//! DeleteBackupRequest: deletes a backup and all that it made, in an order in which every step can be repeated: delete
+//! item actions, snapshots, files, restores, the object. Whatever cannot be removed is named in the request's errors,
+//! and then the backup stays.
+
+mod files;
+mod gather;
+mod items;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use kube::core::ApiResource;
+use kube::runtime::controller::Action;
+use lifeboat_api::velero::DeleteBackupRequest;
+use lifeboat_cluster::{ApiError, objects};
+use lifeboat_plan::deletion::{self, Extent, RequestPlan};
+use lifeboat_plugin::actions::DeleteItemAction;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::context::Context;
+use crate::dynamic;
+use gather::Gathered;
+
+/// How soon a request is looked at again whose backup another request deletes.
+const NEXT_TRY: Duration = Duration::from_secs(5);
+
+struct State {
+    resource: ApiResource,
+    actions: Vec<Arc<dyn DeleteItemAction>>,
+    /// Backups that are being deleted: one request at a time works on each.
+    busy: Arc<Mutex<BTreeSet<String>>>,
+}
+
+/// The right to work on one backup; given back when dropped.
+struct Turn {
+    backup: String,
+    busy: Arc<Mutex<BTreeSet<String>>>,
+}
+
+impl State {
+    fn turn(&self, backup: &str) -> Option<Turn> {
+        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = || Turn { backup: backup.to_owned(), busy: Arc::clone(&self.busy) };
+        busy.insert(backup.to_owned()).then(turn)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.busy.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.backup);
+    }
+}
+
+pub(crate) async fn run(
+    context: &Context,
+    resting: &CancellationToken,
+    actions: &[Arc<dyn DeleteItemAction>],
+) {
+    let resource = objects::resource_of::<DeleteBackupRequest>();
+    let controller =
+        dynamic::controller(context, &resource).graceful_shutdown_on(resting.clone().cancelled_owned());
+    let state = Arc::new(State { resource, actions: actions.to_vec(), busy: Arc::default() });
+    dynamic::drive("delete-backup-request", controller, context.clone(), state, reconcile).await;
+}
+
+async fn reconcile(
+    object: Arc<DynamicObject>,
+    context: Context,
+    state: Arc<State>,
+) -> Result<Action, ApiError> {
+    let api = objects::namespaced(&context.client, &context.settings.namespace, &state.resource);
+    match deletion::plan(&objects::to_json(&object), context.now()) {
+        RequestPlan::KeepFor(rest) => return Ok(Action::requeue(rest)),
+        RequestPlan::Remove => {
+            objects::delete(&api, &object).await?;
+            return Ok(Action::await_change());
+        }
+        RequestPlan::Work => {}
+    }
+    let backup = object.data.pointer("/spec/backupName").and_then(Value::as_str).unwrap_or_default();
+    if backup.is_empty() {
+        let words = "spec.backupName is required: name the Backup to delete".to_owned();
+        return status::answer(&context, &state, &object, vec![words]).await;
+    }
+    let Some(_turn) = state.turn(backup) else {
+        return Ok(Action::requeue(NEXT_TRY));
+    };
+    let gathered = gather::gather(&context, backup).await?;
+    match deletion::admit(&gathered.known()) {
+        Err(words) => status::answer(&context, &state, &object, vec![words]).await,
+        Ok(extent) => {
+            let begun = status::begin(&context, &state, &object, &gathered).await?;
+            let problems = delete(&context, &state, &gathered, extent).await;
+            tracing::info!(backup, ?problems, "deletion ended");
+            status::end(&context, &state, &begun, &gathered, problems).await
+        }
+    }
+}
+
+/// Carries the deletion out; what could not be removed comes back in words.
+async fn delete(context: &Context, state: &State, gathered: &Gathered, extent: Extent) -> Vec<String> {
+    let mut problems = Vec::new();
+    if extent == Extent::Everything
+        && let Some(location) = &gathered.location
+    {
+        problems.extend(items::run(context, &state.actions, gathered, location).await);
+        problems.extend(files::snapshots(location, &gathered.name).await);
+        if problems.is_empty() {
+            problems.extend(files::of_backup(location, &gathered.name).await);
+        }
+        for restore in &gathered.restores {
+            if problems.is_empty() {
+                problems.extend(files::of_restore(location, &restore.name_any()).await);
+            }
+        }
+    }
+    if problems.is_empty() {
+        problems.extend(gather::delete_objects(context, gathered).await);
+    }
+    problems
+}
