@@ -38,7 +38,16 @@ impl Context {
             ..Registry::default()
         });
         let commands = Arc::new(PodCommands(client.clone()));
-        Self { direct: client.clone(), client, events, metrics, refused: Refused::default(), settings, actions, commands }
+        Self {
+            direct: client.clone(),
+            client,
+            events,
+            metrics,
+            refused: Refused::default(),
+            settings,
+            actions,
+            commands,
+        }
     }
 
     /// Hooks are run through `patient`: a client that bears silence.

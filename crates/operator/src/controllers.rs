@@ -7,8 +7,8 @@ mod backup_sync;
 mod delete_backup_request;
 mod download_request;
 mod garbage_collection;
-mod schedule;
 pub(crate) mod restore;
+mod schedule;
 mod server_status_request;
 mod unsupported;
 

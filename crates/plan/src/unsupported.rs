@@ -15,8 +15,6 @@ pub const GROUP: &str = "velero.io";
 /// How a kind says that an object has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// phase Failed, failureReason, completionTimestamp; and validationErrors, which is what `velero describe` shows
-    FailureReason,
     /// phase Failed, message, completionTimestamp
     Message,
     /// phase NotReady, message
@@ -68,12 +66,6 @@ pub fn end(kind: &UnsupportedKind, object: &Value, version: &str, now: Timestamp
     let text = message(kind, version);
     let time = seconds(now);
     let status = match kind.end {
-        End::FailureReason => json!({
-            "phase": "Failed",
-            "failureReason": text,
-            "validationErrors": [text],
-            "completionTimestamp": time,
-        }),
         End::Message => json!({"phase": "Failed", "message": text, "completionTimestamp": time}),
         End::NotReady => json!({"phase": "NotReady", "message": text}),
         End::Unavailable => json!({"phase": "Unavailable"}),

@@ -160,7 +160,7 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     full.parse().map_err(|_| format!("{text:?} is no address; write it like \":8085\" or \"127.0.0.1:8085\""))
 }
 
-pub(super) fn duration(text: &str) -> Result<Duration, String> {
+fn duration(text: &str) -> Result<Duration, String> {
     let parsed: GoDuration = text.parse().map_err(|error| format!("{error}"))?;
     u64::try_from(parsed.as_nanos()).map(Duration::from_nanos).map_err(|_| format!("{text:?} is negative"))
 }

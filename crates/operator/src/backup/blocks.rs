@@ -8,6 +8,7 @@ use lifeboat_plan::catalogue::ItemId;
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinSet;
 
+use super::chains::value;
 use super::collect::Collection;
 use super::{About, Pass};
 
@@ -94,10 +95,10 @@ impl Pass {
         if actions.is_empty() {
             return Vec::new();
         }
-        let value = self.value(collected, at);
+        let object = value(collected, at);
         let mut related = Vec::new();
         for action in actions {
-            match action.related_items(&value, &self.backup, &self.lookup).await {
+            match action.related_items(&object, &self.backup, &self.lookup).await {
                 Ok(items) => related.extend(items),
                 Err(error) => {
                     let message = format!("Error executing item block action {}", action.name());

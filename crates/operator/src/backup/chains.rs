@@ -51,15 +51,15 @@ impl Pass {
     async fn run_volume_chain(&self, collected: &Collection, listed: Listed<'_>) {
         let [pods, claims, volumes] = volume_types();
         let (pod_places, claim_places) = (collected.of(&pods), collected.of(&claims));
-        let mounts: Vec<_> = pod_places.iter().map(|at| self.mounts(collected, *at)).collect();
-        let claimed: Vec<_> = claim_places.iter().map(|at| self.claimed(collected, *at)).collect();
+        let mounting: Vec<_> = pod_places.iter().map(|at| mounts(collected, *at)).collect();
+        let bound: Vec<_> = claim_places.iter().map(|at| claimed(collected, *at)).collect();
         // Volumes that only claims name are ordered too, though they are not listed as a type.
         let mut names: Vec<String> =
             collected.of(&volumes).iter().map(|at| collected.items[*at].meta.name.clone()).collect();
-        names.extend(claimed.iter().filter_map(|claim| claim.volume.clone()));
+        names.extend(bound.iter().filter_map(|claim| claim.volume.clone()));
         names.sort();
         names.dedup();
-        let order = order_volumes(listed, &mounts, &claimed, &names);
+        let order = order_volumes(listed, &mounting, &bound, &names);
         for warning in &order.warnings {
             self.report.warning(&About::Server, warning, None);
         }
@@ -90,27 +90,27 @@ impl Pass {
         }
         self.run_block(block).await;
     }
+}
 
-    fn mounts(&self, collected: &Collection, at: usize) -> Mounts {
-        let id = collected.id(at);
-        let value = self.value(collected, at);
-        let volumes = value["spec"]["volumes"].as_array().into_iter().flatten();
-        let claims = volumes.filter_map(|volume| volume["persistentVolumeClaim"]["claimName"].as_str());
-        let namespace = id.namespace.clone().unwrap_or_default();
-        Mounts { pod: id.path(), claims: claims.map(|claim| format!("{namespace}/{claim}")).collect() }
-    }
+fn mounts(collected: &Collection, at: usize) -> Mounts {
+    let id = collected.id(at);
+    let object = value(collected, at);
+    let volumes = object["spec"]["volumes"].as_array().into_iter().flatten();
+    let claims = volumes.filter_map(|volume| volume["persistentVolumeClaim"]["claimName"].as_str());
+    let namespace = id.namespace.clone().unwrap_or_default();
+    Mounts { pod: id.path(), claims: claims.map(|claim| format!("{namespace}/{claim}")).collect() }
+}
 
-    fn claimed(&self, collected: &Collection, at: usize) -> Claimed {
-        let value = self.value(collected, at);
-        let volume = value["spec"]["volumeName"].as_str().filter(|name| !name.is_empty());
-        Claimed { claim: collected.id(at).path(), volume: volume.map(str::to_owned) }
-    }
+fn claimed(collected: &Collection, at: usize) -> Claimed {
+    let object = value(collected, at);
+    let volume = object["spec"]["volumeName"].as_str().filter(|name| !name.is_empty());
+    Claimed { claim: collected.id(at).path(), volume: volume.map(str::to_owned) }
+}
 
-    /// The item as JSON; `null` where it cannot be read, which its own processing will tell.
-    pub(super) fn value(&self, collected: &Collection, at: usize) -> Value {
-        let raw = collected.raw(at).ok();
-        raw.and_then(|raw| serde_json::from_slice(&raw.json).ok()).unwrap_or_default()
-    }
+/// The item as JSON; `null` where it cannot be read, which its own processing will tell.
+pub(super) fn value(collected: &Collection, at: usize) -> Value {
+    let raw = collected.raw(at).ok();
+    raw.and_then(|raw| serde_json::from_slice(&raw.json).ok()).unwrap_or_default()
 }
 
 fn volume_types() -> [GroupResource; 3] {

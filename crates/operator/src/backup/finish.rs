@@ -189,7 +189,7 @@ fn info(record: VolumeRecord) -> BackupVolumeInfo {
             info.skipped_reason = reason;
         }
         Fate::Missed(method, _) => {
-            info.result = "failed".to_owned();
+            "failed".clone_into(&mut info.result);
             info.backup_method = match method {
                 Method::FileCopy => "PodVolumeBackup".to_owned(),
                 Method::Snapshot => "NativeSnapshot".to_owned(),

@@ -11,6 +11,7 @@ use lifeboat_plan::hooks::{Hook, PodHooks};
 use serde::{Deserialize, Serialize};
 
 use super::blocks::Block;
+use super::chains::value;
 use super::collect::Collection;
 use super::journal::Journal;
 use super::{About, Pass, Report};
@@ -64,7 +65,7 @@ impl Pass {
             if !is_pod || self.stop.is_cancelled() || self.written.has(&id, &kind.version) {
                 continue;
             }
-            let hooks = self.valid.hooks.of_pod(&self.value(collected, *at));
+            let hooks = self.valid.hooks.of_pod(&value(collected, *at));
             for warning in &hooks.warnings {
                 self.report.warning(&About::Item(&id), warning, None);
             }

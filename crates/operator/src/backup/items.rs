@@ -46,7 +46,7 @@ impl Pass {
             let json = if actions.is_empty() && !is_watched(&id) {
                 item.json
             } else {
-                match self.act(kind, &id, &item, &actions).await? {
+                match self.act(&id, &item, &actions).await? {
                     Some(json) => json,
                     None => return Ok(Taken::No),
                 }
@@ -60,7 +60,6 @@ impl Pass {
     /// Runs the actions; None where one of them drops the item.
     async fn act(
         &self,
-        kind: &ResourceType,
         id: &ItemId,
         item: &RawItem,
         actions: &[Arc<dyn BackupItemAction>],
@@ -96,7 +95,6 @@ impl Pass {
                     .map_err(|error| format!("additional item {other}: {error}"))?;
             }
         }
-        let _ = kind;
         serde_json::to_vec(&value).map(|json| Some(json.into())).map_err(|error| error.to_string())
     }
 
@@ -147,12 +145,11 @@ impl Pass {
         {
             made.namespaces.insert(namespace.clone());
         }
-        match made.per_type.get_mut(&id.resource) {
-            Some(count) => *count += 1,
-            None => {
-                made.per_type.insert(id.resource.clone(), 1);
-                made.types.insert(id.resource.clone());
-            }
+        if let Some(count) = made.per_type.get_mut(&id.resource) {
+            *count += 1;
+        } else {
+            made.per_type.insert(id.resource.clone(), 1);
+            made.types.insert(id.resource.clone());
         }
         Ok(())
     }

@@ -152,3 +152,63 @@ pub(crate) fn verdict(object: &DynamicObject, uid: &str, this_attempt: u64) -> O
     }
     is_cancelled(annotation(CANCEL)).then_some(Stop::Cancelled)
 }
+
+#[cfg(test)]
+mod tests {
+    use lifeboat_api::velero::Backup;
+    use lifeboat_cluster::objects;
+    use rstest::rstest;
+    use serde_json::Value;
+
+    use super::super::world::World;
+    use super::*;
+
+    const PATH: &str = "/apis/velero.io/v1/namespaces/lifeboat/backups/b";
+
+    async fn watch(world: &World, annotations: Value) -> Watch {
+        let metadata = json!({"name": "b", "namespace": "lifeboat", "uid": "u", "annotations": annotations});
+        world.put(
+            PATH,
+            json!({"apiVersion": "velero.io/v1", "kind": "Backup", "metadata": metadata, "spec": {}}),
+        );
+        let resource = objects::resource_of::<Backup>();
+        let api = objects::namespaced(&world.client().await, "lifeboat", &resource);
+        Watch::new(api, "b", "u", 1, CancellationToken::new())
+    }
+
+    #[rstest]
+    #[case::cancelled(json!({"lifeboat.io/attempt": "1", "lifeboat.io/cancel": "true"}), Stop::Cancelled)]
+    #[case::overtaken(json!({"lifeboat.io/attempt": "2"}), Stop::Overtaken)]
+    #[tokio::test]
+    async fn a_pass_is_told_to_end(#[case] annotations: Value, #[case] expected: Stop) {
+        let world = World::default();
+        let watch = watch(&world, annotations).await;
+        watch.follow(&Counters::default()).await;
+        assert_eq!(watch.reason(), Some(expected));
+        assert!(watch.stop.is_cancelled());
+    }
+
+    #[tokio::test]
+    async fn a_deleted_backup_ends_and_progress_is_shown_until_then() {
+        let world = World::default();
+        let watch = watch(&world, json!({})).await;
+        let counters = Counters::default();
+        counters.expect(7);
+        counters.write(3);
+        let mut shown = (0, 0);
+        assert_eq!(watch.look(&counters, &mut shown).await, None);
+        let progress = world.get(PATH).unwrap()["status"]["progress"].clone();
+        assert_eq!(progress, json!({"totalItems": 7, "itemsBackedUp": 3}));
+        world.remove(PATH);
+        assert_eq!(watch.look(&counters, &mut shown).await, Some(Stop::Deleted));
+    }
+
+    #[tokio::test]
+    async fn a_server_that_comes_to_rest_stops_its_passes() {
+        let world = World::default();
+        let watch = watch(&world, json!({})).await;
+        watch.resting.cancel();
+        watch.follow(&Counters::default()).await;
+        assert_eq!(watch.reason(), Some(Stop::Resting));
+    }
+}

@@ -60,6 +60,7 @@ impl World {
     }
 
     /// Adds an object of a type of [`TYPES`].
+    #[allow(clippy::needless_pass_by_value)] // tests write `json!` in place
     pub(crate) fn add(&self, plural: &str, namespace: &str, name: &str, rest: Value) -> &Self {
         let (group, version, _, _, _) = TYPES.iter().find(|known| known.2 == plural).unwrap();
         let base = if group.is_empty() { "/api/v1".to_owned() } else { format!("/apis/{group}/{version}") };
@@ -115,9 +116,9 @@ impl World {
         self.inner.lock().unwrap().objects.get(path).cloned()
     }
 
-    pub(crate) fn change(&self, path: &str, patch: &Value) {
+    pub(crate) fn change(&self, path: &str, with: &Value) {
         let mut object = self.get(path).unwrap();
-        merge(&mut object, patch);
+        merge(&mut object, with);
         self.put(path, object);
     }
 
@@ -173,13 +174,13 @@ impl World {
         }
     }
 
-    fn patch(&self, path: &str, found: Option<Value>, patch: &Value) -> (u16, Value) {
+    fn patch(&self, path: &str, found: Option<Value>, with: &Value) -> (u16, Value) {
         let Some(mut object) = found else { return failure(404, "NotFound") };
-        let given = &patch["metadata"]["resourceVersion"];
+        let given = &with["metadata"]["resourceVersion"];
         if !given.is_null() && *given != object["metadata"]["resourceVersion"] {
             return failure(409, "Conflict");
         }
-        merge(&mut object, patch);
+        merge(&mut object, with);
         self.put(path, object);
         (200, self.get(path).unwrap())
     }

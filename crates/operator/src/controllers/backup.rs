@@ -96,7 +96,7 @@ async fn reconcile(
     };
     let action = match backup.phase() {
         BackupPhase::ReadyToStart | BackupPhase::InProgress => {
-            start::start(&context, &state, fresh, backup).await
+            Box::pin(start::start(&context, &state, fresh, backup)).await
         }
         BackupPhase::WaitingForPluginOperations | BackupPhase::WaitingForPluginOperationsPartiallyFailed => {
             operations::follow(&context, &state, &backup).await

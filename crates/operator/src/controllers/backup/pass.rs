@@ -50,7 +50,7 @@ pub(super) async fn run(context: &Context, state: &State, ready: Ready) -> Resul
         return fail(context, state, &this, &journal, &words).await;
     }
     let watch = Watch::new(state.api(context), &this.name, &this.uid, this.attempt, state.resting.clone());
-    let outcome = watched(context, ready, store.clone(), &watch).await;
+    let outcome = Box::pin(watched(context, ready, store.clone(), &watch)).await;
     match outcome {
         Ok(outcome) if !matches!(watch.reason(), Some(Stop::Cancelled | Stop::Deleted | Stop::Overtaken)) => {
             if let Err(words) = upload_outcome(store.as_ref(), &files, &outcome, &report).await {
@@ -101,10 +101,10 @@ async fn prepare(store: &dyn ObjectStore, files: &BackupFiles, again: bool) -> R
     if again {
         match store.abort_uploads(&files.directory()).await {
             Ok(count) => {
-                tracing::info!(backup = files.name(), count, "aborted uploads of an earlier attempt")
+                tracing::info!(backup = files.name(), count, "aborted uploads of an earlier attempt");
             }
             Err(error) => {
-                tracing::warn!(backup = files.name(), %error, "cannot abort uploads of an earlier attempt")
+                tracing::warn!(backup = files.name(), %error, "cannot abort uploads of an earlier attempt");
             }
         }
     }

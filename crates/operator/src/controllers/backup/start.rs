@@ -84,7 +84,8 @@ pub(super) async fn start(
         report.warning(&crate::backup::About::Server, warning, None);
     }
     let catalogue = Arc::new(gathered.discovered.catalogue);
-    run(context, state, Ready { run: this, backup: claimed, valid, catalogue, report, journal, again }).await
+    let ready = Ready { run: this, backup: claimed, valid, catalogue, report, journal, again };
+    Box::pin(run(context, state, ready)).await
 }
 
 /// The schedule that made a backup; empty for others.
