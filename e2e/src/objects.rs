@@ -83,7 +83,9 @@ fn normalised(mut item: Value) -> Value {
         without_token_volume(&mut item);
     }
     if let Some(ports) = item.pointer_mut("/spec/ports").and_then(Value::as_array_mut) {
-        ports.iter_mut().for_each(|port| remove(port, "/nodePort"));
+        for port in ports {
+            remove(port, "/nodePort");
+        }
     }
     item
 }

@@ -83,7 +83,7 @@ pub(crate) enum Command {
     /// Print the custom resource definitions
     Crds(commands::crds::Args),
     /// Run the server (what the Deployment does)
-    Server(commands::server::Args),
+    Server(Box<commands::server::Args>),
     /// Print a shell's completion script
     Completion(commands::completion::Args),
 }

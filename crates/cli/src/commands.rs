@@ -30,7 +30,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), CliError> {
         Command::RepositoryPassword(command) => repository_password::run(&settings, command).await,
         Command::Repository(args) => repository::run(*args).await,
         Command::Crds(args) => crds::run(&args),
-        Command::Server(args) => server::run(settings, args).await,
+        Command::Server(args) => server::run(settings, *args).await,
         Command::Completion(args) => completion::run(&args),
     }
 }

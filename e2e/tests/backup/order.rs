@@ -54,11 +54,11 @@ fn steps(test: &str, ordered: &dyn Fn(&str, &str) -> String, flags: &[&str]) -> 
     let namespaces = format!("{},{}", one.name, two.name);
     let arguments = ["--include-namespaces", &namespaces, "--ordered-resources", &order];
     assert_phase(&backup(&name, &[&arguments[..], flags].concat()), "Completed");
-    let text = wait_for("the log of the hooks", 10, || {
+    let said = wait_for("the log of the hooks", 10, || {
         let read = one.kubectl().args(["exec", "a1", "--", "cat", &format!("/log/{log}")]).run();
         if read.code == 0 { Ok(read.stdout) } else { Err(read.stderr) }
     });
-    let mut lines: Vec<&str> = text.lines().collect();
+    let mut lines: Vec<&str> = said.lines().collect();
     lines.sort_unstable();
     lines.iter().map(|line| line.split_once(' ').unwrap().1.to_owned()).collect()
 }

@@ -230,7 +230,7 @@ async fn read_headers(
 fn cut_to(entry: &IndexedPack, size: u64, problem: String) -> (Vec<PackedBlob>, CutPack) {
     let blobs: Vec<PackedBlob> = entry.blobs().collect();
     let within = |blob: &PackedBlob| u64::from(blob.offset) + u64::from(blob.length) <= size;
-    let kept: Vec<PackedBlob> = blobs.iter().filter(|blob| within(blob)).cloned().collect();
+    let kept: Vec<PackedBlob> = blobs.iter().filter(|blob| within(blob)).copied().collect();
     let lost = (blobs.len() - kept.len()) as u64;
     let cut = CutPack { id: entry.id, problem, kept: kept.len() as u64, lost };
     (kept, cut)

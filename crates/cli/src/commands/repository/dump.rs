@@ -91,14 +91,12 @@ async fn named_stream(
     filter: &Filter,
 ) -> Result<(Snapshot, PathBuf), CliError> {
     let ((id, snapshot), _) = select::one(repository, selection, filter).await?;
-    match stream_name(reader, &snapshot).await? {
-        Some(name) => Ok((snapshot, name)),
-        None => {
-            let (id, paths) = (id.short(), snapshot.paths.join(", "));
-            let message = format!("--target is missing: snapshot {id} is not of a stream but of {paths}");
-            Err(CliError::usage(message).help(NO_STREAM))
-        }
-    }
+    let Some(name) = stream_name(reader, &snapshot).await? else {
+        let (id, paths) = (id.short(), snapshot.paths.join(", "));
+        let message = format!("--target is missing: snapshot {id} is not of a stream but of {paths}");
+        return Err(CliError::usage(message).help(NO_STREAM));
+    };
+    Ok((snapshot, name))
 }
 
 /// Snapshots of files may have followed it; one that is damaged may be newer.

@@ -109,10 +109,7 @@ async fn an_index_that_lies_about_lengths_gives_the_right_bytes_or_a_problem(#[c
     };
     let lies = [lie(b"first", 1), lie(b"second", -1)];
     let missing = crate::id::PackId(crate::id::Id(pack));
-    let file = crate::index::IndexFile {
-        packs: vec![crate::index::IndexedPack::new(missing, &lies)],
-        ..Default::default()
-    };
+    let file = crate::index::IndexFile { packs: vec![crate::index::IndexedPack::new(missing, &lies)] };
     made.repository.save_file(FileKind::Index, &file.json().unwrap()).await.unwrap();
     let target = tempfile::tempdir().unwrap();
     let outcome = run(&made, options(target.path())).await.unwrap();
