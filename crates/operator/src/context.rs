@@ -8,6 +8,7 @@ use lifeboat_cluster::events::Events;
 use lifeboat_plugin::actions::Registry;
 use lifeboat_web::Metrics;
 
+use crate::backup::{Commands, PodCommands};
 use crate::refused::Refused;
 use crate::settings::ServerSettings;
 
@@ -23,12 +24,20 @@ pub(crate) struct Context {
     pub(crate) settings: Arc<ServerSettings>,
     /// What runs for items of backups and restores.
     pub(crate) actions: Arc<Registry>,
+    /// Runs hooks in pods.
+    pub(crate) commands: Arc<dyn Commands>,
 }
 
 impl Context {
     pub(crate) fn new(client: Client, metrics: Metrics, settings: Arc<ServerSettings>) -> Self {
         let events = Events::new(client.clone(), &settings.identity);
-        let actions = Arc::default();
+        let actions = Arc::new(Registry {
+            backup: lifeboat_plugin::builtin::backup::actions(),
+            blocks: lifeboat_plugin::builtin::backup::blocks(),
+            restore: lifeboat_plugin::builtin::restore::actions(),
+            ..Registry::default()
+        });
+        let commands = Arc::new(PodCommands(client.clone()));
         Self {
             direct: client.clone(),
             client,
@@ -37,11 +46,19 @@ impl Context {
             refused: Refused::default(),
             settings,
             actions,
+            commands,
         }
     }
 
+    /// Restores write through `direct`: a client that makes each request once.
     pub(crate) fn with_direct_client(mut self, direct: Client) -> Self {
         self.direct = direct;
+        self
+    }
+
+    /// Hooks are run through `patient`: a client that bears silence.
+    pub(crate) fn with_patient_client(mut self, patient: Client) -> Self {
+        self.commands = Arc::new(PodCommands(patient));
         self
     }
 

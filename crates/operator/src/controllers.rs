@@ -1,6 +1,7 @@
 //! All controllers, run together for one term of leadership, after the repository password was seen to. Where that does
 //! not succeed at once, they start all the same and it is tried again beside them: locations can be judged without.
 
+mod backup;
 mod backup_storage_location;
 mod backup_sync;
 mod delete_backup_request;
@@ -29,6 +30,7 @@ pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
     tokio::join!(
         password,
         password::follow(context, resting),
+        backup::run(context, resting),
         backup_storage_location::run(context, resting),
         backup_sync::run(context, resting),
         delete_backup_request::run(context, resting, &context.actions.delete),

@@ -3,11 +3,13 @@
 //! decided is decided in crate `plan`.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
+mod backup;
 mod context;
 mod controllers;
 mod downloads;
 mod dynamic;
 mod locations;
+mod lookup;
 pub mod password;
 mod refused;
 mod restore;
@@ -18,4 +20,4 @@ mod testing;
 
 pub use restore::{Fight, Planned, PlannedItem, Would};
 pub use runtime::{ServerError, preview_restore, run};
-pub use settings::{DownloadSettings, RestoreSettings, ServerSettings, StorageSettings};
+pub use settings::{BackupSettings, DownloadSettings, RestoreSettings, ServerSettings, StorageSettings};

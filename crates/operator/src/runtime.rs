@@ -49,6 +49,7 @@ pub async fn run(
 ) -> Result<(), ServerError> {
     let settings = Arc::new(settings);
     let client = lifeboat_cluster::connect(connection).await?;
+    let patient = lifeboat_cluster::connect_patient(connection).await?;
     let (metrics, health) = (Metrics::new(VERSION), Health::default());
     tracing::info!(
         version = VERSION,
@@ -66,7 +67,8 @@ pub async fn run(
         stop_web.clone(),
     ));
     let direct = lifeboat_cluster::connect::direct(connection).await?;
-    let context = Context::new(client, metrics, settings).with_direct_client(direct);
+    let context =
+        Context::new(client, metrics, settings).with_patient_client(patient).with_direct_client(direct);
     let downloads = serve_downloads(&context, &stop_web);
     let work = serve_terms(&context, &health, &stop);
     let ended = tokio::select! {

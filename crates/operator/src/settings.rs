@@ -1,5 +1,6 @@
 //! The server's settings, resolved once by the CLI (flag, then environment, then default) and passed down.
 
+mod backup;
 mod restore;
 
 use std::net::SocketAddr;
@@ -10,6 +11,7 @@ use lifeboat_archive::SpoolLimits;
 use lifeboat_plan::lease::LeaseTimes;
 use url::Url;
 
+pub use backup::BackupSettings;
 pub use restore::RestoreSettings;
 
 /// All that can be set about a server.
@@ -27,6 +29,7 @@ pub struct ServerSettings {
     /// The server's own cloud identity, for locations without credentials.
     pub cloud: lifeboat_store::Environment,
     pub storage: StorageSettings,
+    pub backup: BackupSettings,
     pub restore: RestoreSettings,
 }
 

@@ -14,7 +14,7 @@ use lifeboat_web::Metrics;
 use serde_json::{Value, json};
 
 use crate::context::Context;
-use crate::settings::{RestoreSettings, ServerSettings, StorageSettings};
+use crate::settings::{BackupSettings, RestoreSettings, ServerSettings, StorageSettings};
 
 pub(crate) fn settings() -> ServerSettings {
     ServerSettings {
@@ -25,6 +25,7 @@ pub(crate) fn settings() -> ServerSettings {
         lease: LeaseTimes::default(),
         cloud: lifeboat_store::Environment::default(),
         storage: StorageSettings::default(),
+        backup: BackupSettings::default(),
         restore: RestoreSettings::default(),
     }
 }

@@ -5,9 +5,9 @@
 pub mod backup;
 pub mod catalogue;
 pub mod conditions;
-pub mod filter;
 pub mod deletion;
 pub mod download;
+pub mod filter;
 pub mod foreign;
 pub mod garbage;
 pub mod glob;

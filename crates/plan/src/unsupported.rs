@@ -15,8 +15,6 @@ pub const GROUP: &str = "velero.io";
 /// How a kind says that an object has failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// phase Failed, failureReason, completionTimestamp; and validationErrors, which is what `velero describe` shows
-    FailureReason,
     /// phase Failed, message, completionTimestamp
     Message,
     /// phase FailedValidation, validationErrors
@@ -41,8 +39,7 @@ const fn kind(version: &'static str, kind: &'static str, plural: &'static str, e
 }
 
 /// Every kind of the group that has no controller in this version.
-pub const KINDS: [UnsupportedKind; 10] = [
-    kind("v1", "Backup", "backups", End::FailureReason),
+pub const KINDS: [UnsupportedKind; 9] = [
     kind("v1", "Schedule", "schedules", End::ValidationErrors),
     kind("v1", "VolumeSnapshotLocation", "volumesnapshotlocations", End::Unavailable),
     kind("v1", "PodVolumeBackup", "podvolumebackups", End::Message),
@@ -72,12 +69,6 @@ pub fn end(kind: &UnsupportedKind, object: &Value, version: &str, now: Timestamp
     let text = message(kind, version);
     let time = seconds(now);
     let status = match kind.end {
-        End::FailureReason => json!({
-            "phase": "Failed",
-            "failureReason": text,
-            "validationErrors": [text],
-            "completionTimestamp": time,
-        }),
         End::Message => json!({"phase": "Failed", "message": text, "completionTimestamp": time}),
         End::ValidationErrors => json!({"phase": "FailedValidation", "validationErrors": [text]}),
         End::NotReady => json!({"phase": "NotReady", "message": text}),

@@ -151,6 +151,8 @@ impl Metrics {
         self.retain_locations(&BTreeSet::new());
         self.password_exported.set(None);
         self.password_public.set(None);
+        self.velero.set_backup_total(0);
+        self.velero.set_restore_total(0);
     }
 
     pub fn set_password(&self, exported: bool, public_default: bool) {

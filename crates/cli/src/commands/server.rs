@@ -1,5 +1,6 @@
 //! `lifeboat server`: what the Deployment runs.
 
+mod backups;
 mod restores;
 
 use std::net::SocketAddr;
@@ -16,6 +17,7 @@ use url::Url;
 
 use crate::error::CliError;
 use crate::settings::Settings;
+use backups::BackupArgs;
 use restores::RestoreArgs;
 
 #[derive(clap::Args)]
@@ -48,6 +50,8 @@ pub(crate) struct Args {
     #[arg(long, value_name = "MIB")]
     spool_size: Option<u64>,
     #[command(flatten)]
+    backups: BackupArgs,
+    #[command(flatten)]
     restores: RestoreArgs,
     /// What to log: error, warn, info, debug or trace, also per module as in "info,kube=debug"
     #[arg(long, default_value = "info", value_parser = log_filter)]
@@ -79,6 +83,7 @@ pub(crate) async fn run(settings: Settings, args: Args) -> Result<(), CliError> 
             spool_directory: args.spool_directory,
             spool_bytes: args.spool_size.map(|mib| mib.saturating_mul(1024 * 1024)),
         },
+        backup: args.backups.settings(),
         restore: args.restores.settings(),
     };
     let stop = CancellationToken::new();

@@ -1,0 +1,61 @@
+//! The server's flags for backups, under upstream's names.
+
+use std::time::Duration;
+
+use lifeboat_operator::BackupSettings;
+use lifeboat_plan::backup::defaults::ServerDefaults;
+
+use super::duration;
+
+#[derive(clap::Args)]
+pub(super) struct BackupArgs {
+    /// How many groups of items of one backup are worked on at once
+    #[arg(long, default_value_t = 8)]
+    item_block_worker_count: usize,
+    /// How many backups run at once
+    #[arg(long, default_value_t = 1)]
+    concurrent_backups: usize,
+    /// How long backups are kept that do not say it themselves
+    #[arg(long, default_value = "720h0m0s", value_parser = duration)]
+    default_backup_ttl: Duration,
+    /// How many objects are asked for at once; 0 for all
+    #[arg(long, default_value_t = 500)]
+    client_page_size: u32,
+    /// How long operations in the background may take where the backup does not say it
+    #[arg(long, default_value = "4h0m0s", value_parser = duration)]
+    default_item_operation_timeout: Duration,
+    /// Copy the files of every pod volume, where the backup does not say otherwise
+    #[arg(long)]
+    default_volumes_to_fs_backup: bool,
+    /// Copy the data of volume snapshots into storage, where the backup does not say otherwise
+    #[arg(long)]
+    default_snapshot_move_data: bool,
+    /// The location of backups that name none, where no location is marked as default
+    #[arg(long, default_value = "default")]
+    default_backup_storage_location: String,
+    /// How long single steps of plugins may take; written into each backup for them
+    #[arg(long, default_value = "10m0s", value_parser = duration)]
+    resource_timeout: Duration,
+    /// Features to switch on, with commas between them, such as EnableAPIGroupVersions
+    #[arg(long, value_delimiter = ',')]
+    features: Vec<String>,
+}
+
+impl BackupArgs {
+    pub(super) fn settings(self) -> BackupSettings {
+        BackupSettings {
+            workers: self.item_block_worker_count.max(1),
+            concurrent: self.concurrent_backups.max(1),
+            page_size: self.client_page_size,
+            features: self.features.into_iter().map(|name| name.trim().to_owned()).collect(),
+            defaults: ServerDefaults {
+                ttl: self.default_backup_ttl,
+                item_operation_timeout: self.default_item_operation_timeout,
+                volumes_to_fs_backup: self.default_volumes_to_fs_backup,
+                snapshot_move_data: self.default_snapshot_move_data,
+                location: self.default_backup_storage_location,
+                resource_timeout: self.resource_timeout,
+            },
+        }
+    }
+}

@@ -1,0 +1,235 @@
+//! One pass of a backup: collect, order, blocks with hooks and actions, archive. Takes a Backup whose spec was found valid,
+//! what the cluster serves and where to write; gives what was written, or why the whole backup failed. Every decision about a
+//! single item is a function of crate `plan`.
+//!
+//! Types that take part in blocks, hooks or an order are collected into a spool first; all others stream from the page to
+//! the archive. Chains (ordered items) run one item after the other, before everything else.
+
+mod actions;
+mod blocks;
+mod chains;
+mod collect;
+mod finish;
+mod hooks;
+mod items;
+pub(crate) mod journal;
+mod progress;
+mod report;
+mod spool;
+mod stream;
+#[cfg(test)]
+mod tests;
+mod upload;
+#[cfg(test)]
+pub(crate) mod world;
+mod written;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use kube::Client;
+use lifeboat_api::velero::Backup;
+use lifeboat_archive::documents::{BackupOperation, BackupVolumeInfo, ResourceList, Results};
+use lifeboat_archive::{ArchiveSize, ArchiveWriter, ObjectStore};
+use lifeboat_plan::backup::phase::Counts;
+use lifeboat_plan::backup::validate::ValidBackup;
+use lifeboat_plan::backup::volumes::VolumeBook;
+use lifeboat_plan::catalogue::{Catalogue, GroupResource};
+use lifeboat_plugin::Registry;
+use tokio_util::sync::CancellationToken;
+
+use crate::lookup::ClusterLookup;
+
+pub(crate) use hooks::{Commands, PodCommands, run_open_posts};
+pub(crate) use progress::{Counters, Stop, Watch, verdict};
+pub(crate) use report::{About, Report};
+pub(crate) use upload::{chain, upload_failure, upload_outcome};
+
+use actions::{ResolvedActions, ResolvedBlocks};
+use journal::Journal;
+use written::Written;
+
+/// All that a pass needs.
+pub(crate) struct PassInput {
+    pub(crate) client: Client,
+    pub(crate) backup: Backup,
+    pub(crate) valid: ValidBackup,
+    pub(crate) catalogue: Arc<Catalogue>,
+    pub(crate) registry: Registry,
+    pub(crate) commands: Arc<dyn Commands>,
+    pub(crate) journal: Journal,
+    pub(crate) report: Report,
+    pub(crate) store: Arc<dyn ObjectStore>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) stop: CancellationToken,
+    pub(crate) page_size: u32,
+    pub(crate) workers: usize,
+    /// Whether versions that the cluster does not prefer are written too.
+    pub(crate) all_versions: bool,
+    /// Where collected items wait.
+    pub(crate) directory: PathBuf,
+}
+
+/// What a pass wrote.
+pub(crate) struct Outcome {
+    pub(crate) counts: Counts,
+    pub(crate) size: ArchiveSize,
+    pub(crate) resources: ResourceList,
+    pub(crate) operations: Vec<BackupOperation>,
+    pub(crate) volumes: Vec<BackupVolumeInfo>,
+    pub(crate) results: Results,
+}
+
+/// Why a pass gave nothing that can be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PassError {
+    /// Told to end; who told it knows why.
+    #[error("stopped")]
+    Stopped,
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// A pass on its way; shared by all of its tasks.
+struct Pass {
+    client: Client,
+    backup: Backup,
+    valid: ValidBackup,
+    catalogue: Arc<Catalogue>,
+    actions: ResolvedActions,
+    blocks: ResolvedBlocks,
+    lookup: ClusterLookup,
+    commands: Arc<dyn Commands>,
+    journal: Journal,
+    report: Report,
+    writer: ArchiveWriter,
+    written: Written,
+    counters: Arc<Counters>,
+    stop: CancellationToken,
+    page_size: u32,
+    workers: usize,
+    all_versions: bool,
+    directory: PathBuf,
+    made: Mutex<Made>,
+    /// The first error after which nothing more can be written.
+    fatal: Mutex<Option<String>>,
+    /// What was collected, once it is.
+    collected: std::sync::OnceLock<collect::Collection>,
+}
+
+/// What comes together while items pass by.
+#[derive(Default)]
+struct Made {
+    resources: ResourceList,
+    operations: Vec<BackupOperation>,
+    book: VolumeBook,
+    /// Namespaces of which something was written.
+    namespaces: BTreeSet<String>,
+    types: BTreeSet<GroupResource>,
+    hooks_attempted: usize,
+    hooks_failed: usize,
+    /// Items of each type, for the log.
+    per_type: BTreeMap<GroupResource, usize>,
+}
+
+/// Runs the pass to its end. Dropped at any await, it leaves nothing in storage; hooks that are open are in the journal.
+pub(crate) async fn run(input: PassInput) -> Result<Outcome, PassError> {
+    let failed = |error: lifeboat_plugin::ActionError| PassError::Failed(error.to_string());
+    let actions = ResolvedActions::new(&input.registry, &input.catalogue).await.map_err(failed)?;
+    let blocks = ResolvedBlocks::new(&input.registry, &input.catalogue).await.map_err(failed)?;
+    let name = input.backup.metadata.name.clone().unwrap_or_default();
+    let files =
+        lifeboat_archive::BackupFiles::new(&name).map_err(|error| PassError::Failed(error.to_string()))?;
+    let writer =
+        ArchiveWriter::start(input.store, files.contents(), &lifeboat_archive::WriterOptions::default());
+    let pass = Arc::new(Pass {
+        lookup: ClusterLookup::new(input.client.clone(), input.catalogue.clone()),
+        client: input.client,
+        backup: input.backup,
+        valid: input.valid,
+        catalogue: input.catalogue,
+        actions,
+        blocks,
+        commands: input.commands,
+        journal: input.journal,
+        report: input.report,
+        writer,
+        written: Written::default(),
+        counters: input.counters,
+        stop: input.stop,
+        page_size: input.page_size,
+        workers: input.workers.max(1),
+        all_versions: input.all_versions,
+        directory: input.directory,
+        made: Mutex::default(),
+        fatal: Mutex::default(),
+        collected: std::sync::OnceLock::new(),
+    });
+    pass.tell_start();
+    Pass::work(&pass).await?;
+    Pass::finish(pass).await
+}
+
+impl Pass {
+    async fn work(self: &Arc<Self>) -> Result<(), PassError> {
+        let ordered = !self.valid.orders.by_type.is_empty();
+        let chains_done = CancellationToken::new();
+        let in_blocks = async {
+            Self::collect(self).await;
+            Self::run_chains(self).await;
+            chains_done.cancel();
+            Self::run_blocks(self).await;
+        };
+        let streams = async {
+            if ordered {
+                chains_done.cancelled().await;
+            }
+            Self::run_streams(self).await;
+        };
+        tokio::join!(in_blocks, streams);
+        Self::take_namespaces(self).await;
+        self.take_definitions().await;
+        self.ended()
+    }
+
+    /// Whether the work was cut short.
+    fn ended(&self) -> Result<(), PassError> {
+        if let Some(reason) = locked(&self.fatal).clone() {
+            return Err(PassError::Failed(reason));
+        }
+        if self.stop.is_cancelled() { Err(PassError::Stopped) } else { Ok(()) }
+    }
+
+    /// Nothing more can be written: everything comes to rest.
+    fn give_up(&self, reason: String) {
+        locked(&self.fatal).get_or_insert(reason);
+        self.stop.cancel();
+    }
+
+    fn tell_start(&self) {
+        for warning in &self.valid.orders.warnings {
+            self.report.warning(&About::Server, warning, None);
+        }
+        for (kind, order) in &self.valid.orders.by_type {
+            let names = order.entries().collect::<Vec<_>>().join(", ");
+            self.report.info(&format!("Ordered resources: {kind} in the order {names}"), &[]);
+        }
+        let namespaces = self.valid.filter.namespaces();
+        for missing in namespaces.missing() {
+            let words = format!("namespace {missing} is included by its name and does not exist");
+            self.report.error(&About::Namespace(missing), &words, None);
+        }
+        for pattern in namespaces.idle_patterns() {
+            self.report.warning(&About::Server, &format!("no namespace matches {pattern:?}"), None);
+        }
+    }
+
+    fn made(&self) -> MutexGuard<'_, Made> {
+        locked(&self.made)
+    }
+}
+
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,208 @@
+//! The end of a pass: Namespace objects, which depend on what was taken; definitions of custom resources; volumes; counts.
+
+use std::sync::Arc;
+
+use lifeboat_archive::documents::{BackupVolumeInfo, PodVolumeInfo, VolumeAttributes};
+use lifeboat_cluster::list::{ListQuery, Pager, RawItem};
+use lifeboat_plan::backup::phase::Counts;
+use lifeboat_plan::backup::volumes::{Fate, Method, VolumeRecord, Wishes};
+use lifeboat_plan::catalogue::{GroupResource, ItemId};
+use lifeboat_plan::filter::Verdict;
+use serde::Deserialize;
+
+use super::{About, Outcome, Pass, PassError, upload};
+
+impl Pass {
+    /// Namespace objects, in their order where there is one.
+    pub(super) async fn take_namespaces(self: &Arc<Self>) {
+        let resource = GroupResource::new("", "namespaces");
+        let Some(kind) = self.catalogue.get(&resource).cloned() else { return };
+        if self.stop.is_cancelled() || !self.valid.filter.types().takes(&kind) {
+            return;
+        }
+        let query = ListQuery {
+            kind: kind.clone(),
+            namespace: None,
+            selector: String::new(),
+            page_size: self.page_size,
+        };
+        let mut pager = Pager::new(self.client.clone(), query);
+        let mut items: Vec<Option<RawItem>> = Vec::new();
+        loop {
+            match pager.next().await {
+                Ok(Some(page)) => {
+                    items.extend(page.items.into_iter().filter(|item| self.takes_namespace(item)).map(Some));
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    self.list_failed(&kind, None, &error);
+                    break;
+                }
+            }
+        }
+        self.counters.expect(items.len());
+        let names: Vec<_> = items.iter().flatten().map(|item| item.meta.name.clone()).collect();
+        let places = match self.valid.orders.by_type.get(&resource) {
+            Some(order) => {
+                let sorted = order.sort(&names);
+                for warning in &sorted.warnings {
+                    self.report.warning(&About::Server, warning, None);
+                }
+                sorted.listed.into_iter().chain(sorted.unlisted).collect()
+            }
+            None => (0..items.len()).collect::<Vec<_>>(),
+        };
+        for place in places {
+            if let Some(item) = items[place].take()
+                && !self.stop.is_cancelled()
+            {
+                self.take(&kind, item).await;
+            }
+        }
+    }
+
+    fn takes_namespace(&self, item: &RawItem) -> bool {
+        #[derive(Deserialize)]
+        struct Namespace {
+            status: Option<Status>,
+        }
+        #[derive(Deserialize)]
+        struct Status {
+            phase: Option<String>,
+        }
+        let phase = serde_json::from_slice::<Namespace>(&item.json).ok();
+        let phase = phase.and_then(|namespace| namespace.status).and_then(|status| status.phase);
+        let active = phase.is_none_or(|phase| phase == "Active");
+        let holds = self.made().namespaces.contains(&item.meta.name);
+        let (name, labels) = (&item.meta.name, &item.meta.labels);
+        if item.meta.facts().excluded {
+            return false;
+        }
+        matches!(self.valid.filter.takes_namespace_object(name, labels, active, holds), Verdict::Take)
+    }
+
+    /// The definitions of custom resources of which something was taken, where they are neither taken as a type nor
+    /// excluded.
+    pub(super) async fn take_definitions(&self) {
+        let resource = GroupResource::new("apiextensions.k8s.io", "customresourcedefinitions");
+        let Some(kind) = self.catalogue.get(&resource) else { return };
+        let types = self.valid.filter.types();
+        if self.stop.is_cancelled() || types.takes(kind) || types.excludes(kind) {
+            return;
+        }
+        let taken = self.made().types.clone();
+        for id in taken.iter().filter(|id| id.group.contains('.')) {
+            let definition = ItemId::cluster(resource.clone(), id.to_string());
+            if let Err(error) = self.take_definition(kind, &definition).await {
+                self.report.error(&About::Item(&definition), "Error backing up item", Some(&error));
+            }
+        }
+    }
+
+    async fn take_definition(
+        &self,
+        kind: &lifeboat_plan::catalogue::ResourceType,
+        id: &ItemId,
+    ) -> Result<(), String> {
+        // Types that are built in have no definition.
+        let found = lifeboat_cluster::list::get_raw(&self.client, kind, None, &id.name).await;
+        if let Some(item) = found.map_err(|error| error.chain())?
+            && !item.meta.deleting
+        {
+            self.take(kind, item).await;
+        }
+        Ok(())
+    }
+
+    /// Ends the archive and sums up.
+    pub(super) async fn finish(pass: Arc<Self>) -> Result<Outcome, PassError> {
+        let volumes = pass.volumes();
+        for (kind, count) in &pass.made().per_type {
+            pass.report.info(&format!("Backed up {count} items of {kind}"), &[]);
+        }
+        let Some(pass) = Arc::into_inner(pass) else {
+            return Err(PassError::Failed("a task of the backup is still running".to_owned()));
+        };
+        let mut made = pass.made.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let size = pass.writer.finish().await.map_err(|error| {
+            PassError::Failed(format!("the archive cannot be written: {}", upload::chain(&error)))
+        })?;
+        made.resources.sort();
+        let items = made.resources.count();
+        pass.report.info(&format!("Backed up a total of {items} items"), &[]);
+        let log = pass.report.log().counts();
+        let open = made.operations.iter().filter(|operation| !operation.status.phase.has_ended()).count();
+        let counts = Counts {
+            items,
+            warnings: usize::try_from(log.warnings).unwrap_or(usize::MAX),
+            errors: usize::try_from(log.errors).unwrap_or(usize::MAX),
+            hooks_attempted: made.hooks_attempted,
+            hooks_failed: made.hooks_failed,
+            operations: made.operations.len(),
+            operations_open: open,
+            operations_failed: 0,
+        };
+        let results = pass.report.results();
+        Ok(Outcome { counts, size, resources: made.resources, operations: made.operations, volumes, results })
+    }
+
+    /// One record for each volume; data that was asked for and is not there is an error.
+    fn volumes(&self) -> Vec<BackupVolumeInfo> {
+        let wishes = Wishes::new(&self.backup.spec, self.valid.policies.as_ref());
+        let records = self.made().book.records(&wishes);
+        for record in &records {
+            match &record.fate {
+                Fate::Skipped(reason) => {
+                    self.report
+                        .info(&format!("The data of volume {} is skipped: {reason}", record.title()), &[]);
+                }
+                Fate::Missed(_, reason) => {
+                    let namespace = record.claim.as_ref().map(|claim| claim.0.as_str());
+                    let about = namespace.map_or(About::Server, About::Namespace);
+                    let words = format!(
+                        "the data of volume {} was not backed up: {reason}, and this version backs up objects only",
+                        record.title()
+                    );
+                    self.report.error(&about, &words, None);
+                }
+            }
+        }
+        records.into_iter().map(info).collect()
+    }
+}
+
+fn info(record: VolumeRecord) -> BackupVolumeInfo {
+    let (pvc_namespace, pvc_name) = record.claim.unwrap_or_default();
+    let mut info = BackupVolumeInfo {
+        pvc_name,
+        pvc_namespace,
+        pv_name: record.volume.unwrap_or_default(),
+        pv_info: Some(VolumeAttributes {
+            reclaim_policy: record.reclaim_policy,
+            labels: (!record.labels.is_empty()).then_some(record.labels),
+        }),
+        ..BackupVolumeInfo::default()
+    };
+    match record.fate {
+        Fate::Skipped(reason) => {
+            info.skipped = true;
+            info.skipped_reason = reason;
+        }
+        Fate::Missed(method, _) => {
+            "failed".clone_into(&mut info.result);
+            info.backup_method = match method {
+                Method::FileCopy => "PodVolumeBackup".to_owned(),
+                Method::Snapshot => "NativeSnapshot".to_owned(),
+            };
+            info.pvb_info = record.pod.map(|(pod_namespace, pod_name, volume_name)| PodVolumeInfo {
+                uploader_type: "kopia".to_owned(),
+                volume_name,
+                pod_name,
+                pod_namespace,
+                phase: "Failed".to_owned(),
+                ..PodVolumeInfo::default()
+            });
+        }
+    }
+    info
+}

@@ -1,0 +1,193 @@
+//! One item on its way into the archive: claimed, its actions run, its additional items taken first, written. An item that
+//! no action is for goes as it came.
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use lifeboat_api::common::Time;
+use lifeboat_api::velero::names;
+use lifeboat_archive::ArchiveError;
+use lifeboat_archive::documents::{BackupOperation, BackupOperationSpec, OperationStatus};
+use lifeboat_cluster::list::{RawItem, get_raw};
+use lifeboat_plan::catalogue::{ItemId, ResourceType};
+use lifeboat_plan::filter::Verdict;
+use lifeboat_plugin::actions::{BackupItemAction, BackupOutcome};
+use serde_json::Value;
+
+use super::{About, Pass};
+
+/// What became of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// In the archive, or on its way there by another task.
+    Yes,
+    /// Left out on purpose.
+    No,
+}
+
+impl Pass {
+    /// Takes an item that passed the filters; what goes wrong with it is an error of the backup.
+    pub(super) async fn take(&self, kind: &ResourceType, item: RawItem) {
+        let id = item.meta.id(kind);
+        if let Err(error) = self.process(kind, item).await {
+            self.report.error(&About::Item(&id), "Error backing up item", Some(&error));
+        }
+    }
+
+    fn process<'a>(&'a self, kind: &'a ResourceType, item: RawItem) -> BoxFuture<'a, Result<Taken, String>> {
+        async move {
+            let id = item.meta.id(kind);
+            if !self.written.claim(&id, &kind.version) {
+                return Ok(Taken::Yes);
+            }
+            self.counters.see(1);
+            let actions = self.actions.of(&kind.id, &item.meta);
+            let json = if actions.is_empty() && !is_watched(&id) {
+                item.json
+            } else {
+                match self.act(&id, &item, &actions).await? {
+                    Some(json) => json,
+                    None => return Ok(Taken::No),
+                }
+            };
+            self.write(kind, &id, json).await?;
+            Ok(Taken::Yes)
+        }
+        .boxed()
+    }
+
+    /// Runs the actions; None where one of them drops the item.
+    async fn act(
+        &self,
+        id: &ItemId,
+        item: &RawItem,
+        actions: &[Arc<dyn BackupItemAction>],
+    ) -> Result<Option<bytes::Bytes>, String> {
+        let mut value: Value =
+            serde_json::from_slice(&item.json).map_err(|error| format!("cannot read the object: {error}"))?;
+        self.watch_volumes(id, &value);
+        if actions.is_empty() {
+            return Ok(Some(item.json.clone()));
+        }
+        for action in actions {
+            let made = action
+                .execute(value, &self.backup, &self.lookup)
+                .await
+                .map_err(|error| format!("action {} failed: {error}", action.name()))?;
+            let annotated = |key: &str| made.item["metadata"]["annotations"].get(key);
+            if annotated(names::SKIP_FROM_BACKUP).is_some() {
+                self.report.info_about(id, &format!("Left out by action {}", action.name()));
+                return Ok(None);
+            }
+            let must =
+                annotated(names::MUST_INCLUDE_ADDITIONAL_ITEMS).and_then(Value::as_str) == Some("true");
+            self.note_operation(id, action.name(), &made);
+            value = made.item;
+            if let Some(annotations) =
+                value.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut)
+            {
+                annotations.remove(names::MUST_INCLUDE_ADDITIONAL_ITEMS);
+            }
+            for other in &made.additional_items {
+                self.take_additional(other, must)
+                    .await
+                    .map_err(|error| format!("additional item {other}: {error}"))?;
+            }
+        }
+        serde_json::to_vec(&value).map(|json| Some(json.into())).map_err(|error| error.to_string())
+    }
+
+    /// Takes an item that another one brings, where the filters let it. One that is not there is a warning.
+    pub(super) async fn take_additional(&self, id: &ItemId, must: bool) -> Result<(), String> {
+        let Some(kind) = self.catalogue.get(&id.resource).cloned() else {
+            return Err("the cluster does not serve its type".to_owned());
+        };
+        if self.written.has(id, &kind.version) {
+            return Ok(());
+        }
+        let Some(item) = self.find(&kind, id).await? else {
+            self.report.warning(&About::Item(id), "Additional item was not found, can't back it up", None);
+            return Ok(());
+        };
+        match self.valid.filter.takes_additional(&kind, &item.meta.facts(), must) {
+            Verdict::Leave(reason) => {
+                self.report.info_about(id, &format!("Left out because {reason}"));
+                Ok(())
+            }
+            Verdict::Take => self.process(&kind, item).await.map(drop),
+        }
+    }
+
+    /// From what was collected, else from the cluster.
+    async fn find(&self, kind: &ResourceType, id: &ItemId) -> Result<Option<RawItem>, String> {
+        if let Some(found) = self.collected.get().and_then(|collected| collected.find(id)) {
+            return found.map(Some);
+        }
+        get_raw(&self.client, kind, id.namespace.as_deref(), &id.name).await.map_err(|error| error.chain())
+    }
+
+    async fn write(&self, kind: &ResourceType, id: &ItemId, json: bytes::Bytes) -> Result<(), String> {
+        match self.writer.append(id, &kind.version, kind.preferred, json).await {
+            Ok(()) => {}
+            Err(error @ ArchiveError::Upload { .. }) => {
+                let words = super::upload::chain(&error);
+                self.give_up(format!("the archive cannot be written: {words}"));
+                return Err(words);
+            }
+            Err(error) => return Err(error.to_string()),
+        }
+        self.counters.write(1);
+        let mut made = self.made();
+        made.resources.add(&kind.api_version(), &kind.kind, id.namespace.as_deref(), &id.name);
+        if let Some(namespace) = &id.namespace
+            && !made.namespaces.contains(namespace)
+        {
+            made.namespaces.insert(namespace.clone());
+        }
+        if let Some(count) = made.per_type.get_mut(&id.resource) {
+            *count += 1;
+        } else {
+            made.per_type.insert(id.resource.clone(), 1);
+            made.types.insert(id.resource.clone());
+        }
+        Ok(())
+    }
+
+    fn watch_volumes(&self, id: &ItemId, value: &Value) {
+        if !id.resource.group.is_empty() {
+            return;
+        }
+        let mut made = self.made();
+        match id.resource.resource.as_str() {
+            "pods" => made.book.add_pod(value),
+            "persistentvolumeclaims" => made.book.add_claim(value),
+            "persistentvolumes" => made.book.add_volume(value),
+            _ => {}
+        }
+    }
+
+    fn note_operation(&self, id: &ItemId, action: &str, made: &BackupOutcome) {
+        let Some(operation_id) = made.operation_id.clone().filter(|operation| !operation.is_empty()) else {
+            return;
+        };
+        let post = made.post_operation_items.iter().map(Into::into).collect::<Vec<_>>();
+        let spec = BackupOperationSpec {
+            backup_name: self.backup.metadata.name.clone().unwrap_or_default(),
+            backup_uid: self.backup.metadata.uid.clone().unwrap_or_default(),
+            backup_item_action: action.to_owned(),
+            resource_identifier: id.into(),
+            operation_id,
+            post_operation_items: (!post.is_empty()).then_some(post),
+        };
+        let status =
+            OperationStatus { created: Some(Time(jiff::Timestamp::now())), ..OperationStatus::default() };
+        self.made().operations.push(BackupOperation { spec, status });
+    }
+}
+
+/// Types whose volumes are recorded.
+fn is_watched(id: &ItemId) -> bool {
+    id.resource.group.is_empty()
+        && matches!(id.resource.resource.as_str(), "pods" | "persistentvolumeclaims" | "persistentvolumes")
+}

@@ -1,0 +1,111 @@
+//! The journal of a backup or restore: what it began outside and did not end, in a ConfigMap of Lifeboat's namespace, owned
+//! by its Backup. An entry is written before the effect and removed after it; the ConfigMap goes at the end.
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::core::metadata::TypeMeta;
+use kube::{Api, Client};
+use lifeboat_api::velero::Backup;
+use lifeboat_cluster::{Attempt, MANAGER};
+use serde_json::json;
+
+use super::hooks::OpenPod;
+
+/// How often a write is tried: a pod that is frozen waits for it.
+const TRIES: u32 = 5;
+
+/// The journal of one backup. It is made with its first entry.
+#[derive(Clone)]
+pub(crate) struct Journal {
+    api: Api<ConfigMap>,
+    name: String,
+    owner: serde_json::Value,
+}
+
+impl Journal {
+    pub(crate) fn new(client: Client, namespace: &str, backup: &Backup) -> Self {
+        let uid = backup.metadata.uid.clone().unwrap_or_default();
+        let types = TypeMeta::resource::<Backup>();
+        let owner = json!({"apiVersion": types.api_version, "kind": types.kind,
+            "name": backup.metadata.name, "uid": uid});
+        Self { api: Api::namespaced(client, namespace), name: format!("lifeboat-journal-{uid}"), owner }
+    }
+
+    /// Records that the pre hooks of a pod are about to run.
+    pub(crate) async fn open(&self, pod: &OpenPod) -> Result<(), String> {
+        let entry = serde_json::to_string(pod).map_err(|error| error.to_string())?;
+        self.write(json!({key(pod): entry})).await
+    }
+
+    /// Removes the record. Where that fails the post hooks would run once more after a restart, which is told then.
+    pub(crate) async fn close(&self, pod: &OpenPod) {
+        if let Err(error) = self.write(json!({key(pod): null})).await {
+            tracing::warn!(error, journal = self.name, "cannot remove an entry");
+        }
+    }
+
+    /// The pods whose hooks are open.
+    pub(crate) async fn entries(&self) -> Result<Vec<OpenPod>, String> {
+        let found =
+            self.api.get_opt(&self.name).await.attempt("read the journal").map_err(|error| error.chain())?;
+        let data = found.and_then(|found| found.data).unwrap_or_default();
+        let hooks = data.iter().filter(|(key, _)| key.starts_with("hook."));
+        hooks
+            .map(|(key, text)| {
+                serde_json::from_str(text)
+                    .map_err(|error| format!("entry {key} of {} is unreadable: {error}", self.name))
+            })
+            .collect()
+    }
+
+    /// The backup has ended.
+    pub(crate) async fn remove(&self) {
+        match self.api.delete(&self.name, &DeleteParams::default()).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            // Its owner takes it away at last.
+            Err(error) => tracing::warn!(%error, journal = self.name, "cannot remove the journal"),
+        }
+    }
+
+    async fn write(&self, data: serde_json::Value) -> Result<(), String> {
+        let mut last = String::new();
+        for attempt in 0..TRIES {
+            if attempt > 0 {
+                tokio::time::sleep(std::time::Duration::from_millis(200 << attempt)).await;
+            }
+            match self.write_once(&data).await {
+                Ok(()) => return Ok(()),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    async fn write_once(&self, data: &serde_json::Value) -> Result<(), String> {
+        let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
+        match self.api.patch(&self.name, &params, &Patch::Merge(json!({"data": data}))).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.code == 404 => self.create(data).await,
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    async fn create(&self, data: &serde_json::Value) -> Result<(), String> {
+        let values = data.as_object().into_iter().flatten();
+        let data =
+            values.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect();
+        let owners = serde_json::from_value(json!([self.owner])).map_err(|error| error.to_string())?;
+        let metadata = ObjectMeta {
+            name: Some(self.name.clone()),
+            owner_references: Some(owners),
+            ..ObjectMeta::default()
+        };
+        let map = ConfigMap { metadata, data: Some(data), ..ConfigMap::default() };
+        self.api.create(&PostParams::default(), &map).await.map(drop).map_err(|error| error.to_string())
+    }
+}
+
+fn key(pod: &OpenPod) -> String {
+    format!("hook.{}", pod.uid)
+}

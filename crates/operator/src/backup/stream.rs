@@ -1,0 +1,57 @@
+//! Types that nothing waits for: from the page to the archive, several types at once. Memory is the pages in flight.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use lifeboat_cluster::list::{ListQuery, Pager};
+use tokio::task::JoinSet;
+
+use super::Pass;
+
+/// Lists in flight. More would load the API server without need: writing is what takes the time.
+const AT_ONCE: usize = 8;
+
+impl Pass {
+    pub(super) async fn run_streams(self: &Arc<Self>) {
+        let namespaces =
+            |query: &ListQuery| query.kind.id.group.is_empty() && query.kind.id.resource == "namespaces";
+        let kinds = self.chosen_types().into_iter().filter(|kind| !self.is_collected(kind));
+        let mut queries: VecDeque<ListQuery> =
+            kinds.flat_map(|kind| self.queries(&kind)).filter(|query| !namespaces(query)).collect();
+        let mut lists = JoinSet::new();
+        loop {
+            while lists.len() < AT_ONCE && !self.stop.is_cancelled() {
+                let Some(query) = queries.pop_front() else { break };
+                let pass = self.clone();
+                lists.spawn(async move { pass.stream(query).await });
+            }
+            match lists.join_next().await {
+                None => return,
+                Some(Ok(())) => {}
+                Some(Err(error)) => self.give_up(format!("a task that lists objects ended: {error}")),
+            }
+        }
+    }
+
+    async fn stream(&self, query: ListQuery) {
+        let (kind, namespace) = (query.kind.clone(), query.namespace.clone());
+        let mut pager = Pager::new(self.client.clone(), query);
+        loop {
+            let page = match pager.next().await {
+                Ok(Some(page)) => page,
+                Ok(None) => return,
+                Err(error) => return self.list_failed(&kind, namespace.as_deref(), &error),
+            };
+            self.counters.expect_at_least(usize::try_from(page.remaining).unwrap_or_default());
+            for item in page.items {
+                if self.stop.is_cancelled() {
+                    return;
+                }
+                if self.passes(&kind, &item) {
+                    self.counters.expect(1);
+                    self.take(&kind, item).await;
+                }
+            }
+        }
+    }
+}

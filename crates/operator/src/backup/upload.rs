@@ -1,0 +1,71 @@
+//! The files beside the archive. `velero-backup.json` is not among them: it makes a directory a backup and is written last,
+//! when the Backup is finalized.
+
+use bytes::Bytes;
+use lifeboat_archive::documents::{DocumentError, encode, encode_null};
+use lifeboat_archive::{BackupFiles, ObjectStore};
+
+use super::{Outcome, Report};
+
+/// Writes all that a pass gave; the log last, so that it has everything.
+pub(crate) async fn upload_outcome(
+    store: &dyn ObjectStore,
+    files: &BackupFiles,
+    outcome: &Outcome,
+    report: &Report,
+) -> Result<(), String> {
+    let documents = [
+        (files.results(), encode(&outcome.results)),
+        (files.resource_list(), encode(&outcome.resources)),
+        (files.volume_info(), encode(&outcome.volumes)),
+        (files.item_operations(), encode(&outcome.operations)),
+        (files.pod_volume_backups(), encode_null()),
+        (files.volume_snapshots(), encode_null()),
+    ];
+    for (key, document) in documents {
+        put(store, &key, document).await?;
+    }
+    put_log(store, files, report).await
+}
+
+/// What is kept of a backup that failed: its log and its results, so that people can read why.
+pub(crate) async fn upload_failure(store: &dyn ObjectStore, files: &BackupFiles, report: &Report) {
+    let results = put(store, &files.results(), encode(&report.results())).await;
+    let log = put_log(store, files, report).await;
+    if let Err(error) = results.and(log) {
+        tracing::warn!(backup = files.name(), error, "cannot write the log of a failed backup");
+    }
+}
+
+async fn put(
+    store: &dyn ObjectStore,
+    key: &str,
+    document: Result<Bytes, DocumentError>,
+) -> Result<(), String> {
+    let document = document.map_err(|error| format!("cannot make {key}: {error}"))?;
+    store.put(key, document).await.map_err(|error| format!("cannot write {key}: {}", chain(&error)))
+}
+
+async fn put_log(store: &dyn ObjectStore, files: &BackupFiles, report: &Report) -> Result<(), String> {
+    let key = files.log();
+    report
+        .log()
+        .upload(store, &key)
+        .await
+        .map(drop)
+        .map_err(|error| format!("cannot write {key}: {}", chain(&error)))
+}
+
+/// The error and its causes, on one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let words = cause.to_string();
+        if !text.contains(&words) {
+            text = format!("{text}: {words}");
+        }
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,292 @@
+//! For tests: a cluster of a few lines that serves types, lists, versions of objects and conflicts; and commands that are
+//! written down instead of run.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Read;
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use kube::Client;
+use lifeboat_archive::ObjectStore;
+use lifeboat_cluster::exec::{ExecError, ExecOutput, ExecRequest};
+use lifeboat_cluster::testing::{Asked, client, failure};
+use serde_json::{Value, json};
+
+use super::Commands;
+
+/// Types as discovery tells them: group, version, plural, kind, namespaced.
+const TYPES: [(&str, &str, &str, &str, bool); 12] = [
+    ("", "v1", "pods", "Pod", true),
+    ("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", true),
+    ("", "v1", "persistentvolumes", "PersistentVolume", false),
+    ("", "v1", "configmaps", "ConfigMap", true),
+    ("", "v1", "secrets", "Secret", true),
+    ("", "v1", "serviceaccounts", "ServiceAccount", true),
+    ("", "v1", "namespaces", "Namespace", false),
+    ("apps", "v1", "deployments", "Deployment", true),
+    ("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", false),
+    ("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", false),
+    ("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", false),
+    ("example.com", "v1", "widgets", "Widget", true),
+];
+
+#[derive(Default)]
+struct Inner {
+    /// By path.
+    objects: BTreeMap<String, Value>,
+    /// Paths of lists that fail, with the code.
+    broken: BTreeMap<String, u16>,
+    version: u64,
+}
+
+/// The cluster. Clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct World {
+    inner: Arc<Mutex<Inner>>,
+    /// What happened in pods, in order: `pre db-0`.
+    pub(crate) commands: Arc<Mutex<Vec<String>>>,
+    /// Pods in which commands fail.
+    failing: Arc<Mutex<BTreeSet<String>>>,
+    /// Called at every command.
+    on_command: Arc<Mutex<Option<Hook>>>,
+}
+
+type Hook = Box<dyn Fn(&World, &str) + Send>;
+
+impl World {
+    pub(crate) async fn client(&self) -> Client {
+        let world = self.clone();
+        client(move |asked| world.answer(&asked)).await
+    }
+
+    /// Adds an object of a type of [`TYPES`].
+    #[allow(clippy::needless_pass_by_value)] // tests write `json!` in place
+    pub(crate) fn add(&self, plural: &str, namespace: &str, name: &str, rest: Value) -> &Self {
+        let (group, version, _, _, _) = TYPES.iter().find(|known| known.2 == plural).unwrap();
+        let base = if group.is_empty() { "/api/v1".to_owned() } else { format!("/apis/{group}/{version}") };
+        let (path, metadata) = if namespace.is_empty() {
+            (format!("{base}/{plural}/{name}"), json!({"name": name, "uid": format!("uid-{name}")}))
+        } else {
+            (
+                format!("{base}/namespaces/{namespace}/{plural}/{name}"),
+                json!({"name": name, "namespace": namespace, "uid": format!("uid-{name}")}),
+            )
+        };
+        let mut object = json!({"metadata": metadata});
+        merge(&mut object, &rest);
+        self.put(&path, object);
+        self
+    }
+
+    /// A running pod; `claims` are mounted; hooks run in it where `hooks` is set.
+    pub(crate) fn pod(&self, namespace: &str, name: &str, claims: &[&str], hooks: bool) -> &Self {
+        let volumes: Vec<_> = claims
+            .iter()
+            .map(|claim| json!({"name": claim, "persistentVolumeClaim": {"claimName": claim}}))
+            .collect();
+        let annotations = if hooks {
+            json!({"pre.hook.backup.velero.io/command": "pre", "post.hook.backup.velero.io/command": "post"})
+        } else {
+            json!({})
+        };
+        for claim in claims {
+            let volume = format!("pv-{claim}");
+            let bound = json!({"spec": {"volumeName": volume}, "status": {"phase": "Bound"}});
+            self.add("persistentvolumeclaims", namespace, claim, bound);
+            let claimed = json!({"spec": {"claimRef": {"namespace": namespace, "name": claim}}});
+            self.add("persistentvolumes", "", &volume, claimed);
+        }
+        let pod = json!({"metadata": {"annotations": annotations}, "status": {"phase": "Running"},
+            "spec": {"containers": [{"name": "main"}], "volumes": volumes}});
+        self.add("pods", namespace, name, pod)
+    }
+
+    pub(crate) fn namespace(&self, name: &str) -> &Self {
+        self.add("namespaces", "", name, json!({"status": {"phase": "Active"}}))
+    }
+
+    pub(crate) fn put(&self, path: &str, mut object: Value) {
+        let mut inner = self.inner.lock().unwrap();
+        inner.version += 1;
+        object["metadata"]["resourceVersion"] = inner.version.to_string().into();
+        inner.objects.insert(path.to_owned(), object);
+    }
+
+    pub(crate) fn get(&self, path: &str) -> Option<Value> {
+        self.inner.lock().unwrap().objects.get(path).cloned()
+    }
+
+    pub(crate) fn change(&self, path: &str, with: &Value) {
+        let mut object = self.get(path).unwrap();
+        merge(&mut object, with);
+        self.put(path, object);
+    }
+
+    pub(crate) fn remove(&self, path: &str) {
+        self.inner.lock().unwrap().objects.remove(path);
+    }
+
+    /// Lists of this path fail with `code`.
+    pub(crate) fn break_list(&self, path: &str, code: u16) {
+        self.inner.lock().unwrap().broken.insert(path.to_owned(), code);
+    }
+
+    pub(crate) fn fail_commands_in(&self, pod: &str) {
+        self.failing.lock().unwrap().insert(pod.to_owned());
+    }
+
+    pub(crate) fn on_command(&self, hook: impl Fn(&World, &str) + Send + 'static) {
+        *self.on_command.lock().unwrap() = Some(Box::new(hook));
+    }
+
+    pub(crate) fn ran(&self) -> Vec<String> {
+        self.commands.lock().unwrap().clone()
+    }
+
+    /// Paths of all objects that contain `part`.
+    pub(crate) fn paths(&self, part: &str) -> Vec<String> {
+        self.inner.lock().unwrap().objects.keys().filter(|path| path.contains(part)).cloned().collect()
+    }
+
+    fn answer(&self, asked: &Asked) -> (u16, Value) {
+        let path = asked.path.as_str();
+        match (asked.method.as_str(), path) {
+            ("GET", "/api") => return (200, discovery(true)),
+            ("GET", "/apis") => return (200, discovery(false)),
+            ("GET", "/version") => return (200, version()),
+            ("POST", path) if path.contains("/events") => return (201, asked.body.clone()),
+            _ => {}
+        }
+        let found = self.get(path);
+        match asked.method.as_str() {
+            "GET" => found.map_or_else(|| self.list(path), |object| (200, object)),
+            "POST" => {
+                let name = asked.body["metadata"]["name"].as_str().unwrap_or_default();
+                self.put(&format!("{path}/{name}"), asked.body.clone());
+                (201, asked.body.clone())
+            }
+            "PATCH" => self.patch(path, found, &asked.body),
+            "DELETE" => {
+                self.remove(path);
+                found.map_or_else(|| failure(404, "NotFound"), |object| (200, object))
+            }
+            _ => failure(405, "MethodNotAllowed"),
+        }
+    }
+
+    fn patch(&self, path: &str, found: Option<Value>, with: &Value) -> (u16, Value) {
+        let Some(mut object) = found else { return failure(404, "NotFound") };
+        let given = &with["metadata"]["resourceVersion"];
+        if !given.is_null() && *given != object["metadata"]["resourceVersion"] {
+            return failure(409, "Conflict");
+        }
+        merge(&mut object, with);
+        self.put(path, object);
+        (200, self.get(path).unwrap())
+    }
+
+    fn list(&self, path: &str) -> (u16, Value) {
+        let inner = self.inner.lock().unwrap();
+        if let Some(code) = inner.broken.get(path) {
+            return failure(*code, "Trouble");
+        }
+        let Some((base, plural)) = path.rsplit_once('/') else { return failure(404, "NotFound") };
+        let known = TYPES.iter().any(|kind| kind.2 == plural) || base.contains("velero.io");
+        if !known {
+            return failure(404, "NotFound");
+        }
+        let here = |object: &str| {
+            let rest = object.strip_prefix(base).unwrap_or_default();
+            match rest.strip_prefix("/namespaces/").and_then(|rest| rest.split_once('/')) {
+                Some((_, rest)) if plural != "namespaces" => {
+                    rest.strip_prefix(plural).is_some_and(|name| name.matches('/').count() == 1)
+                }
+                _ => rest.strip_prefix(&format!("/{plural}/")).is_some_and(|name| !name.contains('/')),
+            }
+        };
+        let items: Vec<_> =
+            inner.objects.iter().filter(|(path, _)| here(path)).map(|(_, object)| object.clone()).collect();
+        (200, json!({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items}))
+    }
+}
+
+#[async_trait]
+impl Commands for World {
+    async fn run(&self, request: &ExecRequest) -> Result<ExecOutput, ExecError> {
+        let words = format!("{} {}", request.command[0], request.pod);
+        self.commands.lock().unwrap().push(words.clone());
+        if let Some(hook) = self.on_command.lock().unwrap().as_ref() {
+            hook(self, &words);
+        }
+        tokio::task::yield_now().await;
+        if self.failing.lock().unwrap().contains(&request.pod) {
+            return Err(ExecError::Failed { message: "told to fail".into() });
+        }
+        Ok(ExecOutput::default())
+    }
+}
+
+fn discovery(core: bool) -> Value {
+    let mut groups: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
+    for (group, _, plural, kind, namespaced) in TYPES.iter().filter(|known| known.0.is_empty() == core) {
+        groups.entry(group).or_default().push(json!({
+            "resource": plural, "singularResource": kind.to_lowercase(), "responseKind": {"kind": kind, "group": "", "version": ""},
+            "scope": if *namespaced { "Namespaced" } else { "Cluster" },
+            "verbs": ["create", "delete", "get", "list"],
+            "shortNames": if *plural == "pods" { vec!["po"] } else { vec![] },
+        }));
+    }
+    let items: Vec<_> = groups
+        .into_iter()
+        .map(|(group, resources)| {
+            json!({"metadata": {"name": group}, "versions": [{"version": "v1", "resources": resources}]})
+        })
+        .collect();
+    json!({"items": items})
+}
+
+fn version() -> Value {
+    json!({"major": "1", "minor": "34", "gitVersion": "v1.34.4", "gitCommit": "", "gitTreeState": "", "buildDate": "",
+        "goVersion": "", "compiler": "", "platform": ""})
+}
+
+fn merge(object: &mut Value, patch: &Value) {
+    let Some(fields) = patch.as_object() else {
+        *object = patch.clone();
+        return;
+    };
+    if !object.is_object() {
+        *object = json!({});
+    }
+    for (key, value) in fields {
+        if value.is_null() {
+            object.as_object_mut().unwrap().remove(key);
+        } else {
+            merge(&mut object[key], value);
+        }
+    }
+}
+
+/// The names in an archive, in order, without the copies under the preferred version.
+pub(crate) async fn archived(store: &dyn ObjectStore, key: &str) -> Vec<String> {
+    let bytes = store.get(key, 1 << 24).await.unwrap();
+    let mut archive = tar::Archive::new(flate2::read::MultiGzDecoder::new(bytes.as_ref()));
+    let mut names = Vec::new();
+    for entry in archive.entries().unwrap() {
+        let mut entry = entry.unwrap();
+        let name = entry.path().unwrap().to_str().unwrap().to_owned();
+        let mut text = String::new();
+        entry.read_to_string(&mut text).unwrap();
+        if let Some(rest) = name.strip_prefix("resources/") {
+            let object: Value = serde_json::from_str(&text).unwrap();
+            assert!(
+                object["kind"].is_string() && object["apiVersion"].is_string(),
+                "{name} has no type: {text}"
+            );
+            if !rest.contains("-preferredversion/") {
+                names.push(rest.trim_end_matches(".json").to_owned());
+            }
+        }
+    }
+    names
+}

@@ -1,0 +1,34 @@
+//! Which items are in the backup: 16 bytes for each.
+
+use std::collections::HashSet;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::Mutex;
+
+use lifeboat_plan::catalogue::ItemId;
+
+use super::locked;
+
+/// Items that were begun. Both keys are random, so that nobody can make two items look the same.
+#[derive(Default)]
+pub(super) struct Written {
+    keys: (RandomState, RandomState),
+    known: Mutex<HashSet<u128>>,
+}
+
+impl Written {
+    /// Claims an item; false where someone has it already.
+    pub(super) fn claim(&self, id: &ItemId, version: &str) -> bool {
+        let key = self.key(id, version);
+        locked(&self.known).insert(key)
+    }
+
+    pub(super) fn has(&self, id: &ItemId, version: &str) -> bool {
+        let key = self.key(id, version);
+        locked(&self.known).contains(&key)
+    }
+
+    fn key(&self, id: &ItemId, version: &str) -> u128 {
+        let (first, second) = (self.keys.0.hash_one((id, version)), self.keys.1.hash_one((id, version)));
+        u128::from(first) << 64 | u128::from(second)
+    }
+}

@@ -1,0 +1,139 @@
+//! Backup: the queue, the pass, the wait for operations, the end. What happens to a Backup follows its phase; whoever leads
+//! goes on where another leader stopped. A pass runs inside its reconcile, so that one object never has two of them here,
+//! and is dropped with the term.
+//!
+//! New, Queued -> [`queue`]; ReadyToStart, InProgress -> [`start`], [`pass`]; Waiting… -> [`operations`]; Finalizing… ->
+//! [`finalize`].
+
+mod finalize;
+mod gather;
+mod operations;
+mod pass;
+mod queue;
+mod start;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use kube::api::DynamicObject;
+use kube::core::ApiResource;
+use kube::runtime::controller::Action;
+use kube::runtime::reflector::Store;
+use kube::{Api, ResourceExt};
+use lifeboat_api::velero::{Backup, BackupPhase};
+use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_plan::backup::phase;
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::context::Context;
+use crate::dynamic;
+
+/// How long a Backup waits in the queue until it is looked at without anything having changed.
+const QUEUE_LOOK: Duration = Duration::from_secs(30);
+
+/// What outlives one reconcile.
+struct State {
+    resource: ApiResource,
+    backups: Option<Store<DynamicObject>>,
+    /// One look at the queue at a time.
+    queue: tokio::sync::Mutex<()>,
+    /// The newest phase that this server wrote, by UID: what is watched may lag behind.
+    written: Mutex<BTreeMap<String, BackupPhase>>,
+    resting: CancellationToken,
+}
+
+impl State {
+    fn new(resting: CancellationToken) -> Self {
+        Self {
+            resource: objects::resource_of::<Backup>(),
+            backups: None,
+            queue: tokio::sync::Mutex::default(),
+            written: Mutex::default(),
+            resting,
+        }
+    }
+
+    fn api(&self, context: &Context) -> Api<DynamicObject> {
+        objects::namespaced(&context.client, &context.settings.namespace, &self.resource)
+    }
+}
+
+pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
+    let mut state = State::new(resting.clone());
+    let controller = dynamic::controller(context, &state.resource);
+    state.backups = Some(controller.store());
+    let controller = controller.graceful_shutdown_on(resting.clone().cancelled_owned());
+    dynamic::drive("backup", controller, context.clone(), Arc::new(state), reconcile).await;
+}
+
+async fn reconcile(
+    object: Arc<DynamicObject>,
+    context: Context,
+    state: Arc<State>,
+) -> Result<Action, ApiError> {
+    let shown = shown_phase(&object);
+    if object.metadata.deletion_timestamp.is_some() || is_at_rest(&shown) {
+        return Ok(Action::await_change());
+    }
+    if matches!(shown, BackupPhase::New | BackupPhase::Queued) {
+        queue::advance(&context, &state).await?;
+        return Ok(Action::requeue(QUEUE_LOOK));
+    }
+    // What is watched may lag behind what this server wrote itself: a pass must not begin on old news.
+    let name = object.name_any();
+    let fresh = state.api(&context).get_opt(&name).await.attempt(format!("read Backup {name}"))?;
+    let Some(fresh) = fresh.filter(|fresh| fresh.uid() == object.uid()) else {
+        return Ok(Action::await_change());
+    };
+    let backup = match objects::typed::<Backup>(&fresh) {
+        Ok(backup) => backup,
+        Err(error) => return unreadable(&context, &state, &fresh, &error).await,
+    };
+    let action = match backup.phase() {
+        BackupPhase::ReadyToStart | BackupPhase::InProgress => {
+            Box::pin(start::start(&context, &state, fresh, backup)).await
+        }
+        BackupPhase::WaitingForPluginOperations | BackupPhase::WaitingForPluginOperationsPartiallyFailed => {
+            operations::follow(&context, &state, &backup).await
+        }
+        BackupPhase::Finalizing | BackupPhase::FinalizingPartiallyFailed => {
+            finalize::finalize(&context, &state, &backup).await
+        }
+        _ => Ok(Action::await_change()),
+    }?;
+    queue::advance(&context, &state).await?;
+    Ok(action)
+}
+
+fn shown_phase(object: &DynamicObject) -> BackupPhase {
+    let phase = object.data.pointer("/status/phase").and_then(serde_json::Value::as_str).unwrap_or_default();
+    if phase.is_empty() { BackupPhase::New } else { BackupPhase::from(phase) }
+}
+
+/// Phases in which nothing is left to do here.
+fn is_at_rest(phase: &BackupPhase) -> bool {
+    phase.is_terminal() || matches!(phase, BackupPhase::Deleting | BackupPhase::Other(_))
+}
+
+/// An object that is older than its schema ends at once, with what is wrong.
+async fn unreadable(
+    context: &Context,
+    state: &State,
+    object: &DynamicObject,
+    error: &serde_json::Error,
+) -> Result<Action, ApiError> {
+    let words = format!("the object cannot be read: {error}; make the backup anew");
+    let patch = json!({"status": phase::refused(std::slice::from_ref(&words))});
+    match objects::merge(&state.api(context), object, patch).await {
+        Ok(_) => Ok(Action::await_change()),
+        Err(error) if error.is_invalid() => {
+            Ok(context.refused.tell(&context.events, object, &state.resource, &words, &error).await)
+        }
+        Err(error) => Err(error),
+    }
+}
