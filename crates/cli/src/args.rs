@@ -65,7 +65,7 @@ pub(crate) enum Command {
     Version(commands::version::Args),
     /// Work with backup storage locations: where backups are kept
     #[command(subcommand, visible_alias = "bsl")]
-    BackupLocation(commands::backup_location::Command),
+    BackupLocation(Box<commands::backup_location::Command>),
     /// Work with the password that protects volume data
     #[command(subcommand)]
     RepositoryPassword(commands::repository_password::Command),
@@ -74,7 +74,7 @@ pub(crate) enum Command {
     /// Print the custom resource definitions
     Crds(commands::crds::Args),
     /// Run the server (what the Deployment does)
-    Server(commands::server::Args),
+    Server(Box<commands::server::Args>),
     /// Print a shell's completion script
     Completion(commands::completion::Args),
 }

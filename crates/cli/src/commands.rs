@@ -20,11 +20,11 @@ pub(crate) async fn run(cli: Cli) -> Result<(), CliError> {
         Command::Install(args) => install::run(&settings, &args).await,
         Command::Uninstall(args) => uninstall::run(&settings, args).await,
         Command::Version(args) => version::run(&settings, args).await,
-        Command::BackupLocation(command) => backup_location::run(&settings, command).await,
+        Command::BackupLocation(command) => backup_location::run(&settings, *command).await,
         Command::RepositoryPassword(command) => repository_password::run(&settings, command).await,
         Command::Repository(args) => repository::run(*args).await,
         Command::Crds(args) => crds::run(&args),
-        Command::Server(args) => server::run(settings, args).await,
+        Command::Server(args) => server::run(settings, *args).await,
         Command::Completion(args) => completion::run(&args),
     }
 }

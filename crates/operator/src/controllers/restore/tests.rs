@@ -145,7 +145,9 @@ fn answer(objects: &Mutex<BTreeMap<String, Value>>, asked: &Asked) -> (u16, Valu
         "/version" => {
             let empty = ["gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler", "platform"];
             let mut version = json!({"major": "1", "minor": "34", "gitVersion": "v1.34.4"});
-            empty.iter().for_each(|key| version[*key] = json!(""));
+            for key in empty {
+                version[key] = json!("");
+            }
             return (200, version);
         }
         _ => {}
@@ -202,7 +204,7 @@ async fn a_run_restores_writes_its_files_and_ends() {
     let kept = objects.clone();
     let context = crate::testing::context(client(move |asked| answer(&kept, &asked)).await);
     let order = Order { restore: serde_json::from_value(mine).unwrap(), cancel: CancellationToken::new() };
-    execute::execute(&context, &objects::resource_of::<Restore>(), order).await;
+    Box::pin(execute::execute(&context, &objects::resource_of::<Restore>(), order)).await;
 
     let status = objects.lock().unwrap()[&format!("{group}/restores/r")]["status"].clone();
     assert_eq!(status["phase"], "Completed", "{status}");
