@@ -74,7 +74,7 @@ pub(crate) enum Command {
     Schedule(commands::schedule::Command),
     /// Work with backup storage locations: where backups are kept
     #[command(subcommand, visible_alias = "bsl")]
-    BackupLocation(commands::backup_location::Command),
+    BackupLocation(Box<commands::backup_location::Command>),
     /// Work with the password that protects volume data
     #[command(subcommand)]
     RepositoryPassword(commands::repository_password::Command),

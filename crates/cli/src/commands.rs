@@ -26,7 +26,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), CliError> {
         Command::Backup(command) => backup::run(&settings, command).await,
         Command::Restore(command) => restore::run(&settings, command).await,
         Command::Schedule(command) => schedule::run(&settings, command).await,
-        Command::BackupLocation(command) => backup_location::run(&settings, command).await,
+        Command::BackupLocation(command) => backup_location::run(&settings, *command).await,
         Command::RepositoryPassword(command) => repository_password::run(&settings, command).await,
         Command::Repository(args) => repository::run(*args).await,
         Command::Crds(args) => crds::run(&args),

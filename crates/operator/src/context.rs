@@ -50,14 +50,15 @@ impl Context {
         }
     }
 
-    /// Hooks are run through `patient`: a client that bears silence.
-    pub(crate) fn with_patient_client(mut self, patient: Client) -> Self {
-        self.commands = Arc::new(PodCommands(patient));
+    /// Restores write through `direct`: a client that makes each request once.
+    pub(crate) fn with_direct_client(mut self, direct: Client) -> Self {
+        self.direct = direct;
         self
     }
 
-    pub(crate) fn with_direct_client(mut self, direct: Client) -> Self {
-        self.direct = direct;
+    /// Hooks are run through `patient`: a client that bears silence.
+    pub(crate) fn with_patient_client(mut self, patient: Client) -> Self {
+        self.commands = Arc::new(PodCommands(patient));
         self
     }
 

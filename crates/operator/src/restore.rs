@@ -33,7 +33,8 @@ use lifeboat_plan::restore::volumes::DataIn;
 use lifeboat_plugin::actions::RestoreItemAction;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use hooks::{CommandRunner, Container};
+use crate::backup::Commands;
+
 pub use plan::{Fight, Planned, PlannedItem, Would};
 pub(crate) use plan::{Question, dry_run};
 pub(crate) use report::{Ended, Progress};
@@ -57,7 +58,7 @@ pub(crate) struct Tools {
     pub(crate) direct: Client,
     pub(crate) catalogue: Arc<Catalogue>,
     pub(crate) actions: Vec<Arc<dyn RestoreItemAction>>,
-    pub(crate) commands: Arc<dyn CommandRunner>,
+    pub(crate) commands: Arc<dyn Commands>,
     pub(crate) priorities: Priorities,
     pub(crate) times: Times,
 }

@@ -87,8 +87,8 @@ pub(crate) async fn run(settings: Settings, args: Args) -> Result<(), CliError> 
             spool_directory: args.spool_directory,
             spool_bytes: args.spool_size.map(|mib| mib.saturating_mul(1024 * 1024)),
         },
+        restore: args.restores.settings(args.backups.resource_timeout),
         backup: args.backups.settings(),
-        restore: args.restores.settings(),
     };
     let stop = CancellationToken::new();
     tokio::spawn(stop_on_signal(stop.clone()));

@@ -4,9 +4,8 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use async_trait::async_trait;
+use lifeboat_cluster::exec::ExecRequest;
 use lifeboat_cluster::write::Target;
 use lifeboat_plan::restore::hooks::ExecHook;
 use serde_json::{Value, json};
@@ -20,19 +19,6 @@ use super::run::{Run, locked};
 
 /// Annotation of a pod: the UID of the Restore whose hooks began in it, and how far they came.
 const NOTE: &str = "lifeboat.io/restore-hooks";
-
-/// Runs a command in a container. The error is for people.
-#[async_trait]
-pub(crate) trait CommandRunner: Send + Sync {
-    async fn run(&self, container: &Container, command: &[String], limit: Duration) -> Result<(), String>;
-}
-
-/// A container of a pod.
-pub(crate) struct Container {
-    pub(crate) namespace: String,
-    pub(crate) pod: String,
-    pub(crate) name: String,
-}
 
 /// The hooks that run.
 #[derive(Default)]
@@ -122,12 +108,14 @@ async fn one(
     if !*noted {
         *noted = note(run, target, uid, "begun").await;
     }
-    let container = Container {
+    let request = ExecRequest {
         namespace: target.namespace.clone().unwrap_or_default(),
         pod: target.name.clone(),
-        name: hook.container.clone(),
+        container: hook.container.clone(),
+        command: hook.command.clone(),
+        timeout: hook.timeout,
     };
-    run.commands.run(&container, &hook.command, hook.timeout).await.map_err(|error| {
+    run.commands.run(&request).await.map(drop).map_err(|error| {
         format!(
             "hook {} in container {} of pod {target} failed to execute, err: {error}",
             hook.name, hook.container

@@ -22,7 +22,8 @@ use super::hooks::HookRuns;
 use super::lookup::ClusterLookup;
 use super::namespaces::Namespaces;
 use super::report::{Progress, Report};
-use super::{CommandRunner, Job, Times, Tools, item};
+use super::{Job, Times, Tools, item};
+use crate::backup::Commands;
 
 /// Items under way at once, without those that wait: each holds one object. Twice the requests that may be.
 const ITEMS: usize = 192;
@@ -61,7 +62,7 @@ pub(super) struct Run {
     pub(super) untrusted: Option<String>,
     pub(super) report: Report,
     pub(super) hooks: HookRuns,
-    pub(super) commands: Arc<dyn CommandRunner>,
+    pub(super) commands: Arc<dyn Commands>,
     pub(super) times: Times,
     works: Vec<Work>,
     /// Where the work for a place of the spool is.

@@ -33,9 +33,10 @@ pub(super) struct BackupArgs {
     /// The location of backups that name none, where no location is marked as default
     #[arg(long, default_value = "default")]
     default_backup_storage_location: String,
-    /// How long single steps of plugins may take; written into each backup for them
+    /// How long single steps may take: of plugins (it is written into each backup for them), and of a custom resource
+    /// definition to be established in a restore
     #[arg(long, default_value = "10m0s", value_parser = duration)]
-    resource_timeout: Duration,
+    pub(super) resource_timeout: Duration,
     /// Features to switch on, with commas between them, such as EnableAPIGroupVersions
     #[arg(long, value_delimiter = ',')]
     features: Vec<String>,

@@ -18,18 +18,15 @@ pub(super) struct RestoreArgs {
     /// How long a restore waits for a namespace or an object that is being deleted
     #[arg(long, default_value = "10m0s", value_parser = duration)]
     terminating_resource_timeout: Duration,
-    /// How long a restore waits for a custom resource definition to be established
-    #[arg(long, default_value = "10m0s", value_parser = duration)]
-    resource_timeout: Duration,
 }
 
 impl RestoreArgs {
-    pub(super) fn settings(self) -> RestoreSettings {
+    pub(super) fn settings(self, resource_timeout: Duration) -> RestoreSettings {
         RestoreSettings {
             priorities: self.restore_resource_priorities,
             ready_timeout: self.additional_items_ready_timeout,
             terminating_timeout: self.terminating_resource_timeout,
-            resource_timeout: self.resource_timeout,
+            resource_timeout,
             ..RestoreSettings::default()
         }
     }

@@ -5,16 +5,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use async_trait::async_trait;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
-use kube::{Api, Client, Resource, ResourceExt};
+use kube::{Api, Resource, ResourceExt};
 use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::{Backup, Restore};
 use lifeboat_archive::documents::{self, BackupVolumeInfo, DOCUMENT_LIMIT, RestoreVolumeInfo};
 use lifeboat_archive::{BackupFiles, Level, ObjectStore, RestoreFiles, RunLog, Spool};
-use lifeboat_cluster::exec::{ExecRequest, exec};
 use lifeboat_cluster::{discovery, objects};
+use lifeboat_plan::catalogue::Catalogue;
 use lifeboat_plan::restore::outcome::{end_phase, phase_after_items};
 use lifeboat_plan::restore::trust::UNTRUSTED;
 use lifeboat_plan::restore::validate::compile;
@@ -26,7 +25,7 @@ use serde_json::{Value, json};
 use super::{Order, gather, status, validate};
 use crate::context::Context;
 use crate::locations::{self, Location};
-use crate::restore::{self, CommandRunner, Container, Ended, Job, Progress, Times, Tools};
+use crate::restore::{self, Ended, Job, Progress, Times, Tools};
 
 /// How often progress is shown.
 const SHOWN: Duration = Duration::from_secs(1);
@@ -72,9 +71,8 @@ struct Over {
 async fn attempt(context: &Context, api: &Api<DynamicObject>, order: &Order) -> Result<Over, String> {
     let restore = &order.restore;
     let failed = |words: String| format!("restore execution failed: {words}");
-    let (location, job, missing) = prepare(context, restore).await.map_err(failed)?;
+    let Prepared { location, job, missing, tools } = prepare(context, restore).await.map_err(failed)?;
     let log = job.log.clone();
-    let tools = tools(context, restore).await.map_err(failed)?;
     log.info(
         &format!("Starting restore of backup {}/{}", context.settings.namespace, job_backup(restore)),
         &[],
@@ -135,13 +133,18 @@ fn over(context: &Context, ended: &Ended, total: usize, restored: usize) -> Over
 }
 
 /// Data that the backup holds for volumes that are no PersistentVolumes, and that is not restored.
-pub(super) type Missing = Vec<(Option<String>, String)>;
+type Missing = Vec<(Option<String>, String)>;
+
+/// What a run begins with.
+pub(super) struct Prepared {
+    location: Location,
+    pub(super) job: Job,
+    missing: Missing,
+    pub(super) tools: Tools,
+}
 
 /// Opens and reads all that the pipeline needs. Nothing was created when this fails.
-pub(super) async fn prepare(
-    context: &Context,
-    restore: &Restore,
-) -> Result<(Location, Job, Missing), String> {
+pub(super) async fn prepare(context: &Context, restore: &Restore) -> Result<Prepared, String> {
     let settings = &context.settings.storage;
     let gathered = gather::gather(context, restore).await.map_err(|error| error.chain())?;
     let backup = gathered.backup.as_ref().ok_or_else(|| format!("backup {} is gone", job_backup(restore)))?;
@@ -180,7 +183,7 @@ pub(super) async fn prepare(
     let unreadable = unreadable
         .map(|one| (one.id.namespace.clone(), format!("error decoding {}: {}", one.id, one.problem)));
     let missing = missing.into_iter().chain(unreadable).collect();
-    Ok((location, job, missing))
+    Ok(Prepared { location, job, missing, tools: tools(context, restore, discovered.catalogue) })
 }
 
 async fn open(context: &Context, backup: &Backup) -> Result<Location, String> {
@@ -188,16 +191,14 @@ async fn open(context: &Context, backup: &Backup) -> Result<Location, String> {
     locations::open(context, &name).await.map_err(|error| error.to_string())
 }
 
-pub(super) async fn tools(context: &Context, restore: &Restore) -> Result<Tools, String> {
-    let discovered = discovery::discover(&context.client).await.map_err(|error| error.chain())?;
+fn tools(context: &Context, restore: &Restore, catalogue: Catalogue) -> Tools {
     let settings = &context.settings.restore;
-    let given = &context.actions.restore;
     let operation = GoDuration::set(restore.spec.item_operation_timeout).and_then(GoDuration::to_std);
-    Ok(Tools {
+    Tools {
         direct: context.direct.clone(),
-        catalogue: Arc::new(discovered.catalogue),
-        actions: if given.is_empty() { lifeboat_plugin::builtin::restore::actions() } else { given.clone() },
-        commands: Arc::new(PodCommands(context.client.clone())),
+        catalogue: Arc::new(catalogue),
+        actions: context.actions.restore.clone(),
+        commands: context.commands.clone(),
         priorities: settings.priorities.clone(),
         times: Times {
             ready: settings.ready_timeout,
@@ -205,23 +206,6 @@ pub(super) async fn tools(context: &Context, restore: &Restore) -> Result<Tools,
             resource: settings.resource_timeout,
             hooks: operation.unwrap_or(settings.operation_timeout),
         },
-    })
-}
-
-/// Runs hooks through the API server.
-struct PodCommands(Client);
-
-#[async_trait]
-impl CommandRunner for PodCommands {
-    async fn run(&self, container: &Container, command: &[String], limit: Duration) -> Result<(), String> {
-        let request = ExecRequest {
-            namespace: container.namespace.clone(),
-            pod: container.pod.clone(),
-            container: container.name.clone(),
-            command: command.to_vec(),
-            timeout: limit,
-        };
-        exec(&self.0, &request).await.map(drop).map_err(|error| chain(&error))
     }
 }
 

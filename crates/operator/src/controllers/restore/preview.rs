@@ -12,8 +12,8 @@ pub(crate) async fn preview(context: &Context, mut restore: Restore) -> Result<P
     let gathered = gather::gather(context, &restore).await.map_err(|error| vec![error.chain()])?;
     let claim = validate::validate(&restore, &gathered)?;
     restore.spec.backup_name = Some(claim.backup.clone());
-    let (_, job, _) = execute::prepare(context, &restore).await.map_err(|words| vec![words])?;
-    let tools = execute::tools(context, &restore).await.map_err(|words| vec![words])?;
+    let prepared = execute::prepare(context, &restore).await.map_err(|words| vec![words])?;
+    let (job, tools) = (&prepared.job, &prepared.tools);
     let writer = Writer::new(context.direct.clone(), Throttle::default().into());
     Ok(dry_run(Question {
         spool: &job.spool,

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lifeboat_archive::{ArchiveWriter, Level, ObjectStore, RunLog, Spool, SpoolLimits, WriterOptions};
+use lifeboat_cluster::exec::{ExecError, ExecOutput, ExecRequest};
 use lifeboat_cluster::testing::{Asked, client, failure};
 use lifeboat_cluster::write::{Throttle, Writer};
 use lifeboat_plan::catalogue::{Catalogue, GroupResource, ItemId, ResourceType};
@@ -16,9 +17,9 @@ use lifeboat_store::Store;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::super::{
-    CommandRunner, Container, Ended, Job, Planned, Progress, Question, Times, Tools, dry_run, restore,
-};
+use crate::backup::Commands;
+
+use super::super::{Ended, Job, Planned, Progress, Question, Times, Tools, dry_run, restore};
 
 /// What the server does instead of the ordinary.
 type Rule = Box<dyn Fn(&Asked, &Api) -> Option<(u16, Value)> + Send + Sync>;
@@ -198,7 +199,7 @@ impl World {
             direct,
             catalogue,
             actions: self.actions,
-            commands: Arc::new(Commands(api.clone())),
+            commands: Arc::new(Noted(api.clone())),
             priorities: lifeboat_plan::restore::priorities::Priorities::default(),
             times: self.times,
         };
@@ -208,15 +209,18 @@ impl World {
 }
 
 /// Notes each command; one called `false` fails.
-struct Commands(Arc<Api>);
+struct Noted(Arc<Api>);
 
 #[async_trait]
-impl CommandRunner for Commands {
-    async fn run(&self, container: &Container, command: &[String], _limit: Duration) -> Result<(), String> {
-        let line =
-            format!("{}/{} {}: {}", container.namespace, container.pod, container.name, command.join(" "));
+impl Commands for Noted {
+    async fn run(&self, request: &ExecRequest) -> Result<ExecOutput, ExecError> {
+        let ExecRequest { namespace, pod, container, command, .. } = request;
+        let line = format!("{namespace}/{pod} {container}: {}", command.join(" "));
         self.0.commands.lock().unwrap().push(line);
-        if command == ["false"] { Err("exit code 1".into()) } else { Ok(()) }
+        if *command == ["false"] {
+            return Err(ExecError::Failed { message: "exit code 1".into() });
+        }
+        Ok(ExecOutput::default())
     }
 }
 
