@@ -52,14 +52,17 @@ pub(super) fn remember(state: &State, object: &DynamicObject, phase: BackupPhase
 
 /// All Backups as they are watched; listed where nothing is watched.
 async fn backups(context: &Context, state: &State) -> Result<Vec<DynamicObject>, ApiError> {
-    let all: Vec<_> = match &state.backups {
-        Some(store) => store.state().iter().map(|object| object.as_ref().clone()).collect(),
-        None => state.api(context).list(&ListParams::default()).await.attempt("list Backups")?.items,
-    };
-    locked(&state.written).retain(|uid, _| all.iter().any(|object| object.uid().as_ref() == Some(uid)));
     let alive = |object: &DynamicObject| object.metadata.deletion_timestamp.is_none();
     let counts = |object: &DynamicObject| alive(object) && rank(&shown_phase(object)) < 4;
-    Ok(all.into_iter().filter(counts).collect())
+    let Some(store) = &state.backups else {
+        let all = state.api(context).list(&ListParams::default()).await.attempt("list Backups")?.items;
+        return Ok(all.into_iter().filter(counts).collect());
+    };
+    // Thousands have ended: only those that wait or run are copied.
+    let all = store.state();
+    locked(&state.written)
+        .retain(|uid, _| all.iter().any(|object| object.metadata.uid.as_ref() == Some(uid)));
+    Ok(all.iter().filter(|object| counts(object)).map(|object| object.as_ref().clone()).collect())
 }
 
 fn facts(state: &State, object: &DynamicObject) -> Waiting {
