@@ -104,7 +104,7 @@ kind: Pod
 metadata:
   name: slow
   annotations:
-    pre.hook.backup.velero.io/command: '[\"sleep\", \"120\"]'
+    pre.hook.backup.velero.io/command: '[\"sleep\", \"20\"]'
     pre.hook.backup.velero.io/timeout: 3m
 spec:
   terminationGracePeriodSeconds: 0
