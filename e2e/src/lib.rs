@@ -54,7 +54,8 @@ pub fn lifeboat() -> Program {
 
 /// The stock Velero command line, pointed at Lifeboat.
 pub fn velero() -> Program {
-    let program = Program::new(&variable("VELERO_BIN")).args(["--namespace", "lifeboat"]);
+    let program =
+        Program::new(&variable("VELERO_BIN")).args(["--namespace", "lifeboat", "--colorized=false"]);
     match std::env::var("LIFEBOAT_CONTEXT") {
         Ok(context) => program.args(["--kubecontext", &context]),
         Err(_) => program,

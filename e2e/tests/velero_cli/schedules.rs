@@ -46,7 +46,7 @@ fn a_schedule_is_made_shown_paused_resumed_and_deleted() {
             "--include-namespaces",
             "shop",
         ])
-        .args(["--ordered-resources", order, "--skip-immediately"])
+        .args(["--ordered-resources", order, "--skip-immediately=true"])
         .ok();
     assert!(said.contains("created successfully"), "{said}");
     wait_for_phase("cli-schedule", "Enabled");
@@ -84,7 +84,7 @@ fn a_backup_is_made_from_a_schedule_by_hand() {
     Installation::ensure().leader();
     let _schedule = Own::new("schedules.velero.io", "cli-by-hand");
     let _backup = Own::new("backups.velero.io", "cli-by-hand-1");
-    let create = ["schedule", "create", "cli-by-hand", "--schedule", "0 4 1 1 *", "--skip-immediately"];
+    let create = ["schedule", "create", "cli-by-hand", "--schedule", "0 4 1 1 *", "--skip-immediately=true"];
     velero().args(create).args(["--include-namespaces", "default", "--labels", "team=shop"]).ok();
     velero().args(["backup", "create", "cli-by-hand-1", "--from-schedule", "cli-by-hand"]).ok();
     let made = get(&["-n", "lifeboat", "backups.velero.io", "cli-by-hand-1"]);
