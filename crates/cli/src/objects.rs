@@ -153,5 +153,16 @@ pub(crate) struct Selection {
     pub(crate) selector: Option<String>,
 }
 
+/// Why an object of the user's was not made; where its name is taken, what to do. `noun` is the command: `backup`.
+pub(crate) fn refusal(error: lifeboat_cluster::ApiError, noun: &str, name: &str) -> CliError {
+    let exists = error.is_conflict();
+    let error = CliError::from(error);
+    if exists {
+        return error
+            .help(format!("choose another name, or delete it first with `lifeboat {noun} delete {name}`"));
+    }
+    error
+}
+
 #[cfg(test)]
 pub(crate) mod tests;

@@ -1,7 +1,7 @@
 //! `lifeboat backup create NAME`: makes a Backup from flags or from a schedule's template and, with --wait, follows it.
 
 use jiff::Timestamp;
-use kube::api::{DynamicObject, ObjectMeta, PostParams};
+use kube::api::{ObjectMeta, PostParams};
 use kube::{Client, ResourceExt};
 use lifeboat_api::velero::{Backup, Schedule};
 use lifeboat_cluster::Attempt;
@@ -54,11 +54,11 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
     check_locations(settings, &client, &args.flags).await?;
     let name = object.name_any();
     let api = BACKUP.api(&client, &settings.namespace);
-    let dynamic = as_dynamic(&object)?;
+    let dynamic = crate::objects::dynamic(&object)?;
     api.create(&PostParams::default(), &dynamic)
         .await
         .attempt(format!("create Backup {name}"))
-        .map_err(|error| refusal(error, &name))?;
+        .map_err(|error| crate::objects::refusal(error, "backup", &name))?;
     printer::line(&format!("Backup {name:?} requested."));
     if !args.wait {
         printer::line(&format!(
@@ -126,7 +126,7 @@ pub(crate) async fn check_locations(
 
 fn print(args: &Args, object: &Backup) -> Result<(), CliError> {
     let Some(output) = args.output else { return Ok(()) };
-    let dynamic = as_dynamic(object)?;
+    let dynamic = crate::objects::dynamic(object)?;
     printer::print(output, object, || {
         crate::objects::get::table(
             &[dynamic],
@@ -136,20 +136,6 @@ fn print(args: &Args, object: &Backup) -> Result<(), CliError> {
             Timestamp::now(),
         )
     })
-}
-
-fn as_dynamic(object: &Backup) -> Result<DynamicObject, CliError> {
-    crate::objects::dynamic(object)
-}
-
-pub(crate) fn refusal(error: lifeboat_cluster::ApiError, name: &str) -> CliError {
-    let exists = error.is_conflict();
-    let error = CliError::from(error);
-    if exists {
-        return error
-            .help(format!("choose another name, or delete it first with `lifeboat backup delete {name}`"));
-    }
-    error
 }
 
 #[cfg(test)]

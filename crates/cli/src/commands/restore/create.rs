@@ -72,7 +72,7 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
     api.create(&PostParams::default(), &dynamic(&object)?)
         .await
         .attempt(format!("create Restore {name}"))
-        .map_err(|error| refusal(error, &name))?;
+        .map_err(|error| crate::objects::refusal(error, "restore", &name))?;
     printer::line(&format!("Restore {name:?} requested."));
     if !args.wait {
         printer::line(&format!(
@@ -144,16 +144,6 @@ fn object(settings: &Settings, flags: &RestoreFlags, name: &str, source: Source)
         spec,
         status: None,
     }
-}
-
-fn refusal(error: lifeboat_cluster::ApiError, name: &str) -> CliError {
-    let exists = error.is_conflict();
-    let error = CliError::from(error);
-    if exists {
-        return error
-            .help(format!("choose another name, or delete it first with `lifeboat restore delete {name}`"));
-    }
-    error
 }
 
 #[cfg(test)]

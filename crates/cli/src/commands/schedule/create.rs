@@ -60,7 +60,7 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
         .create(&PostParams::default(), &dynamic(&object)?)
         .await
         .attempt(format!("create Schedule {}", args.name))
-        .map_err(|error| refusal(error, &args.name))?;
+        .map_err(|error| crate::objects::refusal(error, "schedule", &args.name))?;
     printer::line(&format!("Schedule {:?} created.", args.name));
     let now = Timestamp::now();
     match Cron::parse(&args.schedule).ok().and_then(|cron| cron.next(now)) {
@@ -93,16 +93,6 @@ fn object(settings: &Settings, args: &Args) -> Schedule {
         },
         status: None,
     }
-}
-
-fn refusal(error: lifeboat_cluster::ApiError, name: &str) -> CliError {
-    let exists = error.is_conflict();
-    let error = CliError::from(error);
-    if exists {
-        return error
-            .help(format!("choose another name, or delete it first with `lifeboat schedule delete {name}`"));
-    }
-    error
 }
 
 #[cfg(test)]
