@@ -16,7 +16,7 @@ use tracing_subscriber::EnvFilter;
 use url::Url;
 
 use crate::error::CliError;
-use crate::settings::Settings;
+use crate::settings::{Settings, readable_variables};
 use backups::BackupArgs;
 use restores::RestoreArgs;
 
@@ -108,12 +108,6 @@ fn start_log(args: &Args) -> Result<(), CliError> {
         LogFormat::Json => log.json().flatten_event(true).init(),
     }
     Ok(())
-}
-
-/// Variables that are text; others are none of ours.
-fn readable_variables() -> impl Iterator<Item = (String, String)> {
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
 /// A level, upstream's names included, or levels per module; a misspelt level would silence the server.
