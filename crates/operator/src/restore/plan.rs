@@ -165,7 +165,11 @@ impl Session<'_> {
         for (place, judged) in fates {
             let Some(item) = question.spool.item(place) else { continue };
             let id = item.id();
-            let namespace = id.namespace.as_deref().map(|name| question.valid.target(name).to_owned());
+            let mut namespace = id.namespace.as_deref().map(|name| question.valid.target(name).to_owned());
+            if id.resource == GroupResource::new("", "namespaces") {
+                let target = question.valid.target(&id.name);
+                namespace = (target != id.name).then(|| target.to_owned());
+            }
             if judged.would == Would::Create && id.resource == GroupResource::new("", "pods") {
                 pods.push((namespace.clone().unwrap_or_default(), place));
             }

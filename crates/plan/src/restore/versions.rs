@@ -51,14 +51,14 @@ pub fn choose(
         .map(|known| known.version.as_str())
         .collect();
     let stored = |version: &str| version == preferred || others.contains(&version);
-    let wished = wishes.0.get(&resource.to_string()).into_iter().flatten();
-    let wished = wished.map(String::as_str).find(|version| stored(version) && served.contains(version));
+    let asked_for = wishes.0.get(&resource.to_string()).into_iter().flatten();
+    let asked_for = asked_for.map(String::as_str).find(|version| stored(version) && served.contains(version));
     let cluster =
         catalogue.get(resource).map(|known| known.version.as_str()).filter(|version| stored(version));
     served.sort_by(|left, right| compare(right, left));
     let old = Some(preferred).filter(|version| served.contains(version));
     let common = || served.iter().copied().find(|version| stored(version));
-    let chosen = wished.or(cluster).or(old).or_else(common)?;
+    let chosen = asked_for.or(cluster).or(old).or_else(common)?;
     (chosen != preferred).then(|| chosen.to_owned())
 }
 

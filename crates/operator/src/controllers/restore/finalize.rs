@@ -100,7 +100,7 @@ fn is_unfinished(rest: &Rest<'_>, namespace: &str, name: &str) -> bool {
 async fn is_waited_for(rest: &mut Rest<'_>, writer: &Writer, one: &Open, start: Instant) -> bool {
     let problem = match step(writer, one).await {
         Ok(Look::Done) => return false,
-        Ok(Look::Wait) => return true,
+        Ok(Look::Wait | Look::Patch { .. }) => return true,
         Ok(Look::Unused) if start.elapsed() < UNUSED => return true,
         Ok(Look::Unused) => {
             let words = format!(
@@ -118,7 +118,6 @@ async fn is_waited_for(rest: &mut Rest<'_>, writer: &Writer, one: &Open, start: 
         }
         Err(error) if error.is_transient() => return true,
         Err(error) => error.chain(),
-        Ok(Look::Patch { .. }) => return true,
     };
     tracing::warn!(restore = rest.restore.name_any(), problem, "cannot patch a new volume");
     rest.error(Some(&one.namespace), told(one, &problem));

@@ -31,8 +31,10 @@ pub(crate) async fn preview(context: &Context, mut restore: Restore) -> Result<P
     .await;
     let wanted = |holder: Holder<'_>| is_planned(&planned, holder);
     let missing = if job.valid.volumes { missing(&data(&prepared.volumes), wanted) } else { Vec::new() };
-    let words = missing.into_iter().chain(prepared.unreadable).map(|(_, words)| words);
-    planned.notes.extend(words.collect::<Vec<_>>());
+    let missing =
+        missing.into_iter().map(|(_, words)| words.replace("was not restored", "would not be restored"));
+    let words: Vec<String> = missing.chain(prepared.unreadable.into_iter().map(|(_, words)| words)).collect();
+    planned.notes.extend(words);
     Ok(planned)
 }
 

@@ -223,6 +223,9 @@ impl Commands for Noted {
         let ExecRequest { namespace, pod, container, command, .. } = request;
         let line = format!("{namespace}/{pod} {container}: {}", command.join(" "));
         self.0.commands.lock().unwrap().push(line);
+        if *command == ["hang"] {
+            std::future::pending::<()>().await;
+        }
         if *command == ["false"] {
             return Err(ExecError::Failed { message: "exit code 1".into() });
         }

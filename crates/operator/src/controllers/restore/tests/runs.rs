@@ -1,0 +1,413 @@
+//! Whole runs: an archive in a bucket, an API server of a few lines, and the run of a Restore over them.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use lifeboat_archive::documents::{Results, decode, encode};
+use lifeboat_archive::{ArchiveWriter, BackupFiles, RestoreFiles, WriterOptions};
+use lifeboat_cluster::testing::{Asked, client, failure};
+use lifeboat_plan::catalogue::{GroupResource, ItemId};
+use lifeboat_plugin::actions::{Registry, RestoreItemAction};
+use lifeboat_store::Store;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::super::{Order, execute};
+use crate::settings::ServerSettings;
+use crate::testing::{merge, settings};
+
+const GROUP: &str = "/apis/velero.io/v1/namespaces/lifeboat";
+const RESTORE: &str = "/apis/velero.io/v1/namespaces/lifeboat/restores/r";
+
+/// What the API server does after it answered, by the number of the request.
+type Watch = Box<dyn Fn(usize) + Send + Sync>;
+
+/// What the API server holds and was asked.
+#[derive(Default)]
+pub(super) struct Api {
+    pub(super) objects: Mutex<BTreeMap<String, Value>>,
+    /// Phases that the Restore had, in order.
+    pub(super) phases: Mutex<Vec<String>>,
+    /// Paths of what was created.
+    pub(super) created: Mutex<Vec<String>>,
+    /// `group/version/plural`; the first version of a type is the preferred one.
+    pub(super) served: Mutex<Vec<&'static str>>,
+    asked: Mutex<usize>,
+    watch: Mutex<Option<Watch>>,
+}
+
+impl Api {
+    fn answer(&self, asked: &Asked) -> (u16, Value) {
+        let answer = self.answer_of(asked);
+        let mut count = self.asked.lock().unwrap();
+        *count += 1;
+        if let Some(watch) = self.watch.lock().unwrap().as_ref() {
+            watch(*count);
+        }
+        answer
+    }
+
+    fn answer_of(&self, asked: &Asked) -> (u16, Value) {
+        if let Some(found) = self.discovery(&asked.path) {
+            return (200, found);
+        }
+        if asked.path.contains("/events") {
+            return (201, asked.body.clone());
+        }
+        let mut objects = self.objects.lock().unwrap();
+        match asked.method.as_str() {
+            "POST" => {
+                let name = asked.body["metadata"]["name"].as_str().unwrap_or_default();
+                let path = format!("{}/{name}", asked.path);
+                if objects.contains_key(&path) {
+                    return failure(409, "AlreadyExists");
+                }
+                let mut made = asked.body.clone();
+                if asked.path.ends_with("persistentvolumeclaims") {
+                    merge(
+                        &mut made,
+                        &json!({"spec": {"volumeName": "made-anew"}, "status": {"phase": "Bound"}}),
+                    );
+                }
+                self.created.lock().unwrap().push(path.clone());
+                objects.insert(path, made.clone());
+                (201, made)
+            }
+            "PATCH" => {
+                let Some(object) = objects.get_mut(&asked.path) else { return failure(404, "NotFound") };
+                merge(object, &asked.body);
+                if let Some(phase) = asked.body.pointer("/status/phase").and_then(Value::as_str) {
+                    self.phases.lock().unwrap().push(phase.to_owned());
+                }
+                (200, object.clone())
+            }
+            _ => match objects.get(&asked.path) {
+                Some(found) => (200, found.clone()),
+                None if asked.path.ends_with("configmaps") => (200, json!({"items": []})),
+                None => failure(404, "NotFound"),
+            },
+        }
+    }
+
+    fn discovery(&self, path: &str) -> Option<Value> {
+        if path == "/version" {
+            let mut version = json!({"major": "1", "minor": "34", "gitVersion": "v1.34.4"});
+            for key in ["gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler", "platform"] {
+                version[key] = json!("");
+            }
+            return Some(version);
+        }
+        let core = match path {
+            "/api" => true,
+            "/apis" => false,
+            _ => return None,
+        };
+        let mut groups: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
+        for name in self.served.lock().unwrap().iter() {
+            let [group, version, plural] = name.split('/').collect::<Vec<_>>()[..] else { panic!("{name}") };
+            if group.is_empty() == core {
+                let resource = served(group, version, plural);
+                let versions = groups.entry(group).or_default();
+                match versions.iter_mut().find(|known| known["version"] == version) {
+                    Some(known) => known["resources"].as_array_mut().unwrap().push(resource),
+                    None => versions.push(json!({"version": version, "resources": [resource]})),
+                }
+            }
+        }
+        let items = groups.into_iter().map(|(name, versions)| {
+            let metadata = if core { json!({}) } else { json!({"name": name}) };
+            json!({"metadata": metadata, "versions": versions})
+        });
+        Some(json!({"items": items.collect::<Vec<_>>()}))
+    }
+}
+
+fn served(group: &str, version: &str, plural: &str) -> Value {
+    let kind = kind(plural);
+    let scope = if matches!(plural, "namespaces" | "persistentvolumes") { "Cluster" } else { "Namespaced" };
+    json!({"resource": plural, "responseKind": {"group": group, "version": version, "kind": kind},
+        "scope": scope, "singularResource": kind.to_lowercase(), "verbs": ["list", "get", "create", "delete"]})
+}
+
+fn kind(plural: &str) -> &'static str {
+    match plural {
+        "configmaps" => "ConfigMap",
+        "namespaces" => "Namespace",
+        "pods" => "Pod",
+        "persistentvolumes" => "PersistentVolume",
+        "persistentvolumeclaims" => "PersistentVolumeClaim",
+        "datauploads" => "DataUpload",
+        "widgets" => "Widget",
+        other => panic!("{other} has no kind"),
+    }
+}
+
+/// One item of an archive: `group/version/plural`, `namespace/name`, and its fields.
+pub(super) type Held = (&'static str, &'static str, Value);
+
+/// A bucket and a cluster.
+pub(super) struct Setting {
+    pub(super) directory: tempfile::TempDir,
+    pub(super) store: Store,
+    pub(super) api: Arc<Api>,
+    pub(super) actions: Vec<Arc<dyn RestoreItemAction>>,
+    pub(super) settings: ServerSettings,
+    pub(super) cancel: CancellationToken,
+}
+
+impl Setting {
+    /// With the backup `b` and without its archive, and the Restore `r` of `spec`.
+    pub(super) fn new(mut spec: Value) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("bucket")).unwrap();
+        let store = Store::local(directory.path().join("bucket")).unwrap();
+        let api = Arc::new(Api::default());
+        *api.served.lock().unwrap() = vec![
+            "/v1/configmaps",
+            "/v1/namespaces",
+            "/v1/pods",
+            "/v1/persistentvolumes",
+            "/v1/persistentvolumeclaims",
+        ];
+        let location = json!({"apiVersion": "velero.io/v1", "kind": "BackupStorageLocation",
+            "metadata": {"name": "default"},
+            "spec": {"provider": "lifeboat.io/local", "objectStorage": {"bucket": "bucket"},
+                "config": {"path": directory.path().to_str().unwrap()}}, "status": {"phase": "Available"}});
+        let backup = json!({"apiVersion": "velero.io/v1", "kind": "Backup", "metadata": {"name": "b"},
+            "spec": {"storageLocation": "default"}, "status": {"phase": "Completed"}});
+        spec["backupName"] = json!("b");
+        let restore = json!({"apiVersion": "velero.io/v1", "kind": "Restore",
+            "metadata": {"name": "r", "namespace": "lifeboat", "uid": "ru"}, "spec": spec,
+            "status": {"phase": "InProgress"}});
+        api.objects.lock().unwrap().extend([
+            (format!("{GROUP}/backupstoragelocations/default"), location),
+            (format!("{GROUP}/backups/b"), backup),
+            (RESTORE.to_owned(), restore),
+        ]);
+        Self {
+            directory,
+            store,
+            api,
+            actions: lifeboat_plugin::builtin::restore::actions(),
+            settings: settings(),
+            cancel: CancellationToken::new(),
+        }
+    }
+
+    /// The same with an archive of these items; those of a version other than the first of their type are further ones.
+    pub(super) async fn holding(spec: Value, items: &[Held]) -> Self {
+        let setting = Self::new(spec);
+        let store = Arc::new(Store::local(setting.directory.path().join("bucket")).unwrap());
+        let key = BackupFiles::new("b").unwrap().contents();
+        let writer = ArchiveWriter::start(store, key, &WriterOptions { threads: 1 });
+        let mut preferred: BTreeMap<(String, String), String> = BTreeMap::new();
+        for (kind_of, place, fields) in items {
+            let [group, version, plural] = kind_of.split('/').collect::<Vec<_>>()[..] else { panic!() };
+            let (namespace, name) =
+                place.split_once('/').map_or((None, *place), |(namespace, name)| (Some(namespace), name));
+            let api_version = if group.is_empty() { version.into() } else { format!("{group}/{version}") };
+            let mut object =
+                json!({"apiVersion": api_version, "kind": kind(plural), "metadata": {"name": name}});
+            if let Some(namespace) = namespace {
+                object["metadata"]["namespace"] = json!(namespace);
+            }
+            merge(&mut object, fields);
+            let id = ItemId {
+                resource: GroupResource::new(group, plural),
+                namespace: namespace.map(str::to_owned),
+                name: name.to_owned(),
+            };
+            let first = preferred.entry((group.into(), plural.into())).or_insert_with(|| version.into());
+            writer.append(&id, version, first == version, Bytes::from(object.to_string())).await.unwrap();
+        }
+        writer.finish().await.unwrap();
+        setting
+    }
+
+    pub(super) fn object(&self, path: &str) -> Option<Value> {
+        self.api.objects.lock().unwrap().get(path).cloned()
+    }
+
+    pub(super) fn status(&self) -> Value {
+        self.object(RESTORE).unwrap()["status"].clone()
+    }
+
+    pub(super) fn phases(&self) -> Vec<String> {
+        self.api.phases.lock().unwrap().clone()
+    }
+
+    pub(super) async fn put<T: Serialize>(&self, key: &str, document: &T) {
+        self.store.put(key, encode(document).unwrap()).await.unwrap();
+    }
+
+    pub(super) async fn get<T: DeserializeOwned>(&self, key: &str) -> T {
+        decode(&self.store.get(key).await.unwrap()).unwrap()
+    }
+
+    pub(super) async fn results(&self) -> Results {
+        self.get(&files().results()).await
+    }
+
+    /// Runs the Restore as it is now; gives its status.
+    pub(super) async fn run(&self) -> Value {
+        let server = self.api.clone();
+        let client = client(move |asked| server.answer(&asked)).await;
+        let mut context = crate::testing::context(client);
+        context.settings = Arc::new(self.settings.clone());
+        context.actions = Arc::new(Registry { restore: self.actions.clone(), ..Registry::default() });
+        let restore = serde_json::from_value(self.object(RESTORE).unwrap()).unwrap();
+        let order = Order { restore, cancel: self.cancel.clone() };
+        let resource = lifeboat_cluster::objects::resource_of::<lifeboat_api::velero::Restore>();
+        Box::pin(execute::execute(&context, &resource, order)).await;
+        self.status()
+    }
+
+    /// Runs it until the server has answered so many requests; then it is as if it was killed. Whether it ended before.
+    pub(super) async fn run_until(&self, requests: usize) -> bool {
+        let killed = CancellationToken::new();
+        let kill = killed.clone();
+        *self.api.asked.lock().unwrap() = 0;
+        let watch = move |count| {
+            if count >= requests {
+                kill.cancel();
+            }
+        };
+        *self.api.watch.lock().unwrap() = Some(Box::new(watch));
+        let ended = tokio::select! {
+            biased;
+            () = killed.cancelled() => false,
+            _ = self.run() => true,
+        };
+        *self.api.watch.lock().unwrap() = None;
+        ended
+    }
+}
+
+pub(super) fn files() -> RestoreFiles {
+    RestoreFiles::new("r").unwrap()
+}
+
+/// A few objects of one namespace.
+pub(super) fn shop() -> Vec<Held> {
+    let map = |place| ("/v1/configmaps", place, json!({"data": {"a": "1"}}));
+    vec![
+        ("/v1/namespaces", "shop", json!({})),
+        map("shop/a"),
+        map("shop/b"),
+        map("shop/c"),
+        ("/v1/pods", "shop/web", json!({"spec": {"containers": [{"name": "main"}]}})),
+    ]
+}
+
+#[tokio::test]
+async fn a_run_restores_writes_its_files_and_ends() {
+    let setting = Setting::holding(json!({}), &shop()).await;
+    let status = setting.run().await;
+    assert_eq!(status["phase"], "Completed", "{status}");
+    assert_eq!(status["progress"], json!({"totalItems": 5, "itemsRestored": 5}));
+    assert!(status["completionTimestamp"].is_string());
+    assert_eq!(setting.phases(), ["Finalizing", "Completed"]);
+    assert!(setting.object("/api/v1/namespaces/shop/configmaps/c").is_some());
+    assert_eq!(setting.results().await, Results::default());
+    for key in [files().log(), files().resource_list(), files().item_operations(), files().volume_info()] {
+        assert!(setting.store.exists(&key).await.unwrap(), "{key}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_killed_at_any_moment_leaves_nothing_doubled_and_nothing_out() {
+    let mut ended = false;
+    for requests in 1..60 {
+        let setting = Setting::holding(json!({}), &shop()).await;
+        ended = setting.run_until(requests).await;
+        let status = if ended { setting.status() } else { setting.run().await };
+        assert_eq!(status["phase"], "Completed", "killed after {requests} requests: {status}");
+        let mut created = setting.api.created.lock().unwrap().clone();
+        created.sort();
+        let all = ["", "/configmaps/a", "/configmaps/b", "/configmaps/c", "/pods/web"];
+        let all = all.map(|rest| format!("/api/v1/namespaces/shop{rest}"));
+        assert_eq!(created, all, "killed after {requests} requests");
+        assert_eq!(setting.results().await, Results::default());
+        if ended {
+            break;
+        }
+    }
+    assert!(ended, "the restore needs fewer requests than that");
+}
+
+#[tokio::test]
+async fn two_restores_at_once_both_end() {
+    let setting = Setting::holding(json!({}), &shop()).await;
+    let mut other = setting.object(RESTORE).unwrap();
+    other["metadata"] = json!({"name": "s", "namespace": "lifeboat", "uid": "su"});
+    setting.api.objects.lock().unwrap().insert(format!("{GROUP}/restores/s"), other.clone());
+    let server = setting.api.clone();
+    let context = crate::testing::context(client(move |asked| server.answer(&asked)).await);
+    let resource = lifeboat_cluster::objects::resource_of::<lifeboat_api::velero::Restore>();
+    let order = |object: Value| Order {
+        restore: serde_json::from_value(object).unwrap(),
+        cancel: CancellationToken::new(),
+    };
+    tokio::join!(
+        Box::pin(execute::execute(&context, &resource, order(setting.object(RESTORE).unwrap()))),
+        Box::pin(execute::execute(&context, &resource, order(other))),
+    );
+    for name in ["r", "s"] {
+        let status = setting.object(&format!("{GROUP}/restores/{name}")).unwrap()["status"].clone();
+        assert_eq!(status["phase"], "Completed", "{status}");
+    }
+    assert_eq!(setting.api.created.lock().unwrap().len(), 5, "each object was made once");
+}
+
+#[tokio::test]
+async fn a_type_is_restored_in_a_version_that_the_cluster_serves() {
+    let items = || {
+        vec![
+            ("example.com/v1beta1/widgets", "shop/w", json!({"spec": {"old": true}})),
+            ("example.com/v2/widgets", "shop/w", json!({"spec": {"new": true}})),
+        ]
+    };
+    let path = |version: &str| format!("/apis/example.com/{version}/namespaces/shop/widgets/w");
+    for (served, feature, expected) in [
+        (vec!["example.com/v2/widgets"], false, "v2"),
+        (vec!["example.com/v2/widgets", "example.com/v1beta1/widgets"], false, "v1beta1"),
+        (vec!["example.com/v2/widgets", "example.com/v1beta1/widgets"], true, "v2"),
+    ] {
+        let mut setting = Setting::holding(json!({}), &items()).await;
+        setting.api.served.lock().unwrap().extend(served.iter().copied());
+        if feature {
+            setting.settings.backup.features.insert("EnableAPIGroupVersions".into());
+        }
+        let status = setting.run().await;
+        assert_eq!(status["phase"], "Completed", "{served:?} {status}");
+        assert!(setting.object(&path(expected)).is_some(), "{served:?} {feature}");
+    }
+    let mut setting = Setting::holding(json!({}), &items()).await;
+    setting.api.served.lock().unwrap().extend(["example.com/v2/widgets", "example.com/v1beta1/widgets"]);
+    setting.settings.backup.features.insert("EnableAPIGroupVersions".into());
+    let wishes = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "enableapigroupversions"},
+        "data": {"restoreResourcesVersionPriority": "widgets.example.com=v1beta1"}});
+    let place = "/api/v1/namespaces/lifeboat/configmaps/enableapigroupversions".to_owned();
+    setting.api.objects.lock().unwrap().insert(place, wishes);
+    setting.run().await;
+    assert!(setting.object(&path("v1beta1")).is_some(), "the user wished for it");
+}
+
+#[tokio::test]
+async fn resource_policies_choose_what_is_restored() {
+    let reference = json!({"resourcePolicy": {"kind": "ConfigMap", "name": "filters"}});
+    let setting = Setting::holding(reference, &shop()).await;
+    let text = "version: v1\nnamespacedFilterPolicies: [{namespaces: [shop], resourceFilters: [{kinds: [configmaps], excludedNames: [b]}]}]";
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "filters"}, "data": {"p": text}});
+    let place = "/api/v1/namespaces/lifeboat/configmaps/filters".to_owned();
+    setting.api.objects.lock().unwrap().insert(place, map);
+    let status = setting.run().await;
+    assert_eq!(status["phase"], "Completed", "{status}");
+    let mut created = setting.api.created.lock().unwrap().clone();
+    created.sort();
+    let all = ["", "/configmaps/a", "/configmaps/c"].map(|rest| format!("/api/v1/namespaces/shop{rest}"));
+    assert_eq!(created, all);
+}
