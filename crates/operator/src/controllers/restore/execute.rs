@@ -95,6 +95,7 @@ async fn attempt(context: &Context, api: &Api<DynamicObject>, order: &Order) -> 
     let ended = ended.await;
     if let Err(words) = &ended {
         rest.results.errors.velero.push(words.clone());
+        rest.changed = true;
     }
     if let Err(words) = rest.keep().await {
         rest.results.errors.velero.push(words);
@@ -153,6 +154,7 @@ async fn items<'a>(
         operations: ended.operations,
         volumes,
         of_items,
+        changed: true,
     };
     for (namespace, words) in unreadable {
         rest.error(namespace.as_deref(), words);

@@ -3,12 +3,11 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
-use lifeboat_api::common::Time;
 use lifeboat_archive::documents::{OperationPhase, RestoreOperation};
 use lifeboat_plan::catalogue::ItemId;
 
 use super::rest::{Rest, operation_timeout};
+use crate::operations::{answered, fail, is_over};
 
 /// The first pause between questions; it doubles up to the longest, which is upstream's.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -21,6 +20,7 @@ pub(super) async fn follow(rest: &mut Rest<'_>) -> Result<(), String> {
         let before = rest.operations.clone();
         ask_all(rest).await;
         if rest.operations != before {
+            rest.changed = true;
             // Whoever goes on later asks again for what could not be written.
             if let Err(words) = rest.keep().await {
                 tracing::warn!(words, "cannot write the operations of a restore");
@@ -48,9 +48,10 @@ pub(super) async fn cancel_all(rest: &mut Rest<'_>) {
             // Whether it could be cancelled does not change that nobody waits for it any more.
             let _ = known.cancel(&operation.spec.operation_id, rest.restore).await;
         }
-        fail(operation, "the restore was cancelled".to_owned());
+        fail(&mut operation.status, "the restore was cancelled");
     }
     rest.operations = operations;
+    rest.changed = true;
 }
 
 async fn ask_all(rest: &mut Rest<'_>) {
@@ -74,38 +75,12 @@ async fn ask(rest: &Rest<'_>, operation: &mut RestoreOperation) {
     let (id, action) = (operation.spec.operation_id.clone(), operation.spec.restore_item_action.clone());
     let known = rest.context.actions.restore.iter().find(|known| known.name() == action);
     let Some(known) = known else {
-        return fail(operation, format!("the action {action} is not installed"));
+        return fail(&mut operation.status, format!("the action {action} is not installed"));
     };
-    match known.progress(&id, rest.restore).await {
-        Ok(progress) => {
-            let status = &mut operation.status;
-            status.phase = OperationPhase::InProgress;
-            (status.n_completed, status.n_total) = (progress.done, progress.total);
-            (status.operation_units, status.description) = (progress.units, progress.description);
-            status.started = progress.started.map(Time).or(status.started.take());
-            status.updated = progress.updated.map(Time).or(status.updated.take());
-            if progress.completed && progress.error.is_empty() {
-                status.phase = OperationPhase::Completed;
-            } else if progress.completed {
-                fail(operation, progress.error);
-            }
-        }
-        Err(error) => fail(operation, error.to_string()),
-    }
-    if !operation.status.phase.has_ended() && is_over(rest, operation, rest.context.now()) {
+    answered(&mut operation.status, known.progress(&id, rest.restore).await);
+    if is_over(&operation.status, operation_timeout(rest.context, rest.restore), rest.context.now()) {
         // Whether it could be cancelled does not change that its time is over.
         let _ = known.cancel(&id, rest.restore).await;
-        fail(operation, "it did not end in time (spec.itemOperationTimeout)".to_owned());
+        fail(&mut operation.status, "it did not end in time (spec.itemOperationTimeout)");
     }
-}
-
-fn fail(operation: &mut RestoreOperation, words: String) {
-    operation.status.phase = OperationPhase::Failed;
-    operation.status.error = words;
-}
-
-fn is_over(rest: &Rest<'_>, operation: &RestoreOperation, now: Timestamp) -> bool {
-    let timeout = operation_timeout(rest.context, rest.restore);
-    let created = operation.status.created.as_ref().map(|time| time.0);
-    created.and_then(|time| time.checked_add(timeout).ok()).is_some_and(|end| now > end)
 }

@@ -51,6 +51,8 @@ pub(super) struct Rest<'a> {
     pub(super) operations: Vec<RestoreOperation>,
     /// Status that only the items know: progress, hooks.
     pub(super) of_items: Value,
+    /// Whether storage does not have the newest results and operations.
+    pub(super) changed: bool,
 }
 
 impl<'a> Rest<'a> {
@@ -99,6 +101,7 @@ impl<'a> Rest<'a> {
             results: document(store.as_ref(), &files.results()).await?.unwrap_or_default(),
             operations: document(store.as_ref(), &files.item_operations()).await?.unwrap_or_default(),
             of_items: json!({}),
+            changed: false,
             store,
             files,
         })
@@ -111,6 +114,7 @@ impl<'a> Rest<'a> {
             log.error(&words, &[("namespace", namespace.unwrap_or_default())]);
         }
         self.results.errors.add(namespace, words);
+        self.changed = true;
     }
 
     /// The same for what does not change the phase.
@@ -120,6 +124,7 @@ impl<'a> Rest<'a> {
             log.warning(&words, &[("namespace", namespace.unwrap_or_default())]);
         }
         self.results.warnings.add(namespace, words);
+        self.changed = true;
     }
 
     /// Whether operations go on.
@@ -155,17 +160,21 @@ impl<'a> Rest<'a> {
     }
 
     /// Writes all files; the first problem is told, all are tried.
-    pub(super) async fn write_all(&self) -> Result<(), String> {
+    pub(super) async fn write_all(&mut self) -> Result<(), String> {
         let none: [documents::RestoreVolumeInfo; 0] = [];
         let mut problem = self.put(&self.files.resource_list(), &self.list).await.err();
         // Volumes that were restored, with their data: none in this version.
         problem = problem.or(self.put(&self.files.volume_info(), &none).await.err());
+        self.changed = true;
         let kept = self.keep().await.err();
         problem.or(kept).map_or(Ok(()), Err)
     }
 
-    /// Writes the files that change after the items: results, operations, log.
-    pub(super) async fn keep(&self) -> Result<(), String> {
+    /// Writes the files that change after the items, where they did: results, operations, log.
+    pub(super) async fn keep(&mut self) -> Result<(), String> {
+        if !self.changed {
+            return Ok(());
+        }
         let mut problem = self.put(&self.files.results(), &self.results).await.err();
         problem = problem.or(self.put(&self.files.item_operations(), &self.operations).await.err());
         if let Some(log) = &self.log
@@ -174,6 +183,7 @@ impl<'a> Rest<'a> {
             let words = locations::words(&error);
             problem = problem.or(Some(format!("error uploading log file to backup storage: {words}")));
         }
+        self.changed = problem.is_some();
         problem.map_or(Ok(()), Err)
     }
 
