@@ -87,7 +87,9 @@ pub(crate) async fn run(settings: Settings, args: Args) -> Result<(), CliError> 
             spool_directory: args.spool_directory,
             spool_bytes: args.spool_size.map(|mib| mib.saturating_mul(1024 * 1024)),
         },
-        restore: args.restores.settings(args.backups.resource_timeout),
+        restore: args
+            .restores
+            .settings(args.backups.resource_timeout, args.backups.default_item_operation_timeout),
         backup: args.backups.settings(),
     };
     let stop = CancellationToken::new();

@@ -294,7 +294,7 @@ async fn versions(
 
 async fn open(context: &Context, backup: &Backup) -> Result<Location, String> {
     let name = backup.spec.storage_location.clone().unwrap_or_default();
-    locations::open(context, &name).await.map_err(|error| error.to_string())
+    locations::open(context, &name).await.map_err(|error| error.chain())
 }
 
 fn tools(context: &Context, restore: &Restore, catalogue: Catalogue) -> Tools {

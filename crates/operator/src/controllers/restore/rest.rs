@@ -86,7 +86,7 @@ impl<'a> Rest<'a> {
         let gathered = gather::gather(context, restore).await.map_err(|error| error.chain())?;
         let backup = gathered.backup.ok_or_else(|| "its backup is gone".to_owned())?;
         let place = backup.spec.storage_location.clone().unwrap_or_default();
-        let location = locations::open(context, &place).await.map_err(|error| error.to_string())?;
+        let location = locations::open(context, &place).await.map_err(|error| error.chain())?;
         let files = RestoreFiles::new(&restore.name_any()).map_err(|error| error.to_string())?;
         let of_backup = BackupFiles::new(&backup.name_any()).map_err(|error| error.to_string())?;
         let store = location.store;

@@ -15,7 +15,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::super::{Order, execute};
+use super::super::{Order, execute, preview};
+use crate::context::Context;
+use crate::restore::Would;
 use crate::settings::ServerSettings;
 use crate::testing::{merge, settings};
 
@@ -33,6 +35,8 @@ pub(super) struct Api {
     pub(super) phases: Mutex<Vec<String>>,
     /// Paths of what was created.
     pub(super) created: Mutex<Vec<String>>,
+    /// Requests that were no reads.
+    pub(super) writes: Mutex<usize>,
     /// `group/version/plural`; the first version of a type is the preferred one.
     pub(super) served: Mutex<Vec<&'static str>>,
     asked: Mutex<usize>,
@@ -56,6 +60,9 @@ impl Api {
         }
         if asked.path.contains("/events") {
             return (201, asked.body.clone());
+        }
+        if asked.method != "GET" {
+            *self.writes.lock().unwrap() += 1;
         }
         let mut objects = self.objects.lock().unwrap();
         match asked.method.as_str() {
@@ -251,13 +258,18 @@ impl Setting {
         self.get(&files().results()).await
     }
 
-    /// Runs the Restore as it is now; gives its status.
-    pub(super) async fn run(&self) -> Value {
+    async fn context(&self) -> Context {
         let server = self.api.clone();
         let client = client(move |asked| server.answer(&asked)).await;
         let mut context = crate::testing::context(client);
         context.settings = Arc::new(self.settings.clone());
         context.actions = Arc::new(Registry { restore: self.actions.clone(), ..Registry::default() });
+        context
+    }
+
+    /// Runs the Restore as it is now; gives its status.
+    pub(super) async fn run(&self) -> Value {
+        let context = self.context().await;
         let restore = serde_json::from_value(self.object(RESTORE).unwrap()).unwrap();
         let order = Order { restore, cancel: self.cancel.clone() };
         let resource = lifeboat_cluster::objects::resource_of::<lifeboat_api::velero::Restore>();
@@ -410,4 +422,29 @@ async fn resource_policies_choose_what_is_restored() {
     created.sort();
     let all = ["", "/configmaps/a", "/configmaps/c"].map(|rest| format!("/api/v1/namespaces/shop{rest}"));
     assert_eq!(created, all);
+}
+
+#[tokio::test]
+async fn a_preview_reads_and_writes_nothing() {
+    let mut held = shop();
+    held.push(("/v1/persistentvolumeclaims", "shop/data", json!({"spec": {"volumeName": "pv"}})));
+    let setting = Setting::holding(json!({"excludedResources": ["pods"]}), &held).await;
+    let info = json!([{"pvcName": "data", "pvcNamespace": "shop", "pvName": "pv", "backupMethod": "PodVolumeBackup"}]);
+    setting.put(&BackupFiles::new("b").unwrap().volume_info(), &info).await;
+    let there = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "shop"},
+        "data": {"a": "1"}});
+    setting.api.objects.lock().unwrap().insert("/api/v1/namespaces/shop/configmaps/a".into(), there);
+    let restore = serde_json::from_value(setting.object(RESTORE).unwrap()).unwrap();
+    let planned = Box::pin(preview(&setting.context().await, restore)).await.unwrap();
+    assert_eq!(*setting.api.writes.lock().unwrap(), 0);
+    assert_eq!(planned.backup, "b");
+    let count = |would: fn(&Would) -> bool| planned.items.iter().filter(|item| would(&item.would)).count();
+    assert_eq!(count(|would| *would == Would::Create), 4);
+    assert_eq!(count(|would| matches!(would, Would::Skip(why) if why == "it is there and the same")), 1);
+    assert_eq!(count(|would| matches!(would, Would::NotSelected(_))), 1);
+    assert_eq!(planned.notes.len(), 1, "{:?}", planned.notes);
+    assert!(planned.notes[0].starts_with("the data of volume pv (claim shop/data) would not be restored"));
+    let wrong = serde_json::from_value(json!({"metadata": {"name": "r"}, "spec": {}}));
+    let problems = Box::pin(preview(&setting.context().await, wrong.unwrap())).await.unwrap_err();
+    assert!(problems[0].starts_with("Either a backup or schedule must be specified"), "{problems:?}");
 }
