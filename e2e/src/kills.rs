@@ -142,13 +142,19 @@ impl KillTest {
         name
     }
 
-    /// Kills at a point of a restore into nothing; fails unless all that is promised holds.
-    pub fn kill_restore(&mut self, from: &str, point: Point) {
+    /// Kills at a point of a restore into nothing; fails unless all that is promised holds. Gives the restore's name.
+    pub fn kill_restore(&mut self, from: &str, point: Point) -> String {
         let name = self.begin("restore", point);
         self.delete_app();
         self.server.lifeboat().args(["restore", "create", &name, "--from-backup", from]).ok();
         self.kill_at(point);
         self.assert_restore(&name, point.name);
+        name
+    }
+
+    /// How a backup or restore ended.
+    pub fn phase(&self, kind: &str, name: &str) -> String {
+        self.server.ended(kind, name)["status"]["phase"].as_str().unwrap_or_default().to_owned()
     }
 
     /// A backup without a fault.
