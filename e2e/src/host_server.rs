@@ -183,11 +183,9 @@ impl Drop for HostServer {
         }
         let _ = self.proxy.kill();
         let _ = self.proxy.wait();
+        // Restores would keep the namespace, because there is no server any more.
+        self.lifeboat().args(["uninstall"]).run();
         kubectl().args(["delete", "namespace", &self.namespace, "--wait=false"]).run();
-        let rights = format!("clusterrole,clusterrolebinding/lifeboat:{}", self.namespace);
-        for object in rights.split(',') {
-            kubectl().args(["delete", "--ignore-not-found", "--wait=false", object]).run();
-        }
     }
 }
 
