@@ -10,7 +10,7 @@ use std::thread;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{Bucket, Gate, Program, get, kubectl, lifeboat, s3, signal, variable, wait_for};
+use crate::{Bucket, Gate, Program, get, kubectl, lifeboat, s3, signal, unique, variable, wait_for};
 
 /// Ends with everything it made when dropped.
 pub struct HostServer {
@@ -35,7 +35,7 @@ struct Replica {
 impl HostServer {
     /// A namespace with a location `default`, and a server that leads in it.
     pub fn start(prefix: &str, flags: &[&str]) -> Self {
-        let namespace = format!("{prefix}-{}", std::process::id());
+        let namespace = unique(prefix);
         let directory = tempfile::tempdir().unwrap();
         install(&namespace);
         let (proxy, address) = proxy();

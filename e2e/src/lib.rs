@@ -34,12 +34,20 @@ pub use objects::{assert_same_objects, objects_of};
 pub use rest_server::RestServer;
 pub use wait::wait_for;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use serde_json::Value;
 
 /// A variable that `cargo xtask test` sets.
 pub fn variable(name: &str) -> String {
     std::env::var(name)
         .unwrap_or_else(|_| panic!("{name} is not set; run these tests with `cargo xtask test`"))
+}
+
+/// A name that no other test of this cluster uses.
+pub fn unique(prefix: &str) -> String {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    format!("{prefix}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// `kubectl` on the cluster under test.
