@@ -153,6 +153,7 @@ async fn items<'a>(
         results: ended.results,
         operations: ended.operations,
         volumes,
+        partial: false,
         of_items,
         changed: true,
     };

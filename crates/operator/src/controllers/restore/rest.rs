@@ -49,6 +49,8 @@ pub(super) struct Rest<'a> {
     pub(super) list: ResourceList,
     pub(super) results: Results,
     pub(super) operations: Vec<RestoreOperation>,
+    /// Whether errors were told before, whatever the results in storage say.
+    pub(super) partial: bool,
     /// Status that only the items know: progress, hooks.
     pub(super) of_items: Value,
     /// Whether storage does not have the newest results and operations.
@@ -100,6 +102,7 @@ impl<'a> Rest<'a> {
             list: document(store.as_ref(), &files.resource_list()).await?.unwrap_or_default(),
             results: document(store.as_ref(), &files.results()).await?.unwrap_or_default(),
             operations: document(store.as_ref(), &files.item_operations()).await?.unwrap_or_default(),
+            partial: restore.phase().as_str().ends_with("PartiallyFailed"),
             of_items: json!({}),
             changed: false,
             store,
@@ -127,6 +130,11 @@ impl<'a> Rest<'a> {
         self.changed = true;
     }
 
+    /// What decides about the phase.
+    fn errors(&self) -> usize {
+        self.results.errors.count().max(usize::from(self.partial))
+    }
+
     /// Whether operations go on.
     pub(super) fn is_waiting(&self) -> bool {
         self.operations.iter().any(|one| !one.status.phase.has_ended())
@@ -134,7 +142,7 @@ impl<'a> Rest<'a> {
 
     /// Shows the phase and what was counted.
     pub(super) async fn show(&self) {
-        let phase = phase_after_items(self.results.errors.count(), self.is_waiting());
+        let phase = phase_after_items(self.errors(), self.is_waiting());
         let patch = json!({"status": self.status(&phase)});
         if let Err(error) = status::write(self.api, &self.restore.name_any(), &patch).await {
             let error = error.chain();
@@ -201,12 +209,12 @@ impl<'a> Rest<'a> {
     /// The last words.
     pub(super) fn over(&self) -> Over {
         let (errors, warnings) = (self.results.errors.count(), self.results.warnings.count());
-        let mut status = self.status(&end_phase(errors));
+        let mut status = self.status(&end_phase(self.errors()));
         status["completionTimestamp"] = json!(time::seconds(self.context.now()));
         let items = self.list.count();
         Over {
             patch: json!({"status": status}),
-            ending: if errors > 0 { Ending::PartiallyFailed } else { Ending::Completed },
+            ending: if self.errors() > 0 { Ending::PartiallyFailed } else { Ending::Completed },
             note: format!("{items} items, {warnings} warnings, {errors} errors"),
         }
     }

@@ -1,5 +1,6 @@
 mod faults;
 mod runs;
+mod setting;
 mod stages;
 mod volumes;
 

@@ -9,7 +9,7 @@ use lifeboat_archive::BackupFiles;
 use rstest::rstest;
 use serde_json::json;
 
-use super::runs::{Setting, shop};
+use super::setting::{Setting, shop};
 
 const MAP: &str = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"a","namespace":"shop"}}"#;
 const PLACE: &str = "resources/configmaps/namespaces/shop/a.json";

@@ -13,7 +13,7 @@ use lifeboat_plugin::actions::{
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::runs::{Setting, files, shop};
+use super::setting::{Setting, files, shop};
 
 type Answer = Box<dyn Fn(usize) -> OperationProgress + Send + Sync>;
 
@@ -216,4 +216,15 @@ async fn a_claim_that_is_never_bound_ends_the_wait_with_an_error() {
     assert_eq!(status["phase"], "PartiallyFailed", "{status}");
     let words = setting.results().await.errors.namespaces["shop"][0].clone();
     assert!(words.contains("was not bound in time (--resource-timeout)"), "{words}");
+}
+
+#[tokio::test]
+async fn errors_that_were_told_before_a_restart_are_not_forgotten() {
+    let setting = Setting::holding(json!({}), &shop()).await;
+    let path = "/apis/velero.io/v1/namespaces/lifeboat/restores/r";
+    setting.api.objects.lock().unwrap().get_mut(path).unwrap()["status"] =
+        json!({"phase": "FinalizingPartiallyFailed", "errors": 2});
+    let status = setting.run().await;
+    assert_eq!((&status["phase"], &status["errors"]), (&json!("PartiallyFailed"), &json!(2)));
+    assert!(setting.api.created.lock().unwrap().is_empty(), "the items are done");
 }

@@ -4,7 +4,7 @@ use lifeboat_archive::BackupFiles;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::runs::{Held, Setting};
+use super::setting::{Held, Setting};
 
 /// A pod with two volumes, one of them a claim with its PersistentVolume.
 fn items() -> Vec<Held> {
