@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use lifeboat_cluster::testing::failure;
 use serde_json::json;
 
 use super::shop;
@@ -56,4 +57,24 @@ async fn a_restore_that_is_cancelled_while_a_hook_hangs_ends_soon() {
     assert_eq!(ended.hooks.attempted, 1);
     let pod = api.object("/api/v1/namespaces/shop/pods/web-1").unwrap();
     assert_eq!(pod["metadata"]["annotations"]["lifeboat.io/restore-hooks"], "ru:begun");
+}
+
+#[tokio::test]
+async fn a_hook_whose_begin_cannot_be_noted_is_not_run() {
+    let mut world = World::new(shop());
+    world.spec =
+        json!({"hooks": {"resources": [{"name": "h", "postHooks": [{"exec": {"command": ["first"]}}]}]}});
+    world.rule = Box::new(move |asked, api| {
+        let pod = "/api/v1/namespaces/shop/pods/web-1";
+        if asked.method == "GET" && asked.path == pod {
+            let status = json!({"phase": "Running", "containerStatuses": [{"name": "main", "state": {"running": {}}}]});
+            api.objects.lock().unwrap().get_mut(pod).unwrap()["status"] = status;
+        }
+        (asked.method == "PATCH" && asked.path == pod).then(|| failure(403, "not for you"))
+    });
+    let (ended, api) = world.restore().await;
+    assert!(api.commands.lock().unwrap().is_empty());
+    assert_eq!((ended.hooks.attempted, ended.hooks.failed), (1, 1));
+    let words = &ended.results.errors.namespaces["shop"][0];
+    assert!(words.contains("not executed") && words.contains("not for you"), "{words}");
 }
