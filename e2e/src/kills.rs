@@ -139,6 +139,10 @@ impl KillTest {
         self.server.lifeboat().args(["backup", "create", &name, "--include-namespaces", &self.app.name]).ok();
         self.kill_at(point);
         self.assert_backup(&name, point.name);
+        if point.name.ends_with("pre hook began") {
+            let said = self.server.lifeboat().args(["backup", "describe", &name]).ok();
+            assert!(said.contains("frozen"), "the hook of unknown outcome is not listed:\n{said}");
+        }
         name
     }
 

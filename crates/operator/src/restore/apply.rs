@@ -8,7 +8,7 @@ use lifeboat_api::velero::names::RESTORE_STATUS;
 use lifeboat_archive::Spool;
 use lifeboat_archive::documents::RestoreAction;
 use lifeboat_cluster::ApiError;
-use lifeboat_cluster::write::{Answer, Target, is_established, is_port_taken};
+use lifeboat_cluster::write::{Answer, Target, is_established, is_forbidden, is_port_taken};
 use lifeboat_plan::catalogue::{Catalogue, GroupResource, ItemId};
 use lifeboat_plan::restore::sanitise::Taken;
 use serde_json::{Value, json};
@@ -52,7 +52,12 @@ pub(super) async fn apply(
             after(run, subject, &target, &made, notes).await;
             true
         }
-        Err(error) if exists(&error) || (subject.is("services") && is_port_taken(&error)) => {
+        // Quotas and policies are asked before anybody looks whether the object is there.
+        Err(error)
+            if exists(&error)
+                || is_forbidden(&error)
+                || (subject.is("services") && is_port_taken(&error)) =>
+        {
             let met = existing::Met { subject, target: &target, wanted: &object, error };
             let found = existing::settle(run, met, notes).await;
             if let Some(ours) = found.ours {
