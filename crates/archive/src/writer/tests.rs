@@ -12,6 +12,10 @@ use super::*;
 
 const KEY: &str = "backups/nightly/nightly.tar.gz";
 
+fn options(threads: usize) -> WriterOptions {
+    WriterOptions { threads, ..WriterOptions::default() }
+}
+
 fn item(resource: &str, namespace: Option<&str>, name: &str) -> ItemId {
     ItemId {
         resource: GroupResource::parse(resource),
@@ -39,7 +43,7 @@ async fn entries(store: &Store) -> Vec<(String, Vec<u8>, u32)> {
 #[tokio::test]
 async fn an_archive_begins_with_its_version_and_holds_each_preferred_item_twice() {
     let store = Store::memory();
-    let writer = ArchiveWriter::start(Arc::new(store.clone()), KEY, &WriterOptions { threads: 2 });
+    let writer = ArchiveWriter::start(Arc::new(store.clone()), KEY, &options(2));
     let pod = item("pods", Some("shop"), "web");
     writer.append(&pod, "v1", true, Bytes::from_static(b"{\"a\":1}")).await.unwrap();
     let volume = item("persistentvolumes", None, "disk");
@@ -97,7 +101,7 @@ async fn names_beyond_ascii_are_written() {
 async fn items_of_many_tasks_all_arrive_whole() {
     let store = Store::new(Arc::new(Memory::new()), "", Tuning { part_size: 64 * 1024, ..Tuning::default() })
         .unwrap();
-    let writer = Arc::new(ArchiveWriter::start(Arc::new(store.clone()), KEY, &WriterOptions { threads: 2 }));
+    let writer = Arc::new(ArchiveWriter::start(Arc::new(store.clone()), KEY, &options(2)));
     let tasks = (0..8).map(|task| {
         let writer = Arc::clone(&writer);
         tokio::spawn(async move {
@@ -142,7 +146,7 @@ async fn a_writer_that_is_dropped_leaves_nothing() {
     let memory = Arc::new(Memory::new());
     let tuning = Tuning { part_size: 1024, ..Tuning::default() };
     let store = Store::new(memory.clone(), "", tuning).unwrap();
-    let writer = ArchiveWriter::start(Arc::new(store.clone()), KEY, &WriterOptions { threads: 1 });
+    let writer = ArchiveWriter::start(Arc::new(store.clone()), KEY, &options(1));
     for number in 0..1500 {
         let id = item("configmaps", Some("a"), &format!("c{number}"));
         writer.append(&id, "v1", true, unlike(number).into()).await.unwrap();
@@ -223,4 +227,62 @@ async fn storage_that_fails_ends_the_archive_with_its_own_words() {
     assert!(source.to_string().contains("the bucket is full"));
     let error = writer.finish().await.unwrap_err();
     assert!(matches!(error, ArchiveError::Upload { .. }));
+}
+
+/// A bucket that takes nothing and says nothing.
+struct Hanging;
+
+#[async_trait::async_trait]
+impl ObjectStore for Hanging {
+    async fn put(&self, _: &str, _: Bytes) -> Result<(), StoreError> {
+        std::future::pending().await
+    }
+    async fn put_stream(&self, _: &str, _: crate::ByteStream) -> Result<u64, StoreError> {
+        std::future::pending().await
+    }
+    async fn get_stream(&self, _: &str) -> Result<crate::ObjectReading, StoreError> {
+        std::future::pending().await
+    }
+    async fn exists(&self, _: &str) -> Result<bool, StoreError> {
+        std::future::pending().await
+    }
+    async fn directories(&self, _: &str) -> Result<Vec<String>, StoreError> {
+        std::future::pending().await
+    }
+    async fn keys(&self, _: &str) -> Result<Vec<String>, StoreError> {
+        std::future::pending().await
+    }
+    async fn delete(&self, _: &[String]) -> Result<(), StoreError> {
+        std::future::pending().await
+    }
+    async fn signed_url(&self, _: &str, _: Duration) -> Result<url::Url, StoreError> {
+        std::future::pending().await
+    }
+    async fn abort_uploads(&self, _: &str) -> Result<u64, StoreError> {
+        std::future::pending().await
+    }
+}
+
+#[rstest]
+#[case::while_items_come(64)]
+#[case::at_the_end(0)]
+#[tokio::test]
+async fn storage_that_hangs_ends_the_archive(#[case] items: usize) {
+    let options = WriterOptions { patience: Duration::from_millis(20), ..options(2) };
+    let writer = ArchiveWriter::start(Arc::new(Hanging), KEY, &options);
+    let large = Bytes::from(vec![b'x'; 1 << 19]);
+    let mut error = None;
+    for at in 0..items {
+        error = writer.append(&item("pods", Some("n"), &format!("p{at}")), "v1", true, large.clone()).await.err();
+        if error.is_some() {
+            break;
+        }
+    }
+    assert_eq!(error.is_some(), items > 0);
+    let error = match error {
+        Some(error) => error,
+        None => writer.finish().await.unwrap_err(),
+    };
+    let ArchiveError::Upload { source, .. } = error else { panic!("{error}") };
+    assert!(source.to_string().contains("took nothing"), "{source}");
 }

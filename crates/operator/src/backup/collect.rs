@@ -126,10 +126,11 @@ impl Pass {
         for query in self.queries(&kind) {
             let mut pager = Pager::new(self.client.clone(), query.clone());
             loop {
-                let page = match pager.next().await {
-                    Ok(Some(page)) if !self.stop.is_cancelled() => page,
-                    Ok(_) => break,
-                    Err(error) => {
+                let page = match self.unless_stopped(pager.next()).await {
+                    Some(Ok(Some(page))) => page,
+                    Some(Ok(None)) => break,
+                    None => return items,
+                    Some(Err(error)) => {
                         self.list_failed(&kind, query.namespace.as_deref(), &error);
                         break;
                     }

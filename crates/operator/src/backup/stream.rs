@@ -37,10 +37,10 @@ impl Pass {
         let (kind, namespace) = (query.kind.clone(), query.namespace.clone());
         let mut pager = Pager::new(self.client.clone(), query);
         loop {
-            let page = match pager.next().await {
-                Ok(Some(page)) => page,
-                Ok(None) => return,
-                Err(error) => return self.list_failed(&kind, namespace.as_deref(), &error),
+            let page = match self.unless_stopped(pager.next()).await {
+                Some(Ok(Some(page))) => page,
+                Some(Ok(None)) | None => return,
+                Some(Err(error)) => return self.list_failed(&kind, namespace.as_deref(), &error),
             };
             self.counters.expect_at_least(usize::try_from(page.remaining).unwrap_or_default());
             for item in page.items {
@@ -49,7 +49,7 @@ impl Pass {
                 }
                 if self.passes(&kind, &item) {
                     self.counters.expect(1);
-                    self.take(&kind, item).await;
+                    self.soon(self.take(&kind, item)).await;
                 }
             }
         }
