@@ -6,6 +6,7 @@
 //! the archive. Chains (ordered items) run one item after the other, before everything else.
 
 mod actions;
+mod again;
 mod blocks;
 mod chains;
 mod collect;
@@ -43,6 +44,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::lookup::ClusterLookup;
 
+pub(crate) use again::read_again;
 pub(crate) use hooks::{Commands, PodCommands, run_open_posts};
 pub(crate) use progress::{Counters, Stop, Watch, verdict};
 pub(crate) use report::{About, Report};

@@ -181,7 +181,11 @@ pub(crate) async fn run_open_posts(
     journal: &Journal,
     report: &Report,
 ) -> Result<(), String> {
-    for pod in journal.entries().await? {
+    let (open, unreadable) = journal.entries().await?;
+    for words in unreadable {
+        report.error(&About::Server, &words, None);
+    }
+    for pod in open {
         report.warning(
             &About::Item(&pod.id()),
             "The server was interrupted between this pod's hooks; its post hooks run now",
