@@ -25,14 +25,12 @@ const BLOCK: usize = 1024 * 1024;
 pub struct WriterOptions {
     /// Threads that compress.
     pub threads: usize,
-    /// How long storage may take nothing before the archive is given up. Longer than a store of ours repeats a request.
-    pub patience: Duration,
 }
 
 impl Default for WriterOptions {
     fn default() -> Self {
         let cores = std::thread::available_parallelism().map_or(2, usize::from);
-        Self { threads: cores.min(8), patience: PATIENCE }
+        Self { threads: cores.min(8) }
     }
 }
 
@@ -75,8 +73,17 @@ struct Open {
 impl ArchiveWriter {
     /// Begins the archive at `key`, with the version of its format. Needs a tokio runtime.
     pub fn start(store: Arc<dyn ObjectStore>, key: impl Into<String>, options: &WriterOptions) -> Self {
-        let key = key.into();
-        let upload = GzipUpload::start(store, key.clone(), options.threads, options.patience);
+        Self::start_patient(store, key.into(), options, PATIENCE)
+    }
+
+    /// `patience`: how long storage may take nothing before the archive is given up.
+    fn start_patient(
+        store: Arc<dyn ObjectStore>,
+        key: String,
+        options: &WriterOptions,
+        patience: Duration,
+    ) -> Self {
+        let upload = GzipUpload::start(store, key.clone(), options.threads, patience);
         let mut block = Vec::with_capacity(BLOCK + BLOCK / 4);
         tar::append(&mut block, "metadata/version", format!("{FORMAT_VERSION}\n").as_bytes(), now());
         Self { key, upload, open: Mutex::new(Open { block, plain: 0, items: 0 }) }

@@ -12,10 +12,6 @@ use super::*;
 
 const KEY: &str = "backups/nightly/nightly.tar.gz";
 
-fn options(threads: usize) -> WriterOptions {
-    WriterOptions { threads, ..WriterOptions::default() }
-}
-
 fn item(resource: &str, namespace: Option<&str>, name: &str) -> ItemId {
     ItemId {
         resource: GroupResource::parse(resource),
@@ -43,7 +39,7 @@ async fn entries(store: &Store) -> Vec<(String, Vec<u8>, u32)> {
 #[tokio::test]
 async fn an_archive_begins_with_its_version_and_holds_each_preferred_item_twice() {
     let store = Store::memory();
-    let writer = ArchiveWriter::start(Arc::new(store.clone()), KEY, &options(2));
+    let writer = ArchiveWriter::start(Arc::new(store.clone()), KEY, &WriterOptions { threads: 2 });
     let pod = item("pods", Some("shop"), "web");
     writer.append(&pod, "v1", true, Bytes::from_static(b"{\"a\":1}")).await.unwrap();
     let volume = item("persistentvolumes", None, "disk");
@@ -101,7 +97,7 @@ async fn names_beyond_ascii_are_written() {
 async fn items_of_many_tasks_all_arrive_whole() {
     let store = Store::new(Arc::new(Memory::new()), "", Tuning { part_size: 64 * 1024, ..Tuning::default() })
         .unwrap();
-    let writer = Arc::new(ArchiveWriter::start(Arc::new(store.clone()), KEY, &options(2)));
+    let writer = Arc::new(ArchiveWriter::start(Arc::new(store.clone()), KEY, &WriterOptions { threads: 2 }));
     let tasks = (0..8).map(|task| {
         let writer = Arc::clone(&writer);
         tokio::spawn(async move {
@@ -146,7 +142,7 @@ async fn a_writer_that_is_dropped_leaves_nothing() {
     let memory = Arc::new(Memory::new());
     let tuning = Tuning { part_size: 1024, ..Tuning::default() };
     let store = Store::new(memory.clone(), "", tuning).unwrap();
-    let writer = ArchiveWriter::start(Arc::new(store.clone()), KEY, &options(1));
+    let writer = ArchiveWriter::start(Arc::new(store.clone()), KEY, &WriterOptions { threads: 1 });
     for number in 0..1500 {
         let id = item("configmaps", Some("a"), &format!("c{number}"));
         writer.append(&id, "v1", true, unlike(number).into()).await.unwrap();
@@ -268,12 +264,18 @@ impl ObjectStore for Hanging {
 #[case::at_the_end(0)]
 #[tokio::test]
 async fn storage_that_hangs_ends_the_archive(#[case] items: usize) {
-    let options = WriterOptions { patience: Duration::from_millis(20), ..options(2) };
-    let writer = ArchiveWriter::start(Arc::new(Hanging), KEY, &options);
+    let patience = Duration::from_millis(20);
+    let writer = ArchiveWriter::start_patient(
+        Arc::new(Hanging),
+        KEY.to_owned(),
+        &WriterOptions { threads: 2 },
+        patience,
+    );
     let large = Bytes::from(vec![b'x'; 1 << 19]);
     let mut error = None;
     for at in 0..items {
-        error = writer.append(&item("pods", Some("n"), &format!("p{at}")), "v1", true, large.clone()).await.err();
+        error =
+            writer.append(&item("pods", Some("n"), &format!("p{at}")), "v1", true, large.clone()).await.err();
         if error.is_some() {
             break;
         }

@@ -52,7 +52,7 @@ async fn every_item_of_a_velero_archive_is_found_with_its_relations() {
 async fn an_archive_that_is_written_again_has_the_same_entries_in_the_same_order() {
     let (store, spool) = golden().await;
     let key = "backups/copy/copy.tar.gz";
-    let writer = ArchiveWriter::start(Arc::new(store.clone()), key, &WriterOptions { threads: 2, ..WriterOptions::default() });
+    let writer = ArchiveWriter::start(Arc::new(store.clone()), key, &WriterOptions { threads: 2 });
     for item in spool.items() {
         let json = spool.get(item.index()).await.unwrap();
         writer.append(&item.id(), item.version(), true, json).await.unwrap();

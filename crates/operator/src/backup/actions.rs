@@ -128,7 +128,9 @@ pub(super) async fn cancel(actions: &ResolvedActions, backup: &Backup, operation
         let Some((action, _)) = known else { return };
         match tokio::time::timeout(CANCEL, action.cancel(id, backup)).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(operation = id, action = name, %error, "cannot cancel an operation"),
+            Ok(Err(error)) => {
+                tracing::warn!(operation = id, action = name, %error, "cannot cancel an operation")
+            }
             Err(_) => tracing::warn!(operation = id, action = name, "an operation is not cancelled in time"),
         }
     });

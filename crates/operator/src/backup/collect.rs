@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use lifeboat_cluster::list::{ItemMeta, ListQuery, Pager, RawItem};
+use lifeboat_cluster::list::{ItemMeta, ListQuery, Pager, RawItem, get_raw};
 use lifeboat_plan::catalogue::{GroupResource, ItemId, ResourceType};
 use lifeboat_plan::filter::{NamespacesToList, Verdict};
+use serde_json::Value;
 use tokio::task::JoinSet;
 
 use super::spool::{ItemSpool, Place};
@@ -131,7 +132,7 @@ impl Pass {
                     Some(Ok(None)) => break,
                     None => return items,
                     Some(Err(error)) => {
-                        self.list_failed(&kind, query.namespace.as_deref(), &error);
+                        self.list_failed(&kind, query.namespace.as_deref(), &error).await;
                         break;
                     }
                 };
@@ -188,8 +189,9 @@ impl Pass {
         }
     }
 
-    /// A type that went away has nothing to back up; any other failure makes the backup partial.
-    pub(super) fn list_failed(
+    /// A type that went away has nothing to back up, and one whose own server is down is left out, as discovery leaves it
+    /// out; any other failure makes the backup partial.
+    pub(super) async fn list_failed(
         &self,
         kind: &ResourceType,
         namespace: Option<&str>,
@@ -204,9 +206,26 @@ impl Pass {
         if error.is_not_found() {
             let message = "The type went away while the backup ran; nothing of it is in the backup";
             self.report.warning(&About::Item(&id), message, Some(&words));
+        } else if error.is_transient() && self.is_aggregated_and_down(kind).await {
+            let message = "The server of this API group does not answer; its objects are left out (`kubectl get apiservices` says why)";
+            self.report.warning(&About::Item(&id), message, Some(&words));
         } else {
             self.report.error(&About::Item(&id), "Error listing items", Some(&words));
         }
+    }
+}
+
+impl Pass {
+    /// Whether a server beside the API server serves a type, and the API server says that it is not available.
+    async fn is_aggregated_and_down(&self, kind: &ResourceType) -> bool {
+        let services = GroupResource::new("apiregistration.k8s.io", "apiservices");
+        let Some(services) = self.catalogue.get(&services) else { return false };
+        let name = format!("{}.{}", kind.version, kind.id.group);
+        let Ok(Some(found)) = get_raw(&self.client, services, None, &name).await else { return false };
+        let service: Value = serde_json::from_slice(&found.json).unwrap_or_default();
+        let conditions = service["status"]["conditions"].as_array();
+        let available = |one: &Value| one["type"] == "Available" && one["status"] == "True";
+        service["spec"]["service"].is_object() && !conditions.into_iter().flatten().any(available)
     }
 }
 

@@ -35,7 +35,7 @@ impl Pass {
                 }
                 Ok(None) => break,
                 Err(error) => {
-                    self.list_failed(&kind, None, &error);
+                    self.list_failed(&kind, None, &error).await;
                     break;
                 }
             }

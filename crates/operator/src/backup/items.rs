@@ -82,6 +82,9 @@ impl Pass {
             }
             let must =
                 annotated(names::MUST_INCLUDE_ADDITIONAL_ITEMS).and_then(Value::as_str) == Some("true");
+            for warning in &made.warnings {
+                self.report.warning(&About::Item(id), warning, None);
+            }
             self.note_operation(id, action.name(), &made);
             value = made.item;
             if let Some(annotations) =

@@ -77,7 +77,10 @@ pub(super) async fn run(context: &Context, state: &State, ready: Ready) -> Resul
             Some(Stop::Deleted) => {
                 abort_uploads(store.as_ref(), &files).await;
                 if tokio::time::timeout(TIDYING, remove_files(store.as_ref(), &files)).await.is_err() {
-                    tracing::warn!(backup = this.name, "the files of a deleted backup are not removed in time");
+                    tracing::warn!(
+                        backup = this.name,
+                        "the files of a deleted backup are not removed in time"
+                    );
                 }
                 journal.remove().await;
                 Ok(Action::await_change())
