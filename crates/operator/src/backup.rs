@@ -134,6 +134,8 @@ struct Made {
     /// Namespaces of which something was written.
     namespaces: BTreeSet<String>,
     types: BTreeSet<GroupResource>,
+    /// Namespaces in which the server may not list something.
+    forbidden: BTreeSet<String>,
     hooks_attempted: usize,
     hooks_failed: usize,
     /// Items of each type, for the log.
@@ -241,7 +243,7 @@ impl Pass {
     }
 
     fn tell_start(&self) {
-        for warning in &self.valid.orders.warnings {
+        for warning in self.valid.filter.warnings().iter().chain(&self.valid.orders.warnings) {
             self.report.warning(&About::Server, warning, None);
         }
         for (kind, order) in &self.valid.orders.by_type {

@@ -71,10 +71,8 @@ pub(super) fn files() -> BTreeMap<String, String> {
     files.insert("charts/lifeboat/templates/NOTES.txt".to_owned(), NOTES.to_owned());
     files.insert(template("serviceaccount"), render(&of_kinds(&full, &["ServiceAccount"])));
     files.insert(template("deployment"), render(&of_kinds(&full, &["Deployment"])));
-    files.insert(
-        template("service"),
-        guarded(".Values.downloadUrl", &render(&of_kinds(&full, &["Service"]))),
-    );
+    files
+        .insert(template("service"), guarded(".Values.downloadUrl", &render(&of_kinds(&full, &["Service"]))));
     files.insert(template("rbac-full"), guarded("not .Values.rbac.namespaces", &render(&rbac(&full))));
     let (in_targets, elsewhere): (Vec<_>, Vec<_>) =
         rbac(&limited).into_iter().partition(|o| o["metadata"]["namespace"] == "MARK-target-namespace");

@@ -212,7 +212,8 @@ impl World {
             return failure(code, "Trouble");
         }
         let Some((base, plural)) = path.rsplit_once('/') else { return failure(404, "NotFound") };
-        let known = TYPES.iter().any(|kind| kind.2 == plural) || base.contains("velero.io") && base.ends_with("/namespaces/lifeboat");
+        let known = TYPES.iter().any(|kind| kind.2 == plural)
+            || base.contains("velero.io") && base.ends_with("/namespaces/lifeboat");
         if !known {
             return failure(404, "NotFound");
         }

@@ -264,3 +264,18 @@ async fn bindings_that_the_server_may_not_read_are_a_warning() {
     assert_eq!((outcome.counts.errors, outcome.counts.warnings), (0, 1), "{:?}", outcome.results);
     place(&names, "serviceaccounts/namespaces/shop/web");
 }
+
+#[tokio::test]
+async fn a_server_with_few_rights_lists_its_namespaces_one_by_one() {
+    let world = shop();
+    world.pod("shop", "a", &[], false);
+    for path in ["/api/v1/configmaps", "/api/v1/pods", "/api/v1/namespaces/blog/configmaps"] {
+        world.break_list(path, 403);
+    }
+    let (outcome, names) = pass(&world, json!({})).await;
+    place(&names, "configmaps/namespaces/shop/settings");
+    place(&names, "pods/namespaces/shop/a");
+    assert!(!names.contains(&"configmaps/namespaces/blog/other".to_owned()));
+    assert_eq!((outcome.counts.errors, outcome.counts.warnings), (1, 0), "{:?}", outcome.results);
+    assert!(outcome.results.errors.namespaces.contains_key("blog"));
+}
