@@ -86,3 +86,25 @@ fn run(command: impl Future<Output = Result<(), error::CliError>>) -> Result<(),
     lifeboat_store::abandon_unfinished();
     outcome
 }
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::upstreams(Some("velero"), &["lifeboat", "crds"], "velero")]
+    #[case::a_flag_goes_before(Some("velero"), &["lifeboat", "-n", "mine", "crds"], "mine")]
+    #[case::empty(Some(""), &["lifeboat", "crds"], "lifeboat")]
+    #[case::none(None, &["lifeboat", "crds"], "lifeboat")]
+    fn the_namespace_may_come_from_upstreams_variable(
+        #[case] variable: Option<&str>,
+        #[case] line: &[&str],
+        #[case] expected: &str,
+    ) {
+        let tree = with_namespace(command(), variable.map(str::to_owned));
+        let matches = tree.try_get_matches_from(line).unwrap();
+        assert_eq!(Cli::from_arg_matches(&matches).unwrap().global.namespace, expected);
+    }
+}

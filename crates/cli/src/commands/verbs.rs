@@ -112,3 +112,50 @@ impl From<Delete> for Command {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use rstest::rstest;
+
+    use super::*;
+    use crate::args::Cli;
+
+    #[rstest]
+    #[case("get backups")]
+    #[case("get backup b")]
+    #[case("get restores -l a=b")]
+    #[case("get schedule --show-labels")]
+    #[case("get backup-locations")]
+    #[case("create backup b --include-namespaces shop --wait")]
+    #[case("create schedule s --schedule @daily")]
+    #[case("create restore --from-backup b")]
+    #[case("create backup-location l --provider aws --bucket b")]
+    #[case("describe backup b --details")]
+    #[case("describe restores")]
+    #[case("describe schedules")]
+    #[case("delete backup b --confirm")]
+    #[case("delete restore --all")]
+    #[case("delete schedules s")]
+    #[case("delete backup-location l")]
+    fn every_verb_of_the_stock_command_line_may_stand_in_front(#[case] line: &str) {
+        let words = std::iter::once("lifeboat").chain(line.split(' '));
+        let cli = Cli::try_parse_from(words).map_err(|error| error.to_string()).unwrap();
+        let command = match cli.command {
+            Command::Get(get) => get.into(),
+            Command::Create(create) => (*create).into(),
+            Command::Describe(describe) => describe.into(),
+            Command::Delete(delete) => delete.into(),
+            _ => panic!("{line} is something else"),
+        };
+        let noun = line.split(' ').nth(1).unwrap().trim_end_matches('s');
+        let fits = match command {
+            Command::Backup(_) => noun == "backup",
+            Command::Restore(_) => noun == "restore",
+            Command::Schedule(_) => noun == "schedule",
+            Command::BackupLocation(_) => noun == "backup-location",
+            _ => false,
+        };
+        assert!(fits, "{line}");
+    }
+}

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::Backup;
 use lifeboat_archive::documents::BackupOperation;
 use lifeboat_cluster::list::ItemMeta;
@@ -15,6 +16,13 @@ use lifeboat_plugin::{ActionError, Registry};
 
 /// How long an action may take to cancel an operation.
 const CANCEL: Duration = Duration::from_secs(10);
+
+/// How long one call of an action may take: as long as an operation that it would begin.
+pub(super) fn longest(backup: &Backup) -> Duration {
+    let given = GoDuration::set(backup.spec.item_operation_timeout);
+    let nanos = given.and_then(|limit| u64::try_from(limit.as_nanos()).ok());
+    nanos.map_or(Duration::from_hours(4), Duration::from_nanos)
+}
 
 /// The items that one action is for.
 struct Scope {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use kube::runtime::controller::Action;
 use kube::{Resource, ResourceExt};
 use lifeboat_api::velero::Backup;
-use lifeboat_archive::{BackupFiles, ObjectStore};
+use lifeboat_archive::{BackupFiles, ObjectStore, StoreError};
 use lifeboat_cluster::{ApiError, objects};
 use lifeboat_plan::backup::phase;
 use lifeboat_plan::backup::validate::ValidBackup;
@@ -117,13 +117,18 @@ async fn prepare(store: &dyn ObjectStore, files: &BackupFiles, again: bool) -> R
 /// Takes away the parts of uploads that never ended. The archive is asked for by its whole key, because some servers show
 /// an upload to nobody else.
 pub(super) async fn abort_uploads(store: &dyn ObjectStore, files: &BackupFiles) {
-    for prefix in [files.contents(), files.log(), files.directory()] {
-        match tokio::time::timeout(TIDYING, store.abort_uploads(&prefix)).await {
-            Ok(Ok(0)) => {}
-            Ok(Ok(count)) => tracing::info!(backup = files.name(), count, "aborted open uploads"),
-            Ok(Err(error)) => tracing::warn!(backup = files.name(), %error, "cannot abort open uploads"),
-            Err(_) => tracing::warn!(backup = files.name(), "open uploads are not aborted in time"),
+    let aborted = async {
+        let mut count = 0;
+        for prefix in [files.contents(), files.log(), files.directory()] {
+            count += store.abort_uploads(&prefix).await?;
         }
+        Ok::<_, StoreError>(count)
+    };
+    match tokio::time::timeout(TIDYING, aborted).await {
+        Ok(Ok(0)) => {}
+        Ok(Ok(count)) => tracing::info!(backup = files.name(), count, "aborted open uploads"),
+        Ok(Err(error)) => tracing::warn!(backup = files.name(), %error, "cannot abort open uploads"),
+        Err(_) => tracing::warn!(backup = files.name(), "open uploads are not aborted in time"),
     }
 }
 

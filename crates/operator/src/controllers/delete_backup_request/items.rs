@@ -68,9 +68,13 @@ async fn run_all(
         for action in matched.iter().filter(|action| action.is_for(&item)) {
             let json = spool.get(item.index()).await.map_err(|error| error.to_string())?;
             let json = serde_json::from_slice(&json).map_err(|error| format!("{}: {error}", item.id()))?;
-            if let Err(error) = action.action.execute(&json, &backup).await {
-                problems.push(format!("{}: action {}: {error}", item.id(), action.action.name()));
-            }
+            let limit = context.settings.backup.defaults.resource_timeout;
+            let problem = match tokio::time::timeout(limit, action.action.execute(&json, &backup)).await {
+                Ok(Ok(())) => continue,
+                Ok(Err(error)) => error.to_string(),
+                Err(_elapsed) => "it did not end in time (--resource-timeout)".to_owned(),
+            };
+            problems.push(format!("{}: action {}: {problem}", item.id(), action.action.name()));
         }
     }
     Ok(problems)
