@@ -30,7 +30,7 @@ const MARKS: [(&str, &str); 13] = [
           name: downloads
         {{- end }}",
     ),
-    ("MARK-spool-limit", "{{ printf \"%vMi\" .Values.spoolSizeMiB | quote }}"),
+    ("MARK-spool-limit", "{{ printf \"%dMi\" (int64 .Values.spoolSizeMiB) | quote }}"),
     ("MARK-spool-archive", "{{ div (mul .Values.spoolSizeMiB 3) 4 }}"),
     (
         "MARK-arg",

@@ -137,7 +137,7 @@ pub(super) async fn cancel(actions: &ResolvedActions, backup: &Backup, operation
         match tokio::time::timeout(CANCEL, action.cancel(id, backup)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                tracing::warn!(operation = id, action = name, %error, "cannot cancel an operation")
+                tracing::warn!(operation = id, action = name, %error, "cannot cancel an operation");
             }
             Err(_) => tracing::warn!(operation = id, action = name, "an operation is not cancelled in time"),
         }
