@@ -109,7 +109,7 @@ fn large() -> World {
         let mut text = String::new();
         while text.len() < 20_000 {
             number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            text.push_str(&format!("{number:x}"));
+            text += &number.to_string();
         }
         world.add("configmaps", "shop", &format!("large-{at}"), json!({"data": {"text": text}}));
     }

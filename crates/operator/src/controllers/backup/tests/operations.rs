@@ -85,8 +85,8 @@ async fn items_that_operations_changed_are_written_again_at_the_end() {
     mover.done.store(true, Ordering::Relaxed);
     assert_eq!(server.settle("b").await, "Completed");
     for path in ["secrets/namespaces/shop/moved", "secrets/v1-preferredversion/namespaces/shop/moved"] {
-        let moved = archived_object(&store, ARCHIVE, path).await.unwrap();
-        assert_eq!((&moved["data"]["state"], &moved["touched"]), (&json!("new"), &json!(true)));
+        let found = archived_object(&store, ARCHIVE, path).await.unwrap();
+        assert_eq!((&found["data"]["state"], &found["touched"]), (&json!("new"), &json!(true)));
     }
     let mut after = archived(&store, ARCHIVE).await;
     assert_eq!(after.pop().as_deref(), Some("secrets/namespaces/shop/made"));
