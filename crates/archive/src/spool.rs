@@ -7,8 +7,8 @@ mod head;
 mod index;
 mod names;
 mod pass;
-mod source;
-mod tar;
+pub(crate) mod source;
+pub(crate) mod tar;
 #[cfg(test)]
 mod tests;
 

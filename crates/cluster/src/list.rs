@@ -6,6 +6,8 @@ mod path;
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use kube::Client;
 use kube::api::{GetParams, ListParams};
@@ -21,6 +23,12 @@ use crate::{ApiError, Attempt, Cause};
 
 /// How often a list that the API server has forgotten is begun again in pages; then it is asked for as a whole.
 const RESTARTS: u32 = 2;
+
+/// How often a request is made that fails in a way that passes: an API server that restarts, a connection that broke.
+const TRIES: u32 = 5;
+
+/// The pause after the first failure; it doubles each time.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// What to list.
 #[derive(Clone, Debug)]
@@ -95,7 +103,7 @@ impl Pager {
         let path = collection_path(&self.query.kind, self.query.namespace.as_deref());
         let request =
             Request::new(path).list(&params).map_err(kube::Error::BuildRequest).attempt(words.clone())?;
-        let text = self.client.request_text(request).await.attempt(words.clone())?;
+        let text = ask(&self.client, request, &words).await?;
         let (page, token) = cut(&Bytes::from(text), &self.query.kind).map_err(|error| ApiError {
             attempt: words,
             source: Cause::Other(kube::Error::SerdeError(error)),
@@ -120,13 +128,28 @@ pub async fn get_raw(
         .get(&encoded, &GetParams::default())
         .map_err(kube::Error::BuildRequest)
         .attempt(words.clone())?;
-    let text = match client.request_text(request).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
-        answered => answered.attempt(words.clone())?,
+    let text = match ask(client, request, &words).await {
+        Err(error) if error.is_not_found() => return Ok(None),
+        answered => answered?,
     };
     RawItem::read(Bytes::from(text), kind)
         .map(Some)
         .map_err(|error| ApiError { attempt: words, source: Cause::Other(kube::Error::SerdeError(error)) })
+}
+
+/// Makes a request that reads; again, where its failure is one that passes. The client itself waits out an API server that
+/// is too busy.
+async fn ask(client: &Client, request: http::Request<Vec<u8>>, words: &str) -> Result<String, ApiError> {
+    let mut failures = 0;
+    loop {
+        match client.request_text(request.clone()).await.attempt(words) {
+            Err(error) if error.is_transient() && failures + 1 < TRIES => {
+                tokio::time::sleep(PAUSE * (1 << failures)).await;
+                failures += 1;
+            }
+            answered => return answered,
+        }
+    }
 }
 
 #[derive(Deserialize)]

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, ResourceExt};
 use lifeboat_api::velero::{BackupStorageLocation, BackupStorageLocationPhase};
-use lifeboat_archive::ObjectStore;
+use lifeboat_archive::{Bounded, ObjectStore};
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::garbage::LocationState;
 use lifeboat_plan::install::CLOUD_CREDENTIALS;
@@ -117,7 +117,7 @@ pub(crate) async fn open_found(
     let store = lifeboat_store::open(&opening.config, &context.settings.cloud, tuning)
         .await
         .map_err(|error| unavailable(&name, problem(&error)))?;
-    Ok(Location { name, object, store: Arc::new(store) })
+    Ok(Location { name, object, store: Arc::new(Bounded::new(Arc::new(store))) })
 }
 
 fn unavailable(name: &str, problem: Problem) -> LocationError {

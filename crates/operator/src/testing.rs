@@ -114,6 +114,12 @@ fn answer(objects: &Objects, events: &Mutex<Vec<String>>, asked: &Asked) -> (u16
         events.lock().unwrap().push(asked.body["reason"].as_str().unwrap_or_default().to_owned());
         return (201, asked.body.clone());
     }
+    match asked.path.as_str() {
+        "/api" => return (200, served()),
+        "/apis" => return (200, json!({"items": []})),
+        "/version" => return (200, version()),
+        _ => {}
+    }
     let place = asked.path.split("/namespaces/lifeboat/").nth(1).unwrap_or_default();
     let mut objects = objects.lock().unwrap();
     let found = objects.get(place).cloned();
@@ -160,6 +166,21 @@ fn answer(objects: &Objects, events: &Mutex<Vec<String>>, asked: &Asked) -> (u16
         }
         _ => failure(405, "MethodNotAllowed"),
     }
+}
+
+/// What discovery tells.
+fn served() -> Value {
+    let resource = |plural: &str, kind: &str, short: &[&str]| {
+        json!({"resource": plural, "singularResource": kind.to_lowercase(), "scope": "Namespaced", "shortNames": short,
+            "responseKind": {"kind": kind, "group": "", "version": ""}, "verbs": ["create", "delete", "get", "list"]})
+    };
+    let resources = [resource("configmaps", "ConfigMap", &["cm"]), resource("secrets", "Secret", &[])];
+    json!({"items": [{"metadata": {"name": ""}, "versions": [{"version": "v1", "resources": resources}]}]})
+}
+
+fn version() -> Value {
+    json!({"major": "1", "minor": "34", "gitVersion": "v1.34.4", "gitCommit": "", "gitTreeState": "",
+        "buildDate": "", "goVersion": "", "compiler": "", "platform": ""})
 }
 
 /// JSON merge patch.

@@ -1,9 +1,9 @@
 //! `lifeboat restore …`: restoring from backups.
 
 mod cancel;
-mod create;
-mod delete;
-mod describe;
+pub(crate) mod create;
+pub(crate) mod delete;
+pub(crate) mod describe;
 mod dry_run;
 mod get;
 mod logs;

@@ -71,6 +71,21 @@ async fn a_list_that_is_forgotten_again_and_again_is_asked_for_as_a_whole() {
 }
 
 #[rstest]
+#[case::busy(429)]
+#[case::trouble(500)]
+#[case::restarting(503)]
+#[tokio::test]
+async fn a_failure_that_passes_loses_nothing(#[case] code: u16) {
+    let asked = AtomicUsize::new(0);
+    let client = client(move |_| match asked.fetch_add(1, Ordering::Relaxed) {
+        1 => (200, page(&["a", "b"], "next")),
+        4 => (200, page(&["c"], "")),
+        _ => failure(code, "Trouble"),
+    });
+    assert_eq!(all(Pager::new(client.await, query(2))).await.unwrap(), ["a", "b", "c"]);
+}
+
+#[rstest]
 #[case::a_type_that_disappeared(404)]
 #[case::forbidden(403)]
 #[case::gone_at_the_start(410)]

@@ -61,7 +61,9 @@ impl Pass {
             if in_block[at] || self.is_written(collected, at) {
                 continue;
             }
-            let block = self.grow(collected, at, &mut in_block).await;
+            let Some(block) = self.unless_stopped(self.grow(collected, at, &mut in_block)).await else {
+                return;
+            };
             if self.stop.is_cancelled() || sender.send(block).await.is_err() {
                 return;
             }
@@ -122,7 +124,9 @@ impl Pass {
                 continue;
             }
             match collected.raw(*at) {
-                Ok(raw) => self.take(collected.kind(*at), raw).await,
+                Ok(raw) => {
+                    self.soon(self.take(collected.kind(*at), raw)).await;
+                }
                 Err(error) => {
                     self.report.error(
                         &About::Item(&collected.id(*at)),
@@ -136,7 +140,7 @@ impl Pass {
             if self.stop.is_cancelled() {
                 break;
             }
-            if let Err(error) = self.take_additional(id, false).await {
+            if let Some(Err(error)) = self.soon(self.take_additional(id, false)).await {
                 self.report.error(&About::Item(id), "Error backing up related item", Some(&error));
             }
         }

@@ -35,7 +35,7 @@ impl Pass {
                 }
                 Ok(None) => break,
                 Err(error) => {
-                    self.list_failed(&kind, None, &error);
+                    self.list_failed(&kind, None, &error).await;
                     break;
                 }
             }
@@ -129,9 +129,20 @@ impl Pass {
             return Err(PassError::Failed("a task of the backup is still running".to_owned()));
         };
         let mut made = pass.made.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let size = pass.writer.finish().await.map_err(|error| {
-            PassError::Failed(format!("the archive cannot be written: {}", upload::chain(&error)))
-        })?;
+        let written = tokio::select! {
+            biased;
+            written = pass.writer.finish() => written.map_err(|error| {
+                PassError::Failed(format!("the archive cannot be written: {}", upload::chain(&error)))
+            }),
+            () = pass.stop.cancelled() => Err(PassError::Stopped),
+        };
+        let size = match written {
+            Ok(size) => size,
+            Err(error) => {
+                super::actions::cancel(&pass.actions, &pass.backup, &made.operations).await;
+                return Err(error);
+            }
+        };
         made.resources.sort();
         let items = made.resources.count();
         pass.report.info(&format!("Backed up a total of {items} items"), &[]);

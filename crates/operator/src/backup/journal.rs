@@ -44,18 +44,27 @@ impl Journal {
         }
     }
 
-    /// The pods whose hooks are open.
-    pub(crate) async fn entries(&self) -> Result<Vec<OpenPod>, String> {
-        let found =
-            self.api.get_opt(&self.name).await.attempt("read the journal").map_err(|error| error.chain())?;
+    /// The pods whose hooks are open; and what cannot be read of them, in words. An error is worth another try.
+    pub(crate) async fn entries(&self) -> Result<(Vec<OpenPod>, Vec<String>), String> {
+        let found = match self.api.get_opt(&self.name).await.attempt("read the journal") {
+            Ok(found) => found,
+            Err(error) if error.is_transient() => return Err(error.chain()),
+            Err(error) => {
+                let words = format!("hooks may be open that nobody can end now: {}", error.chain());
+                return Ok((Vec::new(), vec![words]));
+            }
+        };
         let data = found.and_then(|found| found.data).unwrap_or_default();
-        let hooks = data.iter().filter(|(key, _)| key.starts_with("hook."));
-        hooks
-            .map(|(key, text)| {
-                serde_json::from_str(text)
-                    .map_err(|error| format!("entry {key} of {} is unreadable: {error}", self.name))
-            })
-            .collect()
+        let (mut open, mut unreadable) = (Vec::new(), Vec::new());
+        for (key, text) in data.iter().filter(|(key, _)| key.starts_with("hook.")) {
+            match serde_json::from_str(text) {
+                Ok(pod) => open.push(pod),
+                Err(error) => {
+                    unreadable.push(format!("entry {key} of {} is unreadable: {error}", self.name));
+                }
+            }
+        }
+        Ok((open, unreadable))
     }
 
     /// The backup has ended.

@@ -9,6 +9,7 @@ mod finalize;
 mod gather;
 mod operations;
 mod pass;
+mod post_operations;
 mod queue;
 mod start;
 mod status;
@@ -19,6 +20,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::runtime::controller::Action;
@@ -44,6 +46,8 @@ struct State {
     queue: tokio::sync::Mutex<()>,
     /// The newest phase that this server wrote, by UID: what is watched may lag behind.
     written: Mutex<BTreeMap<String, BackupPhase>>,
+    /// Since when storage is out of reach for a Backup that waits for it, by UID.
+    trouble: Mutex<BTreeMap<String, Timestamp>>,
     resting: CancellationToken,
 }
 
@@ -54,6 +58,7 @@ impl State {
             backups: None,
             queue: tokio::sync::Mutex::default(),
             written: Mutex::default(),
+            trouble: Mutex::default(),
             resting,
         }
     }

@@ -3,21 +3,22 @@
 
 use std::time::Duration;
 
+use kube::ResourceExt;
 use kube::runtime::controller::Action;
 use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::Backup;
-use lifeboat_archive::BackupFiles;
 use lifeboat_archive::documents::{BackupOperation, DOCUMENT_LIMIT, OperationPhase, decode_list, encode};
 use lifeboat_cluster::ApiError;
 use lifeboat_plan::backup::phase::{self, Counts};
+use lifeboat_plan::backup::{CANCEL, is_cancelled};
 use serde_json::json;
+use tokio::time::timeout;
 
 use super::State;
-use super::finalize::run_of;
+use super::finalize::{Trouble, open, run_of, wait};
 use super::status::write;
-use crate::backup::chain;
+use crate::backup::{chain, locked};
 use crate::context::Context;
-use crate::locations::{self, LocationError};
 use crate::operations::{answered, fail, is_over};
 
 /// How often operations are asked, as upstream.
@@ -26,28 +27,30 @@ const LOOK: Duration = Duration::from_secs(10);
 /// How long an operation may take, where the spec says nothing.
 const TIMEOUT: Duration = Duration::from_hours(4);
 
+/// How long an action may take to answer one question.
+const ANSWER: Duration = Duration::from_mins(1);
+
 pub(super) async fn follow(context: &Context, state: &State, backup: &Backup) -> Result<Action, ApiError> {
     let this = run_of(backup);
-    let name = backup.spec.storage_location.clone().unwrap_or_default();
-    let location = match locations::open(context, &name).await {
-        Ok(location) => location,
-        Err(LocationError::Api(error)) => return Err(error),
-        Err(error) => {
-            tracing::warn!(backup = this.name, %error, "cannot follow the operations of a backup");
-            return Ok(Action::requeue(LOOK));
-        }
+    let (store, files) = match open(context, backup).await {
+        Ok(opened) => opened,
+        Err(trouble) => return wait(context, state, backup, trouble).await,
     };
-    let Ok(files) = BackupFiles::new(&this.name) else { return Ok(Action::await_change()) };
-    let stored = location.store.get(&files.item_operations(), DOCUMENT_LIMIT).await;
+    let stored = store.get(&files.item_operations(), DOCUMENT_LIMIT).await;
     let stored = stored.map_err(|error| chain(&error));
     let mut operations: Vec<BackupOperation> =
         match stored.and_then(|bytes| decode_list(&bytes).map_err(|error| error.to_string())) {
             Ok(operations) => operations,
             Err(error) => {
-                tracing::warn!(backup = this.name, error, "cannot read the operations of a backup");
-                return Ok(Action::requeue(LOOK));
+                let words = format!("cannot read {}: {error}", files.item_operations());
+                return wait(context, state, backup, Trouble::Storage(words)).await;
             }
         };
+    if is_cancelled(backup.annotations().get(CANCEL).map(String::as_str)) {
+        cancel(context, backup, &operations).await;
+        let words = "cancelled while its operations ran; nothing of it can be restored".to_owned();
+        return wait(context, state, backup, Trouble::Gone(words)).await;
+    }
     let before = operations.clone();
     for operation in operations.iter_mut().filter(|operation| !operation.status.phase.has_ended()) {
         ask(context, backup, operation).await;
@@ -56,15 +59,16 @@ pub(super) async fn follow(context: &Context, state: &State, backup: &Backup) ->
         let document = encode(&operations).map_err(|error| error.to_string());
         let written = match document {
             Ok(document) => {
-                location.store.put(&files.item_operations(), document).await.map_err(|error| chain(&error))
+                store.put(&files.item_operations(), document).await.map_err(|error| chain(&error))
             }
             Err(error) => Err(error),
         };
         if let Err(error) = written {
-            tracing::warn!(backup = this.name, error, "cannot write the operations of a backup");
-            return Ok(Action::requeue(LOOK));
+            let words = format!("cannot write {}: {error}", files.item_operations());
+            return wait(context, state, backup, Trouble::Storage(words)).await;
         }
     }
+    locked(&state.trouble).remove(&this.uid);
     let counts = counts(backup, &operations);
     let status = json!({
         "phase": phase::after_pass(&counts).as_str(),
@@ -100,11 +104,27 @@ async fn ask(context: &Context, backup: &Backup, operation: &mut BackupOperation
     let Some(known) = known else {
         return fail(&mut operation.status, format!("the action {action} is not installed"));
     };
-    answered(&mut operation.status, known.progress(&id, backup).await);
-    let timeout = GoDuration::set(backup.spec.item_operation_timeout).and_then(GoDuration::to_std);
-    if is_over(&operation.status, timeout.unwrap_or(TIMEOUT), context.now()) {
+    // Silence is borne until the operation's own time is over.
+    if let Ok(answer) = timeout(ANSWER, known.progress(&id, backup)).await {
+        answered(&mut operation.status, answer);
+    }
+    let limit = GoDuration::set(backup.spec.item_operation_timeout).and_then(GoDuration::to_std);
+    if is_over(&operation.status, limit.unwrap_or(TIMEOUT), context.now()) {
         // Whether it could be cancelled does not change that its time is over.
-        let _ = known.cancel(&id, backup).await;
+        let _ = timeout(ANSWER, known.cancel(&id, backup)).await;
         fail(&mut operation.status, "the operation did not end in time (spec.itemOperationTimeout)");
+    }
+}
+
+/// Tells the actions to end what they began.
+async fn cancel(context: &Context, backup: &Backup, operations: &[BackupOperation]) {
+    for operation in operations.iter().filter(|operation| !operation.status.phase.has_ended()) {
+        let (id, action) = (&operation.spec.operation_id, &operation.spec.backup_item_action);
+        let known = context.actions.backup.iter().find(|known| known.name() == action);
+        if let Some(known) = known
+            && !matches!(timeout(ANSWER, known.cancel(id, backup)).await, Ok(Ok(())))
+        {
+            tracing::warn!(operation = id, action, "an operation could not be cancelled");
+        }
     }
 }

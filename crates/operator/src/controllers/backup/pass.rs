@@ -2,11 +2,12 @@
 //! it; the last writes are fenced: they happen only while the object still carries this attempt's number.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::runtime::controller::Action;
 use kube::{Resource, ResourceExt};
 use lifeboat_api::velero::Backup;
-use lifeboat_archive::{BackupFiles, ObjectStore};
+use lifeboat_archive::{BackupFiles, ObjectStore, StoreError};
 use lifeboat_cluster::{ApiError, objects};
 use lifeboat_plan::backup::phase;
 use lifeboat_plan::backup::validate::ValidBackup;
@@ -21,6 +22,9 @@ use crate::backup::{
 };
 use crate::context::Context;
 use crate::locations::{self, LocationError};
+
+/// How long storage may take for what is done after a backup failed: people wait for its end, and it may be out of reach.
+const TIDYING: Duration = Duration::from_mins(1);
 
 /// A Backup that was claimed.
 pub(super) struct Ready {
@@ -71,7 +75,13 @@ pub(super) async fn run(context: &Context, state: &State, ready: Ready) -> Resul
                 failed(context, state, &this, &journal, store.as_ref(), &files, &report, words).await
             }
             Some(Stop::Deleted) => {
-                remove_files(store.as_ref(), &files).await;
+                abort_uploads(store.as_ref(), &files).await;
+                if tokio::time::timeout(TIDYING, remove_files(store.as_ref(), &files)).await.is_err() {
+                    tracing::warn!(
+                        backup = this.name,
+                        "the files of a deleted backup are not removed in time"
+                    );
+                }
                 journal.remove().await;
                 Ok(Action::await_change())
             }
@@ -99,16 +109,27 @@ async fn prepare(store: &dyn ObjectStore, files: &BackupFiles, again: bool) -> R
         }
     }
     if again {
-        match store.abort_uploads(&files.directory()).await {
-            Ok(count) => {
-                tracing::info!(backup = files.name(), count, "aborted uploads of an earlier attempt");
-            }
-            Err(error) => {
-                tracing::warn!(backup = files.name(), %error, "cannot abort uploads of an earlier attempt");
-            }
-        }
+        abort_uploads(store, files).await;
     }
     Ok(())
+}
+
+/// Takes away the parts of uploads that never ended. The archive is asked for by its whole key, because some servers show
+/// an upload to nobody else.
+pub(super) async fn abort_uploads(store: &dyn ObjectStore, files: &BackupFiles) {
+    let aborted = async {
+        let mut count = 0;
+        for prefix in [files.contents(), files.log(), files.directory()] {
+            count += store.abort_uploads(&prefix).await?;
+        }
+        Ok::<_, StoreError>(count)
+    };
+    match tokio::time::timeout(TIDYING, aborted).await {
+        Ok(Ok(0)) => {}
+        Ok(Ok(count)) => tracing::info!(backup = files.name(), count, "aborted open uploads"),
+        Ok(Err(error)) => tracing::warn!(backup = files.name(), %error, "cannot abort open uploads"),
+        Err(_) => tracing::warn!(backup = files.name(), "open uploads are not aborted in time"),
+    }
 }
 
 async fn watched(
@@ -180,7 +201,10 @@ async fn failed(
 ) -> Result<Action, ApiError> {
     // Without the lead nothing may be written beside another attempt's files.
     if read(context, state, this).await?.is_some() {
-        upload_failure(store, files, report).await;
+        abort_uploads(store, files).await;
+        if tokio::time::timeout(TIDYING, upload_failure(store, files, report)).await.is_err() {
+            tracing::warn!(backup = files.name(), "the log of a failed backup is not written in time");
+        }
     }
     fail(context, state, this, journal, words).await
 }

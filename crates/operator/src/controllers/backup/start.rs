@@ -17,9 +17,9 @@ use lifeboat_plan::label;
 use serde_json::{Value, json};
 
 use super::gather::{Gathered, gather};
-use super::pass::{Ready, run};
+use super::pass::{Ready, abort_uploads, run};
 use super::status::{Run, write};
-use super::{State, queue};
+use super::{State, finalize, queue};
 use crate::backup::journal::Journal;
 use crate::backup::{Report, run_open_posts};
 use crate::context::Context;
@@ -57,11 +57,24 @@ pub(super) async fn start(
         })
     };
     if let Some(reason) = over {
+        if again && let Ok((store, files)) = finalize::open(context, &backup).await {
+            abort_uploads(store.as_ref(), &files).await;
+        }
         write(context, state, &earlier, &phase::failed(&reason, context.now())).await?;
         journal.remove().await;
         return Ok(Action::await_change());
     }
-    let gathered = gather(context, &backup.spec).await?;
+    let gathered = match gather(context, &backup.spec).await {
+        Ok(gathered) => gathered,
+        Err(error) if error.is_transient() => return Err(error),
+        // Asking again would get the same answer.
+        Err(error) => {
+            let failed = phase::failed(&error.chain(), context.now());
+            write(context, state, &earlier, &failed).await?;
+            journal.remove().await;
+            return Ok(Action::await_change());
+        }
+    };
     let spec = with_defaults(&backup.spec, &context.settings.backup.defaults, &gathered.around);
     let location = spec.storage_location.clone().unwrap_or_default();
     let valid = validate(Input {

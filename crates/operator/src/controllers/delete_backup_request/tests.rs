@@ -25,7 +25,8 @@ impl DeleteItemAction for Recorder {
         "example.io/recorder"
     }
     async fn applies_to(&self) -> Result<AppliesTo, ActionError> {
-        Ok(AppliesTo::resources(&["configmaps"]))
+        // Any name of a type will do.
+        Ok(AppliesTo::resources(&["cm"]))
     }
     async fn execute(&self, item: &Value, _backup: &Backup) -> Result<(), ActionError> {
         self.seen.lock().unwrap().push(item["metadata"]["name"].as_str().unwrap().to_owned());
