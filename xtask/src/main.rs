@@ -15,6 +15,7 @@ mod target;
 mod test;
 mod tools;
 mod torture;
+mod velero_server;
 
 use std::process::ExitCode;
 

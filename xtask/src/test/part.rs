@@ -118,6 +118,12 @@ impl Run {
     }
 
     fn on_the_cluster(&mut self, files: &[&str], flags: &[String]) -> Result<Tally> {
+        let mut command = self.cluster_command(files, flags)?;
+        self.filtered(&mut command)
+    }
+
+    /// Tests with the way to cluster, storage and programs in their environment.
+    pub(super) fn cluster_command(&mut self, files: &[&str], flags: &[String]) -> Result<Command> {
         let mut command = self.e2e_command(files, flags)?;
         let is_box = self.args.context.is_none();
         if is_box {
@@ -144,7 +150,7 @@ impl Run {
                 command.env(variable, build()?);
             }
         }
-        self.filtered(&mut command)
+        Ok(command)
     }
 
     /// Flags that leave out what a named cluster cannot serve.
@@ -158,6 +164,11 @@ impl Run {
         let tally = counted(command)?;
         self.matched += tally.passed + tally.failed;
         if self.filter.is_some() { Ok(tally) } else { some(tally) }
+    }
+
+    /// The context that the user named instead of the box.
+    pub(super) fn context(&self) -> Option<&str> {
+        self.args.context.as_deref()
     }
 
     /// The filter, as an argument of the test programs.
@@ -181,7 +192,7 @@ impl Run {
         if self.box_was_up { cluster_box::up() } else { cluster_box::down() }
     }
 
-    fn target(&mut self) -> Result<&Target> {
+    pub(super) fn target(&mut self) -> Result<&Target> {
         if self.target.is_none() {
             self.target = Some(Target::prepare(&self.args)?);
         }
