@@ -11,11 +11,11 @@ mod image;
 mod lint;
 mod run;
 mod s3_server;
+mod servers;
 mod target;
 mod test;
 mod tools;
 mod torture;
-mod velero_server;
 
 use std::process::ExitCode;
 

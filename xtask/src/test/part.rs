@@ -118,12 +118,6 @@ impl Run {
     }
 
     fn on_the_cluster(&mut self, files: &[&str], flags: &[String]) -> Result<Tally> {
-        let mut command = self.cluster_command(files, flags)?;
-        self.filtered(&mut command)
-    }
-
-    /// Tests with the way to cluster, storage and programs in their environment.
-    pub(super) fn cluster_command(&mut self, files: &[&str], flags: &[String]) -> Result<Command> {
         let mut command = self.e2e_command(files, flags)?;
         let is_box = self.args.context.is_none();
         if is_box {
@@ -150,7 +144,7 @@ impl Run {
                 command.env(variable, build()?);
             }
         }
-        Ok(command)
+        self.filtered(&mut command)
     }
 
     /// Flags that leave out what a named cluster cannot serve.
@@ -192,14 +186,14 @@ impl Run {
         if self.box_was_up { cluster_box::up() } else { cluster_box::down() }
     }
 
-    pub(super) fn target(&mut self) -> Result<&Target> {
+    fn target(&mut self) -> Result<&Target> {
         if self.target.is_none() {
             self.target = Some(Target::prepare(&self.args)?);
         }
         self.target.as_ref().context("the target was prepared")
     }
 
-    fn e2e_command(&self, files: &[&str], flags: &[String]) -> Result<Command> {
+    pub(super) fn e2e_command(&self, files: &[&str], flags: &[String]) -> Result<Command> {
         if self.args.context.is_none() {
             apt::apt_install(&apt::missing(&TOOLS))?;
         }
