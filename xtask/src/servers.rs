@@ -17,7 +17,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use crate::{run, tools};
-pub(crate) use home::Home;
+pub(crate) use home::{Home, Kubectl};
 
 /// Upstream gives this port no flag.
 const CONTROLLER_METRICS: u16 = 8080;

@@ -15,20 +15,45 @@ const LOCATIONS: &str = "backupstoragelocations.velero.io";
 /// A namespace with location `default`.
 pub(crate) struct Home {
     pub(crate) namespace: String,
+    kubectl: Kubectl,
+}
+
+/// `kubectl` in a namespace of the box.
+#[derive(Clone)]
+pub(crate) struct Kubectl {
+    namespace: String,
     environment: BTreeMap<String, String>,
+}
+
+impl Kubectl {
+    pub(crate) fn command(&self) -> Command {
+        // `Command` looks in the parent's PATH, not in the one it is given.
+        let path = self.environment.get("PATH").map(String::as_str).unwrap_or_default();
+        let mut candidates = path.split(':').map(|directory| PathBuf::from(directory).join("kubectl"));
+        let program = candidates.find(|candidate| candidate.is_file());
+        let mut command = Command::new(program.unwrap_or_else(|| "kubectl".into()));
+        command.envs(&self.environment).args(["--namespace", &self.namespace]);
+        command
+    }
 }
 
 impl Home {
     /// `prefix` is a place of its own in the box's bucket. The kinds of group `velero.io` must be there.
     pub(crate) fn new(environment: &BTreeMap<String, String>, namespace: &str, prefix: &str) -> Result<Self> {
-        let home = Self { namespace: namespace.to_owned(), environment: environment.clone() };
+        let kubectl = Kubectl { namespace: namespace.to_owned(), environment: environment.clone() };
+        let home = Self { namespace: namespace.to_owned(), kubectl };
         run::with_input(home.kubectl().args(["apply", "-f", "-"]), &home.objects(prefix).to_string())?;
         Ok(home)
     }
 
     /// `kubectl` in this namespace.
     pub(crate) fn kubectl(&self) -> Command {
-        kubectl(&self.environment, &self.namespace)
+        self.kubectl.command()
+    }
+
+    /// The same, for those that outlive a borrow.
+    pub(crate) fn kubectl_maker(&self) -> Kubectl {
+        self.kubectl.clone()
     }
 
     /// The location as it is now.
@@ -46,7 +71,7 @@ impl Home {
     /// Beside the location: its credentials, and a Deployment that Velero's restores ask for, which runs nowhere.
     fn objects(&self, prefix: &str) -> Value {
         let (namespace, labels) = (&self.namespace, json!({"app": "runs-elsewhere"}));
-        let environment = &self.environment;
+        let environment = &self.kubectl.environment;
         json!({"apiVersion": "v1", "kind": "List", "items": [
             {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
             {
@@ -98,17 +123,6 @@ impl Drop for Home {
         let delete = ["delete", "namespace", &self.namespace, "--ignore-not-found", "--wait=false"];
         let _ = run::output(self.kubectl().args(delete));
     }
-}
-
-/// `kubectl` in a namespace of the box.
-fn kubectl(environment: &BTreeMap<String, String>, namespace: &str) -> Command {
-    // `Command` looks in the parent's PATH, not in the one it is given.
-    let path = environment.get("PATH").map(String::as_str).unwrap_or_default();
-    let candidates = path.split(':').map(|directory| PathBuf::from(directory).join("kubectl"));
-    let program = candidates.into_iter().find(|candidate| candidate.is_file());
-    let mut command = Command::new(program.unwrap_or_else(|| "kubectl".into()));
-    command.envs(environment).args(["--namespace", namespace]);
-    command
 }
 
 /// As Velero's Secret holds them.
