@@ -42,8 +42,20 @@ impl Home {
     pub(crate) fn new(environment: &BTreeMap<String, String>, namespace: &str, prefix: &str) -> Result<Self> {
         let kubectl = Kubectl { namespace: namespace.to_owned(), environment: environment.clone() };
         let home = Self { namespace: namespace.to_owned(), kubectl };
+        home.await_removal()?;
         run::with_input(home.kubectl().args(["apply", "-f", "-"]), &home.objects(prefix).to_string())?;
         Ok(home)
+    }
+
+    /// One of an earlier run may still be on its way out.
+    fn await_removal(&self) -> Result<()> {
+        let phase =
+            ["get", "namespace", &self.namespace, "--ignore-not-found", "-o", "jsonpath={.status.phase}"];
+        if run::output(self.kubectl().args(phase))? == "Terminating" {
+            let name = format!("namespace/{}", self.namespace);
+            run::output(self.kubectl().args(["wait", "--for=delete", &name, "--timeout=180s"]))?;
+        }
+        Ok(())
     }
 
     /// `kubectl` in this namespace.

@@ -98,7 +98,7 @@ pub(crate) fn mixed() -> Vec<Type> {
             "v1",
             "services",
             "Service",
-            |_| json!({"spec": {"ports": [{"port": 80}, {"name": "b", "port": 81}]}}),
+            |_| json!({"spec": {"ports": [{"name": "a", "port": 80}, {"name": "b", "port": 81}]}}),
         ),
         own("v1", "serviceaccounts", "ServiceAccount", |_| json!({"automountServiceAccountToken": false})),
         own(
