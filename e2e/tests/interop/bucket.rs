@@ -57,7 +57,7 @@ impl Files {
         let object = |entry: &String| {
             serde_json::from_str(&read(&unpacked.path().join(entry).to_string_lossy())).unwrap()
         };
-        let entries = self.entries().into_iter().filter(|entry| entry.ends_with(".json"));
+        let entries = self.entries().into_iter().filter(|entry| entry.starts_with("resources/"));
         entries.map(|entry| (entry.clone(), object(&entry))).collect()
     }
 

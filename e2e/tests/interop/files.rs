@@ -83,7 +83,7 @@ fn same_archive(ours: &Files, theirs: &Files) {
 /// Each item is there twice, one after the other: under its name, then under its version. A definition comes after what
 /// it defines.
 fn order_rules(entries: &[String]) {
-    let items: Vec<&String> = entries.iter().filter(|entry| entry.ends_with(".json")).collect();
+    let items: Vec<&String> = entries.iter().filter(|entry| entry.starts_with("resources/")).collect();
     for pair in items.chunks(2) {
         let [first, second] = pair else { panic!("an item without its versioned twin: {pair:?}") };
         let unversioned: String = second
