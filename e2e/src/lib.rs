@@ -2,8 +2,12 @@
 //! objects, waiting with a deadline, namespaces that go away, repositories, file trees. `cargo xtask test` says in the environment where cluster, storage and programs are.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::missing_panics_doc, clippy::print_stderr)] // tests end by panicking
 
+mod bucket;
 mod command;
 mod engine;
+mod gate;
+mod host_server;
+mod kills;
 mod leadership;
 mod lifeboat;
 mod namespace;
@@ -14,8 +18,12 @@ pub mod torture;
 pub mod tree;
 mod wait;
 
+pub use bucket::Bucket;
 pub use command::{Output, Program};
 pub use engine::{Engine, Repository};
+pub use gate::{Fault, Gate};
+pub use host_server::HostServer;
+pub use kills::{BACKUP_POINTS, KillTest, Point, RESTORE_POINTS};
 pub use leadership::{
     everything_works, process_of, restart_api_server, signal, wait_for_another, wait_for_every_replica,
     wait_for_one_leader,
@@ -26,12 +34,20 @@ pub use objects::{assert_same_objects, objects_of};
 pub use rest_server::RestServer;
 pub use wait::wait_for;
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use serde_json::Value;
 
 /// A variable that `cargo xtask test` sets.
 pub fn variable(name: &str) -> String {
     std::env::var(name)
         .unwrap_or_else(|_| panic!("{name} is not set; run these tests with `cargo xtask test`"))
+}
+
+/// A name that no other test of this cluster uses.
+pub fn unique(prefix: &str) -> String {
+    static COUNT: AtomicUsize = AtomicUsize::new(0);
+    format!("{prefix}-{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed))
 }
 
 /// `kubectl` on the cluster under test.

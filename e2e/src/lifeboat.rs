@@ -58,6 +58,11 @@ pub struct Installation;
 impl Installation {
     /// Installs, or brings what is installed up to date.
     pub fn ensure() -> Self {
+        Self::ensure_with(&[])
+    }
+
+    /// The same with further flags of `install`.
+    pub fn ensure_with(flags: &[&str]) -> Self {
         let credentials = tempfile::NamedTempFile::new().unwrap();
         fs::write(credentials.path(), s3().credentials()).unwrap();
         lifeboat()
@@ -72,8 +77,12 @@ impl Installation {
             ])
             .args(["--prefix", "e2e", "--secret-file", &credentials.path().to_string_lossy()])
             .args(["--backup-location-config", &s3().config()])
-            .args(["--server-arg=--store-validation-frequency=10s"])
+            .args([
+                "--server-arg=--store-validation-frequency=10s",
+                "--server-arg=--item-block-worker-count=8",
+            ])
             .args(["--pod-annotations", &format!("e2e.lifeboat.io/build={}", build())])
+            .args(flags)
             .ok();
         Self
     }

@@ -2,7 +2,7 @@
 
 use std::thread;
 
-use crate::{kubectl, variable};
+use crate::{kubectl, unique, variable};
 
 /// Removed when dropped.
 #[derive(Debug)]
@@ -13,8 +13,7 @@ pub struct Namespace {
 impl Namespace {
     /// Makes a namespace whose name starts with `prefix`. Pods of every kind may run in it.
     pub fn new(prefix: &str) -> Self {
-        let name = format!("{prefix}-{}", std::process::id());
-        let namespace = Self { name };
+        let namespace = Self { name: unique(prefix) };
         kubectl().args(["create", "namespace", &namespace.name]).ok();
         namespace
     }

@@ -12,11 +12,12 @@ mod tar;
 #[cfg(test)]
 mod tests;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use futures::TryStreamExt;
-use lifeboat_plan::catalogue::ItemId;
+use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use tokio::sync::mpsc;
 
 use crate::object_store::{ObjectReading, StoreError};
@@ -164,6 +165,17 @@ impl Spool {
     /// The other versions in which an item is stored.
     pub fn versions(&self, id: &ItemId) -> Vec<&str> {
         self.index.versions(id)
+    }
+
+    /// The types that are stored in further versions, and those versions; most archives have none.
+    pub fn other_versions(&self) -> BTreeMap<&GroupResource, BTreeSet<&str>> {
+        let mut found: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+        for item in self.index.items() {
+            if let Some(version) = item.stored_version() {
+                found.entry(item.resource()).or_default().insert(version);
+            }
+        }
+        found
     }
 
     /// Items whose content is no object.

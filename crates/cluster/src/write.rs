@@ -289,6 +289,11 @@ pub fn is_terminating(object: &Value) -> bool {
         || object.pointer("/status/phase").and_then(Value::as_str) == Some("Terminating")
 }
 
+/// Whether rights, a policy or a quota stood against it.
+pub fn is_forbidden(error: &ApiError) -> bool {
+    matches!(&error.source, Cause::Api(status) if status.code == 403)
+}
+
 /// Whether a service was refused only because its ports are taken, perhaps by itself.
 pub fn is_port_taken(error: &ApiError) -> bool {
     let Cause::Api(status) = &error.source else { return false };

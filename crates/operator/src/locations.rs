@@ -63,6 +63,14 @@ pub(crate) enum LocationError {
 }
 
 impl LocationError {
+    /// The error with its causes, for people.
+    pub(crate) fn chain(&self) -> String {
+        match self {
+            Self::Api(error) => error.chain(),
+            other => other.to_string(),
+        }
+    }
+
     /// The same in the words of decisions.
     pub(crate) fn state(&self) -> LocationState {
         match self {

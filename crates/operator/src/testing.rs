@@ -1,34 +1,20 @@
 //! For tests: a context, and a cluster of a few lines that keeps objects, with a location in a directory.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use kube::Client;
 use lifeboat_cluster::testing::{Asked, client, failure};
-use lifeboat_plan::lease::LeaseTimes;
 use lifeboat_store::Store;
 use lifeboat_web::Metrics;
 use serde_json::{Value, json};
 
 use crate::context::Context;
-use crate::settings::{BackupSettings, RestoreSettings, ServerSettings, StorageSettings};
+use crate::settings::ServerSettings;
 
 pub(crate) fn settings() -> ServerSettings {
-    ServerSettings {
-        namespace: "lifeboat".into(),
-        identity: "me".into(),
-        metrics_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-        validation_frequency: Duration::from_mins(1),
-        schedule_skip_immediately: false,
-        lease: LeaseTimes::default(),
-        cloud: lifeboat_store::Environment::default(),
-        storage: StorageSettings::default(),
-        backup: BackupSettings::default(),
-        restore: RestoreSettings::default(),
-    }
+    ServerSettings::new("lifeboat".into(), "me".into(), lifeboat_store::Environment::default())
 }
 
 pub(crate) fn context(client: Client) -> Context {
@@ -177,7 +163,7 @@ fn answer(objects: &Objects, events: &Mutex<Vec<String>>, asked: &Asked) -> (u16
 }
 
 /// JSON merge patch.
-fn merge(object: &mut Value, patch: &Value) {
+pub(crate) fn merge(object: &mut Value, patch: &Value) {
     let Some(patch) = patch.as_object() else {
         *object = patch.clone();
         return;

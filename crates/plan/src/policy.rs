@@ -2,6 +2,7 @@
 //! what happens to each volume: the first policy whose conditions all hold says it. What the text has and we do not know is
 //! an error, as upstream.
 
+pub mod items;
 mod quantity;
 #[cfg(test)]
 mod tests;

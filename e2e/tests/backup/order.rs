@@ -5,10 +5,15 @@ use rstest::rstest;
 
 use super::{assert_phase, backup, installed, unique};
 
-/// A pod whose hooks append to a log on the node that all pods of the test share.
+/// A pod with a claim `c-POD`, whose hooks append to a log on the node that all pods of the test share.
 fn pod(name: &str, log: &str) -> String {
     format!(
         "
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {{name: c-{name}}}
+spec: {{accessModes: [ReadWriteOnce], resources: {{requests: {{storage: 1Mi}}}}}}
+---
 apiVersion: v1
 kind: Pod
 metadata:
@@ -17,20 +22,29 @@ metadata:
     pre.hook.backup.velero.io/command: '[\"sh\", \"-c\", \"echo $(date +%s%N) {name} pre >> /log/{log}\"]'
     post.hook.backup.velero.io/command: '[\"sh\", \"-c\", \"echo $(date +%s%N) {name} post >> /log/{log}\"]'
 spec:
-  nodeName: NODE
+  nodeSelector: {{kubernetes.io/hostname: NODE}}
   terminationGracePeriodSeconds: 0
   containers:
   - name: main
     image: TEST_IMAGE
     imagePullPolicy: IfNotPresent
     command: [sleep, infinity]
-    volumeMounts: [{{name: log, mountPath: /log}}]
+    volumeMounts: [{{name: log, mountPath: /log}}, {{name: data, mountPath: /data}}]
   volumes:
+  - name: data
+    persistentVolumeClaim: {{claimName: c-{name}}}
   - name: log
     hostPath: {{path: /tmp/lifeboat-order, type: DirectoryOrCreate}}
 ---
 "
     )
+}
+
+/// Order must hold with workers that could overtake each other.
+fn assert_workers() {
+    let server = lifeboat_e2e::get(&["-n", "lifeboat", "deployment", "lifeboat"]);
+    let arguments = server["spec"]["template"]["spec"]["containers"][0]["args"].to_string();
+    assert!(arguments.contains("--item-block-worker-count=8"), "{arguments}");
 }
 
 fn node() -> String {
@@ -39,7 +53,7 @@ fn node() -> String {
 }
 
 /// Pods in two namespaces, one backup of both; gives `pod step` lines in the order of their times.
-fn steps(test: &str, ordered: &dyn Fn(&str, &str) -> String, flags: &[&str]) -> Vec<String> {
+fn steps(test: &str, ordered: &dyn Fn(&str, &str) -> String) -> Vec<String> {
     installed();
     let (one, two) = (Namespace::new(&format!("{test}-a")), Namespace::new(&format!("{test}-b")));
     let log = unique(test);
@@ -52,8 +66,9 @@ fn steps(test: &str, ordered: &dyn Fn(&str, &str) -> String, flags: &[&str]) -> 
     let name = unique(test);
     let order = ordered(&one.name, &two.name);
     let namespaces = format!("{},{}", one.name, two.name);
+    assert_workers();
     let arguments = ["--include-namespaces", &namespaces, "--ordered-resources", &order];
-    assert_phase(&backup(&name, &[&arguments[..], flags].concat()), "Completed");
+    assert_phase(&backup(&name, &arguments), "Completed");
     let said = wait_for("the log of the hooks", 10, || {
         let read = one.kubectl().args(["exec", "a1", "--", "cat", &format!("/log/{log}")]).run();
         if read.code == 0 { Ok(read.stdout) } else { Err(read.stderr) }
@@ -79,13 +94,70 @@ fn assert_order(steps: &[String], listed: &[&str]) {
 fn pods_are_finished_in_the_order_of_the_list(#[case] key: &str) {
     let test = format!("order-{}", key.to_lowercase());
     let order = |one: &str, two: &str| format!("{key}={two}/b2,{one}/a3,{two}/b1");
-    assert_order(&steps(&test, &order, &[]), &["b2", "a3", "b1"]);
+    assert_order(&steps(&test, &order), &["b2", "a3", "b1"]);
 }
 
 #[test]
 fn globs_and_regular_expressions_name_pods() {
     let order = |one: &str, two: &str| format!("pods={two}/b?,~{one}/a[13]");
-    assert_order(&steps("order-pattern", &order, &[]), &["b1", "b2", "b3", "a1", "a3"]);
+    assert_order(&steps("order-pattern", &order), &["b1", "b2", "b3", "a1", "a3"]);
+}
+
+#[rstest]
+#[case::plural("persistentvolumeclaims")]
+#[case::short_name("pvc")]
+fn claims_alone_order_the_pods_that_mount_them(#[case] key: &str) {
+    let order = |one: &str, two: &str| format!("{key}={two}/c-b3,{one}/c-a2,{two}/c-b1");
+    assert_order(&steps(&format!("order-{key}"), &order), &["b3", "a2", "b1"]);
+}
+
+#[test]
+fn an_explicit_order_of_pods_comes_before_that_of_claims() {
+    let order = |one: &str, two: &str| format!("pods={one}/a3,{two}/b1;pvc={two}/c-b2,{one}/c-a1");
+    assert_order(&steps("order-both", &order), &["a3", "b1", "b2", "a1"]);
+}
+
+#[test]
+fn namespaces_and_claims_without_pods_are_taken_in_order() {
+    installed();
+    let (one, two) = (Namespace::new("order-ns-a"), Namespace::new("order-ns-b"));
+    for namespace in [&one, &two] {
+        let claim = |name: &str| {
+            format!(
+                "apiVersion: v1\nkind: PersistentVolumeClaim\nmetadata: {{name: {name}}}\n\
+                 spec: {{accessModes: [ReadWriteOnce], resources: {{requests: {{storage: 1Mi}}}}}}\n"
+            )
+        };
+        namespace.apply(&format!("{}---\n{}", claim("first"), claim("second")));
+    }
+    let name = unique("order-ns");
+    let namespaces = format!("{},{}", one.name, two.name);
+    let order = format!("namespaces={1},{0};pvc={1}/second,{0}/first", one.name, two.name);
+    let made = backup(&name, &["--include-namespaces", &namespaces, "--ordered-resources", &order]);
+    assert_phase(&made, "Completed");
+    let log = lifeboat().args(["backup", "logs", &name]).ok();
+    let of = |kind: &str| -> Vec<String> {
+        let field = format!("resource={kind}");
+        let lines =
+            log.lines().filter(|line| line.contains("Backing up ordered item") && line.contains(&field));
+        lines.map(|line| line.split("name=").nth(1).unwrap().split(' ').next().unwrap().to_owned()).collect()
+    };
+    assert_eq!(of("persistentvolumeclaims"), ["second", "first"], "{log}");
+    assert_eq!(of("namespaces"), [two.name.clone(), one.name.clone()], "{log}");
+}
+
+#[test]
+fn null_is_no_order() {
+    installed();
+    let namespace = Namespace::new("order-null");
+    namespace.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: there}\n");
+    let name = unique("order-null");
+    lifeboat_e2e::apply(&format!(
+        "apiVersion: velero.io/v1\nkind: Backup\nmetadata: {{name: {name}, namespace: lifeboat}}\n\
+         spec: {{includedNamespaces: [{}], orderedResources: null}}\n",
+        namespace.name
+    ));
+    assert_phase(&super::ended("backup", &name), "Completed");
 }
 
 #[test]

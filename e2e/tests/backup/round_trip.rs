@@ -1,6 +1,10 @@
 //! What was backed up comes back: into its namespace, into another one, and after Lifeboat itself was lost.
 
-use lifeboat_e2e::{Namespace, apply, assert_same_objects, get, kubectl, objects_of, wait_for};
+use std::fs;
+
+use lifeboat_e2e::{
+    Installation, Namespace, apply, assert_same_objects, get, kubectl, lifeboat, objects_of, wait_for,
+};
 
 use super::{assert_phase, backup, delete_namespace, installed, restore, unique};
 
@@ -122,19 +126,90 @@ fn an_app_comes_back_beside_itself_under_another_name() {
 
 #[test]
 fn backups_come_back_from_the_bucket_after_lifeboat_was_lost() {
-    let installation = installed();
+    installed();
     let namespace = Namespace::new("lost");
     app(&namespace);
     let before = objects_of(&namespace.name);
     let name = unique("lost");
     assert_phase(&backup(&name, &["--include-namespaces", &namespace.name]), "Completed");
+    let password = tempfile::NamedTempFile::new().unwrap();
+    let exported = lifeboat().args(["repository-password", "export"]).ok();
+    fs::write(password.path(), exported.trim_end()).unwrap();
+    // The disaster: the app, and Lifeboat with every object and Secret of it.
     delete_namespace(&namespace.name);
-    installation.kubectl().args(["delete", "backups.velero.io", &name]).ok();
+    lifeboat().args(["uninstall", "--delete-crds", "--yes-delete-every-backup-object"]).ok();
+    kubectl().args(["wait", "--for=delete", "namespace/lifeboat", "--timeout=120s"]).run();
+    assert!(get(&["namespace", "lifeboat"]).is_null(), "Lifeboat's namespace is still there");
+    let installation =
+        Installation::ensure_with(&["--repository-password-file", &password.path().to_string_lossy()]);
+    installation.wait_for_phase("default", "Available", 90);
     wait_for("the backup from the bucket", 90, || {
         let found = get(&["-n", "lifeboat", "backups.velero.io", &name]);
         if found["status"]["phase"] == "Completed" { Ok(()) } else { Err(found.to_string()) }
     });
+    assert_eq!(lifeboat().args(["repository-password", "export"]).ok(), exported);
     assert_phase(&restore(&name, &name, &[]), "Completed");
+    wait_until_running(&namespace.name);
+    assert_same_objects(&before, &objects_of(&namespace.name));
+}
+
+/// A webhook that nobody answers while its pods are not there; removed when dropped, or nothing could be made any more.
+struct Webhook(String);
+
+impl Webhook {
+    fn guarding(namespace: &str) -> Self {
+        let name = format!("guard-{namespace}");
+        apply(&format!(
+            "
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingWebhookConfiguration
+metadata: {{name: {name}}}
+webhooks:
+- name: guard.example.com
+  admissionReviewVersions: [v1]
+  sideEffects: None
+  failurePolicy: Fail
+  timeoutSeconds: 2
+  namespaceSelector: {{matchLabels: {{kubernetes.io/metadata.name: {namespace}}}}}
+  clientConfig: {{service: {{name: web, namespace: {namespace}, port: 80}}}}
+  rules:
+  - {{apiGroups: ['', apps], apiVersions: [v1], operations: [CREATE], resources: [configmaps, services, deployments]}}
+"
+        ));
+        Self(name)
+    }
+
+    fn delete(&self) {
+        kubectl().args(["delete", "validatingwebhookconfiguration", &self.0, "--ignore-not-found"]).run();
+    }
+}
+
+impl Drop for Webhook {
+    fn drop(&mut self) {
+        self.delete();
+    }
+}
+
+#[test]
+fn a_webhook_whose_pods_are_in_the_same_backup_does_not_block_the_restore() {
+    installed();
+    let namespace = Namespace::new("webhook");
+    app(&namespace);
+    let before = objects_of(&namespace.name);
+    let webhook = Webhook::guarding(&namespace.name);
+    let name = unique("webhook");
+    let types = "validatingwebhookconfigurations.admissionregistration.k8s.io";
+    let made = backup(
+        &name,
+        &["--include-namespaces", &namespace.name, "--include-cluster-scoped-resources", types],
+    );
+    assert_phase(&made, "Completed");
+    delete_namespace(&namespace.name);
+    webhook.delete();
+    let restored = restore(&name, &name, &[]);
+    assert_phase(&restored, "Completed");
+    let back = get(&["validatingwebhookconfiguration", &webhook.0]);
+    assert_eq!(back["webhooks"][0]["name"], "guard.example.com");
     wait_until_running(&namespace.name);
     assert_same_objects(&before, &objects_of(&namespace.name));
 }

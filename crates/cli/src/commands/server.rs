@@ -16,7 +16,7 @@ use tracing_subscriber::EnvFilter;
 use url::Url;
 
 use crate::error::CliError;
-use crate::settings::Settings;
+use crate::settings::{Settings, readable_variables};
 use backups::BackupArgs;
 use restores::RestoreArgs;
 
@@ -87,7 +87,9 @@ pub(crate) async fn run(settings: Settings, args: Args) -> Result<(), CliError> 
             spool_directory: args.spool_directory,
             spool_bytes: args.spool_size.map(|mib| mib.saturating_mul(1024 * 1024)),
         },
-        restore: args.restores.settings(args.backups.resource_timeout),
+        restore: args
+            .restores
+            .settings(args.backups.resource_timeout, args.backups.default_item_operation_timeout),
         backup: args.backups.settings(),
     };
     let stop = CancellationToken::new();
@@ -108,12 +110,6 @@ fn start_log(args: &Args) -> Result<(), CliError> {
         LogFormat::Json => log.json().flatten_event(true).init(),
     }
     Ok(())
-}
-
-/// Variables that are text; others are none of ours.
-fn readable_variables() -> impl Iterator<Item = (String, String)> {
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
 /// A level, upstream's names included, or levels per module; a misspelt level would silence the server.

@@ -2,8 +2,11 @@
 //! the bucket stay, unless the user says so twice.
 
 use k8s_openapi::api::core::v1::Namespace;
+use kube::api::{ListParams, Patch, PatchParams};
 use kube::{Api, Client, ResourceExt};
 use lifeboat_api::crds;
+use lifeboat_api::velero::Restore;
+use lifeboat_api::velero::names::RESTORE_FINALIZER;
 use lifeboat_cluster::apply::{ObjectName, delete};
 use lifeboat_cluster::{Attempt, rights};
 use lifeboat_plan::install::{EXISTED_ANNOTATION, is_marked};
@@ -46,6 +49,7 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
         return Err(CliError::not_found(format!("there is no Lifeboat in namespace {}", settings.namespace))
             .help("name its namespace with --namespace; `kubectl get deploy -A -l app.kubernetes.io/name=lifeboat` finds it"));
     }
+    release_restores(&client, if args.delete_crds { None } else { Some(&settings.namespace) }).await?;
     if args.delete_crds {
         delete_everything(&client, settings, namespace.as_ref()).await
     } else {
@@ -65,6 +69,33 @@ async fn our_namespace(client: &Client, name: &str) -> Result<Option<Namespace>,
         .await
         .attempt(format!("read Namespace {name}"))?;
     Ok(found.filter(|namespace| is_marked(namespace.labels())))
+}
+
+/// A Restore that is deleted waits for a server that removes its files. There is none any more, so nothing may wait: the
+/// namespace could never be deleted. Without a namespace, Restores of all of them.
+async fn release_restores(client: &Client, namespace: Option<&str>) -> Result<(), CliError> {
+    let all = match namespace {
+        Some(name) => Api::<Restore>::namespaced(client.clone(), name),
+        None => Api::<Restore>::all(client.clone()),
+    };
+    let found = match all.list(&ListParams::default()).await {
+        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(()),
+        other => other.attempt("list Restores")?,
+    };
+    for restore in found {
+        let kept: Vec<&String> =
+            restore.finalizers().iter().filter(|finalizer| *finalizer != RESTORE_FINALIZER).collect();
+        if kept.len() == restore.finalizers().len() {
+            continue;
+        }
+        let (name, namespace) = (restore.name_any(), restore.namespace().unwrap_or_default());
+        let patch = serde_json::json!({"metadata": {"finalizers": kept, "resourceVersion": restore.resource_version()}});
+        Api::<Restore>::namespaced(client.clone(), &namespace)
+            .patch(&name, &PatchParams::default(), &Patch::Merge(patch))
+            .await
+            .attempt(format!("release Restore {namespace}/{name}"))?;
+    }
+    Ok(())
 }
 
 async fn delete_everything(

@@ -42,20 +42,25 @@ impl Pass {
         }
         self.counters.expect(items.len());
         let names: Vec<_> = items.iter().flatten().map(|item| item.meta.name.clone()).collect();
+        let mut ordered = 0;
         let places = match self.valid.orders.by_type.get(&resource) {
             Some(order) => {
                 let sorted = order.sort(&names);
                 for warning in &sorted.warnings {
                     self.report.warning(&About::Server, warning, None);
                 }
+                ordered = sorted.listed.len();
                 sorted.listed.into_iter().chain(sorted.unlisted).collect()
             }
             None => (0..items.len()).collect::<Vec<_>>(),
         };
-        for place in places {
+        for (number, place) in places.into_iter().enumerate() {
             if let Some(item) = items[place].take()
                 && !self.stop.is_cancelled()
             {
+                if number < ordered {
+                    self.report.info_about(&item.meta.id(&kind), "Backing up ordered item");
+                }
                 self.take(&kind, item).await;
             }
         }

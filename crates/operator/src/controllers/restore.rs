@@ -4,12 +4,16 @@
 
 mod delete;
 mod execute;
+mod finalize;
 mod gather;
+mod operations;
 mod preview;
+mod rest;
 mod status;
 #[cfg(test)]
 mod tests;
 mod validate;
+mod volume_data;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,6 +23,7 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::runtime::controller::Action;
+use kube::runtime::reflector::Store;
 use lifeboat_api::velero::names::RESTORE_FINALIZER;
 use lifeboat_api::velero::{Restore, RestorePhase};
 use lifeboat_cluster::{ApiError, objects};
@@ -34,6 +39,11 @@ pub(crate) use preview::preview;
 
 /// Annotation, "true": end the restore; also what deletion does.
 const CANCEL: &str = "lifeboat.io/cancel";
+
+/// How often the Restores that exist are counted.
+const COUNTED: Duration = Duration::from_secs(5);
+
+const AT_ONCE: Duration = Duration::from_millis(100);
 
 /// A run that is asked for.
 struct Order {
@@ -72,11 +82,20 @@ pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
     let controller =
         dynamic::controller(context, &resource).graceful_shutdown_on(resting.clone().cancelled_owned());
     let (orders, received) = mpsc::unbounded_channel();
+    let restores = controller.store();
     let state = Arc::new(State { resource, running: Mutex::default(), orders });
     tokio::join!(
+        count(context, &restores, resting),
         dynamic::drive("restore", controller, context.clone(), state.clone(), reconcile),
         run_orders(context, &state, received, resting),
     );
+}
+
+/// Shows how many Restores there are.
+async fn count(context: &Context, restores: &Store<DynamicObject>, resting: &CancellationToken) {
+    while resting.run_until_cancelled(tokio::time::sleep(COUNTED)).await.is_some() {
+        context.metrics.velero().set_restore_total(restores.len());
+    }
 }
 
 /// Runs what is ordered. Dropped with the term, and with it every run.
@@ -127,14 +146,16 @@ async fn reconcile(
     };
     match restore.phase() {
         RestorePhase::New => {}
-        RestorePhase::InProgress => {
-            state.order(restore);
+        RestorePhase::Other(text) if text.is_empty() => {}
+        phase if phase.is_terminal() || matches!(phase, RestorePhase::Other(_)) => {
             return Ok(Action::await_change());
         }
-        RestorePhase::Other(text) if text.is_empty() => {}
-        phase if phase.is_terminal() => return Ok(Action::await_change()),
-        // Everything was done but the last word.
-        phase => return status::conclude(&context, &api, &object, phase).await,
+        // Another server began it; the run goes on at the stage that the phase names.
+        _ => {
+            state.order(restore);
+            // A run that somebody wants to end is told so at the next look.
+            return Ok(if cancelled { Action::requeue(AT_ONCE) } else { Action::await_change() });
+        }
     }
     if !object.finalizers().iter().any(|name| name == RESTORE_FINALIZER) {
         let mut all = object.finalizers().to_vec();

@@ -31,7 +31,7 @@ pub(super) struct Actions {
 
 /// An action that is for a type; what is left to ask of each item.
 pub(super) struct Applicable {
-    action: Arc<dyn RestoreItemAction>,
+    pub(super) action: Arc<dyn RestoreItemAction>,
     namespaces: Includes,
     selector: Selector,
 }
@@ -102,7 +102,7 @@ pub(super) async fn run(run: &Arc<Run>, subject: &Subject, object: &mut Value, n
     let Some(from_backup) = subject.original(run).await else { return After::Stops };
     let from_backup = subject.without_hooks(run, from_backup);
     for one in applicable.iter() {
-        if !one.is_for(subject, object) {
+        if !one.is_for(subject.target.as_deref(), object) {
             continue;
         }
         let input =
@@ -128,8 +128,8 @@ pub(super) async fn run(run: &Arc<Run>, subject: &Subject, object: &mut Value, n
 }
 
 impl Applicable {
-    fn is_for(&self, subject: &Subject, object: &Value) -> bool {
-        if subject.target.as_deref().is_some_and(|namespace| !self.namespaces.takes(namespace)) {
+    pub(super) fn is_for(&self, namespace: Option<&str>, object: &Value) -> bool {
+        if namespace.is_some_and(|namespace| !self.namespaces.takes(namespace)) {
             return false;
         }
         if self.selector.is_everything() {

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lifeboat_api::velero::names::RESTORE_STATUS;
+use lifeboat_archive::Spool;
 use lifeboat_archive::documents::RestoreAction;
 use lifeboat_cluster::ApiError;
-use lifeboat_cluster::write::{Answer, Target, is_established, is_port_taken};
-use lifeboat_plan::catalogue::GroupResource;
+use lifeboat_cluster::write::{Answer, Target, is_established, is_forbidden, is_port_taken};
+use lifeboat_plan::catalogue::{Catalogue, GroupResource, ItemId};
 use lifeboat_plan::restore::sanitise::Taken;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
@@ -31,7 +32,7 @@ pub(super) async fn apply(
     taken: Taken,
     notes: &mut Notes,
 ) -> bool {
-    let target = match target(run, subject, &object) {
+    let target = match target(&run.catalogue, &run.spool, subject, &object) {
         Ok(target) => target,
         Err(words) => {
             notes.error(format!("error restoring {}: {words}", subject.resource_id()));
@@ -51,7 +52,12 @@ pub(super) async fn apply(
             after(run, subject, &target, &made, notes).await;
             true
         }
-        Err(error) if exists(&error) || (subject.is("services") && is_port_taken(&error)) => {
+        // Quotas and policies are asked before anybody looks whether the object is there.
+        Err(error)
+            if exists(&error)
+                || is_forbidden(&error)
+                || (subject.is("services") && is_port_taken(&error)) =>
+        {
             let met = existing::Met { subject, target: &target, wanted: &object, error };
             let found = existing::settle(run, met, notes).await;
             if let Some(ours) = found.ours {
@@ -72,14 +78,19 @@ pub(super) fn words(error: &ApiError) -> String {
 }
 
 /// Where the object goes: its version must be served, and an action may have made another kind of it.
-fn target(run: &Run, subject: &Subject, object: &Value) -> Result<Target, String> {
+pub(super) fn target(
+    catalogue: &Catalogue,
+    spool: &Spool,
+    subject: &Subject,
+    object: &Value,
+) -> Result<Target, String> {
     let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     let plural = if kind == subject.kind {
         subject.id.resource.resource.clone()
     } else {
-        let known = run.catalogue.of_kind(&api_version, &kind);
+        let known = catalogue.of_kind(&api_version, &kind);
         known
             .ok_or_else(|| {
                 format!("an action made a {api_version} {kind} of it, which the cluster does not serve")
@@ -90,19 +101,19 @@ fn target(run: &Run, subject: &Subject, object: &Value) -> Result<Target, String
     };
     let id = GroupResource::new(group, plural.clone());
     let version = api_version.rsplit_once('/').map_or(api_version.as_str(), |(_, version)| version);
-    let served: Vec<&str> = run
-        .catalogue
-        .all()
-        .iter()
-        .filter(|known| known.id == id)
-        .map(|known| known.version.as_str())
-        .collect();
+    let served: Vec<&str> =
+        catalogue.all().iter().filter(|known| known.id == id).map(|known| known.version.as_str()).collect();
     // A definition in the same backup may bring the version.
-    let defined = run.spool.find(&lifeboat_plan::catalogue::ItemId::cluster(
+    let defined = spool.find(&ItemId::cluster(
         GroupResource::new("apiextensions.k8s.io", "customresourcedefinitions"),
         id.to_string(),
     ));
-    if !served.is_empty() && !served.contains(&version) && defined.is_none() {
+    if served.is_empty() && defined.is_none() {
+        return Err(format!(
+            "the cluster does not serve {id}; install its definition and restore again, or leave the type out (--exclude-resources)"
+        ));
+    }
+    if !served.contains(&version) && defined.is_none() {
         return Err(format!(
             "the cluster serves {id} as {}, the backup holds {version}; back it up again from a cluster that serves both (--features EnableAPIGroupVersions), or change it with a resource modifier",
             served.join(", ")

@@ -39,13 +39,14 @@ pub(super) async fn settle(run: &Arc<Run>, met: Met<'_>, notes: &mut Notes) -> S
     loop {
         let found = match run.writer.get(target).await {
             Ok(found) => found,
+            Err(_) if !exists(&error) => None,
             Err(error) => {
                 notes.warn(error.chain());
                 return Settled::default();
             }
         };
         match found {
-            // A port that another service has: this one is not there.
+            // A port that another service has, a quota that is used up: this one is not there.
             None if !exists(&error) => {
                 notes.error(format!("error restoring {}: {}", subject.resource_id(), words(&error)));
                 return Settled::default();

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use lifeboat_archive::Item;
+use lifeboat_archive::{Item, Spool};
 use lifeboat_plan::catalogue::ItemId;
+use lifeboat_plan::restore::validate::ValidRestore;
 use lifeboat_plan::restore::{hooks, sanitise, trust};
 use serde_json::Value;
 
@@ -27,14 +28,18 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    fn new(run: &Run, work: usize, item: &Item<'_>) -> Self {
+    pub(super) fn new(valid: &ValidRestore, spool: &Spool, work: usize, item: &Item<'_>) -> Self {
+        let id = item.id();
+        let other = valid.versions.get(&id.resource).and_then(|version| spool.find_version(&id, version));
+        let other = other.and_then(|place| spool.item(place));
+        let item = other.as_ref().unwrap_or(item);
         Self {
             work,
             place: item.index(),
-            id: item.id(),
+            id,
             api_version: item.api_version().to_owned(),
             kind: item.kind().to_owned(),
-            target: item.namespace().map(|namespace| run.valid.target(namespace).to_owned()),
+            target: item.namespace().map(|namespace| valid.target(namespace).to_owned()),
         }
     }
 
@@ -71,7 +76,7 @@ pub(super) fn process(run: Arc<Run>, work: usize, asked: Asked) -> BoxFuture<'st
         ending.exists = match run.work(work) {
             Work::Namespace(name) => namespaces::ensure(&run, name, work).await.is_ok(),
             Work::Item(place) => match run.spool.item(*place) {
-                Some(item) => restore(&run, &Subject::new(&run, work, &item), asked).await,
+                Some(item) => restore(&run, &Subject::new(&run.valid, &run.spool, work, &item), asked).await,
                 None => false,
             },
         };
@@ -130,7 +135,7 @@ async fn steps(run: &Arc<Run>, subject: &Subject, asked: Asked, notes: &mut Note
         run.report.info("Not restoring pod because it's a mirror pod", &subject.id);
         return false;
     }
-    if !volumes::volume(run, subject, &mut object, notes) {
+    if !volumes::volume(run, subject, &mut object) {
         return false;
     }
     if let Some(location) = run.untrusted.as_deref().filter(|_| subject.is("pods"))
@@ -167,7 +172,7 @@ fn left_out(run: &Run, subject: &Subject, asked: Asked) -> Option<String> {
 }
 
 /// Removes a pod's own restore hooks; whether there were some.
-fn drop_hooks(pod: &mut Value) -> bool {
+pub(super) fn drop_hooks(pod: &mut Value) -> bool {
     let found = hooks::is_in_annotations(pod);
     if let Some(annotations) = pod.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
         annotations.retain(|key, _| !key.contains("hook.restore.velero.io/"));

@@ -303,5 +303,5 @@ fn is_wanted(item: &Item<'_>, valid: &ValidRestore) -> bool {
     } else {
         BTreeMap::new()
     };
-    valid.filter.judge(&item.id(), &labels).is_ok()
+    valid.filter.judge(&item.id(), item.kind(), &labels).is_ok()
 }

@@ -8,6 +8,7 @@ use lifeboat_api::velero::RestoreSpec;
 use crate::catalogue::{Catalogue, GroupResource, ItemId};
 use crate::glob::GlobError;
 use crate::includes::Includes;
+use crate::policy::items::{ItemFilters, ItemPolicies, ItemPolicyError, Opinion};
 use crate::selector::{Selector, SelectorError};
 
 /// Types that are no part of any restore: they describe this cluster, or Lifeboat itself.
@@ -32,6 +33,10 @@ pub enum LeftOut {
     Type,
     Namespace,
     Labels,
+    /// The resource policies of the Restore leave it out.
+    PolicyType,
+    PolicyLabels,
+    PolicyName,
     /// Cluster-scoped, and the Restore says no to those.
     ClusterScoped,
     /// Cluster-scoped, and the Restore names namespaces.
@@ -44,6 +49,9 @@ impl std::fmt::Display for LeftOut {
             Self::Type => "its type is not included",
             Self::Namespace => "its namespace is not included",
             Self::Labels => "its labels do not match",
+            Self::PolicyType => "the resource policies do not list its kind for its namespace",
+            Self::PolicyLabels => "its labels do not match the resource policies",
+            Self::PolicyName => "its name does not match the resource policies",
             Self::ClusterScoped => "it is cluster-scoped, and spec.includeClusterResources is false",
             Self::OnlyNamespaces => {
                 "it is cluster-scoped, and only some namespaces are restored; set spec.includeClusterResources to have it"
@@ -59,6 +67,8 @@ pub enum FilterError {
     Pattern(#[from] GlobError),
     #[error(transparent)]
     Selector(#[from] SelectorError),
+    #[error("resource policies: {0}")]
+    Policies(#[from] ItemPolicyError),
 }
 
 /// The compiled filters of a Restore.
@@ -69,6 +79,7 @@ pub struct RestoreFilter {
     /// An item must match one of them; empty for all items.
     selectors: Vec<Selector>,
     cluster: Option<bool>,
+    policies: ItemFilters,
 }
 
 impl RestoreFilter {
@@ -85,25 +96,43 @@ impl RestoreFilter {
                 .filter(|selector| selector.as_ref().map_or(true, |selector| !selector.is_everything()))
                 .collect::<Result<_, _>>()?,
             cluster: spec.include_cluster_resources,
+            policies: ItemFilters::default(),
         })
+    }
+
+    /// The same with resource policies, which go before the Restore's label selectors.
+    pub fn with_policies(
+        mut self,
+        policies: &ItemPolicies,
+        catalogue: &Catalogue,
+    ) -> Result<Self, FilterError> {
+        self.policies = policies.resolve(catalogue)?;
+        Ok(self)
     }
 
     /// Whether labels count at all.
     pub fn asks_for_labels(&self) -> bool {
-        !self.selectors.is_empty()
+        !self.selectors.is_empty() || !self.policies.is_empty()
     }
 
     /// Whether an item of the backup is restored for its own sake.
-    pub fn judge(&self, item: &ItemId, labels: &BTreeMap<String, String>) -> Result<(), LeftOut> {
+    pub fn judge(&self, item: &ItemId, kind: &str, labels: &BTreeMap<String, String>) -> Result<(), LeftOut> {
         self.judge_additional(item)?;
         if item.namespace.is_none() && self.cluster != Some(true) && !self.namespaces.is_everything() {
             return Err(LeftOut::OnlyNamespaces);
         }
-        let matches = self.selectors.is_empty() || self.selectors.iter().any(|one| one.matches(labels));
-        if !matches && !is_always(&item.resource) {
-            return Err(LeftOut::Labels);
+        if is_always(&item.resource) {
+            return Ok(());
         }
-        Ok(())
+        match self.policies.judge(item, kind, labels) {
+            Opinion::Take => return Ok(()),
+            Opinion::LeaveType => return Err(LeftOut::PolicyType),
+            Opinion::LeaveLabels => return Err(LeftOut::PolicyLabels),
+            Opinion::LeaveName => return Err(LeftOut::PolicyName),
+            Opinion::None => {}
+        }
+        let matches = self.selectors.is_empty() || self.selectors.iter().any(|one| one.matches(labels));
+        if matches { Ok(()) } else { Err(LeftOut::Labels) }
     }
 
     /// Whether an item is restored because another one asks for it: labels do not count.
@@ -200,7 +229,7 @@ mod tests {
             namespace: namespace.map(Into::into),
             name: "shop".into(),
         };
-        filter.judge(&item, &BTreeMap::from([("app".into(), "web".into())]))
+        filter.judge(&item, "", &BTreeMap::from([("app".into(), "web".into())]))
     }
 
     #[rstest]

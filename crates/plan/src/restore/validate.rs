@@ -8,7 +8,7 @@ use lifeboat_api::velero::{Backup, BackupPhase, ExistingResourcePolicy, RestoreS
 use super::filter::{FilterError, NEVER_RESTORED, RestoreFilter, StatusFilter};
 use super::hooks::RestoreHooks;
 use super::modifiers::Modifiers;
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, GroupResource};
 use crate::includes::Includes;
 
 /// A Restore that can run.
@@ -22,6 +22,8 @@ pub struct ValidRestore {
     pub modifiers: Modifiers,
     /// Whether data of volumes is wanted.
     pub volumes: bool,
+    /// Types that are restored in another of their stored versions than the one that the old cluster preferred.
+    pub versions: BTreeMap<GroupResource, String>,
 }
 
 /// Compiles the spec. Everything that [`problems`] names was found to be right before.
@@ -38,6 +40,7 @@ pub fn compile(
         hooks: RestoreHooks::new(spec)?,
         modifiers,
         volumes: spec.restore_pvs != Some(false),
+        versions: BTreeMap::new(),
     })
 }
 

@@ -3,9 +3,8 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
 use kube::runtime::controller::Action;
-use lifeboat_api::common::{GoDuration, Time};
+use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::Backup;
 use lifeboat_archive::BackupFiles;
 use lifeboat_archive::documents::{BackupOperation, DOCUMENT_LIMIT, OperationPhase, decode_list, encode};
@@ -19,9 +18,13 @@ use super::status::write;
 use crate::backup::chain;
 use crate::context::Context;
 use crate::locations::{self, LocationError};
+use crate::operations::{answered, fail, is_over};
 
 /// How often operations are asked, as upstream.
 const LOOK: Duration = Duration::from_secs(10);
+
+/// How long an operation may take, where the spec says nothing.
+const TIMEOUT: Duration = Duration::from_hours(4);
 
 pub(super) async fn follow(context: &Context, state: &State, backup: &Backup) -> Result<Action, ApiError> {
     let this = run_of(backup);
@@ -95,39 +98,13 @@ async fn ask(context: &Context, backup: &Backup, operation: &mut BackupOperation
     let (id, action) = (operation.spec.operation_id.clone(), operation.spec.backup_item_action.clone());
     let known = context.actions.backup.iter().find(|known| known.name() == action);
     let Some(known) = known else {
-        return fail(operation, format!("the action {action} is not installed"));
+        return fail(&mut operation.status, format!("the action {action} is not installed"));
     };
-    match known.progress(&id, backup).await {
-        Ok(progress) => {
-            let status = &mut operation.status;
-            status.phase = OperationPhase::InProgress;
-            (status.n_completed, status.n_total) = (progress.done, progress.total);
-            (status.operation_units, status.description) = (progress.units, progress.description);
-            status.started = progress.started.map(Time).or(status.started.take());
-            status.updated = progress.updated.map(Time).or(status.updated.take());
-            if progress.completed && progress.error.is_empty() {
-                status.phase = OperationPhase::Completed;
-            } else if progress.completed {
-                fail(operation, progress.error);
-            }
-        }
-        Err(error) => fail(operation, error.to_string()),
-    }
-    if !operation.status.phase.has_ended() && is_over(backup, operation, context.now()) {
+    answered(&mut operation.status, known.progress(&id, backup).await);
+    let timeout = GoDuration::set(backup.spec.item_operation_timeout).and_then(GoDuration::to_std);
+    if is_over(&operation.status, timeout.unwrap_or(TIMEOUT), context.now()) {
         // Whether it could be cancelled does not change that its time is over.
         let _ = known.cancel(&id, backup).await;
-        fail(operation, "the operation did not end in time (spec.itemOperationTimeout)".to_owned());
+        fail(&mut operation.status, "the operation did not end in time (spec.itemOperationTimeout)");
     }
-}
-
-fn fail(operation: &mut BackupOperation, words: String) {
-    operation.status.phase = OperationPhase::Failed;
-    operation.status.error = words;
-}
-
-fn is_over(backup: &Backup, operation: &BackupOperation, now: Timestamp) -> bool {
-    let timeout =
-        GoDuration::set(backup.spec.item_operation_timeout).unwrap_or(GoDuration::from_secs(4 * 3600));
-    let created = operation.status.created.as_ref().map(|time| time.0);
-    created.and_then(|time| time.checked_add(timeout.to_signed()).ok()).is_some_and(|end| now > end)
 }

@@ -4,7 +4,7 @@ use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::runtime::controller::Action;
 use kube::{Api, Resource};
 use lifeboat_api::common::GoDuration;
-use lifeboat_api::velero::{Restore, RestorePhase};
+use lifeboat_api::velero::Restore;
 use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
 use lifeboat_plan::restore::validate::excluded_resources;
 use lifeboat_plan::time;
@@ -72,23 +72,6 @@ pub(super) async fn unreadable(
         }
         written => written.map(|_| Action::await_change()),
     }
-}
-
-/// Gives a Restore whose files were written its last phase.
-pub(super) async fn conclude(
-    context: &Context,
-    api: &Api<DynamicObject>,
-    object: &DynamicObject,
-    phase: &RestorePhase,
-) -> Result<Action, ApiError> {
-    let partial = matches!(
-        phase,
-        RestorePhase::FinalizingPartiallyFailed | RestorePhase::WaitingForPluginOperationsPartiallyFailed
-    );
-    let end = if partial { RestorePhase::PartiallyFailed } else { RestorePhase::Completed };
-    let status = json!({"phase": end, "completionTimestamp": time::seconds(context.now())});
-    objects::merge(api, object, json!({"status": status})).await?;
-    Ok(Action::await_change())
 }
 
 /// Merges into a Restore that this server runs, whoever else wrote to it.

@@ -1,0 +1,225 @@
+//! A door between a server and what it talks to over HTTP (storage, the API server): requests pass, are held, cut off or
+//! answered by the test. So a fault comes at the very request that a test names, with everything behind the door genuine.
+
+use std::io::{self, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// What happens to a request.
+#[derive(Clone, Debug)]
+pub enum Fault {
+    /// It waits; whoever opens the gate later cuts it off.
+    Hold,
+    /// It goes through, and its answer never comes back.
+    HoldAnswer,
+    /// The connection ends.
+    Cut,
+    /// It is answered with this status and body instead.
+    Answer(u16, String),
+}
+
+struct Rule {
+    method: String,
+    part: String,
+    fault: Fault,
+    /// How many requests it is still for.
+    left: usize,
+}
+
+#[derive(Default)]
+struct State {
+    rules: Vec<Rule>,
+    /// How many requests met a rule.
+    reached: usize,
+    /// Changes with every `open`: what was held before is cut off.
+    round: usize,
+    /// Request lines, in the order in which they came.
+    seen: Vec<String>,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// An open gate, until told otherwise.
+pub struct Gate {
+    address: String,
+    shared: Arc<Shared>,
+}
+
+impl Gate {
+    /// A gate before `upstream`, which is `http://host:port`.
+    pub fn before(upstream: &str) -> Self {
+        let upstream = upstream.trim_start_matches("http://").trim_end_matches('/').to_owned();
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let shared = Arc::new(Shared::default());
+        let of_listener = Arc::clone(&shared);
+        thread::spawn(move || {
+            for client in listener.incoming().flatten() {
+                let (shared, upstream) = (Arc::clone(&of_listener), upstream.clone());
+                thread::spawn(move || {
+                    // Whichever side ends a connection, both are done with it.
+                    let _ = serve(&client, &upstream, &shared);
+                    let _ = client.shutdown(Shutdown::Both);
+                });
+            }
+        });
+        Self { address, shared }
+    }
+
+    pub fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    /// From now on this happens to the next `times` requests with this method and this text in their path.
+    pub fn close(&self, method: &str, part: &str, fault: Fault, times: usize) {
+        let rule = Rule { method: method.to_owned(), part: part.to_owned(), fault, left: times };
+        self.shared.state().rules.push(rule);
+    }
+
+    /// Everything passes again. Requests that were held are cut off, they never arrive.
+    pub fn open(&self) {
+        let mut state = self.shared.state();
+        state.rules.clear();
+        state.reached = 0;
+        state.round += 1;
+        self.shared.changed.notify_all();
+    }
+
+    /// Waits until a request met a rule.
+    pub fn wait_until_reached(&self, seconds: u64) {
+        let state = self.shared.state();
+        let waited = self
+            .shared
+            .changed
+            .wait_timeout_while(state, Duration::from_secs(seconds), |state| state.reached == 0)
+            .unwrap_or_else(PoisonError::into_inner);
+        assert!(
+            !waited.1.timed_out(),
+            "no request met the rule in {seconds} s; there were {:#?}",
+            waited.0.seen
+        );
+    }
+
+    /// The request lines so far.
+    pub fn seen(&self) -> Vec<String> {
+        self.shared.state().seen.clone()
+    }
+}
+
+fn serve(mut client: &TcpStream, upstream: &str, shared: &Shared) -> io::Result<()> {
+    let mut server = TcpStream::connect(upstream)?;
+    let mut answers = None;
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        let length = client.read(&mut buffer)?;
+        let chunk = &buffer[..length];
+        if length == 0 {
+            server.shutdown(Shutdown::Write)?;
+            return Ok(());
+        }
+        match request_line(chunk).and_then(|line| met(shared, &line)) {
+            None => {
+                if answers.is_none() {
+                    answers = Some(copy_answers(&server, client)?);
+                }
+                server.write_all(chunk)?;
+            }
+            Some(Fault::Cut) => return Ok(()),
+            Some(Fault::Hold) => {
+                hold(shared);
+                return Ok(());
+            }
+            Some(Fault::HoldAnswer) => {
+                // A connection of its own: answers of the other one are on their way to the client.
+                let mut server = TcpStream::connect(upstream)?;
+                server.write_all(chunk)?;
+                let rest = body_length(chunk).saturating_sub(body_in(chunk));
+                io::copy(&mut client.take(rest as u64), &mut server)?;
+                // It has arrived when it is answered.
+                let _ = server.read(&mut buffer)?;
+                reached(shared);
+                hold(shared);
+                return Ok(());
+            }
+            Some(Fault::Answer(status, body)) => {
+                let rest = body_length(chunk).saturating_sub(body_in(chunk));
+                io::copy(&mut client.take(rest as u64), &mut io::sink())?;
+                let kind = if body.starts_with('{') { "application/json" } else { "application/xml" };
+                write!(
+                    client,
+                    "HTTP/1.1 {status} As the test says\r\nContent-Type: {kind}\r\nContent-Length: {}\r\n\
+                     Connection: close\r\n\r\n{body}",
+                    body.len()
+                )?;
+                return Ok(());
+            }
+        }
+    }
+}
+
+fn copy_answers(server: &TcpStream, client: &TcpStream) -> io::Result<thread::JoinHandle<()>> {
+    let (mut server, mut client) = (server.try_clone()?, client.try_clone()?);
+    Ok(thread::spawn(move || {
+        let _ = io::copy(&mut server, &mut client);
+        let _ = client.shutdown(Shutdown::Both);
+    }))
+}
+
+/// The first line of a request; `None` for further bytes of one. Clients begin each request with a write of its own.
+fn request_line(chunk: &[u8]) -> Option<String> {
+    let line = chunk.split(|byte| *byte == b'\r').next()?;
+    let line = std::str::from_utf8(line).ok()?;
+    line.ends_with(" HTTP/1.1").then(|| line.trim_end_matches(" HTTP/1.1").to_owned())
+}
+
+fn met(shared: &Shared, line: &str) -> Option<Fault> {
+    let mut state = shared.state();
+    state.seen.push(line.to_owned());
+    let (method, path) = line.split_once(' ')?;
+    let rule = state
+        .rules
+        .iter_mut()
+        .find(|rule| rule.left > 0 && rule.method == method && path.contains(&rule.part))?;
+    rule.left -= 1;
+    let fault = rule.fault.clone();
+    drop(state);
+    if !matches!(fault, Fault::HoldAnswer) {
+        reached(shared);
+    }
+    Some(fault)
+}
+
+fn reached(shared: &Shared) {
+    shared.state().reached += 1;
+    shared.changed.notify_all();
+}
+
+/// Waits until the gate is opened.
+fn hold(shared: &Shared) {
+    let state = shared.state();
+    let round = state.round;
+    drop(shared.changed.wait_while(state, |state| state.round == round));
+}
+
+/// How many bytes of the body came with the head.
+fn body_in(chunk: &[u8]) -> usize {
+    chunk.windows(4).position(|window| window == b"\r\n\r\n").map_or(0, |head| chunk.len() - head - 4)
+}
+
+fn body_length(chunk: &[u8]) -> usize {
+    let text = String::from_utf8_lossy(chunk).to_lowercase();
+    let value = text.split("\r\ncontent-length:").nth(1).and_then(|rest| rest.split('\r').next());
+    value.and_then(|value| value.trim().parse().ok()).unwrap_or_default()
+}

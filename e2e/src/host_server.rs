@@ -1,0 +1,224 @@
+//! Lifeboat's server as a process of this machine, in a namespace of its own: it can be killed at an exact moment, starts
+//! again at once, takes any flag, and both ways out of it (to storage and to the cluster) lead through gates.
+
+use std::fs::{self, File};
+use std::net::{TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{Bucket, Gate, Program, get, kubectl, lifeboat, s3, signal, unique, variable, wait_for};
+
+/// Ends with everything it made when dropped.
+pub struct HostServer {
+    pub namespace: String,
+    /// Between the server and storage.
+    pub storage: Gate,
+    /// Between the server and the API server.
+    pub cluster: Gate,
+    pub bucket: Bucket,
+    flags: Vec<String>,
+    directory: TempDir,
+    proxy: Child,
+    replicas: Vec<Replica>,
+}
+
+/// One process.
+struct Replica {
+    identity: String,
+    child: Child,
+}
+
+impl HostServer {
+    /// A namespace with a location `default`, and a server that leads in it.
+    pub fn start(prefix: &str, flags: &[&str]) -> Self {
+        let namespace = unique(prefix);
+        let directory = tempfile::tempdir().unwrap();
+        install(&namespace);
+        let (proxy, address) = proxy();
+        let mut server = Self {
+            storage: Gate::before(&s3().endpoint),
+            cluster: Gate::before(&address),
+            bucket: Bucket::below(&namespace),
+            flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
+            replicas: Vec::new(),
+            namespace,
+            directory,
+            proxy,
+        };
+        server.apply_location();
+        server.add("one");
+        wait_for("an available location", 60, || {
+            let found = get(&["-n", &server.namespace, "bsl", "default"]);
+            if found["status"]["phase"] == "Available" { Ok(()) } else { Err(found["status"].to_string()) }
+        });
+        server
+    }
+
+    /// Starts one more replica of this name.
+    pub fn add(&mut self, identity: &str) {
+        let kubeconfig = self.directory.path().join("kubeconfig");
+        let text = format!(
+            "apiVersion: v1\nkind: Config\ncurrent-context: gate\n\
+             clusters: [{{name: gate, cluster: {{server: '{}'}}}}]\n\
+             contexts: [{{name: gate, context: {{cluster: gate, user: nobody}}}}]\n\
+             users: [{{name: nobody, user: {{}}}}]\n",
+            self.cluster.url()
+        );
+        fs::write(&kubeconfig, text).unwrap();
+        let log = File::options().create(true).append(true).open(self.log()).unwrap();
+        let child = Command::new(variable("LIFEBOAT_BIN"))
+            .args(["server", "--namespace", &self.namespace, "--identity", identity])
+            .args(["--metrics-address", "127.0.0.1:0", "--kubeconfig"])
+            .arg(&kubeconfig)
+            .args(&self.flags)
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().unwrap())
+            .stderr(log)
+            .spawn()
+            .unwrap();
+        self.replicas.push(Replica { identity: identity.to_owned(), child });
+    }
+
+    /// Ends every process at once, without a word.
+    pub fn kill(&mut self) {
+        for mut replica in self.replicas.drain(..) {
+            replica.child.kill().unwrap();
+            replica.child.wait().unwrap();
+        }
+    }
+
+    /// Kills and starts again, with open gates: as a container does that the kubelet starts again.
+    pub fn kill_and_restart(&mut self) {
+        self.kill();
+        self.storage.open();
+        self.cluster.open();
+        self.add("one");
+    }
+
+    /// The replica sleeps (`-STOP`) or wakes up (`-CONT`).
+    pub fn signal(&self, name: &str, identity: &str) {
+        let replica = self.replicas.iter().find(|replica| replica.identity == identity).unwrap();
+        signal(name, &replica.child.id().to_string());
+    }
+
+    /// Waits until this replica leads.
+    pub fn wait_for_leader(&self, identity: &str) {
+        wait_for("the other leader", 60, || {
+            let lease = get(&["-n", &self.namespace, "lease", "lifeboat-server"]);
+            let holder = lease["spec"]["holderIdentity"].clone();
+            if holder == identity { Ok(()) } else { Err(holder.to_string()) }
+        });
+    }
+
+    /// Our command line in this namespace.
+    pub fn lifeboat(&self) -> Program {
+        lifeboat().args(["--namespace", &self.namespace])
+    }
+
+    /// `kubectl` in this namespace.
+    pub fn kubectl(&self) -> Program {
+        kubectl().args(["--namespace", &self.namespace])
+    }
+
+    /// Waits for the end of a backup or restore; gives the object.
+    pub fn ended(&self, kind: &str, name: &str) -> Value {
+        wait_for(&format!("the end of {kind} {name}"), 150, || {
+            let object = get(&["-n", &self.namespace, &format!("{kind}s.velero.io"), name]);
+            match object["status"]["phase"].as_str() {
+                Some("Completed" | "PartiallyFailed" | "Failed" | "FailedValidation") => Ok(object),
+                _ => Err(object["status"].to_string()),
+            }
+        })
+    }
+
+    /// Fails unless the object ended in one of these phases, with what can be known about it.
+    pub fn assert_phase(&self, object: &Value, phases: &[&str]) {
+        let kind = object["kind"].as_str().unwrap().to_lowercase();
+        let name = object["metadata"]["name"].as_str().unwrap();
+        if !object["status"]["phase"].as_str().is_some_and(|phase| phases.contains(&phase)) {
+            let described = self.lifeboat().args([kind.as_str(), "describe", name, "--details"]).run();
+            let logs = self.lifeboat().args([kind.as_str(), "logs", name]).run();
+            panic!("{kind} {name}: {}\n{}\n{}", object["status"], described.stdout, logs.stdout);
+        }
+    }
+
+    fn log(&self) -> PathBuf {
+        self.directory.path().join("log")
+    }
+
+    fn apply_location(&self) {
+        let s3 = s3();
+        crate::apply(&format!(
+            "apiVersion: velero.io/v1
+kind: BackupStorageLocation
+metadata: {{name: default, namespace: {0}}}
+spec:
+  provider: aws
+  default: true
+  validationFrequency: 5s
+  backupSyncPeriod: 5s
+  objectStorage: {{bucket: lifeboat, prefix: {0}}}
+  credential: {{name: cloud-credentials, key: cloud}}
+  config: {{region: {1}, s3Url: '{2}', s3ForcePathStyle: 'true'}}
+",
+            self.namespace,
+            s3.region,
+            self.storage.url()
+        ));
+    }
+}
+
+impl Drop for HostServer {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            eprintln!("{}", fs::read_to_string(self.log()).unwrap_or_default());
+        }
+        for mut replica in self.replicas.drain(..) {
+            let _ = replica.child.kill();
+            let _ = replica.child.wait();
+        }
+        let _ = self.proxy.kill();
+        let _ = self.proxy.wait();
+        // Restores would keep the namespace, because there is no server any more.
+        self.lifeboat().args(["uninstall"]).run();
+        kubectl().args(["delete", "namespace", &self.namespace, "--wait=false"]).run();
+    }
+}
+
+/// What `lifeboat install` makes, with no pod of it running.
+fn install(namespace: &str) {
+    let objects = lifeboat()
+        .args(["install", "--dry-run", "-o", "yaml", "--namespace", namespace, "--replicas", "1"])
+        .args(["--image", &variable("LIFEBOAT_IMAGE"), "--provider", "aws", "--bucket", "lifeboat"])
+        .args(["--prefix", namespace, "--no-secret"])
+        .ok();
+    lifeboat().args(["install", "--crds-only"]).ok();
+    let namespaced: Vec<&str> = objects
+        .split("\n---\n")
+        .filter(|object| !object.contains("kind: CustomResourceDefinition"))
+        .collect();
+    crate::apply(&namespaced.join("\n---\n").replace("replicas: 1", "replicas: 0"));
+    let credentials = tempfile::NamedTempFile::new().unwrap();
+    fs::write(credentials.path(), s3().credentials()).unwrap();
+    let file = format!("--from-file=cloud={}", credentials.path().display());
+    kubectl().args(["-n", namespace, "create", "secret", "generic", "cloud-credentials", &file]).ok();
+}
+
+/// `kubectl proxy`: the API server in the open, so that a gate can read what passes.
+fn proxy() -> (Child, String) {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let child = Command::new("kubectl")
+        .args(["proxy", "--reject-paths=^$", &format!("--port={}", address.port())])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_for("kubectl proxy", 20, || {
+        TcpStream::connect(address).map(drop).map_err(|error| error.to_string())
+    });
+    (child, format!("http://{address}"))
+}

@@ -1,0 +1,60 @@
+//! Faults at exact moments, on a real cluster: a server of our own process, killed, cut off from storage, answered with
+//! nonsense; objects that the API server refuses; archives that nobody should have written.
+#![allow(clippy::unwrap_used, clippy::panic)] // tests end by panicking
+
+#[path = "faults/archives.rs"]
+mod archives;
+#[path = "faults/cluster.rs"]
+mod cluster;
+#[path = "faults/kills.rs"]
+mod kills;
+#[path = "faults/refusals.rs"]
+mod refusals;
+#[path = "faults/storage.rs"]
+mod storage;
+
+use lifeboat_e2e::{HostServer, Namespace, get};
+use serde_json::Value;
+
+/// Config maps `map-0`, `map-1` and so on.
+fn fill(namespace: &Namespace, count: usize) {
+    let maps: Vec<String> = (0..count)
+        .map(|n| {
+            format!("apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: map-{n}}}\ndata: {{n: '{n}'}}\n")
+        })
+        .collect();
+    namespace.apply(&maps.join("---\n"));
+}
+
+/// How many of the config maps of `fill` are there.
+fn filled(namespace: &str) -> usize {
+    let list = get(&["-n", namespace, "configmaps"]);
+    let items = list["items"].as_array().cloned().unwrap_or_default();
+    items.iter().filter(|item| item["metadata"]["name"].as_str().unwrap().starts_with("map-")).count()
+}
+
+/// Makes a backup of a namespace and waits for its end.
+fn backup(server: &HostServer, name: &str, namespace: &str) -> Value {
+    server.lifeboat().args(["backup", "create", name, "--include-namespaces", namespace]).ok();
+    server.ended("backup", name)
+}
+
+/// Restores a backup and waits for the end.
+fn restore(server: &HostServer, name: &str, from: &str, arguments: &[&str]) -> Value {
+    server.lifeboat().args(["restore", "create", name, "--from-backup", from]).args(arguments).ok();
+    server.ended("restore", name)
+}
+
+/// What describe says.
+fn described(server: &HostServer, kind: &str, name: &str) -> String {
+    server.lifeboat().args([kind, "describe", name, "--details"]).ok()
+}
+
+/// A Status as the API server answers it.
+fn status(code: u16, reason: &str, message: &str) -> String {
+    serde_json::json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+        "message": message, "reason": reason, "code": code,
+    })
+    .to_string()
+}

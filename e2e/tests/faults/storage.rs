@@ -1,0 +1,70 @@
+//! Storage that fills up, vanishes or stops answering in the middle of a backup.
+
+use lifeboat_e2e::{Fault, HostServer, Namespace, wait_for};
+use rstest::rstest;
+
+use super::{backup, described, fill};
+
+fn refused(code: &str, message: &str) -> String {
+    format!("<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>{message}</Message></Error>")
+}
+
+#[rstest]
+#[case::full(
+    Fault::Answer(403, refused("QuotaExceeded", "the bucket is full")),
+    &["QuotaExceeded", "the bucket is full"]
+)]
+#[case::gone(
+    Fault::Answer(404, refused("NoSuchBucket", "the bucket does not exist")),
+    &["bucket"]
+)]
+fn a_backup_says_why_storage_did_not_take_it(#[case] fault: Fault, #[case] words: &[&str]) {
+    let server = HostServer::start("nostore", &[]);
+    let app = Namespace::new("nostore-app");
+    fill(&app, 5);
+    server.storage.close("PUT", "", fault, usize::MAX);
+    let made = backup(&server, "refused", &app.name);
+    server.assert_phase(&made, &["Failed"]);
+    let reason = made["status"]["failureReason"].as_str().unwrap();
+    for word in words {
+        assert!(reason.contains(word), "{word:?} is not in {reason:?}");
+    }
+    server.storage.open();
+    assert_nothing_is_left(&server, "refused");
+    // The next one is not disturbed.
+    server.assert_phase(&backup(&server, "next", &app.name), &["Completed"]);
+}
+
+#[test]
+fn a_backup_ends_when_storage_breaks_every_connection() {
+    let server = HostServer::start("cutstore", &[]);
+    let app = Namespace::new("cutstore-app");
+    fill(&app, 5);
+    server.storage.close("PUT", "", Fault::Cut, usize::MAX);
+    let made = backup(&server, "cut", &app.name);
+    server.assert_phase(&made, &["Failed"]);
+    server.storage.open();
+    assert_nothing_is_left(&server, "cut");
+}
+
+#[test]
+fn a_backup_survives_storage_that_breaks_some_connections() {
+    let server = HostServer::start("flaky", &[]);
+    let app = Namespace::new("flaky-app");
+    fill(&app, 5);
+    server.storage.close("PUT", ".tar.gz", Fault::Cut, 1);
+    server.storage.close("PUT", "-logs.gz", Fault::Answer(503, refused("SlowDown", "slow down")), 2);
+    server.assert_phase(&backup(&server, "flaky", &app.name), &["Completed"]);
+    assert!(described(&server, "backup", "flaky").contains("map-4"));
+}
+
+/// Nobody takes it for a backup, and no upload stays open.
+fn assert_nothing_is_left(server: &HostServer, name: &str) {
+    wait_for("open uploads to go", 60, || {
+        let open = server.bucket.open_uploads();
+        if open.is_empty() { Ok(()) } else { Err(format!("{open:?}")) }
+    });
+    let last = format!("backups/{name}/velero-backup.json");
+    let keys = server.bucket.keys();
+    assert!(!keys.contains(&last), "{keys:?}");
+}
