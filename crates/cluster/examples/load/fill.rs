@@ -117,7 +117,7 @@ pub(crate) async fn empty(client: &Client, data: Data) -> Result<()> {
         .collect();
     // What refuses to be deleted as a collection, or is not served, goes with its namespace or its definition.
     stream::iter(&collections)
-        .for_each_concurrent(8, |(kind, home)| {
+        .for_each_concurrent(24, |(kind, home)| {
             let (api, listed) = (api(client, kind, home.as_deref()), listed.clone());
             async move {
                 let _ = api.delete_collection(&DeleteParams::background(), &listed).await;
