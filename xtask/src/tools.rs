@@ -16,7 +16,15 @@ const VELERO: Group = Group {
     name: "velero",
     source: "e2e/programs/velero",
     make: make_velero,
-    about: "the stock Velero command line (about 3 minutes)",
+    about: "genuine Velero (about 3 minutes)",
+};
+
+/// Its directory holds nothing else: it is the plugin directory of Velero's server.
+const AWS_PLUGIN: Group = Group {
+    name: "aws-plugin",
+    source: "e2e/programs/aws-plugin",
+    make: make_aws_plugin,
+    about: "Velero's plugin for S3 (about a minute)",
 };
 
 const RESTIC: Group =
@@ -43,9 +51,14 @@ const KOPIA: Group =
 const VELERO_MODULE: &str = "github.com/vmware-tanzu/velero";
 const KOPIA_MODULE: &str = "github.com/kopia/kopia";
 
-/// The stock Velero command line; builds it if it is not in the cache.
+/// Genuine Velero, command line and server in one; builds it if it is not in the cache.
 pub(crate) fn velero() -> Result<PathBuf> {
     Ok(provide(&VELERO)?.join("velero"))
+}
+
+/// The directory with Velero's own plugin for S3.
+pub(crate) fn velero_plugins() -> Result<PathBuf> {
+    provide(&AWS_PLUGIN)
 }
 
 /// Genuine restic, the version whose format we write.
@@ -81,6 +94,11 @@ pub(crate) fn velero_crds() -> Result<PathBuf> {
 fn make_velero(source: &Path, out: &Path) -> Result<()> {
     let flags = format!("-X {VELERO_MODULE}/pkg/buildinfo.Version={}", version(source, VELERO_MODULE)?);
     go_build(source, &flags, &out.join("velero"), &[&format!("{VELERO_MODULE}/cmd/velero")])
+}
+
+fn make_aws_plugin(source: &Path, out: &Path) -> Result<()> {
+    let package = "github.com/vmware-tanzu/velero-plugin-for-aws/velero-plugin-for-aws";
+    go_build(source, "", &out.join("velero-plugin-for-aws"), &[package])
 }
 
 fn make_restic(source: &Path, out: &Path) -> Result<()> {

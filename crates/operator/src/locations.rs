@@ -19,7 +19,7 @@ use crate::context::Context;
 
 /// Archives come out of one compressor: two parts in flight keep up with it, and memory stays small. S3 takes no parts
 /// below 5 MiB.
-const PART: usize = 8 * 1024 * 1024;
+const PART: usize = 5 * 1024 * 1024;
 const PARTS_AT_ONCE: usize = 2;
 
 /// A Secret's values; the version tells whether it changed.

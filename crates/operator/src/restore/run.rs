@@ -26,7 +26,7 @@ use super::{Job, Times, Tools, item};
 use crate::backup::Commands;
 
 /// Items under way at once, without those that wait: each holds one object. Twice the requests that may be.
-const ITEMS: usize = 192;
+const ITEMS: usize = 128;
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
