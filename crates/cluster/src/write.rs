@@ -81,7 +81,8 @@ impl Writer {
     pub async fn create(&self, target: &Target, object: Vec<u8>, answer: Answer) -> Result<Value, ApiError> {
         let options = PostParams { field_manager: Some(MANAGER.into()), ..PostParams::default() };
         let words = || format!("create {target}");
-        let request = || Ok(HttpRequest::from(target.request().create(&options, object.clone())?).unchecked());
+        let request =
+            || Ok(HttpRequest::from(target.request().create(&options, object.clone())?).unchecked());
         self.call(words, answer, request).await
     }
 

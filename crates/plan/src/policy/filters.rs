@@ -104,7 +104,7 @@ pub(super) fn namespaced(wire: Vec<WireNamespaced>) -> Result<Vec<NamespacedRule
             if !seen.insert(name.clone()) {
                 return Err(wrong(at, format!("the namespace {name:?} is named twice")));
             }
-            if name.is_empty() || name.contains("**") {
+            if name.is_empty() || name.contains("**") || name.contains(['|', '(', ')', '!', '{', '}', ',']) {
                 return Err(wrong(at, format!("{name:?} is no namespace and no pattern of namespaces")));
             }
             namespaces.push(Glob::new(name).map_err(|error| wrong(&at, error.to_string()))?);

@@ -99,23 +99,23 @@ fn items_are_judged_as_upstream_does(
 )]
 #[case::empty_cluster(
     "version: v1\nclusterScopedFilterPolicy: {}",
-    "clusterScopedFilterPolicy must name at least one resourceFilter"
+    "clusterScopedFilterPolicy: it needs at least one of resourceFilters"
 )]
 #[case::all_of_the_cluster(
     "version: v1\nclusterScopedFilterPolicy: {resourceFilters: [{names: [a]}]}",
-    "takes no names"
+    "names and excludedNames need kinds"
 )]
 #[case::all_kinds_of_the_cluster(
     "version: v1\nclusterScopedFilterPolicy: {resourceFilters: [{kinds: ['*']}]}",
-    "must name at least one kind"
+    "kinds are needed here"
 )]
 #[case::no_namespace(
     "version: v1\nnamespacedFilterPolicies: [{resourceFilters: [{kinds: [a]}]}]",
-    "namespacedFilterPolicies[0] must name at least one namespace"
+    "namespacedFilterPolicies[0]: it needs at least one of namespaces"
 )]
 #[case::no_filter(
     "version: v1\nnamespacedFilterPolicies: [{namespaces: [a]}]",
-    "must name at least one resourceFilter"
+    "at least one of namespaces and of resourceFilters"
 )]
 #[case::twice(
     "version: v1\nnamespacedFilterPolicies: [{namespaces: [a, a], resourceFilters: [{kinds: [b]}]}]",
@@ -123,19 +123,19 @@ fn items_are_judged_as_upstream_does(
 )]
 #[case::pattern(
     "version: v1\nnamespacedFilterPolicies: [{namespaces: ['{a,b}'], resourceFilters: [{kinds: [b]}]}]",
-    "is no name or pattern"
+    "is no namespace and no pattern"
 )]
 #[case::kind_twice(
     "version: v1\nnamespacedFilterPolicies: [{namespaces: [a], resourceFilters: [{kinds: [b]}, {kinds: [b]}]}]",
-    "kind \"b\" is named twice"
+    "the kind \"b\" is in two resourceFilters"
 )]
 #[case::two_for_all(
     "version: v1\nnamespacedFilterPolicies: [{namespaces: [a], resourceFilters: [{}, {kinds: ['*']}]}]",
-    "two filters for all kinds"
+    "only one of resourceFilters may be for every kind"
 )]
 #[case::both_selectors(
     "version: v1\nnamespacedFilterPolicies: [{namespaces: [a], resourceFilters: [{kinds: [b], labelSelector: {matchLabels: {a: b}}, orLabelSelectors: [{matchLabels: {a: b}}]}]}]",
-    "cannot stand together"
+    "cannot both be given"
 )]
 #[case::operator(
     "version: v1\nnamespacedFilterPolicies: [{namespaces: [a], resourceFilters: [{kinds: [b], labelSelector: {matchExpressions: [{key: a, operator: Near}]}}]}]",
