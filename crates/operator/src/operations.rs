@@ -8,6 +8,9 @@ use lifeboat_api::common::Time;
 use lifeboat_archive::documents::{OperationPhase, OperationStatus};
 use lifeboat_plugin::actions::{ActionError, OperationProgress};
 
+/// How long an action may take to answer one question. Silence is borne until the operation's own time is over.
+pub(crate) const ANSWER: Duration = Duration::from_mins(1);
+
 /// Takes over what the action answered.
 pub(crate) fn answered(status: &mut OperationStatus, answer: Result<OperationProgress, ActionError>) {
     let progress = match answer {

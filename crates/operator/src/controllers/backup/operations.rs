@@ -19,16 +19,13 @@ use super::finalize::{Trouble, open, run_of, wait};
 use super::status::write;
 use crate::backup::{chain, locked};
 use crate::context::Context;
-use crate::operations::{answered, fail, is_over};
+use crate::operations::{ANSWER, answered, fail, is_over};
 
 /// How often operations are asked, as upstream.
 const LOOK: Duration = Duration::from_secs(10);
 
 /// How long an operation may take, where the spec says nothing.
 const TIMEOUT: Duration = Duration::from_hours(4);
-
-/// How long an action may take to answer one question.
-const ANSWER: Duration = Duration::from_mins(1);
 
 pub(super) async fn follow(context: &Context, state: &State, backup: &Backup) -> Result<Action, ApiError> {
     let this = run_of(backup);
@@ -104,7 +101,6 @@ async fn ask(context: &Context, backup: &Backup, operation: &mut BackupOperation
     let Some(known) = known else {
         return fail(&mut operation.status, format!("the action {action} is not installed"));
     };
-    // Silence is borne until the operation's own time is over.
     if let Ok(answer) = timeout(ANSWER, known.progress(&id, backup)).await {
         answered(&mut operation.status, answer);
     }

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use lifeboat_archive::documents::{OperationPhase, RestoreOperation};
 use lifeboat_plan::catalogue::ItemId;
+use tokio::time::timeout;
 
 use super::rest::{Rest, operation_timeout};
-use crate::operations::{answered, fail, is_over};
+use crate::operations::{ANSWER, answered, fail, is_over};
 
 /// The first pause between questions; it doubles up to the longest, which is upstream's.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -46,7 +47,7 @@ pub(super) async fn cancel_all(rest: &mut Rest<'_>) {
         let action = operation.spec.restore_item_action.clone();
         if let Some(known) = rest.context.actions.restore.iter().find(|known| known.name() == action) {
             // Whether it could be cancelled does not change that nobody waits for it any more.
-            let _ = known.cancel(&operation.spec.operation_id, rest.restore).await;
+            let _ = timeout(ANSWER, known.cancel(&operation.spec.operation_id, rest.restore)).await;
         }
         fail(&mut operation.status, "the restore was cancelled");
     }
@@ -77,10 +78,12 @@ async fn ask(rest: &Rest<'_>, operation: &mut RestoreOperation) {
     let Some(known) = known else {
         return fail(&mut operation.status, format!("the action {action} is not installed"));
     };
-    answered(&mut operation.status, known.progress(&id, rest.restore).await);
+    if let Ok(answer) = timeout(ANSWER, known.progress(&id, rest.restore)).await {
+        answered(&mut operation.status, answer);
+    }
     if is_over(&operation.status, operation_timeout(rest.context, rest.restore), rest.context.now()) {
         // Whether it could be cancelled does not change that its time is over.
-        let _ = known.cancel(&id, rest.restore).await;
+        let _ = timeout(ANSWER, known.cancel(&id, rest.restore)).await;
         fail(&mut operation.status, "it did not end in time (spec.itemOperationTimeout)");
     }
 }
