@@ -32,7 +32,7 @@ impl Run {
             Home::new(&environment, "lifeboat-peer", PREFIX)?,
         );
         let definition = run::checkout().join("e2e/fixtures/interop/definition.yaml");
-        run::output(theirs.kubectl().args(["apply", "-f"]).arg(definition))?;
+        run::output(theirs.kubectl().args(["apply", "-f"]).arg(&definition))?;
         let _velero = servers::velero(&environment, &theirs, &FLAGS)?;
         let _lifeboat = servers::lifeboat(&binary, &environment, &ours, &FLAGS)?;
         command
@@ -43,6 +43,9 @@ impl Run {
             .env("LIFEBOAT_PEER_NAMESPACE", &theirs.namespace)
             .env("LIFEBOAT_OWN_NAMESPACE", &ours.namespace)
             .env("LIFEBOAT_PEER_PREFIX", PREFIX);
-        self.filtered(&mut command)
+        let tally = self.filtered(&mut command);
+        let remove = ["delete", "--ignore-not-found", "--wait=false", "-f"];
+        run::output(theirs.kubectl().args(remove).arg(&definition))?;
+        tally
     }
 }
