@@ -104,7 +104,9 @@ fn run_part(part: Part, run: &mut Run) -> Result<Tally> {
         Part::Storage => run.storage(),
         Part::Repository => run.repository(),
         Part::Api => run.api(),
-        Part::E2e => run.e2e(&["cluster", "server", "velero_cli", "backup", "faults", "chart", "image"]),
+        Part::E2e => {
+            run.e2e(&["cluster", "server", "velero_cli", "backup", "restore", "faults", "chart", "image"])
+        }
         Part::Interop => run.interop(),
         Part::Soak => run.soak(),
     }
