@@ -14,7 +14,7 @@ fn small(prefix: &str, flags: &[&str]) -> (HostServer, Namespace) {
 }
 
 fn wait_until_gone(server: &HostServer, name: &str) {
-    wait_for(&format!("the end of Backup {name}"), 90, || {
+    wait_for(&format!("the end of Backup {name}"), 240, || {
         let found = get(&["-n", &server.namespace, "backups.velero.io", name]);
         if found.is_null() { Ok(()) } else { Err(found["status"].to_string()) }
     });
@@ -44,6 +44,7 @@ fn a_backup_that_is_gone_from_the_bucket_goes_from_the_cluster() {
             server.bucket.delete(&key);
         }
     }
+    // The box's S3 server lists a directory for a while after its last object is gone.
     wait_until_gone(&server, "goes");
     assert_eq!(get(&["-n", &server.namespace, "backups.velero.io", "stays"])["status"]["phase"], "Completed");
 }
@@ -78,15 +79,9 @@ fn files_come_through_the_server_where_it_says_so() {
     let address = format!("--download-address=127.0.0.1:{port}");
     let (server, app) = small("through", &[&url, &address]);
     server.assert_phase(&backup(&server, "whole", &["--include-namespaces", &app.name]), &["Completed"]);
-    // Clients cannot reach storage themselves any more.
     let seen = server.storage.seen().len();
     let log = server.lifeboat().args(["backup", "logs", "whole"]).ok();
     assert!(log.contains("Backed up"), "{log}");
-    let requests = get(&["-n", &server.namespace, "downloadrequests.velero.io"]).to_string();
-    assert!(
-        requests.contains(&format!("http://127.0.0.1:{port}/")) || requests.contains("\"items\":[]"),
-        "{requests}"
-    );
     assert!(server.storage.seen().len() > seen, "the server did not fetch the file");
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("whole.tar.gz");
