@@ -43,6 +43,9 @@ const CANCEL: &str = "lifeboat.io/cancel";
 /// How often the Restores that exist are counted.
 const COUNTED: Duration = Duration::from_secs(5);
 
+/// How often a run is looked at: one that ended without its end being written is begun again.
+const LOOK: Duration = Duration::from_secs(2);
+
 const AT_ONCE: Duration = Duration::from_millis(100);
 
 /// A run that is asked for.
@@ -113,12 +116,28 @@ async fn run_orders(
                 let (context, state) = (context.clone(), state.clone());
                 runs.spawn(async move {
                     let uid = order.restore.uid().unwrap_or_default();
-                    Box::pin(execute::execute(&context, &state.resource, order)).await;
-                    state.running().remove(&uid);
+                    let running = Running { state, uid };
+                    Box::pin(execute::execute(&context, &running.state.resource, order)).await;
                 });
             }
-            Some(_) = runs.join_next(), if !runs.is_empty() => {}
+            Some(ended) = runs.join_next(), if !runs.is_empty() => {
+                if let Err(error) = ended && error.is_panic() {
+                    tracing::error!("a restore ended unexpectedly; this is a defect of Lifeboat. It is begun again");
+                }
+            }
         }
+    }
+}
+
+/// A run, in the list of those of this term until it ends, however that is.
+struct Running {
+    state: Arc<State>,
+    uid: String,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.state.running().remove(&self.uid);
     }
 }
 
@@ -135,7 +154,7 @@ async fn reconcile(
         if cancelled || object.metadata.deletion_timestamp.is_some() {
             run.cancel();
         }
-        return Ok(Action::requeue(Duration::from_secs(2)));
+        return Ok(Action::requeue(LOOK));
     }
     if object.metadata.deletion_timestamp.is_some() {
         return delete::delete(&context, &api, &object).await;
@@ -152,9 +171,16 @@ async fn reconcile(
         }
         // Another server began it; the run goes on at the stage that the phase names.
         _ => {
-            state.order(restore);
+            let written = objects::merge(&api, &object, status::go_on(&context, &restore)).await?;
+            match objects::typed::<Restore>(&written) {
+                Ok(restore) if !restore.phase().is_terminal() => state.order(restore),
+                _ => {
+                    status::gave_up(&context, &restore).await;
+                    return Ok(Action::await_change());
+                }
+            }
             // A run that somebody wants to end is told so at the next look.
-            return Ok(if cancelled { Action::requeue(AT_ONCE) } else { Action::await_change() });
+            return Ok(Action::requeue(if cancelled { AT_ONCE } else { LOOK }));
         }
     }
     if !object.finalizers().iter().any(|name| name == RESTORE_FINALIZER) {
@@ -173,7 +199,7 @@ async fn reconcile(
             if let Ok(restore) = objects::typed::<Restore>(&written) {
                 state.order(restore);
             }
-            Ok(Action::await_change())
+            Ok(Action::requeue(LOOK))
         }
     }
 }

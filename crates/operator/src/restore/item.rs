@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use lifeboat_archive::{Item, Spool};
 use lifeboat_plan::catalogue::ItemId;
 use lifeboat_plan::restore::validate::ValidRestore;
-use lifeboat_plan::restore::{hooks, sanitise, trust};
+use lifeboat_plan::restore::{filter, hooks, sanitise, trust};
 use serde_json::Value;
 
 use super::actions::{self, After};
@@ -104,7 +104,9 @@ async fn steps(run: &Arc<Run>, subject: &Subject, asked: Asked, notes: &mut Note
         notes.unlisted = true;
         return false;
     }
-    if let Some(location) = run.untrusted.as_deref().filter(|_| trust::is_privileged(&subject.id.resource)) {
+    let resource = &subject.id.resource;
+    let privileged = trust::is_privileged(resource) && !filter::is_never_created(resource);
+    if let Some(location) = run.untrusted.as_deref().filter(|_| privileged) {
         notes.warn(trust::left_out(&subject.resource_id(), location));
         return false;
     }
@@ -153,7 +155,7 @@ async fn steps(run: &Arc<Run>, subject: &Subject, asked: Asked, notes: &mut Note
     if matches!(actions::run(run, subject, &mut object, notes).await, After::Stops) {
         return false;
     }
-    volumes::claim(run, subject, &mut object);
+    volumes::claim(run, subject, &mut object, notes).await;
     for problem in run.valid.modifiers.apply(&mut object, &subject.id.resource) {
         notes.error(problem);
     }

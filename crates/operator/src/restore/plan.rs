@@ -6,6 +6,7 @@ mod judge;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::stream::{self, StreamExt};
 use lifeboat_api::velero::Restore;
@@ -80,6 +81,8 @@ pub(crate) struct Question<'a> {
     pub(crate) catalogue: &'a Arc<Catalogue>,
     pub(crate) writer: &'a Writer,
     pub(crate) actions: Vec<Arc<dyn RestoreItemAction>>,
+    /// How long one call of an action may take.
+    pub(crate) action_limit: Duration,
     /// Names of restore and backup, for the labels.
     pub(crate) names: (&'a str, &'a str),
 }
@@ -162,13 +165,24 @@ impl Session<'_> {
         let question = self.question;
         let mut planned = Planned { backup: question.names.1.to_owned(), ..Planned::default() };
         let mut pods = Vec::new();
-        for (place, judged) in fates {
+        let mut taken: BTreeMap<(GroupResource, Option<String>, String), String> = BTreeMap::new();
+        for (place, mut judged) in fates {
             let Some(item) = question.spool.item(place) else { continue };
             let id = item.id();
             let mut namespace = id.namespace.as_deref().map(|name| question.valid.target(name).to_owned());
             if id.resource == GroupResource::new("", "namespaces") {
                 let target = question.valid.target(&id.name);
                 namespace = (target != id.name).then(|| target.to_owned());
+            }
+            if !question.valid.mapping.is_empty()
+                && matches!(judged.would, Would::Create | Would::Update)
+                && id.namespace.is_some()
+            {
+                let place = (id.resource.clone(), namespace.clone(), id.name.clone());
+                let holder = taken.entry(place).or_insert_with(|| id.path());
+                if *holder != id.path() {
+                    judged.would = Would::Fail(format!("{holder} of this backup goes to the same place"));
+                }
             }
             if judged.would == Would::Create && id.resource == GroupResource::new("", "pods") {
                 pods.push((namespace.clone().unwrap_or_default(), place));

@@ -1,3 +1,4 @@
+mod findings;
 mod hooks;
 mod plan;
 mod world;

@@ -1,10 +1,14 @@
 //! Volumes and claims within a restore: which volumes are restored as objects, which are made anew for their claims.
 
+use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use lifeboat_plan::restore::sanitise;
 use lifeboat_plan::restore::volumes::{DataIn, VolumePlan, plan};
+use lifeboat_plugin::actions::Lookup;
 use serde_json::Value;
 
 use super::item::Subject;
+use super::lookup::ClusterLookup;
+use super::report::Notes;
 use super::run::{Run, locked};
 
 /// Whether a volume is restored as an object; other types always are.
@@ -27,11 +31,36 @@ pub(super) fn volume(run: &Run, subject: &Subject, object: &mut Value) -> bool {
     }
 }
 
-/// A claim is bound anew; one whose volume is not restored as an object gets a new one.
-pub(super) fn claim(run: &Run, subject: &Subject, object: &mut Value) {
-    if subject.is("persistentvolumeclaims") {
-        bind_anew(object, |volume| locked(&run.provisioned).contains(volume));
+/// A claim is bound anew; one whose volume is not restored as an object gets a new one. So does one whose volume is nowhere:
+/// it would wait for that name for ever.
+pub(super) async fn claim(run: &Run, subject: &Subject, object: &mut Value, notes: &mut Notes) {
+    if !subject.is("persistentvolumeclaims") {
+        return;
     }
+    bind_anew(object, |volume| locked(&run.provisioned).contains(volume));
+    let Some(volume) = bound_to(object) else { return };
+    let restored = run.work_of(&volume).is_some_and(|work| run.exists(work));
+    if !restored && is_nowhere(&run.lookup, &volume).await {
+        notes.warn(unbound(&subject.resource_id(), &volume.name));
+        bind_anew(object, |_| true);
+    }
+}
+
+/// The volume that a claim names.
+pub(super) fn bound_to(claim: &Value) -> Option<ItemId> {
+    let name = claim.pointer("/spec/volumeName").and_then(Value::as_str).filter(|name| !name.is_empty())?;
+    Some(ItemId::cluster(GroupResource::new("", "persistentvolumes"), name))
+}
+
+/// Whether the cluster has no such volume. One that cannot be looked for may be there.
+pub(super) async fn is_nowhere(lookup: &ClusterLookup, volume: &ItemId) -> bool {
+    lookup.target(volume).is_some() && matches!(lookup.get(volume).await, Ok(None))
+}
+
+pub(super) fn unbound(claim: &str, volume: &str) -> String {
+    format!(
+        "{claim} gets a new, empty volume: its volume {volume} is neither restored nor in the cluster; to keep it, restore persistentvolumes as well"
+    )
 }
 
 /// `is_provisioned`: whether a volume is not restored as an object.

@@ -24,7 +24,27 @@ pub const NEVER_RESTORED: [&str; 9] = [
     "backuprepositories.velero.io",
 ];
 
-/// Types that are looked at whatever the filters say, because volumes need them.
+/// Types whose objects tell Lifeboat to do something now. One that came back would be done again: a DeleteBackupRequest in a
+/// backup would delete. Upstream restores some of them.
+pub const COMMANDS: [&str; 9] = [
+    "deletebackuprequests.velero.io",
+    "downloadrequests.velero.io",
+    "serverstatusrequests.velero.io",
+    "podvolumebackups.velero.io",
+    "podvolumerestores.velero.io",
+    "datauploads.velero.io",
+    "datadownloads.velero.io",
+    "volumepluginbackups.velero.io",
+    "volumepluginrestores.velero.io",
+];
+
+/// Whether no object of a type is ever created by a restore, whoever asks for it and whatever it was in the archive.
+pub fn is_never_created(resource: &GroupResource) -> bool {
+    let name = resource.to_string();
+    NEVER_RESTORED.contains(&name.as_str()) || COMMANDS.contains(&name.as_str())
+}
+
+/// Types that actions see whatever the filters say, because volumes need them; they are not created.
 const ALWAYS: [&str; 1] = ["datauploads.velero.io"];
 
 /// Why an item is not restored.
@@ -86,7 +106,7 @@ impl RestoreFilter {
     pub fn new(spec: &RestoreSpec, catalogue: &Catalogue) -> Result<Self, FilterError> {
         let list = |names: &Option<Vec<String>>| names.clone().unwrap_or_default();
         let mut excluded = list(&spec.excluded_resources);
-        excluded.extend(NEVER_RESTORED.iter().map(|&name| name.to_owned()));
+        excluded.extend(NEVER_RESTORED.iter().chain(&COMMANDS).map(|&name| name.to_owned()));
         let selectors = spec.label_selector.iter().chain(spec.or_label_selectors.iter().flatten());
         Ok(Self {
             namespaces: Includes::new(&list(&spec.included_namespaces), &list(&spec.excluded_namespaces))?,
@@ -235,6 +255,7 @@ mod tests {
     #[rstest]
     #[case::everything(json!({}), "pods", Some("shop"), Ok(()))]
     #[case::never(json!({}), "nodes", None, Err(LeftOut::Type))]
+    #[case::a_command(json!({}), "deletebackuprequests.velero.io", Some("lifeboat"), Err(LeftOut::Type))]
     #[case::never_by_group(json!({}), "events.events.k8s.io", Some("shop"), Err(LeftOut::Type))]
     #[case::type_not_included(json!({"includedResources": ["secrets"]}), "pods", Some("shop"), Err(LeftOut::Type))]
     #[case::type_excluded(json!({"excludedResources": ["pods"]}), "pods", Some("shop"), Err(LeftOut::Type))]
@@ -256,6 +277,16 @@ mod tests {
         #[case] expected: Result<(), LeftOut>,
     ) {
         assert_eq!(judge(&spec, resource, namespace), expected);
+    }
+
+    #[rstest]
+    #[case("nodes", true)]
+    #[case("backups.velero.io", true)]
+    #[case("datauploads.velero.io", true)]
+    #[case("schedules.velero.io", false)]
+    #[case("pods", false)]
+    fn records_and_commands_are_never_created(#[case] resource: &str, #[case] expected: bool) {
+        assert_eq!(is_never_created(&GroupResource::parse(resource)), expected);
     }
 
     #[rstest]

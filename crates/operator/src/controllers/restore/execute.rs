@@ -22,7 +22,8 @@ use lifeboat_plan::time;
 use lifeboat_web::Ending;
 use serde_json::{Value, json};
 
-use super::rest::{CANCELLED, Rest, created, operation_timeout};
+use super::rest::{CANCELLED, OVERTAKEN, Rest, created, operation_timeout};
+use super::status::Written;
 use super::volume_data::{self, data};
 use super::{Order, finalize, gather, operations, status, validate};
 use crate::context::Context;
@@ -45,15 +46,19 @@ pub(super) async fn execute(context: &Context, resource: &ApiResource, order: Or
             (json!({"status": status}), Ending::Failed, words)
         }
     };
-    while let Err(error) = status::write(&api, &name, &patch).await {
-        if error.is_not_found() || error.is_invalid() {
-            break;
+    loop {
+        match status::write(&api, &order.restore, &patch).await {
+            Ok(Written::Done) => break,
+            // Whoever has it now tells how it ends.
+            Ok(Written::NotOurs) => return,
+            Err(error) => {
+                let words = error.chain();
+                tracing::warn!(restore = name, words, "cannot write the end of a restore");
+                if error.is_invalid() {
+                    break;
+                }
+            }
         }
-        tracing::warn!(
-            restore = name,
-            error = &error as &dyn std::error::Error,
-            "cannot write the end of a restore"
-        );
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
     context.metrics.velero().restore_ended(&schedule, ending);
@@ -121,7 +126,7 @@ async fn items<'a>(
     let failed = |words: String| format!("restore execution failed: {words}");
     let prepared = tokio::select! {
         prepared = prepare(context, restore) => prepared.map_err(failed)?,
-        () = order.cancel.cancelled() => return Err("the restore was cancelled before it created anything".into()),
+        () = order.cancel.cancelled() => return Err(CANCELLED.to_owned()),
     };
     let Prepared { location, job, volumes, unreadable, tools } = prepared;
     let (log, wants_data, mapping) = (job.log.clone(), job.valid.volumes, job.valid.mapping.clone());
@@ -132,7 +137,7 @@ async fn items<'a>(
     let (progress, name) = (Arc::new(Progress::default()), restore.name_any());
     let ended = tokio::select! {
         ended = restore::restore(job, &tools, &progress, &order.cancel) => ended,
-        () = show(api, &name, &progress) => return Err(failed("it ended unexpectedly".into())),
+        () = show(api, restore, &progress) => return Err(OVERTAKEN.to_owned()),
     };
     let (total, restored) = progress.now();
     let mut of_items = json!({"progress": {"totalItems": total.max(restored), "itemsRestored": restored},
@@ -218,7 +223,7 @@ pub(super) struct Prepared {
     pub(super) tools: Tools,
 }
 
-/// Opens and reads all that the pipeline needs. Nothing was created when this fails.
+/// Opens and reads all that the pipeline needs, and creates nothing.
 pub(super) async fn prepare(context: &Context, restore: &Restore) -> Result<Prepared, String> {
     let settings = &context.settings.storage;
     let gathered = gather::gather(context, restore).await.map_err(|error| error.chain())?;
@@ -233,9 +238,11 @@ pub(super) async fn prepare(context: &Context, restore: &Restore) -> Result<Prep
         .get_stream(&files.contents())
         .await
         .map_err(|error| format!("error downloading backup: {}", locations::words(&error)))?;
-    let spool = Spool::read(reading, &settings.spool_directory, settings.spool_limits())
-        .await
-        .map_err(|error| chain(&error))?;
+    let untrusted = location.object.annotations().get(UNTRUSTED).is_some_and(|value| value == "true");
+    let limits = settings.spool_limits();
+    let limits = if untrusted { limits.of_strangers() } else { limits };
+    let spool =
+        Spool::read(reading, &settings.spool_directory, limits).await.map_err(|error| chain(&error))?;
     let volumes = volume_data::read(location.store.as_ref(), &files, &spool).await?;
     let modifiers = validate::modifiers(restore, gathered.modifiers.as_ref())?;
     let discovered = discovery::discover(&context.client).await.map_err(|error| error.chain())?;
@@ -247,7 +254,6 @@ pub(super) async fn prepare(context: &Context, restore: &Restore) -> Result<Prep
         .with_policies(&policies, &discovered.catalogue)
         .map_err(|error| format!("invalid restore {error}"))?;
     valid.versions = versions(context, &spool, &discovered.catalogue).await?;
-    let untrusted = location.object.annotations().get(UNTRUSTED).is_some_and(|value| value == "true");
     let job = Job {
         restore: restore.clone(),
         valid,
@@ -311,12 +317,13 @@ fn tools(context: &Context, restore: &Restore, catalogue: Catalogue) -> Tools {
             terminating: settings.terminating_timeout,
             resource: settings.resource_timeout,
             hooks: operation_timeout(context, restore),
+            action: operation_timeout(context, restore),
         },
     }
 }
 
-/// Writes progress once in a second; never ends.
-async fn show(api: &Api<DynamicObject>, name: &str, progress: &Progress) {
+/// Writes progress once in a second; ends when another server goes on with the restore.
+async fn show(api: &Api<DynamicObject>, restore: &Restore, progress: &Progress) {
     let mut shown = (0, 0);
     loop {
         tokio::time::sleep(SHOWN).await;
@@ -325,8 +332,13 @@ async fn show(api: &Api<DynamicObject>, name: &str, progress: &Progress) {
             shown = now;
             let patch =
                 json!({"status": {"progress": {"totalItems": now.0.max(now.1), "itemsRestored": now.1}}});
-            if let Err(error) = status::write(api, name, &patch).await.map_err(|error| error.chain()) {
-                tracing::debug!(restore = name, error, "cannot show progress");
+            match status::write(api, restore, &patch).await {
+                Ok(Written::Done) => {}
+                Ok(Written::NotOurs) => return,
+                Err(error) => {
+                    let error = error.chain();
+                    tracing::debug!(restore = restore.name_any(), error, "cannot show progress");
+                }
             }
         }
     }

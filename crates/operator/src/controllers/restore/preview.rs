@@ -2,6 +2,7 @@
 
 use lifeboat_api::velero::Restore;
 use lifeboat_cluster::write::{Throttle, Writer};
+use lifeboat_plan::restore::trust;
 use lifeboat_plan::restore::volumes::{Holder, missing};
 
 use super::volume_data::data;
@@ -22,10 +23,14 @@ pub(crate) async fn preview(context: &Context, mut restore: Restore) -> Result<P
         spool: &job.spool,
         valid: &job.valid,
         volumes: &job.volumes,
-        untrusted: job.untrusted.as_deref(),
+        untrusted: job
+            .untrusted
+            .as_deref()
+            .filter(|_| !trust::is_allowed(restore.metadata.annotations.as_ref())),
         catalogue: &tools.catalogue,
         writer: &writer,
         actions: tools.actions.clone(),
+        action_limit: tools.times.action,
         names: (restore.metadata.name.as_deref().unwrap_or_default(), &claim.backup),
     })
     .await;

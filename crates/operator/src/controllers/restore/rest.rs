@@ -34,6 +34,9 @@ const NEXT_TRY: Duration = Duration::from_secs(10);
 pub(super) const CANCELLED: &str =
     "the restore was cancelled; what it had created stays (label velero.io/restore-name)";
 
+/// What a run says that another server took over, or whose Restore is gone; nobody but the log hears it.
+pub(super) const OVERTAKEN: &str = "the Restore is gone, or another server goes on with it";
+
 /// The restore, in memory and in storage.
 pub(super) struct Rest<'a> {
     pub(super) context: &'a Context,
@@ -144,7 +147,7 @@ impl<'a> Rest<'a> {
     pub(super) async fn show(&self) {
         let phase = phase_after_items(self.errors(), self.is_waiting());
         let patch = json!({"status": self.status(&phase)});
-        if let Err(error) = status::write(self.api, &self.restore.name_any(), &patch).await {
+        if let Err(error) = status::write(self.api, self.restore, &patch).await {
             let error = error.chain();
             tracing::warn!(restore = self.restore.name_any(), error, "cannot show how a restore stands");
         }
@@ -169,6 +172,7 @@ impl<'a> Rest<'a> {
 
     /// Writes all files; the first problem is told, all are tried.
     pub(super) async fn write_all(&mut self) -> Result<(), String> {
+        self.is_ours().await?;
         let none: [documents::RestoreVolumeInfo; 0] = [];
         let mut problem = self.put(&self.files.resource_list(), &self.list).await.err();
         // Volumes that were restored, with their data: none in this version.
@@ -183,6 +187,7 @@ impl<'a> Rest<'a> {
         if !self.changed {
             return Ok(());
         }
+        self.is_ours().await?;
         let mut problem = self.put(&self.files.results(), &self.results).await.err();
         problem = problem.or(self.put(&self.files.item_operations(), &self.operations).await.err());
         if let Some(log) = &self.log
@@ -193,6 +198,15 @@ impl<'a> Rest<'a> {
         }
         self.changed = problem.is_some();
         problem.map_or(Ok(()), Err)
+    }
+
+    /// Files of a run that another server took over would replace that server's. Where nobody can be asked the files are
+    /// written: the lease says who works.
+    async fn is_ours(&self) -> Result<(), String> {
+        match status::read(self.api, self.restore).await {
+            Ok(None) => Err(OVERTAKEN.to_owned()),
+            _ => Ok(()),
+        }
     }
 
     async fn put<T: Serialize + ?Sized>(&self, key: &str, document: &T) -> Result<(), String> {

@@ -1,3 +1,4 @@
+mod ends;
 mod faults;
 mod runs;
 mod setting;

@@ -1,12 +1,13 @@
 //! The fate of one item in a dry run: the steps of [`super::super::item`], with questions instead of writes.
 
+use lifeboat_plan::catalogue::GroupResource;
 use lifeboat_plan::restore::existing::{Existing, compare};
 use lifeboat_plan::restore::volumes::{DataIn, VolumePlan, plan};
-use lifeboat_plan::restore::{sanitise, trust};
+use lifeboat_plan::restore::{filter, sanitise, trust};
 use lifeboat_plugin::actions::RestoreInput;
 use serde_json::Value;
 
-use super::super::apply::target;
+use super::super::apply::{resource_of, target};
 use super::super::item::{Subject, drop_hooks};
 use super::super::volumes;
 use super::{Judged, Session, Would};
@@ -22,11 +23,7 @@ pub(super) async fn judge(session: &Session<'_>, subject: &Subject) -> Judged {
 /// The fate of the item; found early, it is the error.
 async fn steps(session: &Session<'_>, subject: &Subject, judged: &mut Judged) -> Result<Would, Would> {
     let question = session.question;
-    if let Some(location) = question.untrusted.filter(|_| trust::is_privileged(&subject.id.resource)) {
-        return Err(Would::Skip(format!(
-            "location {location} is untrusted (--allow-privileged restores it)"
-        )));
-    }
+    untrusted(session, &subject.id.resource)?;
     let bytes = question.spool.get(subject.place).await.map_err(|error| Would::Fail(error.to_string()))?;
     let mut object: Value =
         serde_json::from_slice(&bytes).map_err(|error| Would::Fail(format!("it cannot be read: {error}")))?;
@@ -48,11 +45,36 @@ async fn steps(session: &Session<'_>, subject: &Subject, judged: &mut Judged) ->
     sanitise::strip(&mut object).map_err(|error| Would::Fail(error.to_string()))?;
     actions(session, subject, &from_backup, &mut object, judged).await?;
     if subject.is("persistentvolumeclaims") {
-        volumes::bind_anew(&mut object, |volume| session.provisioned.contains(volume));
+        claim(session, subject, &mut object, judged).await;
     }
     judged.notes.extend(question.valid.modifiers.apply(&mut object, &subject.id.resource));
     sanitise::mark(&mut object, subject.target.as_deref(), question.names.0, question.names.1);
     compared(session, subject, &object).await
+}
+
+fn untrusted(session: &Session<'_>, resource: &GroupResource) -> Result<(), Would> {
+    match session
+        .question
+        .untrusted
+        .filter(|_| trust::is_privileged(resource) && !filter::is_never_created(resource))
+    {
+        None => Ok(()),
+        Some(location) => {
+            Err(Would::Skip(format!("location {location} is untrusted (--allow-privileged restores it)")))
+        }
+    }
+}
+
+async fn claim(session: &Session<'_>, subject: &Subject, object: &mut Value, judged: &mut Judged) {
+    let question = session.question;
+    volumes::bind_anew(object, |volume| session.provisioned.contains(volume));
+    let Some(volume) = volumes::bound_to(object) else { return };
+    let restored =
+        question.spool.find(&volume).is_some() && question.valid.filter.judge_additional(&volume).is_ok();
+    if !restored && volumes::is_nowhere(&session.lookup, &volume).await {
+        judged.notes.push(volumes::unbound(&subject.resource_id(), &volume.name));
+        volumes::bind_anew(object, |_| true);
+    }
 }
 
 fn volume(session: &Session<'_>, subject: &Subject, object: &mut Value) -> Result<(), Would> {
@@ -82,7 +104,7 @@ async fn actions(
             continue;
         }
         let input = RestoreInput { item: std::mem::take(object), from_backup, restore: question.restore };
-        let outcome = one.action.execute(input, &session.lookup).await;
+        let outcome = one.execute(input, &session.lookup, question.action_limit).await;
         let outcome = outcome.map_err(|error| Would::Fail(format!("{}: {error}", one.action.name())))?;
         if outcome.skip {
             return Err(Would::Skip(format!("{} leaves it out", one.action.name())));
@@ -96,6 +118,11 @@ async fn actions(
 async fn compared(session: &Session<'_>, subject: &Subject, object: &Value) -> Result<Would, Would> {
     let question = session.question;
     let mut target = target(question.catalogue, question.spool, subject, object).map_err(Would::Fail)?;
+    let resource = resource_of(&target);
+    if filter::is_never_created(&resource) {
+        return Err(Would::Skip("objects of this type are never restored".to_owned()));
+    }
+    untrusted(session, &resource)?;
     let is_namespace = subject.is("namespaces");
     if is_namespace {
         question.valid.target(&subject.id.name).clone_into(&mut target.name);

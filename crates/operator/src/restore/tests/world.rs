@@ -43,7 +43,7 @@ impl Api {
         asked.iter().filter_map(|asked| asked.strip_prefix("POST ").map(str::to_owned)).collect()
     }
 
-    fn answer(&self, asked: &Asked) -> (u16, Value) {
+    pub(super) fn answer(&self, asked: &Asked) -> (u16, Value) {
         let mut objects = self.objects.lock().unwrap();
         match asked.method.as_str() {
             "POST" => {
@@ -132,6 +132,7 @@ impl World {
                 terminating: short,
                 resource: short,
                 hooks: Duration::from_secs(20),
+                action: Duration::from_secs(20),
             },
             rule: Box::new(|_, _| None),
             cancel: CancellationToken::new(),
@@ -168,6 +169,7 @@ impl World {
             writer: &Writer::new(direct, Arc::new(Throttle::default())),
             actions: self.actions,
             names: ("r", "b"),
+            action_limit: self.times.action,
         };
         (dry_run(question).await, api)
     }

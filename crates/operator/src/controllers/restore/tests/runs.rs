@@ -8,6 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::super::{Order, execute, preview};
 use super::setting::{GROUP, RESTORE, Setting, files, shop};
 use crate::restore::Would;
+use crate::testing::merge;
 
 #[tokio::test]
 async fn a_run_restores_writes_its_files_and_ends() {
@@ -27,8 +28,11 @@ async fn a_run_restores_writes_its_files_and_ends() {
 #[tokio::test]
 async fn a_server_that_is_killed_at_any_moment_leaves_nothing_doubled_and_nothing_out() {
     let mut ended = false;
-    for requests in 1..60 {
-        let setting = Setting::holding(json!({}), &shop()).await;
+    let spec = json!({"restoreStatus": {"includedResources": ["configmaps"]}});
+    let mut held = shop();
+    held[1].2["status"] = json!({"seen": true});
+    for requests in 1..120 {
+        let setting = Setting::holding(spec.clone(), &held).await;
         ended = setting.run_until(requests).await;
         let status = if ended { setting.status() } else { setting.run().await };
         assert_eq!(status["phase"], "Completed", "killed after {requests} requests: {status}");
@@ -37,12 +41,45 @@ async fn a_server_that_is_killed_at_any_moment_leaves_nothing_doubled_and_nothin
         let all = ["", "/configmaps/a", "/configmaps/b", "/configmaps/c", "/pods/web"];
         let all = all.map(|rest| format!("/api/v1/namespaces/shop{rest}"));
         assert_eq!(created, all, "killed after {requests} requests");
+        let a = setting.object("/api/v1/namespaces/shop/configmaps/a").unwrap();
+        assert_eq!(a["status"], json!({"seen": true}), "killed after {requests} requests");
         assert_eq!(setting.results().await, Results::default());
         if ended {
             break;
         }
     }
     assert!(ended, "the restore needs fewer requests than that");
+}
+
+#[tokio::test]
+async fn a_server_that_was_overtaken_writes_neither_phase_nor_files() {
+    for change in [json!({"annotations": {"lifeboat.io/attempt": "2"}}), json!({"uid": "another"})] {
+        let setting = Setting::holding(json!({}), &shop()).await;
+        let context = setting.context().await;
+        let order = Order {
+            restore: serde_json::from_value(setting.object(RESTORE).unwrap()).unwrap(),
+            cancel: CancellationToken::new(),
+        };
+        let newer = json!({"metadata": change});
+        merge(setting.api.objects.lock().unwrap().get_mut(RESTORE).unwrap(), &newer);
+        let resource = lifeboat_cluster::objects::resource_of::<lifeboat_api::velero::Restore>();
+        Box::pin(execute::execute(&context, &resource, order)).await;
+        assert_eq!(setting.status(), json!({"phase": "InProgress"}));
+        assert!(!setting.store.exists(&files().results()).await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn an_archive_cannot_bring_rights_under_another_name() {
+    let mut held = shop();
+    let right = json!({"apiVersion": "rbac.authorization.k8s.io/v1"});
+    held.push(("/v1/configmaps", "shop/right", right));
+    let setting = Setting::holding(json!({}), &held).await;
+    let status = setting.run().await;
+    assert_eq!(status["phase"], "PartiallyFailed", "{status}");
+    let words = setting.results().await.errors.namespaces["shop"].join(" ");
+    assert!(words.contains("shop/right") && words.contains("another API group"), "{words}");
+    assert!(!setting.api.created.lock().unwrap().iter().any(|path| path.contains("rbac")));
 }
 
 #[tokio::test]
@@ -136,8 +173,9 @@ async fn a_preview_reads_and_writes_nothing() {
     assert_eq!(count(|would| *would == Would::Create), 4);
     assert_eq!(count(|would| matches!(would, Would::Skip(why) if why == "it is there and the same")), 1);
     assert_eq!(count(|would| matches!(would, Would::NotSelected(_))), 1);
-    assert_eq!(planned.notes.len(), 1, "{:?}", planned.notes);
-    assert!(planned.notes[0].starts_with("the data of volume pv (claim shop/data) would not be restored"));
+    assert_eq!(planned.notes.len(), 2, "{:?}", planned.notes);
+    assert!(planned.notes[0].contains("its volume pv is neither restored nor in the cluster"));
+    assert!(planned.notes[1].starts_with("the data of volume pv (claim shop/data) would not be restored"));
     let wrong = serde_json::from_value(json!({"metadata": {"name": "r"}, "spec": {}}));
     let problems = Box::pin(preview(&setting.context().await, wrong.unwrap())).await.unwrap_err();
     assert!(problems[0].starts_with("Either a backup or schedule must be specified"), "{problems:?}");

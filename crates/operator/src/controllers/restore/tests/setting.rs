@@ -83,7 +83,8 @@ impl Api {
                 (201, made)
             }
             "PATCH" => {
-                let Some(object) = objects.get_mut(&asked.path) else { return failure(404, "NotFound") };
+                let path = asked.path.trim_end_matches("/status");
+                let Some(object) = objects.get_mut(path) else { return failure(404, "NotFound") };
                 merge(object, &asked.body);
                 if let Some(phase) = asked.body.pointer("/status/phase").and_then(Value::as_str) {
                     self.phases.lock().unwrap().push(phase.to_owned());
