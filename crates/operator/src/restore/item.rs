@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::actions::{self, After};
 use super::report::{Listed, Notes};
-use super::run::{Asked, Ending, Run, Work};
+use super::run::{Asked, Ending, Run, Work, takes};
 use super::{apply, gates, namespaces, volumes};
 
 /// The item that is worked on.
@@ -135,6 +135,10 @@ async fn steps(run: &Arc<Run>, subject: &Subject, asked: Asked, notes: &mut Note
     }
     if sanitise::is_mirror_pod(&subject.id.resource, &object) {
         run.report.info("Not restoring pod because it's a mirror pod", &subject.id);
+        return false;
+    }
+    if sanitise::job_of(&subject.id, &object).is_some_and(|job| takes(&run.spool, &run.valid, &job)) {
+        run.report.info("Not restoring pod because its Job is restored and makes a new one", &subject.id);
         return false;
     }
     if !volumes::volume(run, subject, &mut object) {

@@ -309,6 +309,11 @@ fn is_namespace(resource: &GroupResource) -> bool {
     resource.group.is_empty() && resource.resource == "namespaces"
 }
 
+/// Whether the archive holds the item and the Restore asks for it.
+pub(super) fn takes(spool: &Spool, valid: &ValidRestore, id: &ItemId) -> bool {
+    spool.find(id).and_then(|place| spool.item(place)).is_some_and(|item| is_wanted(&item, valid))
+}
+
 fn is_wanted(item: &Item<'_>, valid: &ValidRestore) -> bool {
     let labels = if valid.filter.asks_for_labels() {
         item.labels().iter().cloned().collect()

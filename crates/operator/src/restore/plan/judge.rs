@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use super::super::apply::{resource_of, target};
 use super::super::item::{Subject, drop_hooks};
+use super::super::run::takes;
 use super::super::volumes;
 use super::{Judged, Session, Would};
 
@@ -32,6 +33,9 @@ async fn steps(session: &Session<'_>, subject: &Subject, judged: &mut Judged) ->
     }
     if sanitise::is_mirror_pod(&subject.id.resource, &object) {
         return Err(Would::Skip("it is a mirror pod".to_owned()));
+    }
+    if sanitise::job_of(&subject.id, &object).is_some_and(|job| takes(question.spool, question.valid, &job)) {
+        return Err(Would::Skip("its Job is restored and makes a new one".to_owned()));
     }
     if subject.is("persistentvolumes") {
         volume(session, subject, &mut object)?;
