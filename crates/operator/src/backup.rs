@@ -46,7 +46,7 @@ use crate::lookup::ClusterLookup;
 
 pub(crate) use again::read_again;
 pub(crate) use hooks::{Commands, PodCommands, run_open_posts};
-pub(crate) use progress::{Counters, Stop, Watch, verdict};
+pub(crate) use progress::{Counters, Fence, Stop, Watch, verdict};
 pub(crate) use report::{About, Report};
 pub(crate) use upload::{chain, upload_failure, upload_outcome};
 
@@ -76,6 +76,8 @@ pub(crate) struct PassInput {
     pub(crate) all_versions: bool,
     /// Where collected items wait.
     pub(crate) directory: PathBuf,
+    /// Asked before the archive becomes visible.
+    pub(crate) fence: Option<Fence>,
 }
 
 /// What a pass wrote.
@@ -118,6 +120,7 @@ struct Pass {
     workers: usize,
     all_versions: bool,
     directory: PathBuf,
+    fence: Option<Fence>,
     made: Mutex<Made>,
     /// The first error after which nothing more can be written.
     fatal: Mutex<Option<String>>,
@@ -171,6 +174,7 @@ pub(crate) async fn run(input: PassInput) -> Result<Outcome, PassError> {
         workers: input.workers.max(1),
         all_versions: input.all_versions,
         directory: input.directory,
+        fence: input.fence,
         made: Mutex::default(),
         fatal: Mutex::default(),
         collected: std::sync::OnceLock::new(),

@@ -152,7 +152,7 @@ fn answer(objects: &Objects, events: &Mutex<Vec<String>>, asked: &Asked) -> (u16
         "PATCH" => match objects.get_mut(place) {
             Some(object) => {
                 let mut patch = asked.body.clone();
-                if let Some(metadata) = patch["metadata"].as_object_mut() {
+                if let Some(metadata) = patch.get_mut("metadata").and_then(Value::as_object_mut) {
                     metadata.remove("resourceVersion");
                 }
                 merge(object, &patch);

@@ -154,3 +154,33 @@ fn paths_are_the_apis(
     };
     assert_eq!(collection_path(&kind, namespace), expected);
 }
+
+#[tokio::test]
+async fn large_objects_come_in_pages_of_few_and_none_is_lost() {
+    // 64 objects of 256 KiB: 16 MiB, of which no answer that is kept may have more than 4.
+    let largest = std::sync::Arc::new(AtomicUsize::new(0));
+    let seen = largest.clone();
+    let client = client(move |asked| {
+        let number = |name: &str| {
+            let pairs = asked.query.split('&').filter_map(|pair| pair.split_once('='));
+            pairs.filter(|(key, _)| *key == name).find_map(|(_, value)| value.parse::<usize>().ok())
+        };
+        let first = number("continue").unwrap_or(0);
+        let end = (first + number("limit").unwrap_or(64)).min(64);
+        let filling = "x".repeat(256 << 10);
+        let item =
+            |at| json!({"metadata": {"name": format!("c{at}"), "namespace": "shop"}, "data": {"x": filling}});
+        let token = if end < 64 { end.to_string() } else { String::new() };
+        seen.fetch_max(end - first, Ordering::Relaxed);
+        (200, json!({"metadata": {"continue": token}, "items": (first..end).map(item).collect::<Vec<_>>()}))
+    });
+    let mut pager = Pager::new(client.await, query(500));
+    let (mut names, mut most) = (Vec::new(), 0);
+    while let Some(page) = pager.next().await.unwrap() {
+        most = most.max(page.items.iter().map(|item| item.json.len()).sum());
+        names.extend(page.items.into_iter().map(|item| item.meta.name));
+    }
+    assert_eq!(names, (0..64).map(|at| format!("c{at}")).collect::<Vec<_>>());
+    assert!(most <= 4 << 20, "a page of {most} bytes");
+    assert!(largest.load(Ordering::Relaxed) <= 32);
+}

@@ -14,6 +14,8 @@ use lifeboat_plan::selector::Selector;
 use lifeboat_plugin::actions::{AppliesTo, BackupItemAction, ItemBlockAction};
 use lifeboat_plugin::{ActionError, Registry};
 
+use crate::operations::ANSWER;
+
 /// How long an action may take to cancel an operation.
 const CANCEL: Duration = Duration::from_secs(10);
 
@@ -22,6 +24,16 @@ pub(super) fn longest(backup: &Backup) -> Duration {
     let given = GoDuration::set(backup.spec.item_operation_timeout);
     let nanos = given.and_then(|limit| u64::try_from(limit.as_nanos()).ok());
     nanos.map_or(Duration::from_hours(4), Duration::from_nanos)
+}
+
+/// What an action says it is for; one that does not answer must not hold the backup up for ever.
+async fn answered(
+    name: &str,
+    answer: impl Future<Output = Result<AppliesTo, ActionError>>,
+) -> Result<AppliesTo, ActionError> {
+    let late =
+        |_| ActionError::Failed(format!("the action {name} does not say what it is for: no answer in time"));
+    tokio::time::timeout(ANSWER, answer).await.map_err(late)?
 }
 
 /// The items that one action is for.
@@ -80,7 +92,8 @@ impl Resolved<dyn BackupItemAction> {
     pub(super) async fn new(registry: &Registry, catalogue: &Catalogue) -> Result<Self, ActionError> {
         let mut actions = Vec::new();
         for action in &registry.backup {
-            let scope = Scope::new(action.name(), &action.applies_to().await?, catalogue)?;
+            let scope =
+                Scope::new(action.name(), &answered(action.name(), action.applies_to()).await?, catalogue)?;
             actions.push((action.clone(), scope));
         }
         Ok(Self::from(actions, catalogue))
@@ -91,7 +104,8 @@ impl Resolved<dyn ItemBlockAction> {
     pub(super) async fn new(registry: &Registry, catalogue: &Catalogue) -> Result<Self, ActionError> {
         let mut actions = Vec::new();
         for action in &registry.blocks {
-            let scope = Scope::new(action.name(), &action.applies_to().await?, catalogue)?;
+            let scope =
+                Scope::new(action.name(), &answered(action.name(), action.applies_to()).await?, catalogue)?;
             actions.push((action.clone(), scope));
         }
         Ok(Self::from(actions, catalogue))

@@ -12,8 +12,9 @@ use lifeboat_cluster::list::{RawItem, get_raw};
 use lifeboat_plan::catalogue::{Catalogue, ItemId, ResourceType};
 use lifeboat_plugin::Registry;
 use serde_json::Value;
+use tokio::time::timeout;
 
-use super::actions::ResolvedActions;
+use super::actions::{ResolvedActions, longest};
 use crate::lookup::ClusterLookup;
 
 /// What was read again.
@@ -85,7 +86,8 @@ impl Reader<'_> {
         let mut additional = Vec::new();
         for action in self.actions.of(&kind.id, &item.meta) {
             let failed = |words: String| format!("action {}: {words}", action.name());
-            let made = action.execute(value, self.backup, &self.lookup).await;
+            let made = timeout(longest(self.backup), action.execute(value, self.backup, &self.lookup)).await;
+            let made = made.map_err(|_elapsed| failed("it did not end in time".to_owned()))?;
             let made = made.map_err(|error| failed(error.to_string()))?;
             if made.operation_id.is_some_and(|operation| !operation.is_empty()) {
                 return Err(failed("it began an operation while the backup was finalized".to_owned()));

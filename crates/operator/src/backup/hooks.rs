@@ -186,11 +186,17 @@ pub(crate) async fn run_open_posts(
         report.error(&About::Server, &words, None);
     }
     for pod in open {
-        report.warning(
-            &About::Item(&pod.id()),
-            "The server was interrupted between this pod's hooks; its post hooks run now",
-            None,
-        );
+        let about = pod.id();
+        let about = About::Item(&about);
+        if !journal.has_its_pod(&pod).await? {
+            let words =
+                "The server was interrupted between this pod's hooks; the pod is gone, so none run for it";
+            report.warning(&about, words, None);
+            journal.close(&pod).await;
+            continue;
+        }
+        let words = "The server was interrupted between this pod's hooks; its post hooks run now";
+        report.warning(&about, words, None);
         for hook in &pod.post {
             run_hook(commands, report, &pod, hook, "post").await;
         }

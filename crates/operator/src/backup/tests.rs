@@ -45,6 +45,7 @@ async fn input(
     .unwrap();
     let log = RunLog::create(&std::env::temp_dir(), &[], Level::Info).unwrap();
     PassInput {
+        fence: None,
         journal: Journal::new(client.clone(), "lifeboat", &backup),
         client,
         backup,

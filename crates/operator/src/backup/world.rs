@@ -41,6 +41,8 @@ struct Inner {
     moody: BTreeMap<String, BTreeMap<usize, u16>>,
     /// How often each path was listed.
     listed: BTreeMap<String, usize>,
+    /// Changes that are refused: the path, a field of the change, the code.
+    refused: Vec<(String, String, u16)>,
     version: u64,
 }
 
@@ -143,6 +145,11 @@ impl World {
         self.inner.lock().unwrap().moody.entry(path.to_owned()).or_default().insert(nth, code);
     }
 
+    /// Changes of this path that hold `field` fail with `code`.
+    pub(crate) fn refuse_change(&self, path: &str, field: &str, code: u16) {
+        self.inner.lock().unwrap().refused.push((path.to_owned(), field.to_owned(), code));
+    }
+
     /// A command, such as `pre db-0`, does not end.
     pub(crate) fn hang(&self, words: &str) {
         self.hanging.lock().unwrap().insert(words.to_owned());
@@ -193,6 +200,11 @@ impl World {
 
     fn patch(&self, path: &str, found: Option<Value>, with: &Value) -> (u16, Value) {
         let Some(mut object) = found else { return failure(404, "NotFound") };
+        let refused = self.inner.lock().unwrap().refused.clone();
+        let applies = |(at, field, _): &&(String, String, u16)| at == path && with.get(field).is_some();
+        if let Some((_, _, code)) = refused.iter().find(applies) {
+            return failure(*code, "Refused");
+        }
         let given = &with["metadata"]["resourceVersion"];
         if !given.is_null() && *given != object["metadata"]["resourceVersion"] {
             return failure(409, "Conflict");

@@ -10,20 +10,24 @@ use kube::{Resource, ResourceExt};
 use lifeboat_api::common::{GoDuration, Time};
 use lifeboat_api::velero::{Backup, BackupPhase};
 use lifeboat_archive::documents::encode_backup;
-use lifeboat_archive::{BackupFiles, ObjectStore};
+use lifeboat_archive::{BackupFiles, ObjectStore, StoreError};
 use lifeboat_cluster::ApiError;
-use lifeboat_plan::backup::{ATTEMPT, attempt, phase};
+use lifeboat_plan::backup::{ARCHIVE_BYTES, ATTEMPT, attempt, phase};
 use lifeboat_web::{BackupEnd, Ending};
 
 use super::start::schedule;
 use super::status::{Run, read, write};
 use super::{State, post_operations};
+use crate::backup::journal::Journal;
 use crate::backup::{chain, locked};
 use crate::context::Context;
 use crate::locations::{self, LocationError};
 
 /// How long after a failure the end is tried again.
 const AGAIN: Duration = Duration::from_secs(10);
+
+/// How long the server's own disk may be full: others wait behind.
+const DISK_PATIENCE: GoDuration = GoDuration::from_secs(600);
 
 /// How long storage may be out of reach, where the spec says nothing.
 const PATIENCE: GoDuration = GoDuration::from_secs(4 * 3600);
@@ -52,6 +56,23 @@ pub(super) async fn end(
         Ok(rewritten) => rewritten,
         Err(trouble) => return wait(context, state, backup, trouble).await,
     };
+    let operated = backup.status.as_ref().and_then(|status| status.backup_item_operations_attempted);
+    let noted = backup.annotations().get(ARCHIVE_BYTES).and_then(|text| text.parse().ok());
+    // Operations change the archive after the pass noted its size.
+    let size = rewritten.bytes.or(noted.filter(|_| operated.unwrap_or_default() == 0));
+    match has_archive(store.as_ref(), &files, size).await {
+        Ok(true) => {}
+        Ok(false) => {
+            let key = files.contents();
+            let words =
+                format!("the archive {key} is gone from storage, or another backup wrote it: back up again");
+            return wait(context, state, backup, Trouble::Gone(words)).await;
+        }
+        Err(error) => {
+            let words = format!("cannot look at {}: {}", files.contents(), chain(&error));
+            return wait(context, state, backup, Trouble::Storage(words)).await;
+        }
+    }
     let now = context.now();
     let mut ended = backup.clone();
     let mut patch = phase::ended(&end, now);
@@ -100,6 +121,8 @@ pub(super) enum Trouble {
     Api(ApiError),
     /// May pass.
     Storage(String),
+    /// The same for the server's own disk.
+    Disk(String),
     /// Will not pass.
     Gone(String),
 }
@@ -119,6 +142,19 @@ pub(super) async fn open(
     Ok((location.store, files))
 }
 
+/// Whether the archive is there, with that size where it is known.
+pub(super) async fn has_archive(
+    store: &dyn ObjectStore,
+    files: &BackupFiles,
+    size: Option<u64>,
+) -> Result<bool, StoreError> {
+    match store.get_stream(&files.contents()).await {
+        Ok(found) => Ok(size.zip(found.size).is_none_or(|(size, found)| size == found)),
+        Err(error) if error.is_not_found() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
 async fn put(store: &dyn ObjectStore, files: &BackupFiles, ended: &Backup) -> Result<(), Trouble> {
     let json = encode_backup(ended).map_err(|error| Trouble::Gone(error.to_string()))?;
     let written = store.put(&files.metadata(), json).await;
@@ -134,11 +170,14 @@ pub(super) async fn wait(
 ) -> Result<Action, ApiError> {
     let this = run_of(backup);
     let now = context.now();
+    let patience = match &trouble {
+        Trouble::Disk(_) => DISK_PATIENCE,
+        _ => GoDuration::set(backup.spec.item_operation_timeout).unwrap_or(PATIENCE),
+    };
     let (words, over) = match trouble {
         Trouble::Api(error) => return Err(error),
         Trouble::Gone(words) => (words, true),
-        Trouble::Storage(words) => {
-            let patience = GoDuration::set(backup.spec.item_operation_timeout).unwrap_or(PATIENCE);
+        Trouble::Storage(words) | Trouble::Disk(words) => {
             let since = *locked(&state.trouble).entry(this.uid.clone()).or_insert(now);
             (words, since.checked_add(patience.to_signed()).is_ok_and(|end| now >= end))
         }
@@ -149,6 +188,8 @@ pub(super) async fn wait(
     }
     locked(&state.trouble).remove(&this.uid);
     if let Some(object) = write(context, state, &this, &phase::failed(&words, now)).await? {
+        // One that is not empty is for the next term.
+        Journal::new(context.client.clone(), &context.settings.namespace, backup).remove_empty().await;
         context.events.warning(&object.object_ref(&state.resource), "Failed", &words).await;
         if let Ok(failed) = lifeboat_cluster::objects::typed::<Backup>(&object) {
             count(context, &failed, None);

@@ -113,7 +113,7 @@ async fn ask(context: &Context, backup: &Backup, operation: &mut BackupOperation
 }
 
 /// Tells the actions to end what they began.
-async fn cancel(context: &Context, backup: &Backup, operations: &[BackupOperation]) {
+pub(super) async fn cancel(context: &Context, backup: &Backup, operations: &[BackupOperation]) {
     for operation in operations.iter().filter(|operation| !operation.status.phase.has_ended()) {
         let (id, action) = (&operation.spec.operation_id, &operation.spec.backup_item_action);
         let known = context.actions.backup.iter().find(|known| known.name() == action);

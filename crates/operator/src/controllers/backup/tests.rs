@@ -1,5 +1,6 @@
 //! Backups through their phases, on a cluster of a few lines with a location in a directory.
 
+mod faults;
 mod operations;
 
 use std::sync::Arc;
@@ -192,8 +193,10 @@ async fn a_finalizing_backup_of_a_former_leader_is_ended() {
     let server = Server::new().await;
     let status = json!({"status": {"phase": "FinalizingPartiallyFailed", "errors": 1}});
     server.add("b", json!({"storageLocation": "default"}), &status);
+    ObjectStore::put(&server.store(), "backups/b/b.tar.gz", "x".into()).await.unwrap();
     assert_eq!(server.settle("b").await, "PartiallyFailed");
-    assert_eq!(ObjectStore::keys(&server.store(), "").await.unwrap(), ["backups/b/velero-backup.json"]);
+    let keys = ObjectStore::keys(&server.store(), "").await.unwrap();
+    assert_eq!(keys, ["backups/b/b.tar.gz", "backups/b/velero-backup.json"]);
 }
 
 #[tokio::test]

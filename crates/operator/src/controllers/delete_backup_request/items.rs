@@ -15,6 +15,7 @@ use lifeboat_plugin::actions::{AppliesTo, DeleteItemAction};
 use super::gather::Gathered;
 use crate::context::Context;
 use crate::locations::{self, Location};
+use crate::operations::ANSWER;
 
 /// An action and what it is for.
 struct Matched {
@@ -82,7 +83,9 @@ async fn run_all(
 
 async fn match_action(action: &Arc<dyn DeleteItemAction>, catalogue: &Catalogue) -> Result<Matched, String> {
     let wrong = |words: String| format!("action {}: {words}", action.name());
-    let applies: AppliesTo = action.applies_to().await.map_err(|error| wrong(error.to_string()))?;
+    let applies = tokio::time::timeout(ANSWER, action.applies_to()).await;
+    let applies = applies.map_err(|_elapsed| wrong("it did not say in time what it is for".to_owned()))?;
+    let applies: AppliesTo = applies.map_err(|error| wrong(error.to_string()))?;
     let includes = |included: &[String], excluded: &[String]| {
         Includes::new(included, excluded).map_err(|error| wrong(error.to_string()))
     };

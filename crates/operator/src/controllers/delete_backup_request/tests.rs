@@ -1,5 +1,7 @@
 //! Deletions in a directory, with a cluster of a few lines.
 
+mod ownership;
+
 use async_trait::async_trait;
 use lifeboat_api::velero::Backup;
 use lifeboat_archive::documents::{self, NativeSnapshot, NativeSnapshotSpec, NativeSnapshotStatus};
@@ -67,6 +69,11 @@ async fn request(cluster: &Cluster, backup: &str, action: Option<Arc<Recorder>>)
     let object = json!({"apiVersion": "velero.io/v1", "kind": "DeleteBackupRequest",
         "metadata": {"name": "q", "creationTimestamp": now}, "spec": {"backupName": backup}});
     cluster.put("deletebackuprequests", &object);
+    reconcile_stored(cluster, action).await
+}
+
+/// The request that is there, reconciled once.
+async fn reconcile_stored(cluster: &Cluster, action: Option<Arc<Recorder>>) -> Option<Value> {
     let object = serde_json::from_value(cluster.get("deletebackuprequests", "q").unwrap()).unwrap();
     let actions = action.into_iter().map(|action| action as Arc<dyn DeleteItemAction>).collect();
     let resource = objects::resource_of::<DeleteBackupRequest>();
