@@ -1,6 +1,6 @@
 //! Hooks, modifiers, storage classes, status, node ports, dry runs, untrusted locations.
 
-use lifeboat_e2e::{HostServer, Namespace, apply, get, kubectl, unique};
+use lifeboat_e2e::{HostServer, Namespace, apply, get, kubectl, unique, wait_for};
 
 use super::{backup, delete_namespace, restore};
 
@@ -42,6 +42,39 @@ fn init_and_exec_hooks_run_in_a_restored_pod() {
     let log = app.kubectl().args(["exec", "hooked", "--", "cat", "/shared/log"]).ok();
     assert_eq!(log, "exec\n");
     assert_eq!(made["status"]["hookStatus"]["hooksAttempted"], 1, "{}", made["status"]);
+}
+
+#[test]
+fn a_job_that_was_at_work_is_begun_once() {
+    let server = HostServer::start("job", &[]);
+    let app = Namespace::new("job-app");
+    app.apply(
+        "
+apiVersion: batch/v1
+kind: Job
+metadata: {name: migrate}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      terminationGracePeriodSeconds: 0
+      containers: [{name: main, image: TEST_IMAGE, imagePullPolicy: IfNotPresent, command: [sleep, infinity]}]
+",
+    );
+    let ready = ["wait", "--for=condition=Ready", "pod", "-l", "job-name=migrate", "--timeout=90s"];
+    wait_for("the pod of the job", 60, || {
+        let waited = app.kubectl().args(ready).run();
+        if waited.code == 0 { Ok(()) } else { Err(waited.stderr) }
+    });
+    server.assert_phase(&backup(&server, "job", &["--include-namespaces", &app.name]), &["Completed"]);
+    delete_namespace(&app.name);
+    server.assert_phase(&restore(&server, "job", "job", &[]), &["Completed"]);
+    wait_for("the new pod of the job", 60, || {
+        let waited = app.kubectl().args(ready).run();
+        if waited.code == 0 { Ok(()) } else { Err(waited.stderr) }
+    });
+    let pods = get(&["-n", &app.name, "pods"]);
+    assert_eq!(pods["items"].as_array().map(Vec::len), Some(1), "{pods}");
 }
 
 #[test]

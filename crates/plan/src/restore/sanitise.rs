@@ -158,6 +158,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn only_a_pod_of_a_job_has_a_job() {
+        let of = |resource: &str, api_version: &str, kind: &str| {
+            let id = ItemId {
+                resource: GroupResource::new("", resource),
+                namespace: Some("shop".into()),
+                name: "migrate-x".into(),
+            };
+            let owners = json!([{"apiVersion": api_version, "kind": kind, "name": "migrate"}]);
+            job_of(&id, &json!({"metadata": {"ownerReferences": owners}})).map(|job| job.to_string())
+        };
+        assert!(of("pods", "batch/v1", "Job").is_some_and(|job| job.contains("shop/migrate")));
+        assert_eq!(of("pods", "apps/v1", "ReplicaSet"), None);
+        assert_eq!(of("pods", "example.com/v1", "Job"), None);
+        assert_eq!(of("configmaps", "batch/v1", "Job"), None);
+    }
+
+    #[test]
     fn what_belongs_to_the_old_object_is_stripped_and_the_rest_stays() {
         let mut object = json!({
             "metadata": {
