@@ -113,8 +113,34 @@ pub(crate) fn object_name(text: &str) -> Result<String, String> {
     if text.len() <= 253 && text.split('.').all(is_label) {
         return Ok(text.to_owned());
     }
+    if text.len() > 253 {
+        return Err(format!("it has {} characters; a name has at most 253", text.len()));
+    }
     Err("a name has lower-case letters, digits, \"-\" and \".\", and starts and ends with a letter or digit"
         .to_owned())
+}
+
+/// The name of a backup or restore that is made: its files in the bucket are called after it, and many stores take names of
+/// at most 255 characters.
+pub(crate) fn new_name(text: &str) -> Result<String, String> {
+    const LONGEST: usize = 255 - "-csi-volumesnapshotcontents.json.gz".len();
+    limited(text, LONGEST, "")
+}
+
+/// The name of a schedule: those of its backups have the time behind it.
+pub(crate) fn schedule_name(text: &str) -> Result<String, String> {
+    const LONGEST: usize = 255 - "-20261116010203-csi-volumesnapshotcontents.json.gz".len();
+    limited(text, LONGEST, " and the time of the backup")
+}
+
+fn limited(text: &str, longest: usize, more: &str) -> Result<String, String> {
+    if text.len() > longest {
+        return Err(format!(
+            "it has {} characters; use at most {longest}, for files in the bucket are called by the name{more}",
+            text.len()
+        ));
+    }
+    object_name(text)
 }
 
 fn is_label(text: &str) -> bool {
@@ -125,6 +151,16 @@ fn is_label(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_that_is_too_long_is_refused_with_the_limit() {
+        assert!(
+            object_name(&"a".repeat(260)).unwrap_err().contains("260 characters; a name has at most 253")
+        );
+        assert!(new_name(&"a".repeat(220)).is_ok() && schedule_name(&"a".repeat(205)).is_ok());
+        assert!(new_name(&"a".repeat(221)).unwrap_err().contains("at most 220"));
+        assert!(schedule_name(&"a".repeat(244)).unwrap_err().contains("at most 205"));
+    }
 
     #[test]
     fn names_are_judged_as_kubernetes_would() {

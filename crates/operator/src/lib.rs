@@ -19,6 +19,6 @@ pub mod settings;
 #[cfg(test)]
 mod testing;
 
-pub use restore::{Fight, Planned, PlannedItem, Would};
+pub use restore::{Fight, NotPlanned, Planned, PlannedItem, Would};
 pub use runtime::{ServerError, preview_restore, run};
 pub use settings::{BackupSettings, DownloadSettings, RestoreSettings, ServerSettings, StorageSettings};

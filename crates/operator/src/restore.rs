@@ -7,6 +7,7 @@ mod apply;
 mod existing;
 mod gates;
 mod hooks;
+mod idle;
 mod item;
 mod lookup;
 mod namespaces;
@@ -35,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backup::Commands;
 
-pub use plan::{Fight, Planned, PlannedItem, Would};
+pub use plan::{Fight, NotPlanned, Planned, PlannedItem, Would};
 pub(crate) use plan::{Question, dry_run};
 pub(crate) use report::{Ended, Progress};
 

@@ -36,7 +36,7 @@ pub async fn preview_restore(
     client: Client,
     settings: ServerSettings,
     restore: lifeboat_api::velero::Restore,
-) -> Result<crate::restore::Planned, Vec<String>> {
+) -> Result<crate::restore::Planned, crate::restore::NotPlanned> {
     let context = Context::new(client, Metrics::new(VERSION), Arc::new(settings));
     Box::pin(controllers::restore::preview(&context, restore)).await
 }

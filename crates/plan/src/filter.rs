@@ -11,6 +11,7 @@ mod policies;
 #[cfg(test)]
 mod tests;
 mod types;
+pub(crate) mod unknown;
 
 use std::collections::BTreeMap;
 
@@ -81,7 +82,8 @@ impl Filter {
         )?;
         let lists = policies.and_then(|policies| policies.include_exclude.as_ref());
         let types = TypeFilter::new(spec, catalogue, namespaces.is_everything(), lists)?;
-        let policies = FilterPolicies::new(policies, catalogue);
+        let mut policies = FilterPolicies::new(policies, catalogue);
+        policies.warnings.extend(unknown::warnings(spec, catalogue));
         Ok(Self { namespaces, types, selectors: selectors(spec)?, policies })
     }
 
@@ -93,7 +95,7 @@ impl Filter {
         &self.types
     }
 
-    /// What of the resource policy has no effect.
+    /// What of the resource policy and of the included types has no effect.
     pub fn warnings(&self) -> &[String] {
         &self.policies.warnings
     }

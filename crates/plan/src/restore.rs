@@ -4,6 +4,7 @@
 pub mod existing;
 pub mod filter;
 pub mod hooks;
+pub mod idle;
 pub mod modifiers;
 pub mod outcome;
 pub mod priorities;

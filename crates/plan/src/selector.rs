@@ -40,6 +40,12 @@ pub enum SelectorError {
         "cannot read {term:?} in the label selector; write key=value, key!=value, key in (a,b), key notin (a,b), key or !key"
     )]
     Text { term: String },
+    #[error("the label selector {text:?} has a comma with nothing before or after it; take it out")]
+    Empty { text: String },
+    #[error(
+        "{value:?} cannot be the value of label {key:?}: values have at most 63 letters, digits, \"-\", \"_\" and \".\", and start and end with a letter or digit"
+    )]
+    Value { key: String, value: String },
 }
 
 impl Selector {
@@ -65,12 +71,20 @@ impl Selector {
             };
             terms.push(Term { key, is });
         }
-        Ok(Self { terms })
+        terms.into_iter().map(checked).collect::<Result<_, _>>().map(|terms| Self { terms })
     }
 
     /// From text, as in `app=web,tier in (a,b),!debug`.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
-        split(text).into_iter().map(term).collect::<Result<_, _>>().map(|terms| Self { terms })
+        if text.trim().is_empty() {
+            return Ok(Self::default());
+        }
+        let terms = split(text);
+        if terms.iter().any(|term| term.is_empty()) {
+            return Err(SelectorError::Empty { text: text.to_owned() });
+        }
+        let terms = terms.into_iter().map(|text| term(text).and_then(checked));
+        terms.collect::<Result<_, _>>().map(|terms| Self { terms })
     }
 
     pub fn is_everything(&self) -> bool {
@@ -144,7 +158,26 @@ fn split(text: &str) -> Vec<&str> {
         }
         letter == ',' && depth == 0
     });
-    terms.map(str::trim).filter(|term| !term.is_empty()).collect()
+    terms.map(str::trim).collect()
+}
+
+/// No object can have another value, and the API server refuses to look for one.
+fn checked(term: Term) -> Result<Term, SelectorError> {
+    if let Is::In(values) | Is::NotIn(values) = &term.is
+        && let Some(value) = values.iter().find(|value| !is_value(value))
+    {
+        return Err(SelectorError::Value { key: term.key.clone(), value: value.clone() });
+    }
+    Ok(term)
+}
+
+fn is_value(text: &str) -> bool {
+    let inside = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    let edge = |letter: char| letter.is_ascii_alphanumeric();
+    text.len() <= 63
+        && text.chars().all(inside)
+        && text.starts_with(edge) != text.is_empty()
+        && text.ends_with(edge) != text.is_empty()
 }
 
 fn term(text: &str) -> Result<Term, SelectorError> {
@@ -217,6 +250,29 @@ mod tests {
     #[case("a b=c")]
     fn a_term_that_cannot_be_read_is_named(#[case] text: &str) {
         assert_eq!(Selector::parse(text), Err(SelectorError::Text { term: text.into() }));
+    }
+
+    #[rstest]
+    #[case::two_commas("a==b,,c")]
+    #[case::at_the_end("a=b,")]
+    #[case::at_the_start(",a=b")]
+    fn a_comma_too_many_is_refused(#[case] text: &str) {
+        assert_eq!(Selector::parse(text), Err(SelectorError::Empty { text: text.into() }));
+    }
+
+    #[rstest]
+    #[case::space("app=web or", "web or")]
+    #[case::letter("app in (a,b!)", "b!")]
+    #[case::edge("app!=-b", "-b")]
+    fn a_value_that_no_label_can_have_is_refused(#[case] text: &str, #[case] value: &str) {
+        let refused = SelectorError::Value { key: "app".into(), value: value.into() };
+        assert_eq!(Selector::parse(text), Err(refused.clone()));
+        let spec = LabelSelector {
+            match_labels: Some([("app".into(), value.into())].into()),
+            ..LabelSelector::default()
+        };
+        assert_eq!(Selector::new(&spec), Err(refused));
+        assert!(Selector::parse("app=").is_ok());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use lifeboat_api::common::LabelSelector;
+use lifeboat_api::common::{GoDuration, LabelSelector, ParseDurationError};
 use lifeboat_plan::selector::Selector;
 
 /// `app=web,tier in (a,b)`.
@@ -27,7 +27,10 @@ impl FromStr for OrSelectorArg {
 
     fn from_str(text: &str) -> Result<Self, String> {
         text.split(" or ")
-            .map(|part| part.parse().map(|SelectorArg(selector)| selector))
+            .map(|part| match part.trim() {
+                "" => Err(format!("{text:?} has an empty alternative, which would take everything; write SELECTOR or SELECTOR")),
+                part => part.parse().map(|SelectorArg(selector)| selector),
+            })
             .collect::<Result<_, _>>()
             .map(Self)
     }
@@ -53,6 +56,15 @@ impl FromStr for MappingArg {
         }
         Ok(Self(map))
     }
+}
+
+/// A length of time that is not negative.
+pub(crate) fn length(text: &str) -> Result<GoDuration, String> {
+    let length: GoDuration = text.parse().map_err(|error: ParseDurationError| error.to_string())?;
+    if length.to_signed().is_negative() {
+        return Err("a length of time cannot be negative; write it like 720h or 1h30m".to_owned());
+    }
+    Ok(length)
 }
 
 /// What a list flag holds, `None` where it was not given.
@@ -90,6 +102,21 @@ mod tests {
         let any: OrSelectorArg = "app=web or app=db".parse().unwrap();
         assert_eq!(any.0.len(), 2);
         assert!("a b=c".parse::<SelectorArg>().unwrap_err().contains("\"a b=c\""));
+    }
+
+    #[test]
+    fn what_would_take_everything_by_a_slip_is_refused() {
+        for slip in ["app=web or ", " or app=web", "a=b or  or c=d"] {
+            assert!(slip.parse::<OrSelectorArg>().unwrap_err().contains("empty alternative"), "{slip}");
+        }
+        assert!("app=web or".parse::<OrSelectorArg>().is_err());
+        assert!("a==b,,c".parse::<SelectorArg>().unwrap_err().contains("comma"));
+    }
+
+    #[test]
+    fn a_length_of_time_is_not_negative() {
+        assert!(length("-5h").unwrap_err().contains("negative"));
+        assert!(length("0").is_ok() && length("24h").is_ok() && length("1d").is_err());
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! `get`: a table of objects, or the objects themselves. The columns are the noun's own.
 
 use jiff::Timestamp;
-use kube::ResourceExt;
+use k8s_openapi::api::core::v1::Namespace;
 use kube::api::DynamicObject;
+use kube::{Api, Client, ResourceExt};
 use lifeboat_api::common::LabelSelector;
 use lifeboat_plan::selector::Selector;
 use serde_json::{Value, json};
@@ -44,14 +45,12 @@ pub(crate) async fn run(
     args: GetArgs,
     columns: &Columns,
 ) -> Result<(), CliError> {
-    let api = noun.api(&settings.client().await?, &settings.namespace);
+    let client = settings.client().await?;
+    let api = noun.api(&client, &settings.namespace);
     let mut found = noun.chosen(&api, &args.names, args.selector.as_deref()).await?;
     (columns.sort)(&mut found);
     if args.output.output == Output::Table && found.is_empty() {
-        eprintln!(
-            "No {} in namespace {}; make one with `lifeboat {} create`.",
-            noun.many, settings.namespace, noun.one
-        );
+        eprintln!("{}", none_found(settings, &client, noun, args.selector.as_deref()).await?);
         return Ok(());
     }
     // One named object is printed as itself, a listing as a list: what kubectl does.
@@ -61,6 +60,25 @@ pub(crate) async fn run(
     };
     printer::print(args.output.output, &value, || {
         table(&found, columns, &args.label_columns, args.show_labels, Timestamp::now())
+    })
+}
+
+/// What an empty listing means. A namespace that does not exist is a slip, not an empty one.
+pub(crate) async fn none_found(
+    settings: &Settings,
+    client: &Client,
+    noun: Noun,
+    selector: Option<&str>,
+) -> Result<String, CliError> {
+    let (namespace, many) = (&settings.namespace, noun.many);
+    // Whoever may not look at namespaces gets the plain answer.
+    if let Ok(None) = Api::<Namespace>::all(client.clone()).get_opt(namespace).await {
+        return Err(CliError::not_found(format!("there is no namespace {namespace:?}"))
+            .help("name the namespace in which Lifeboat lives with -n"));
+    }
+    Ok(match selector {
+        Some(selector) => format!("No {many} in namespace {namespace} match {selector:?}."),
+        None => format!("No {many} in namespace {namespace}; make one with `lifeboat {} create`.", noun.one),
     })
 }
 

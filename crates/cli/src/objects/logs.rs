@@ -31,8 +31,14 @@ pub(crate) async fn print(
 ) -> Result<(), CliError> {
     let name = wanted.object.name_any();
     let phase = phase(wanted.object);
+    let one = wanted.noun.one;
+    if phase == "FailedValidation" {
+        return Err(CliError::not_found(format!(
+            "{one} {name:?} has no log: it is FailedValidation, so it never began"
+        ))
+        .help(format!("`lifeboat {one} describe {name}` shows what is wrong with it")));
+    }
     if !is_stored(&phase) {
-        let one = wanted.noun.one;
         return Err(CliError::refused(format!(
             "the log of {one} {name:?} is not written yet: it is {phase}"
         ))

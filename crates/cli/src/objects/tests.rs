@@ -106,3 +106,33 @@ fn the_examples_are_what_they_say() {
     let schedule: Schedule = example(include_str!("../../../../examples/schedule.yaml"));
     assert!(lifeboat_plan::schedule::valid(&schedule).is_ok());
 }
+
+#[tokio::test]
+async fn an_empty_listing_says_why_it_is_empty() {
+    let namespaces = |there: bool| {
+        client(move |_| {
+            let found = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "lifeboat"}});
+            if there { (200, found) } else { failure(404, "NotFound") }
+        })
+    };
+    let there = namespaces(true).await;
+    let told = get::none_found(&settings(), &there, RESTORE, Some("x=y")).await.unwrap();
+    assert_eq!(told, "No restores in namespace lifeboat match \"x=y\".");
+    assert!(get::none_found(&settings(), &there, RESTORE, None).await.unwrap().contains("make one with"));
+    let error = get::none_found(&settings(), &namespaces(false).await, RESTORE, None).await.unwrap_err();
+    assert_eq!((error.code(), error.to_string().as_str()), (3, "there is no namespace \"lifeboat\""));
+}
+
+#[tokio::test]
+async fn a_backup_that_never_began_has_no_log_to_wait_for() {
+    let client = holding(vec![backup("b", "FailedValidation")]).await;
+    let object = BACKUP.find(&BACKUP.api(&client, "lifeboat"), "b").await.unwrap();
+    let kind = lifeboat_api::velero::DownloadTargetKind::BackupLog;
+    let wanted = logs::Wanted { noun: BACKUP, object: &object, kind, location: "default" };
+    let patience = "1m".parse().unwrap();
+    let error =
+        logs::print(&settings(), &client, wanted, &crate::download::TlsArgs::default(), patience).await;
+    let error = error.unwrap_err();
+    assert!(error.to_string().contains("never began"), "{error}");
+    assert!(miette::Diagnostic::help(&error).unwrap().to_string().contains("backup describe b"));
+}

@@ -20,6 +20,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::actions::Actions;
+use super::idle::idle;
 use super::item::Subject;
 use super::lookup::ClusterLookup;
 
@@ -69,6 +70,14 @@ pub struct Planned {
     pub fights: Vec<Fight>,
     /// What else the restore would say: data that does not come back, namespaces that are on their way out.
     pub notes: Vec<String>,
+}
+
+/// Why there is no plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotPlanned {
+    pub problems: Vec<String>,
+    /// The server would refuse the Restore; else something could not be read from here.
+    pub refused: bool,
 }
 
 /// What is asked of the backup and the cluster.
@@ -130,6 +139,8 @@ pub(crate) async fn dry_run(question: Question<'_>) -> Planned {
         }
     }
     // What is asked for by others comes along, and may ask for more.
+    let idle =
+        idle(question.restore, question.spool, question.catalogue, homes(&question, &next), next.len());
     while !next.is_empty() {
         let ask = &session;
         let found: Vec<(usize, Judged)> = stream::iter(next)
@@ -148,7 +159,20 @@ pub(crate) async fn dry_run(question: Question<'_>) -> Planned {
             |place: &usize| matches!(fates.get(place), Some(Judged { would: Would::NotSelected(_), .. }));
         next = asked.into_iter().filter(not_selected).collect();
     }
-    session.planned(fates).await
+    let mut planned = session.planned(fates).await;
+    planned.notes.splice(0..0, idle);
+    planned
+}
+
+/// The namespaces of these items.
+fn homes<'a>(question: &Question<'a>, places: &[usize]) -> BTreeSet<&'a str> {
+    let spool = question.spool;
+    let items = places.iter().filter_map(|place| spool.item(*place));
+    items
+        .filter_map(|item| {
+            if item.resource().resource == "namespaces" { Some(item.name()) } else { item.namespace() }
+        })
+        .collect()
 }
 
 impl Session<'_> {

@@ -102,7 +102,12 @@ impl Report {
         for words in &notes.errors {
             self.log.error(words, &fields);
         }
-        self.log.info(&format!("{what} {action}"), &fields);
+        // Upstream's list calls all of them failed; without an error nothing failed.
+        let became = match action {
+            RestoreAction::Failed if notes.errors.is_empty() => "not restored, see the warning".to_owned(),
+            action => action.to_string(),
+        };
+        self.log.info(&format!("{what} {became}"), &fields);
         let mut inner = self.locked();
         for words in notes.warnings {
             inner.results.warnings.add(listed.namespace, words);
@@ -120,6 +125,11 @@ impl Report {
         let words = words.into();
         self.log.error(&words, &[]);
         self.locked().results.errors.velero.push(words);
+    }
+
+    pub(super) fn general_warning(&self, words: String) {
+        self.log.warning(&words, &[]);
+        self.locked().results.warnings.velero.push(words);
     }
 
     pub(super) fn error(&self, namespace: Option<&str>, words: impl Into<String>) {

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::actions::Actions;
 use super::hooks::HookRuns;
+use super::idle::idle;
 use super::lookup::ClusterLookup;
 use super::namespaces::Namespaces;
 use super::report::{Progress, Report};
@@ -38,6 +39,12 @@ pub(super) enum Work {
     Namespace(String),
     /// The item at a place of the spool.
     Item(usize),
+}
+
+impl Work {
+    fn namespace(&self) -> Option<&str> {
+        if let Self::Namespace(name) = self { Some(name) } else { None }
+    }
 }
 
 /// How an item came to be restored.
@@ -85,6 +92,10 @@ impl Run {
         let (works, wanted, scheduler) = schedule(&spool, &valid, tools);
         progress.total.store(wanted, Ordering::Relaxed);
         let report = Report::new(log, progress);
+        let homes = works.iter().filter_map(Work::namespace).collect();
+        for words in idle(&restore, &spool, &tools.catalogue, homes, wanted) {
+            report.general_warning(words);
+        }
         let untrusted = untrusted.filter(|_| !trust::is_allowed(restore.metadata.annotations.as_ref()));
         let by_place = works
             .iter()

@@ -108,7 +108,8 @@ fn location_problems(input: &Input<'_>) -> Vec<String> {
     }
 }
 
-fn list_problems(spec: &BackupSpec) -> Vec<String> {
+/// What is wrong with the lists of a spec by themselves; the command line asks for it too.
+pub fn list_problems(spec: &BackupSpec) -> Vec<String> {
     let mut problems = Vec::new();
     let list = |list: &Option<Vec<String>>| list.clone().unwrap_or_default();
     let mut check = |words: &str, included: Vec<String>, excluded: Vec<String>| {

@@ -311,3 +311,20 @@ namespacedFilterPolicies: [{namespaces: [a], resourceFilters: [{kinds: [gadgets,
     let filter = Filter::new(&BackupSpec::default(), &cluster(), &live(), Some(&policies)).unwrap();
     assert_eq!(filter.warnings().len(), 3, "{:?}", filter.warnings());
 }
+
+#[test]
+fn an_included_type_that_nobody_serves_is_told() {
+    let spec = BackupSpec {
+        included_resources: list(&["po*", "Deployment", "foo.bar", "x*"]),
+        excluded_resources: list(&["bogus"]),
+        ..BackupSpec::default()
+    };
+    let filter = filter(&spec);
+    let warnings = filter.warnings();
+    assert_eq!(warnings.len(), 2, "{warnings:?}");
+    assert!(warnings[0].starts_with("spec.includedResources: the cluster serves no type \"foo.bar\""));
+    assert!(warnings[1].contains("\"x*\""));
+    let scoped =
+        BackupSpec { included_cluster_scoped_resources: list(&["*", "nod"]), ..BackupSpec::default() };
+    assert!(super::unknown::warnings(&scoped, &cluster())[0].contains("\"nod\""));
+}

@@ -130,21 +130,32 @@ impl Modifiers {
         }
         let origin = object.clone();
         let mut problems = Vec::new();
-        for rule in &self.rules {
+        for (rule, number) in self.rules.iter().zip(1..) {
             match rule.matches(&origin, resource) {
                 Ok(false) => continue,
                 Ok(true) => {}
                 Err(problem) => {
-                    problems.push(problem);
+                    problems.push(told(&origin, number, &problem));
                     continue;
                 }
             }
             if let Err(problem) = rule.patch.apply(object) {
-                problems.push(format!("error in applying patch {problem}"));
+                problems.push(told(&origin, number, &problem));
             }
         }
         problems
     }
+}
+
+/// A problem with the object and the rule that it belongs to.
+fn told(object: &Value, number: usize, problem: &str) -> String {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let (kind, name) = (text("/kind"), text("/metadata/name"));
+    let name = match text("/metadata/namespace") {
+        "" => name.to_owned(),
+        namespace => format!("{namespace}/{name}"),
+    };
+    format!("{kind} {name}: rule {number} of the resource modifiers: {problem}")
 }
 
 impl Rule {
@@ -182,13 +193,13 @@ impl Patch {
                 Ok(changed) => *object = changed,
                 // As upstream: a test that fails means that nothing is changed.
                 Err(PatchError::TestFailed(_)) => {}
-                Err(error) => return Err(format!("error in applying JSON Patch {error}")),
+                Err(error) => return Err(format!("error in applying JSON Patch: {error}")),
             },
             Self::Merge(patches) => patches.iter().for_each(|patch| merge(object, patch)),
             Self::Strategic(patches) => {
                 for patch in patches {
                     strategic::merge(object, patch)
-                        .map_err(|error| format!("error in applying Strategic Patch {error}"))?;
+                        .map_err(|error| format!("error in applying Strategic Patch: {error}"))?;
                 }
             }
         }
@@ -352,7 +363,8 @@ patches:
         assert_eq!(modified(&format!("{conditions}\n{patches}")), (deployment(), Vec::new()));
         let (_, problems) =
             modified(&format!("{conditions}\npatches: [{{operation: remove, path: /spec/nothing}}]"));
-        assert!(problems[0].contains("/spec/nothing"), "{problems:?}");
+        let words = "Deployment shop/web-1: rule 1 of the resource modifiers: error in applying JSON Patch: ";
+        assert!(problems[0].starts_with(words) && problems[0].contains("/spec/nothing"), "{problems:?}");
     }
 
     #[rstest]

@@ -3,6 +3,8 @@
 //! day fits is refused instead of never running, and a time that a change of the clock leaves out (02:30 when it goes from
 //! 02:00 to 03:00) is made up for instead of lost.
 
+mod fields;
+
 use croner::parser::{CronParser, Seconds, Year};
 use jiff::tz::TimeZone;
 use jiff::{SignedDuration, Timestamp};
@@ -142,6 +144,9 @@ fn pattern(text: &str, zone: TimeZone) -> Result<Cron, CronError> {
     let found = fields.split_whitespace().count();
     if found != 5 {
         return Err(CronError::Fields { text: text.to_owned(), found });
+    }
+    if let Some(reason) = fields::problem(fields) {
+        return Err(CronError::Pattern { text: text.to_owned(), reason });
     }
     // `5/10` is "from 5 on, every 10th", as upstream reads it.
     let parser =

@@ -8,7 +8,7 @@ use lifeboat_cluster::Attempt;
 use lifeboat_plan::schedule::{backup, backup_name};
 
 use super::{get, spec::BackupFlags};
-use crate::args::{Output, object_name};
+use crate::args::{Output, new_name, object_name};
 use crate::error::CliError;
 use crate::objects::follow::follow;
 use crate::objects::{BACKUP, LOCATION, SCHEDULE, SNAPSHOT_LOCATION, typed};
@@ -18,7 +18,7 @@ use crate::settings::Settings;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Name of the backup
-    #[arg(value_parser = object_name, required_unless_present = "from_schedule")]
+    #[arg(value_parser = new_name, required_unless_present = "from_schedule")]
     name: Option<String>,
     /// Make the backup that this schedule would make now; what to back up is then the schedule's, not that of flags
     #[arg(long, value_name = "SCHEDULE", value_parser = object_name)]
@@ -40,6 +40,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError> {
+    args.flags.check()?;
     if args.from_schedule.is_none() && args.output.is_some() {
         return print(&args, &object(settings, &args));
     }
@@ -233,8 +234,20 @@ mod tests {
         );
         assert!(refused(&["b", "--ordered-resources", "pods=a/b;c/d"]).contains("'c/d'"));
         assert!(refused(&["b", "--ttl", "1d"]).contains("720h"));
+        assert!(refused(&["b", "--ttl", "-5h"]).contains("cannot be negative"));
+        assert!(refused(&["b", "--csi-snapshot-timeout=-1m"]).contains("cannot be negative"));
+        assert!(!refused(&["b", "--parallel-files-upload", "-5"]).contains("-- -5"));
+        assert!(refused(&[&"b".repeat(260)]).contains("at most 220"));
         assert!(refused(&[]).contains("required"));
         assert!(refused(&["Nightly"]).contains("lower-case"));
+    }
+
+    #[test]
+    fn lists_that_contradict_each_other_are_refused() {
+        let line = ["create", "b", "--include-namespaces", "x", "--exclude-namespaces", "x"];
+        let args = Line::try_parse_from(line).map_err(|error| error.to_string()).unwrap().args;
+        assert!(args.flags.check().unwrap_err().to_string().contains("namespace lists"));
+        assert!(BackupFlags::default().check().is_ok());
     }
 
     #[tokio::test]

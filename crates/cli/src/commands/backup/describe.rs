@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::ValueEnum;
+use futures::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
 use kube::api::{DynamicObject, ListParams};
 use kube::{Api, Client, ResourceExt};
@@ -23,6 +24,9 @@ use crate::settings::Settings;
 
 /// How long a link is waited for: a description without is better than none.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How many are gathered at the same time: each waits for links and files.
+pub(crate) const AT_ONCE: usize = 8;
 
 /// How a description is printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -57,11 +61,9 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
         eprintln!("No backups in namespace {}.", settings.namespace);
         return Ok(());
     }
-    let mut pages = Vec::new();
-    for object in &found {
-        let facts = gather(settings, &client, object, &args).await?;
-        pages.push(page(&facts, Timestamp::now(), args.details));
-    }
+    let facts = found.iter().map(|object| gather(settings, &client, object, &args));
+    let facts: Vec<Facts> = stream::iter(facts).buffered(AT_ONCE).try_collect().await?;
+    let pages: Vec<Page> = facts.iter().map(|facts| page(facts, Timestamp::now(), args.details)).collect();
     print(args.output, &pages)
 }
 

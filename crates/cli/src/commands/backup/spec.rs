@@ -2,10 +2,12 @@
 
 use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::{BackupSpec, UploaderConfigForBackup};
+use lifeboat_plan::backup::validate::list_problems;
 
 use super::ordered::OrderedArg;
 use crate::commands::backup_location::spec::ConfigArg;
-use crate::objects::flags::{OrSelectorArg, SelectorArg, config_map, given};
+use crate::error::CliError;
+use crate::objects::flags::{OrSelectorArg, SelectorArg, config_map, given, length};
 
 /// The older way to choose types, which cannot be mixed with the newer.
 const OLD: [&str; 3] = ["include_resources", "exclude_resources", "include_cluster_resources"];
@@ -52,7 +54,7 @@ pub(crate) struct BackupFlags {
     #[arg(long, value_name = "CONFIGMAP", help_heading = "What to back up")]
     pub(crate) resource_policies_configmap: Option<String>,
     /// How long to keep the backup, such as 720h [default: the server's setting]
-    #[arg(long, value_name = "DURATION", help_heading = "Where and how long")]
+    #[arg(long, value_name = "DURATION", value_parser = length, allow_hyphen_values = true, help_heading = "Where and how long")]
     pub(crate) ttl: Option<GoDuration>,
     /// Location to keep it in [default: the default location]
     #[arg(long, value_name = "NAME", help_heading = "Where and how long")]
@@ -79,17 +81,27 @@ pub(crate) struct BackupFlags {
     #[arg(long, value_name = "NAME", help_heading = "Volumes")]
     pub(crate) data_mover: Option<String>,
     /// How many files to read at the same time [default: number of CPUs]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16), help_heading = "Volumes")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16), allow_negative_numbers = true, help_heading = "Volumes")]
     pub(crate) parallel_files_upload: Option<u16>,
     /// How long to wait for a CSI snapshot [default: the server's setting]
-    #[arg(long, value_name = "DURATION", help_heading = "Volumes")]
+    #[arg(long, value_name = "DURATION", value_parser = length, allow_hyphen_values = true, help_heading = "Volumes")]
     pub(crate) csi_snapshot_timeout: Option<GoDuration>,
     /// How long to wait for work that plugins do in the background [default: the server's setting]
-    #[arg(long, value_name = "DURATION", help_heading = "Volumes")]
+    #[arg(long, value_name = "DURATION", value_parser = length, allow_hyphen_values = true, help_heading = "Volumes")]
     pub(crate) item_operation_timeout: Option<GoDuration>,
 }
 
 impl BackupFlags {
+    /// Lists that every run would be refused for are refused here.
+    pub(crate) fn check(&self) -> Result<(), CliError> {
+        let problems = list_problems(&self.spec());
+        if problems.is_empty() {
+            return Ok(());
+        }
+        Err(CliError::refused(problems.join("; "))
+            .help("take the contradiction out of the --include and --exclude flags"))
+    }
+
     /// Only what was given stands in it; the server fills in the rest.
     pub(crate) fn spec(&self) -> BackupSpec {
         let ordered = self.ordered_resources.as_ref().map(|OrderedArg(order)| order.clone());

@@ -11,7 +11,7 @@ use lifeboat_plan::schedule::own_name;
 use super::dry_run::{self, Form};
 use super::get;
 use super::spec::RestoreFlags;
-use crate::args::{Output, object_name};
+use crate::args::{Output, new_name, object_name};
 use crate::error::CliError;
 use crate::objects::follow::follow;
 use crate::objects::get::time_at;
@@ -25,7 +25,7 @@ pub(crate) const ALLOW_PRIVILEGED: &str = "lifeboat.io/allow-privileged";
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Name of the restore [default: the backup's or schedule's name and the time]
-    #[arg(value_parser = object_name)]
+    #[arg(value_parser = new_name)]
     name: Option<String>,
     /// Backup to restore from
     #[arg(
@@ -101,8 +101,15 @@ async fn source(settings: &Settings, client: &Client, args: &Args) -> Result<Sou
     let api = BACKUP.api(client, &settings.namespace);
     if let Some(backup) = &args.from_backup {
         let found = BACKUP.find(&api, backup).await?;
-        if !matches!(phase(&found).as_str(), "Completed" | "PartiallyFailed") {
-            eprintln!("Backup {backup:?} is {}: the server may find nothing to restore.", phase(&found));
+        let phase = phase(&found);
+        if let Some(help) = unusable(&phase, backup) {
+            return Err(CliError::refused(format!(
+                "backup {backup:?} cannot be restored from: it is {phase}"
+            ))
+            .help(help));
+        }
+        if !matches!(phase.as_str(), "Completed" | "PartiallyFailed") {
+            eprintln!("Backup {backup:?} is {phase}: the server may find nothing to restore.");
         }
         return Ok(Source::Backup(backup.clone()));
     }
@@ -119,6 +126,17 @@ async fn source(settings: &Settings, client: &Client, args: &Args) -> Result<Sou
         return Ok(Source::Backup(newest));
     }
     Ok(Source::Schedule(schedule))
+}
+
+/// Phases in which nothing can be restored from a backup, and what to do.
+fn unusable(phase: &str, backup: &str) -> Option<String> {
+    match phase {
+        "New" | "Queued" | "ReadyToStart" | "InProgress" => {
+            Some(format!("wait until it has ended: `lifeboat backup watch {backup}`"))
+        }
+        "Failed" | "FailedValidation" => Some(format!("`lifeboat backup describe {backup}` shows why")),
+        _ => None,
+    }
 }
 
 /// The newest that is Completed or PartiallyFailed. Without one the server says what it needs.
@@ -284,6 +302,10 @@ mod tests {
         let there = || vec![backup("b", "Completed")];
         assert_eq!(source_of(&["--from-backup", "b"], there()).await, Ok(Source::Backup("b".into())));
         assert!(source_of(&["--from-backup", "c"], there()).await.unwrap_err().contains("no backup \"c\""));
+        for phase in ["InProgress", "Failed", "FailedValidation"] {
+            let refused = source_of(&["--from-backup", "x"], vec![backup("x", phase)]).await.unwrap_err();
+            assert!(refused.ends_with(&format!("it is {phase}")), "{refused}");
+        }
         assert_eq!(source_of(&["--from-schedule", "s"], there()).await, Ok(Source::Schedule("s".into())));
         assert!(
             source_of(&["--from-schedule", "s"], Vec::new())

@@ -1,5 +1,6 @@
 //! `lifeboat restore describe [NAME…]`: gathers what there is about restores and prints the page of each.
 
+use futures::{StreamExt, TryStreamExt, stream};
 use jiff::Timestamp;
 use kube::api::DynamicObject;
 use kube::{Client, ResourceExt};
@@ -7,9 +8,10 @@ use lifeboat_api::velero::{DownloadTargetKind, Restore};
 
 use super::location_of;
 use super::page::{Facts, page};
-use crate::commands::backup::describe::{Form, PATIENCE, fetch, print};
+use crate::commands::backup::describe::{AT_ONCE, Form, PATIENCE, fetch, print};
 use crate::download::{Fetcher, TlsArgs};
 use crate::error::CliError;
+use crate::objects::show::Page;
 use crate::objects::{RESTORE, typed};
 use crate::settings::Settings;
 
@@ -38,11 +40,9 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
         eprintln!("No restores in namespace {}.", settings.namespace);
         return Ok(());
     }
-    let mut pages = Vec::new();
-    for object in &found {
-        let facts = gather(settings, &client, object, &args).await?;
-        pages.push(page(&facts, Timestamp::now(), args.details));
-    }
+    let facts = found.iter().map(|object| gather(settings, &client, object, &args));
+    let facts: Vec<Facts> = stream::iter(facts).buffered(AT_ONCE).try_collect().await?;
+    let pages: Vec<Page> = facts.iter().map(|facts| page(facts, Timestamp::now(), args.details)).collect();
     print(args.output, &pages)
 }
 

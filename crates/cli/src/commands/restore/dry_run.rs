@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use kube::Client;
 use lifeboat_api::velero::Restore;
-use lifeboat_operator::{Planned, PlannedItem, ServerSettings, Would};
+use lifeboat_operator::{NotPlanned, Planned, PlannedItem, ServerSettings, Would};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -48,9 +48,12 @@ pub(crate) async fn run(
 }
 
 /// What is wrong with the Restore, or with the way to its backup.
-fn refusal(settings: &Settings, problems: &[String]) -> CliError {
+fn refusal(settings: &Settings, not_planned: &NotPlanned) -> CliError {
     let namespace = &settings.namespace;
-    let error = CliError::refused(format!("the restore could not run: {}", problems.join("; ")));
+    let error = CliError::refused(format!("the restore could not run: {}", not_planned.problems.join("; ")));
+    if not_planned.refused {
+        return error;
+    }
     error.help(format!(
         "a dry run reads the backup from here, with your rights: it needs to read Secrets in namespace {namespace} and to reach the bucket. Where you cannot, let the server's pod do it: `kubectl exec -n {namespace} deploy/lifeboat -- /lifeboat restore create … --dry-run`"
     ))

@@ -7,7 +7,7 @@ use lifeboat_api::velero::{
 };
 
 use crate::commands::backup_location::spec::ConfigArg;
-use crate::objects::flags::{MappingArg, OrSelectorArg, SelectorArg, config_map, given};
+use crate::objects::flags::{MappingArg, OrSelectorArg, SelectorArg, config_map, given, length};
 
 /// What to do with objects that exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -78,10 +78,10 @@ pub(crate) struct RestoreFlags {
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL", help_heading = "Volumes")]
     pub(crate) write_sparse_files: Option<bool>,
     /// How many files to write at the same time [default: number of CPUs]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16), help_heading = "Volumes")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16), allow_negative_numbers = true, help_heading = "Volumes")]
     pub(crate) parallel_files_download: Option<u16>,
     /// How long to wait for work that plugins do in the background [default: the server's setting]
-    #[arg(long, value_name = "DURATION", help_heading = "Volumes")]
+    #[arg(long, value_name = "DURATION", value_parser = length, allow_hyphen_values = true, help_heading = "Volumes")]
     pub(crate) item_operation_timeout: Option<GoDuration>,
 }
 

@@ -7,7 +7,7 @@ use lifeboat_cluster::Attempt;
 use lifeboat_plan::schedule::Cron;
 
 use super::get;
-use crate::args::{Output, object_name};
+use crate::args::{Output, schedule_name};
 use crate::commands::backup::check_locations;
 use crate::commands::backup::spec::BackupFlags;
 use crate::error::CliError;
@@ -19,7 +19,7 @@ use crate::settings::Settings;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Name of the schedule; its backups are called NAME-YYYYMMDDhhmmss
-    #[arg(value_parser = object_name)]
+    #[arg(value_parser = schedule_name)]
     name: String,
     /// When: five cron fields ("0 3 * * *" or "30 1 * * MON-FRI"), @daily and the like, or "@every 6h"; UTC, or a zone in front as in "CRON_TZ=Europe/Berlin 0 3 * * *"
     #[arg(long, value_name = "CRON", value_parser = cron)]
@@ -52,6 +52,7 @@ fn cron(text: &str) -> Result<String, String> {
 }
 
 pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError> {
+    args.flags.check()?;
     let object = object(settings, &args);
     if let Some(output) = args.output {
         let row = dynamic(&object)?;
@@ -153,5 +154,7 @@ mod tests {
         assert!(refused(&["n", "--schedule", "0 0 31 2 *"]).contains("fits no date"));
         assert!(refused(&["n", "--schedule", "hourly"]).contains("five"));
         assert!(refused(&["n"]).contains("--schedule"));
+        assert!(refused(&["n", "--schedule", "0 0 L * *"]).contains("no day of month"));
+        assert!(refused(&[&"n".repeat(244), "--schedule", "@daily"]).contains("at most 205"));
     }
 }

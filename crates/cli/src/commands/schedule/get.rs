@@ -43,7 +43,7 @@ fn row(schedule: &DynamicObject, now: Timestamp) -> Vec<String> {
         phase(schedule),
         schedule.creation_timestamp().map_or_else(|| "n/a".to_owned(), |time| moment(time.0)),
         text(schedule, "/spec/schedule"),
-        if ttl.is_empty() { "0s".to_owned() } else { ttl },
+        if ttl.is_empty() { "default".to_owned() } else { ttl },
         ago("/status/lastBackup"),
         typed
             .as_ref()

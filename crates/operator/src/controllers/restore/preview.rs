@@ -8,14 +8,16 @@ use lifeboat_plan::restore::volumes::{Holder, missing};
 use super::volume_data::data;
 use super::{execute, gather, validate};
 use crate::context::Context;
-use crate::restore::{Planned, Question, Would, dry_run};
+use crate::restore::{NotPlanned, Planned, Question, Would, dry_run};
 
 /// The plan; or what is wrong with the Restore.
-pub(crate) async fn preview(context: &Context, mut restore: Restore) -> Result<Planned, Vec<String>> {
-    let gathered = gather::gather(context, &restore).await.map_err(|error| vec![error.chain()])?;
-    let claim = validate::validate(&restore, &gathered)?;
+pub(crate) async fn preview(context: &Context, mut restore: Restore) -> Result<Planned, NotPlanned> {
+    let unread = |words: String| NotPlanned { problems: vec![words], refused: false };
+    let gathered = gather::gather(context, &restore).await.map_err(|error| unread(error.chain()))?;
+    let claim =
+        validate::validate(&restore, &gathered).map_err(|problems| NotPlanned { problems, refused: true })?;
     restore.spec.backup_name = Some(claim.backup.clone());
-    let prepared = execute::prepare(context, &restore).await.map_err(|words| vec![words])?;
+    let prepared = execute::prepare(context, &restore).await.map_err(unread)?;
     let (job, tools) = (&prepared.job, &prepared.tools);
     let writer = Writer::new(context.direct.clone(), Throttle::default().into());
     let mut planned = dry_run(Question {

@@ -98,7 +98,9 @@ pub(super) fn modifiers(restore: &Restore, map: Option<&ConfigMap>) -> Result<Mo
     if !reference.kind.eq_ignore_ascii_case("configmap") {
         return Err(format!("spec.resourceModifier has kind {:?}; only ConfigMap is known", reference.kind));
     }
-    let map = map.ok_or_else(|| format!("failed to get resource modifiers configmap {place}"))?;
+    let map = map.ok_or_else(|| {
+        format!("failed to get resource modifiers configmap {place}: there is no such ConfigMap")
+    })?;
     let data: Vec<&String> = map.data.iter().flat_map(|data| data.values()).collect();
     let [yaml] = data.as_slice() else {
         return Err(format!(

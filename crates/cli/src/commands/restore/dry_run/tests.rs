@@ -89,6 +89,16 @@ async fn a_restore_that_cannot_run_is_told_in_the_servers_words() {
     let words = error.to_string();
     assert!(words.contains("nodes are non-restorable resources"), "{words}");
     assert!(words.contains("backup b is in phase InProgress"), "{words}");
-    let help = miette::Diagnostic::help(&error).unwrap().to_string();
-    assert!(help.contains("kubectl exec -n lifeboat deploy/lifeboat"), "{help}");
+    assert!(miette::Diagnostic::help(&error).is_none());
+}
+
+#[test]
+fn only_what_cannot_be_read_is_answered_with_the_rights_that_it_needs() {
+    let help = |refused| {
+        let not_planned = NotPlanned { problems: vec!["x".to_owned()], refused };
+        let error = refusal(&crate::objects::tests::settings(), &not_planned);
+        miette::Diagnostic::help(&error).map(|help| help.to_string())
+    };
+    assert!(help(false).unwrap().contains("kubectl exec -n lifeboat deploy/lifeboat"));
+    assert_eq!(help(true), None);
 }

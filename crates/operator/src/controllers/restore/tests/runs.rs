@@ -178,5 +178,7 @@ async fn a_preview_reads_and_writes_nothing() {
     assert!(planned.notes[1].starts_with("the data of volume pv (claim shop/data) would not be restored"));
     let wrong = serde_json::from_value(json!({"metadata": {"name": "r"}, "spec": {}}));
     let problems = Box::pin(preview(&setting.context().await, wrong.unwrap())).await.unwrap_err();
+    assert!(problems.refused);
+    let problems = problems.problems;
     assert!(problems[0].starts_with("Either a backup or schedule must be specified"), "{problems:?}");
 }
