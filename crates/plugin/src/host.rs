@@ -22,7 +22,7 @@ pub use kind::{Kind, qualified};
 pub use log::{LogLevel, LogLine, LogSink, ServerLog};
 pub use session::Session;
 pub use settings::{HostSettings, Timeouts, plugin_environment};
-pub(crate) use slot::{Call, Init, Slot};
+pub(crate) use slot::{Call, Init, Slot, moving};
 
 /// One plugin that is installed. A program may serve many.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -11,13 +11,15 @@ use serde::Deserialize;
 use crate::run;
 
 /// The crates of ours that each crate may use.
-const MAY_USE: [(&str, &[&str]); 13] = [
+const MAY_USE: [(&str, &[&str]); 15] = [
     ("lifeboat-api", &[]),
     ("lifeboat-plan", &["lifeboat-api"]),
     ("lifeboat-store", &[]),
     ("lifeboat-repository", &["lifeboat-store"]),
     ("lifeboat-archive", &["lifeboat-api", "lifeboat-plan", "lifeboat-store"]),
-    ("lifeboat-plugin", &["lifeboat-api", "lifeboat-plan"]),
+    ("lifeboat-plugin-protocol", &[]),
+    ("lifeboat-plugin-sdk", &["lifeboat-plugin-protocol"]),
+    ("lifeboat-plugin", &["lifeboat-api", "lifeboat-plan", "lifeboat-archive", "lifeboat-plugin-protocol"]),
     ("lifeboat-web", &[]),
     ("lifeboat-cluster", &["lifeboat-api", "lifeboat-plan"]),
     (
