@@ -11,7 +11,7 @@ use serde::Deserialize;
 use crate::run;
 
 /// The crates of ours that each crate may use.
-const MAY_USE: [(&str, &[&str]); 15] = [
+const MAY_USE: [(&str, &[&str]); 17] = [
     ("lifeboat-api", &[]),
     ("lifeboat-plan", &["lifeboat-api"]),
     ("lifeboat-store", &[]),
@@ -49,6 +49,12 @@ const MAY_USE: [(&str, &[&str]); 15] = [
     ("lifeboat", &["lifeboat-cli"]),
     // Only with its feature `torture`.
     ("lifeboat-e2e", &["lifeboat-repository", "lifeboat-store"]),
+    (
+        "lifeboat-test-plugins",
+        &["lifeboat-api", "lifeboat-archive", "lifeboat-plan", "lifeboat-plugin", "lifeboat-plugin-sdk"],
+    ),
+    // With the host only in its tests.
+    ("lifeboat-example-plugins", &["lifeboat-plugin-sdk", "lifeboat-plugin", "lifeboat-test-plugins"]),
     ("xtask", &[]),
 ];
 
