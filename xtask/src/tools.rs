@@ -19,6 +19,22 @@ const VELERO: Group = Group {
     about: "the stock Velero command line (about 3 minutes)",
 };
 
+/// Its directory holds nothing else: it is the plugin directory of Velero's server.
+const AWS_PLUGIN: Group = Group {
+    name: "aws-plugin",
+    source: "e2e/programs/aws-plugin",
+    make: make_aws_plugin,
+    about: "Velero's plugin for S3 (about a minute)",
+};
+
+/// Plugins of ours on Velero's own framework.
+const RECORDER: Group = Group {
+    name: "recorder-plugin",
+    source: "e2e/plugins/recorder",
+    make: make_recorder,
+    about: "the recording plugins",
+};
+
 const RESTIC: Group =
     Group { name: "restic", source: "e2e/programs/restic", make: make_restic, about: "restic" };
 
@@ -46,6 +62,16 @@ const KOPIA_MODULE: &str = "github.com/kopia/kopia";
 /// The stock Velero command line; builds it if it is not in the cache.
 pub(crate) fn velero() -> Result<PathBuf> {
     Ok(provide(&VELERO)?.join("velero"))
+}
+
+/// The directory with Velero's plugin for S3.
+pub(crate) fn velero_plugins() -> Result<PathBuf> {
+    provide(&AWS_PLUGIN)
+}
+
+/// The plugins that record what they are asked.
+pub(crate) fn recorder_plugin() -> Result<PathBuf> {
+    Ok(provide(&RECORDER)?.join("recorder"))
 }
 
 /// Genuine restic, the version whose format we write.
@@ -81,6 +107,15 @@ pub(crate) fn velero_crds() -> Result<PathBuf> {
 fn make_velero(source: &Path, out: &Path) -> Result<()> {
     let flags = format!("-X {VELERO_MODULE}/pkg/buildinfo.Version={}", version(source, VELERO_MODULE)?);
     go_build(source, &flags, &out.join("velero"), &[&format!("{VELERO_MODULE}/cmd/velero")])
+}
+
+fn make_aws_plugin(source: &Path, out: &Path) -> Result<()> {
+    let package = "github.com/vmware-tanzu/velero-plugin-for-aws/velero-plugin-for-aws";
+    go_build(source, "", &out.join("velero-plugin-for-aws"), &[package])
+}
+
+fn make_recorder(source: &Path, out: &Path) -> Result<()> {
+    go_build(source, "", &out.join("recorder"), &["."])
 }
 
 fn make_restic(source: &Path, out: &Path) -> Result<()> {

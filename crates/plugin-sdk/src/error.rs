@@ -45,7 +45,9 @@ impl<E: std::error::Error> From<E> for Error {
 /// Why a plugin program could not serve.
 #[derive(thiserror::Error)]
 pub enum ServeError {
-    #[error("this program is a plugin: put it into the plugin directory of Lifeboat or Velero, which starts it")]
+    #[error(
+        "this program is a plugin: put it into the plugin directory of Lifeboat or Velero, which starts it"
+    )]
     NotStartedByAHost,
     #[error("the host speaks protocol {0}, this plugin speaks 2")]
     Protocol(String),

@@ -5,8 +5,8 @@ use std::io::Write;
 use serde_json::{Map, Value};
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Subscriber};
-use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 
 /// A program that has its own subscriber already keeps it.
 pub(crate) fn begin() {

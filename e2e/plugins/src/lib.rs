@@ -115,9 +115,10 @@ impl Plugins {
         for _ in 0..500 {
             if self.processes().is_empty() {
                 let sockets = fs::read_dir(self.path()).expect("the directory").flatten();
-                let left: Vec<_> = sockets.map(|entry| entry.file_name()).filter(|name| {
-                    name.to_string_lossy().starts_with("plugin") && name != "plugins"
-                }).collect();
+                let left: Vec<_> = sockets
+                    .map(|entry| entry.file_name())
+                    .filter(|name| name.to_string_lossy().starts_with("plugin") && name != "plugins")
+                    .collect();
                 assert!(left.is_empty(), "sockets are left: {left:?}");
                 return;
             }

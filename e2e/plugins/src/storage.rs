@@ -76,7 +76,9 @@ impl ObjectStore for Files {
         let bytes = Bytes::from(fs::read(self.path(bucket, key)?).await?);
         let good = futures::stream::once(async move { Ok(bytes) });
         Ok(match key.rsplit('/').next() {
-            Some("cut") => good.chain(futures::stream::once(async { Err(Error::new("it was told to break")) })).boxed(),
+            Some("cut") => {
+                good.chain(futures::stream::once(async { Err(Error::new("it was told to break")) })).boxed()
+            }
             Some("crash") => good.chain(futures::stream::once(async { std::process::exit(7) })).boxed(),
             Some("stop") => good.chain(futures::stream::pending()).boxed(),
             _ => good.boxed(),

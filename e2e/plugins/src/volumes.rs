@@ -4,7 +4,8 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use lifeboat_plugin_sdk::{
-    Config, Error, Object, Result, SnapshotRequest, VolumeProgress, VolumeRequest, VolumeSnapshotter, async_trait,
+    Config, Error, Object, Result, SnapshotRequest, VolumeProgress, VolumeRequest, VolumeSnapshotter,
+    async_trait,
 };
 
 #[derive(Default)]

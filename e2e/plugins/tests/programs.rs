@@ -18,7 +18,10 @@ const MISBEHAVING: &str = env!("CARGO_BIN_EXE_misbehaving");
 )]
 #[case::wrong_protocol("echo '1|1|unix|/tmp/x|grpc|'; sleep 1000", "version 1 of Velero's plugin protocol")]
 #[case::wrong_core("echo '9|2|unix|/tmp/x|grpc|'; sleep 1000", "version 9 of go-plugin's protocol")]
-#[case::no_socket("echo '1|2|unix|/nonexistent/socket|grpc|'; sleep 1000", "'/nonexistent/socket' cannot be used")]
+#[case::no_socket(
+    "echo '1|2|unix|/nonexistent/socket|grpc|'; sleep 1000",
+    "'/nonexistent/socket' cannot be used"
+)]
 #[case::exits_at_once("exit 0", "it ended at once (exit status: 0) without a word")]
 #[case::exits_with_words("echo 'no config' >&2; exit 3", "exit status: 3")]
 #[case::is_killed("kill -9 $$", "signal: 9")]
@@ -115,7 +118,9 @@ async fn a_plugin_is_told_its_flags_and_never_a_repository_password() {
     plugins.host().await;
     let seen = std::fs::read_to_string(plugins.path().join("seen")).unwrap();
     assert!(seen.starts_with("--log-level=debug --features=EnableCSI\n"), "{seen}");
-    for wanted in ["VELERO_PLUGIN=hello", "PLUGIN_PROTOCOL_VERSIONS=2", "PLUGIN_MIN_PORT=10000", "AWS_REGION=eu"] {
+    for wanted in
+        ["VELERO_PLUGIN=hello", "PLUGIN_PROTOCOL_VERSIONS=2", "PLUGIN_MIN_PORT=10000", "AWS_REGION=eu"]
+    {
         assert!(seen.contains(wanted), "{wanted} is not in {seen}");
     }
     assert!(!seen.contains("secret") && !seen.contains("PLUGIN_CLIENT_CERT"), "{seen}");

@@ -37,7 +37,10 @@ impl Service {
 }
 
 pub(super) fn find<T: ?Sized>(plugins: &Named<T>, name: &str) -> Result<Arc<T>, Status> {
-    plugins.get(name).cloned().ok_or_else(|| Status::not_found(format!("this program has no such plugin: '{name}'")))
+    plugins
+        .get(name)
+        .cloned()
+        .ok_or_else(|| Status::not_found(format!("this program has no such plugin: '{name}'")))
 }
 
 /// Runs a method of a plugin. A panic is the end of this call and of nothing else.
@@ -61,7 +64,8 @@ pub(super) fn object(bytes: &[u8]) -> Result<Object, Status> {
 }
 
 pub(super) fn json(object: &Object) -> Result<Vec<u8>, Status> {
-    serde_json::to_vec(&object.0).map_err(|error| Status::internal(format!("cannot write an object: {error}")))
+    serde_json::to_vec(&object.0)
+        .map_err(|error| Status::internal(format!("cannot write an object: {error}")))
 }
 
 pub(super) fn identifiers(items: Vec<ResourceId>) -> Vec<ResourceIdentifier> {

@@ -66,10 +66,7 @@ impl ObjectStore for Service {
         let request = request.into_inner();
         let store = find(&self.plugin().stores, &request.plugin)?;
         let body = run(store.get(&request.bucket, &request.key)).await?;
-        let pieces = body
-            .map_ok(pieces)
-            .map_err(|error| Status::unknown(error.to_string()))
-            .try_flatten();
+        let pieces = body.map_ok(pieces).map_err(|error| Status::unknown(error.to_string())).try_flatten();
         Ok(Response::new(pieces.boxed()))
     }
 
@@ -79,8 +76,7 @@ impl ObjectStore for Service {
     ) -> Answer<wire::ListCommonPrefixesResponse> {
         let request = request.into_inner();
         let store = find(&self.plugin().stores, &request.plugin)?;
-        let prefixes =
-            run(store.list_prefixes(&request.bucket, &request.prefix, &request.delimiter)).await?;
+        let prefixes = run(store.list_prefixes(&request.bucket, &request.prefix, &request.delimiter)).await?;
         Ok(Response::new(wire::ListCommonPrefixesResponse { prefixes }))
     }
 

@@ -62,8 +62,7 @@ fn programs(directory: &Path) -> (Vec<PathBuf>, Vec<Problem>) {
 }
 
 fn walk(directory: &Path, depth: usize, found: &mut Vec<PathBuf>, problems: &mut Vec<Problem>) {
-    let mut problem =
-        |message: String| problems.push(Problem { path: directory.to_owned(), message });
+    let mut problem = |message: String| problems.push(Problem { path: directory.to_owned(), message });
     if depth > DEEPEST {
         return problem(format!("is deeper than {DEEPEST} directories and not looked at"));
     }
@@ -77,7 +76,9 @@ fn walk(directory: &Path, depth: usize, found: &mut Vec<PathBuf>, problems: &mut
         let Ok(kind) = fs::symlink_metadata(&path) else { continue };
         if kind.is_dir() {
             walk(&path, depth + 1, found, problems);
-        } else if fs::metadata(&path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0) {
+        } else if fs::metadata(&path)
+            .is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+        {
             found.push(path);
         }
     }
@@ -86,8 +87,7 @@ fn walk(directory: &Path, depth: usize, found: &mut Vec<PathBuf>, problems: &mut
 async fn list(program: &Path, settings: &HostSettings) -> Result<ListPluginsResponse, PluginError> {
     let process = Process::start(program, settings, Arc::new(ServerLog)).await?;
     let limit = settings.timeouts.start;
-    let mut client =
-        PluginListerClient::new(process.channel.clone()).max_decoding_message_size(LONGEST_LIST);
+    let mut client = PluginListerClient::new(process.channel.clone()).max_decoding_message_size(LONGEST_LIST);
     let answer = timeout(limit, client.list_plugins(Empty {})).await;
     process.stop().await;
     match answer {
@@ -96,7 +96,10 @@ async fn list(program: &Path, settings: &HostSettings) -> Result<ListPluginsResp
             let said = super::error::shortened(status.message());
             Err(PluginError::no_plugin(program, format!("it did not say which plugins it serves: {said}")))
         }
-        Err(_) => Err(PluginError::no_plugin(program, format!("it did not say within {limit:?} which plugins it serves"))),
+        Err(_) => Err(PluginError::no_plugin(
+            program,
+            format!("it did not say within {limit:?} which plugins it serves"),
+        )),
     }
 }
 
@@ -158,7 +161,8 @@ mod tests {
         std::os::unix::fs::symlink(dir.path().join("b"), dir.path().join("c")).unwrap();
         std::os::unix::fs::symlink(dir.path(), dir.path().join("loop")).unwrap();
         let (found, problems) = programs(dir.path());
-        let names: Vec<_> = found.iter().map(|path| path.strip_prefix(dir.path()).unwrap().to_str().unwrap()).collect();
+        let names: Vec<_> =
+            found.iter().map(|path| path.strip_prefix(dir.path()).unwrap().to_str().unwrap()).collect();
         assert_eq!(names, ["a/z", "b", "c"]);
         assert!(problems.is_empty());
         assert_eq!(programs(&dir.path().join("none")), (vec![], vec![]));
@@ -166,7 +170,8 @@ mod tests {
 
     #[test]
     fn two_plugins_of_one_name_are_both_left_out_and_others_stay() {
-        let plugin = |kind, name: &str, program: &str| Plugin { kind, name: name.into(), program: program.into() };
+        let plugin =
+            |kind, name: &str, program: &str| Plugin { kind, name: name.into(), program: program.into() };
         let all = vec![
             plugin(Kind::ObjectStore, "a.io/x", "/p/1"),
             plugin(Kind::ObjectStore, "a.io/x", "/p/2"),

@@ -85,7 +85,8 @@ impl From<PluginError> for ActionError {
 
 /// Text of a plugin, bounded and without what would disturb a terminal.
 pub(crate) fn shortened(text: &str) -> String {
-    let clean = text.trim().chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c });
+    let clean =
+        text.trim().chars().map(|c| if c.is_control() && c != '\n' && c != '\t' { '\u{fffd}' } else { c });
     let mut short: String = clean.take(LONGEST_MESSAGE).collect();
     if short.len() < text.trim().len() && short.chars().count() == LONGEST_MESSAGE {
         short.push_str(" …");
@@ -94,5 +95,9 @@ pub(crate) fn shortened(text: &str) -> String {
 }
 
 fn seconds(duration: Duration) -> String {
-    if duration.as_secs() >= 120 { format!("{} minutes", duration.as_secs() / 60) } else { format!("{duration:?}") }
+    if duration.as_secs() >= 120 {
+        format!("{} minutes", duration.as_secs() / 60)
+    } else {
+        format!("{duration:?}")
+    }
 }

@@ -19,7 +19,9 @@ pub(super) fn socket(line: &str) -> Result<PathBuf, String> {
         return Err(format!("it printed {:?} where a plugin prints its address", first_words(line)));
     }
     if core != CORE_VERSION {
-        return Err(format!("it speaks version {core} of go-plugin's protocol, this host speaks {CORE_VERSION}"));
+        return Err(format!(
+            "it speaks version {core} of go-plugin's protocol, this host speaks {CORE_VERSION}"
+        ));
     }
     if protocol != PROTOCOL_VERSION {
         return Err(format!(
@@ -44,7 +46,10 @@ pub(super) fn socket(line: &str) -> Result<PathBuf, String> {
 
 /// Why a program ended without a handshake. `said` is the end of what it printed.
 pub(super) fn ended(how: &str, said: &[String]) -> String {
-    if said.iter().any(|line| line.contains("not meant to be executed directly") || line.contains("magic cookie")) {
+    if said
+        .iter()
+        .any(|line| line.contains("not meant to be executed directly") || line.contains("magic cookie"))
+    {
         return "it is a plugin for another host: it did not take the cookie VELERO_PLUGIN".to_owned();
     }
     match said.last() {

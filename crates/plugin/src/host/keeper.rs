@@ -188,7 +188,8 @@ mod tests {
 
     #[tokio::test]
     async fn children_of_a_plugin_go_with_it() {
-        let (keeper, mut pipes) = Keeper::start(shell("sleep 1000 & echo $!; exec sleep 1000")).await.unwrap();
+        let (keeper, mut pipes) =
+            Keeper::start(shell("sleep 1000 & echo $!; exec sleep 1000")).await.unwrap();
         let mut bytes = [0_u8; 16];
         let count = pipes.stdout.read(&mut bytes).await.unwrap();
         let child: i32 = String::from_utf8_lossy(&bytes[..count]).trim().parse().unwrap();

@@ -73,7 +73,9 @@ pub(crate) fn wrong_name(name: &str) -> Option<String> {
         !text.is_empty() && text.chars().all(inner) && !text.starts_with('-') && !text.ends_with('-')
     };
     if domain.len() > 253 || !domain.split('.').all(label) {
-        return Some(format!("the first part of the name {name:?} must be a DNS subdomain such as example.io"));
+        return Some(format!(
+            "the first part of the name {name:?} must be a DNS subdomain such as example.io"
+        ));
     }
     None
 }

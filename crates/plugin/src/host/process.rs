@@ -66,6 +66,10 @@ impl Process {
         settings: &HostSettings,
         sink: Arc<dyn LogSink>,
     ) -> Result<Self, PluginError> {
+        // Before the start: the C library would hand a file that is no program to a shell.
+        if let Some(reason) = program::missing(path) {
+            return Err(PluginError::CannotStart { program: path.to_owned(), reason });
+        }
         let (keeper, pipes) =
             Keeper::start(command(path, settings)).await.map_err(|error| cannot_start(path, &error))?;
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -130,9 +134,8 @@ impl Drop for Process {
         self.keeper.kill();
         // A killed program leaves its socket behind. The path is what the program said: nothing but a socket is removed.
         use std::os::unix::fs::FileTypeExt;
-        let is_socket = |path: &Path| {
-            std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket())
-        };
+        let is_socket =
+            |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
         if is_socket(&self.socket) {
             let _ = std::fs::remove_file(&self.socket);
         }
@@ -153,12 +156,12 @@ fn command(path: &Path, settings: &HostSettings) -> Command {
 }
 
 fn cannot_start(path: &Path, error: &io::Error) -> PluginError {
-    let reason = program::missing(path).unwrap_or_else(|| match error.kind() {
+    let reason = match error.kind() {
         io::ErrorKind::PermissionDenied => {
             format!("{error}; is its volume mounted without the right to execute?")
         }
         _ => error.to_string(),
-    });
+    };
     PluginError::CannotStart { program: path.to_owned(), reason }
 }
 

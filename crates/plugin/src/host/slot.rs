@@ -219,8 +219,9 @@ async fn watched<T>(
 
 /// A broken connection most often means that the process is gone: that is what a person wants to hear.
 async fn failure(process: &Process, call: &Call, status: &Status) -> PluginError {
-    let broken = matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled | Code::Internal)
-        && std::error::Error::source(status).is_some();
+    let broken =
+        matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled | Code::Internal)
+            && std::error::Error::source(status).is_some();
     if broken && let Some(how) = process.end_of_connection().await {
         return PluginError::Gone { plugin: call.plugin.clone(), call: call.what, how };
     }

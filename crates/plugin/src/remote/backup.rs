@@ -118,13 +118,13 @@ impl BackupItemAction for V2 {
             operation_id: operation.to_owned(),
             backup: convert::json(backup)?,
         };
-        let answer = self
-            .0
-            .slot
-            .call(self.0.call("Progress"), |channel| async move {
-                ClientV2::new(channel).progress(request).await
-            })
-            .await?;
+        let answer =
+            self.0
+                .slot
+                .call(self.0.call("Progress"), |channel| async move {
+                    ClientV2::new(channel).progress(request).await
+                })
+                .await?;
         Ok(convert::progress(answer.progress))
     }
 
@@ -135,6 +135,10 @@ impl BackupItemAction for V2 {
             backup: convert::json(backup)?,
         };
         let call = self.0.call("Cancel");
-        Ok(self.0.slot.call(call, |channel| async move { ClientV2::new(channel).cancel(request).await }).await?)
+        Ok(self
+            .0
+            .slot
+            .call(call, |channel| async move { ClientV2::new(channel).cancel(request).await })
+            .await?)
     }
 }

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
-use lifeboat_plugin_protocol::generated::{OperationProgress as WireProgress, ResourceIdentifier, ResourceSelector};
+use lifeboat_plugin_protocol::generated::{
+    OperationProgress as WireProgress, ResourceIdentifier, ResourceSelector,
+};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -33,8 +35,8 @@ impl Answer<'_> {
 
     /// An object as JSON. A plugin may change an object, but not make another kind of object of it.
     pub(super) fn item(self, bytes: &[u8], asked: &Kinded) -> Result<Value, PluginError> {
-        let item: Value =
-            serde_json::from_slice(bytes).map_err(|error| self.wrong(format!("the item is no JSON: {error}")))?;
+        let item: Value = serde_json::from_slice(bytes)
+            .map_err(|error| self.wrong(format!("the item is no JSON: {error}")))?;
         let name = item.pointer("/metadata/name").and_then(Value::as_str);
         let Some(name) = name.filter(|name| is_name(name)) else {
             return Err(self.wrong(format!("the item has the name {name:?}")));
@@ -61,7 +63,8 @@ impl Answer<'_> {
     fn identifier(self, id: ResourceIdentifier) -> Result<ItemId, PluginError> {
         let wrong = |what: &str, value: &str| self.wrong(format!("an item has the {what} {value:?}"));
         let is_type = |text: &str| {
-            text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '.') && text.len() <= LONGEST_NAME
+            text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '.')
+                && text.len() <= LONGEST_NAME
         };
         if id.resource.is_empty() || !is_type(&id.resource) {
             return Err(wrong("resource", &id.resource));
@@ -97,7 +100,11 @@ impl Kinded {
 
 impl std::fmt::Display for Kinded {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.group.is_empty() { f.write_str(&self.kind) } else { write!(f, "{}.{}", self.kind, self.group) }
+        if self.group.is_empty() {
+            f.write_str(&self.kind)
+        } else {
+            write!(f, "{}.{}", self.kind, self.group)
+        }
     }
 }
 
@@ -202,11 +209,17 @@ mod tests {
     }
 
     #[rstest]
-    #[case::other_kind(r#"{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a"}}"#, "came back as a Secret")]
+    #[case::other_kind(
+        r#"{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a"}}"#,
+        "came back as a Secret"
+    )]
     #[case::other_group(r#"{"apiVersion":"x/v1","kind":"Pod","metadata":{"name":"a"}}"#, "Pod.x")]
     #[case::no_name(r#"{"apiVersion":"v1","kind":"Pod"}"#, "name None")]
     #[case::bad_name(r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a/../b"}}"#, "a/../b")]
-    #[case::bad_namespace(r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":".."}}"#, "\"..\"")]
+    #[case::bad_namespace(
+        r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":".."}}"#,
+        "\"..\""
+    )]
     #[case::no_object("[1]", "name None")]
     #[case::no_json("{", "no JSON")]
     fn an_item_must_come_back_as_what_it_was(#[case] text: &str, #[case] reason: &str) {
@@ -225,11 +238,15 @@ mod tests {
     #[test]
     fn go_zero_times_and_negative_numbers_are_nothing() {
         let zero = prost_types::Timestamp { seconds: -62_135_596_800, nanos: 0 };
-        let wire = WireProgress { n_completed: -5, n_total: -1, started: Some(zero), ..WireProgress::default() };
+        let wire =
+            WireProgress { n_completed: -5, n_total: -1, started: Some(zero), ..WireProgress::default() };
         let read = progress(Some(wire));
         assert_eq!((read.done, read.total, read.started, read.updated), (0, 0, None, None));
         assert_eq!(duration(Some(prost_types::Duration { seconds: 0, nanos: 0 })), None);
         assert_eq!(duration(Some(prost_types::Duration { seconds: -1, nanos: 0 })), None);
-        assert_eq!(duration(Some(prost_types::Duration { seconds: 2, nanos: 0 })), Some(Duration::from_secs(2)));
+        assert_eq!(
+            duration(Some(prost_types::Duration { seconds: 2, nanos: 0 })),
+            Some(Duration::from_secs(2))
+        );
     }
 }

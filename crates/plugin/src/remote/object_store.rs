@@ -84,7 +84,10 @@ impl Remote {
         R: Future<Output = Result<Response<T>, Status>>,
     {
         let made = |channel| make(ObjectStoreClient::new(channel).max_decoding_message_size(LARGEST_LISTING));
-        self.slot.call_beside(&self.request(what), made).await.map_err(|error| failed(&self.init.name, &error))
+        self.slot
+            .call_beside(&self.request(what), made)
+            .await
+            .map_err(|error| failed(&self.init.name, &error))
     }
 
     /// Relative again; a key of somewhere else is the plugin's mistake.
@@ -93,7 +96,10 @@ impl Remote {
             Some(key) => Ok(key.to_owned()),
             None => Err(StoreError::Plugin {
                 plugin: self.plugin(),
-                message: format!("{call} answered with the key {key:?}, which is outside of {:?}", self.prefix),
+                message: format!(
+                    "{call} answered with the key {key:?}, which is outside of {:?}",
+                    self.prefix
+                ),
             }),
         }
     }
@@ -119,8 +125,11 @@ impl ObjectStore for Remote {
 
     async fn get_stream(&self, key: &str) -> Result<ObjectReading, StoreError> {
         let call = self.request("GetObject");
-        let request =
-            wire::GetObjectRequest { plugin: self.plugin(), bucket: self.bucket.clone(), key: self.whole(key) };
+        let request = wire::GetObjectRequest {
+            plugin: self.plugin(),
+            bucket: self.bucket.clone(),
+            key: self.whole(key),
+        };
         let opened = async {
             let answer = self
                 .slot
@@ -144,9 +153,13 @@ impl ObjectStore for Remote {
     }
 
     async fn exists(&self, key: &str) -> Result<bool, StoreError> {
-        let request =
-            wire::ObjectExistsRequest { plugin: self.plugin(), bucket: self.bucket.clone(), key: self.whole(key) };
-        let answer = self.call("ObjectExists", |mut client| async move { client.object_exists(request).await });
+        let request = wire::ObjectExistsRequest {
+            plugin: self.plugin(),
+            bucket: self.bucket.clone(),
+            key: self.whole(key),
+        };
+        let answer =
+            self.call("ObjectExists", |mut client| async move { client.object_exists(request).await });
         Ok(answer.await?.exists)
     }
 
@@ -189,8 +202,9 @@ impl ObjectStore for Remote {
                 bucket: self.bucket.clone(),
                 key: self.whole(key),
             };
-            let answer =
-                self.call("DeleteObject", |mut client| async move { client.delete_object(request).await }).await;
+            let answer = self
+                .call("DeleteObject", |mut client| async move { client.delete_object(request).await })
+                .await;
             if let Err(error) = answer
                 && !matches!(self.exists(key).await, Ok(false))
             {
@@ -207,7 +221,8 @@ impl ObjectStore for Remote {
             key: self.whole(key),
             ttl: i64::try_from(ttl.as_nanos()).unwrap_or(i64::MAX),
         };
-        let answer = self.call("CreateSignedURL", |mut client| async move { client.create_signed_url(request).await });
+        let answer =
+            self.call("CreateSignedURL", |mut client| async move { client.create_signed_url(request).await });
         let url = answer.await?.url;
         Url::parse(&url).map_err(|error| StoreError::Plugin {
             plugin: self.plugin(),
@@ -223,7 +238,11 @@ impl ObjectStore for Remote {
 
 type Pieces = Streaming<wire::Bytes>;
 
-async fn read_first(slot: &Slot, call: &Call, mut stream: Pieces) -> Result<(Option<Bytes>, Pieces), PluginError> {
+async fn read_first(
+    slot: &Slot,
+    call: &Call,
+    mut stream: Pieces,
+) -> Result<(Option<Bytes>, Pieces), PluginError> {
     let first = next(slot, call, &mut stream).await?;
     Ok((first, stream))
 }

@@ -130,11 +130,13 @@ impl RestoreItemAction for V2 {
             additional_items: convert::identifiers(items),
         };
         let call = self.0.call("AreAdditionalItemsReady");
-        let answer = self
-            .0
-            .slot
-            .call(call, |channel| async move { ClientV2::new(channel).are_additional_items_ready(request).await })
-            .await?;
+        let answer =
+            self.0
+                .slot
+                .call(call, |channel| async move {
+                    ClientV2::new(channel).are_additional_items_ready(request).await
+                })
+                .await?;
         Ok(answer.ready)
     }
 
@@ -144,13 +146,13 @@ impl RestoreItemAction for V2 {
             operation_id: operation.to_owned(),
             restore: convert::json(restore)?,
         };
-        let answer = self
-            .0
-            .slot
-            .call(self.0.call("Progress"), |channel| async move {
-                ClientV2::new(channel).progress(request).await
-            })
-            .await?;
+        let answer =
+            self.0
+                .slot
+                .call(self.0.call("Progress"), |channel| async move {
+                    ClientV2::new(channel).progress(request).await
+                })
+                .await?;
         Ok(convert::progress(answer.progress))
     }
 
@@ -161,6 +163,10 @@ impl RestoreItemAction for V2 {
             restore: convert::json(restore)?,
         };
         let call = self.0.call("Cancel");
-        Ok(self.0.slot.call(call, |channel| async move { ClientV2::new(channel).cancel(request).await }).await?)
+        Ok(self
+            .0
+            .slot
+            .call(call, |channel| async move { ClientV2::new(channel).cancel(request).await })
+            .await?)
     }
 }

@@ -18,7 +18,9 @@ use super::LARGEST_ANSWER;
 use super::convert::{self, Answer, Kinded};
 use crate::ActionError;
 use crate::host::{Call, Init, Kind, PluginError, Session, Slot};
-use crate::volume::{ProgressOf, SnapshotRequest, VolumeInfo, VolumeProgress, VolumeRequest, VolumeSnapshotter};
+use crate::volume::{
+    ProgressOf, SnapshotRequest, VolumeInfo, VolumeProgress, VolumeRequest, VolumeSnapshotter,
+};
 
 /// Progress is asked for again soon.
 const PROGRESS_LIMIT: Duration = Duration::from_secs(30);

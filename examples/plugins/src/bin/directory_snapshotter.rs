@@ -21,8 +21,8 @@ use std::time::SystemTime;
 
 use copy::{Copied, Meter};
 use lifeboat_plugin_sdk::{
-    Config, Error, Object, Plugin, Result, Served, SnapshotRequest, VolumeInfo, VolumeProgress, VolumeRequest,
-    VolumeSnapshotter, async_trait,
+    Config, Error, Object, Plugin, Result, Served, SnapshotRequest, VolumeInfo, VolumeProgress,
+    VolumeRequest, VolumeSnapshotter, async_trait,
 };
 
 fn main() -> Served {

@@ -16,8 +16,8 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use lifeboat_plugin_sdk::{
-    Error, Object, Plugin, ResourceId, RestoreInput, RestoreItemAction, RestoreOutput, Result, Selector, Served,
-    async_trait,
+    Error, Object, Plugin, ResourceId, RestoreInput, RestoreItemAction, RestoreOutput, Result, Selector,
+    Served, async_trait,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -63,7 +63,8 @@ impl RestoreItemAction for WaitForDatabase {
     async fn are_additional_items_ready(&self, items: &[ResourceId], restore: &Object) -> Result<bool> {
         for item in items.iter().filter(|item| item.resource == "services") {
             // Items carry the names of the backup; the restore may put them into another namespace.
-            let namespace = restore["spec"]["namespaceMapping"][&item.namespace].as_str().unwrap_or(&item.namespace);
+            let namespace =
+                restore["spec"]["namespaceMapping"][&item.namespace].as_str().unwrap_or(&item.namespace);
             if !answers(&address(&item.name, namespace, self.port(item))).await {
                 return Ok(false);
             }
@@ -92,7 +93,8 @@ struct Database {
 impl Database {
     fn of(item: &Object) -> Result<Option<Self>> {
         let Some(text) = item.annotation(DATABASE) else { return Ok(None) };
-        let wrong = || Error::new(format!("annotation {DATABASE} is {text:?}; it must look like orders-db:5432"));
+        let wrong =
+            || Error::new(format!("annotation {DATABASE} is {text:?}; it must look like orders-db:5432"));
         let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
         Ok(Some(Self { host: host.to_owned(), port: port.parse().map_err(|_| wrong())? }))
     }
@@ -101,7 +103,11 @@ impl Database {
 /// `statefulsets.apps/orders-db`
 fn workload(item: &Object) -> Result<Option<ResourceId>> {
     let Some(text) = item.annotation(WORKLOAD) else { return Ok(None) };
-    let wrong = || Error::new(format!("annotation {WORKLOAD} is {text:?}; it must look like statefulsets.apps/orders-db"));
+    let wrong = || {
+        Error::new(format!(
+            "annotation {WORKLOAD} is {text:?}; it must look like statefulsets.apps/orders-db"
+        ))
+    };
     let (resource, name) = text.split_once('/').ok_or_else(wrong)?;
     let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
     Ok(Some(ResourceId::new(resource, item.namespace(), name).in_group(group)))
@@ -173,7 +179,8 @@ mod tests {
         let action = WaitForDatabase::default();
         action.remember("web", &Database { host: "127.0.0.1".into(), port });
         let items = [ResourceId::new("services", "web", "127.0.0.1")];
-        let ready = || async { action.are_additional_items_ready(&items, &Object::default()).await.expect("asked") };
+        let ready =
+            || async { action.are_additional_items_ready(&items, &Object::default()).await.expect("asked") };
         let silent = tokio::spawn(async move {
             let (stream, _) = listener.accept().await.expect("a connection");
             drop(stream);

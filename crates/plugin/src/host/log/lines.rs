@@ -65,7 +65,11 @@ impl Allowance {
         }
         self.left -= 1.0;
         // Told once there is room again, not for every gap of one line.
-        let told = if self.left_out > 0 && self.left >= PER_SECOND / 2.0 { std::mem::take(&mut self.left_out) } else { 0 };
+        let told = if self.left_out > 0 && self.left >= PER_SECOND / 2.0 {
+            std::mem::take(&mut self.left_out)
+        } else {
+            0
+        };
         (true, told)
     }
 

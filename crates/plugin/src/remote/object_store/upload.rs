@@ -91,27 +91,30 @@ fn messages(
     state: Arc<State>,
 ) -> impl Stream<Item = PutObjectRequest> + Send + 'static {
     let start = futures::stream::once(async move { first });
-    let rest = futures::stream::unfold((body, Bytes::new(), failed, state), |(mut body, mut open, failed, state)| async move {
-        state.turn(None);
-        while open.is_empty() {
-            match body.next().await {
-                Some(Ok(bytes)) => open = bytes,
-                Some(Err(error)) => {
-                    let _ = failed.send(error);
-                    return std::future::pending().await;
-                }
-                None => {
-                    state.ended.store(true, Ordering::Release);
-                    state.turn(Some(Instant::now()));
-                    return None;
+    let rest = futures::stream::unfold(
+        (body, Bytes::new(), failed, state),
+        |(mut body, mut open, failed, state)| async move {
+            state.turn(None);
+            while open.is_empty() {
+                match body.next().await {
+                    Some(Ok(bytes)) => open = bytes,
+                    Some(Err(error)) => {
+                        let _ = failed.send(error);
+                        return std::future::pending().await;
+                    }
+                    None => {
+                        state.ended.store(true, Ordering::Release);
+                        state.turn(Some(Instant::now()));
+                        return None;
+                    }
                 }
             }
-        }
-        let piece = open.split_to(open.len().min(PIECE));
-        state.sent.fetch_add(piece.len() as u64, Ordering::AcqRel);
-        state.turn(Some(Instant::now()));
-        let message = PutObjectRequest { body: piece.into(), ..PutObjectRequest::default() };
-        Some((message, (body, open, failed, state)))
-    });
+            let piece = open.split_to(open.len().min(PIECE));
+            state.sent.fetch_add(piece.len() as u64, Ordering::AcqRel);
+            state.turn(Some(Instant::now()));
+            let message = PutObjectRequest { body: piece.into(), ..PutObjectRequest::default() };
+            Some((message, (body, open, failed, state)))
+        },
+    );
     start.chain(rest)
 }
