@@ -38,7 +38,8 @@ async fn an_application_is_ready_when_its_database_answers() {
     let line = plugins.log.until("waits for its database").await;
     assert_eq!(line.fields["item"], "shop");
 
-    let ready = || action.are_ready(&outcome.additional_items, &restore(), &NoCluster);
+    let again = restore();
+    let ready = || action.are_ready(&outcome.additional_items, &again, &NoCluster);
     let closed = tokio::spawn(async move {
         drop(listener.accept().await.unwrap());
         listener

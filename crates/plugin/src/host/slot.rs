@@ -82,7 +82,9 @@ impl Slot {
             let _place = place;
             let answer = watched(&process, &call, make(process.channel.clone())).await;
             if process.serial && matches!(answer, Err(PluginError::TimedOut { .. })) {
+                // Its place is free when it is gone, so that nobody calls a process that is being ended.
                 process.kill();
+                process.exited().await;
             }
             answer
         };
