@@ -1,6 +1,8 @@
 //! What tests of the plugin host share: a plugin directory with programs in it, a host on it, objects to hand over, and
 //! the proof that no process is left.
 
+#![allow(clippy::panic)] // it is for tests
+
 use std::ffi::OsString;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -18,10 +20,10 @@ use tempfile::TempDir;
 
 /// Short enough for tests, long enough for a busy machine.
 pub const TIMEOUTS: Timeouts = Timeouts {
-    start: Duration::from_secs(60),
-    call: Duration::from_secs(60),
-    volume: Duration::from_secs(60),
-    stall: Duration::from_secs(60),
+    start: Duration::from_mins(1),
+    call: Duration::from_mins(1),
+    volume: Duration::from_mins(1),
+    stall: Duration::from_mins(1),
     shutdown: Duration::from_secs(2),
 };
 

@@ -67,10 +67,10 @@ impl BackupItemAction for Misbehaving {
             "escape" => additional.push(ResourceId::new("secrets", "..", "../../etc/passwd")),
             "itself" => additional.push(ResourceId::new("configmaps", item.namespace(), item.name())),
             "thousands" => {
-                additional.extend((0..5_000).map(|n| ResourceId::new("secrets", "ns", format!("s{n}"))))
+                additional.extend((0..5_000).map(|n| ResourceId::new("secrets", "ns", format!("s{n}"))));
             }
             "too many" => {
-                additional.extend((0..20_000).map(|n| ResourceId::new("secrets", "ns", format!("s{n}"))))
+                additional.extend((0..20_000).map(|n| ResourceId::new("secrets", "ns", format!("s{n}"))));
             }
             "unknown type" => additional.push(ResourceId::new("unicorns", "ns", "a").in_group("example.io")),
             _ => {}

@@ -3,6 +3,7 @@
 
 use std::collections::HashSet;
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -133,7 +134,6 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.keeper.kill();
         // A killed program leaves its socket behind. The path is what the program said: nothing but a socket is removed.
-        use std::os::unix::fs::FileTypeExt;
         let is_socket =
             |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
         if is_socket(&self.socket) {

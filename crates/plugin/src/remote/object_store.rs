@@ -83,9 +83,10 @@ impl Remote {
     where
         R: Future<Output = Result<Response<T>, Status>>,
     {
-        let made = |channel| make(ObjectStoreClient::new(channel).max_decoding_message_size(LARGEST_LISTING));
+        let with_client =
+            |channel| make(ObjectStoreClient::new(channel).max_decoding_message_size(LARGEST_LISTING));
         self.slot
-            .call_beside(&self.request(what), made)
+            .call_beside(&self.request(what), with_client)
             .await
             .map_err(|error| failed(&self.init.name, &error))
     }

@@ -58,7 +58,7 @@ impl Meter {
     fn count(&self, bytes: usize) {
         self.done.fetch_add(i64::try_from(bytes).unwrap_or(i64::MAX), Ordering::AcqRel);
         if let Some(rate) = self.bytes_per_second.filter(|rate| *rate > 0) {
-            std::thread::sleep(Duration::from_secs_f64(bytes as f64 / rate as f64));
+            std::thread::sleep(Duration::from_nanos(bytes as u64 * 1_000_000_000 / rate));
         }
     }
 }
