@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use lifeboat_plugin::host::Kind;
 use lifeboat_test_plugins::Plugins;
 use rstest::rstest;
+use tokio::io::{AsyncBufReadExt, BufReader};
 
 const MISBEHAVING: &str = env!("CARGO_BIN_EXE_misbehaving");
 
@@ -124,4 +125,30 @@ async fn a_plugin_is_told_its_flags_and_never_a_repository_password() {
         assert!(seen.contains(wanted), "{wanted} is not in {seen}");
     }
     assert!(!seen.contains("secret") && !seen.contains("PLUGIN_CLIENT_CERT"), "{seen}");
+}
+
+#[tokio::test]
+async fn no_plugin_outlives_a_server_that_is_killed() {
+    let plugins = Plugins::new().with("p", MISBEHAVING);
+    let mut server = tokio::process::Command::new(env!("CARGO_BIN_EXE_hosting"))
+        .arg(&plugins.settings.directory)
+        .env_clear()
+        .envs(plugins.settings.environment.iter().cloned())
+        .stdout(std::process::Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    let mut output = BufReader::new(server.stdout.take().unwrap());
+    output.read_line(&mut line).await.unwrap();
+    assert!(line.starts_with("Ok("), "{line}");
+    assert_eq!(plugins.processes().len(), 2, "the server and its plugin");
+    server.kill().await.unwrap();
+    for _ in 0..500 {
+        if plugins.processes().is_empty() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    panic!("the plugin outlived its server");
 }
