@@ -27,7 +27,7 @@ const AWS_PLUGIN: Group = Group {
     about: "Velero's plugin for S3 (about a minute)",
 };
 
-/// Plugins of ours on Velero's own framework.
+/// Plugins of ours on Velero's own framework, and Velero's own host of plugins.
 const RECORDER: Group = Group {
     name: "recorder-plugin",
     source: "e2e/plugins/recorder",
@@ -74,6 +74,11 @@ pub(crate) fn recorder_plugin() -> Result<PathBuf> {
     Ok(provide(&RECORDER)?.join("recorder"))
 }
 
+/// Velero's code for plugins, as a program of its own.
+pub(crate) fn velero_host() -> Result<PathBuf> {
+    Ok(provide(&RECORDER)?.join("velerohost"))
+}
+
 /// Genuine restic, the version whose format we write.
 pub(crate) fn restic() -> Result<PathBuf> {
     Ok(provide(&RESTIC)?.join("restic"))
@@ -115,7 +120,8 @@ fn make_aws_plugin(source: &Path, out: &Path) -> Result<()> {
 }
 
 fn make_recorder(source: &Path, out: &Path) -> Result<()> {
-    go_build(source, "", &out.join("recorder"), &["."])
+    go_build(source, "", &out.join("recorder"), &["."])?;
+    go_build(source, "", &out.join("velerohost"), &["./velerohost"])
 }
 
 fn make_restic(source: &Path, out: &Path) -> Result<()> {

@@ -1,5 +1,5 @@
 //! The part `plugins`: the plugin host against programs in Go, on Velero's own framework and Velero's plugin for S3, with an
-//! S3 server on loopback. It needs no cluster.
+//! S3 server on loopback; and the examples on our SDK under Velero's own code for plugins. It needs no cluster.
 
 use std::path::PathBuf;
 
@@ -12,16 +12,19 @@ use crate::{run, tools};
 
 /// Programs, and how they are made. A variable that is already set names one that people have.
 type Build = fn() -> Result<PathBuf>;
-const PROGRAMS: [(&str, Build); 2] = [
+const PROGRAMS: [(&str, Build); 3] = [
     ("LIFEBOAT_GO_PLUGIN", tools::recorder_plugin),
+    ("LIFEBOAT_VELERO_HOST", tools::velero_host),
     ("LIFEBOAT_AWS_PLUGIN", || Ok(tools::velero_plugins()?.join("velero-plugin-for-aws"))),
 ];
 
 impl Run {
     pub(crate) fn plugins(&mut self) -> Result<Tally> {
         let mut command = run::cargo();
-        command.args(["test", "--quiet", "--no-fail-fast", "--package", "lifeboat-test-plugins"]);
-        command.args(["--features", "go-plugins", "--test", "go"]);
+        command.args(["test", "--quiet", "--no-fail-fast", "--test", "go", "--test", "velero"]);
+        for package in ["lifeboat-test-plugins", "lifeboat-example-plugins"] {
+            command.args(["--package", package, "--features", &format!("{package}/go-plugins")]);
+        }
         command.args(self.filter());
         for (variable, build) in PROGRAMS {
             if std::env::var_os(variable).is_none() {
