@@ -18,6 +18,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 pub use error::PluginError;
+pub(crate) use error::shortened;
 pub use kind::{Kind, qualified};
 pub use log::{LogLevel, LogLine, LogSink, ServerLog};
 pub use session::Session;

@@ -34,6 +34,11 @@ impl Remote {
     fn call(&self, what: &'static str) -> Call {
         Call { plugin: self.name.clone(), what, limit: self.slot.timeouts().call, init: None }
     }
+
+    /// A question that is asked again and so must not take long.
+    fn poll(&self, what: &'static str) -> Call {
+        Call { limit: self.slot.timeouts().poll, ..self.call(what) }
+    }
 }
 
 impl Registry {

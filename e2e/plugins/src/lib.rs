@@ -22,6 +22,7 @@ use tempfile::TempDir;
 pub const TIMEOUTS: Timeouts = Timeouts {
     start: Duration::from_mins(1),
     call: Duration::from_mins(1),
+    poll: Duration::from_mins(1),
     volume: Duration::from_mins(1),
     stall: Duration::from_mins(1),
     shutdown: Duration::from_secs(2),

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::error::PluginError;
@@ -21,6 +22,7 @@ struct Inner {
     host: PluginHost,
     sink: Arc<dyn LogSink>,
     programs: Mutex<BTreeMap<PathBuf, Vec<Member>>>,
+    closed: AtomicBool,
 }
 
 /// A process, and what it was or will be configured for.
@@ -31,15 +33,18 @@ struct Member {
 
 impl Session {
     pub(super) fn new(host: PluginHost, sink: Arc<dyn LogSink>) -> Self {
-        Self { inner: Arc::new(Inner { host, sink, programs: Mutex::default() }) }
+        Self {
+            inner: Arc::new(Inner { host, sink, programs: Mutex::default(), closed: AtomicBool::new(false) }),
+        }
     }
 
     pub fn host(&self) -> &PluginHost {
         &self.inner.host
     }
 
-    /// Ends all processes, politely.
+    /// Ends all processes, politely. Nothing is started afterwards.
     pub async fn close(&self) {
+        self.inner.closed.store(true, Ordering::Release);
         let members: Vec<Member> = {
             let mut programs = self.inner.programs.lock().unwrap_or_else(PoisonError::into_inner);
             std::mem::take(&mut *programs).into_values().flatten().collect()
@@ -86,7 +91,8 @@ impl Session {
 
     fn add(&self, members: &mut Vec<Member>, program: &Path) -> Arc<Slot> {
         let settings = self.inner.host.settings().clone();
-        let slot = Slot::new(program.to_owned(), settings, Arc::clone(&self.inner.sink));
+        let closed = self.inner.closed.load(Ordering::Acquire);
+        let slot = Slot::new(program.to_owned(), settings, Arc::clone(&self.inner.sink), closed);
         members.push(Member { slot: Arc::clone(&slot), configured: BTreeMap::new() });
         slot
     }

@@ -11,6 +11,8 @@ pub struct Timeouts {
     pub start: Duration,
     /// Any call that is not named below.
     pub call: Duration,
+    /// Questions that are asked again: AppliesTo, readiness, progress, cancel.
+    pub poll: Duration,
     /// CreateSnapshot and CreateVolumeFromSnapshot.
     pub volume: Duration,
     /// How long a stream may stand still.
@@ -24,6 +26,7 @@ impl Default for Timeouts {
         Self {
             start: Duration::from_mins(1),
             call: Duration::from_mins(10),
+            poll: Duration::from_mins(1),
             volume: Duration::from_hours(4),
             stall: Duration::from_mins(5),
             shutdown: Duration::from_secs(2),

@@ -60,8 +60,15 @@ struct State {
 }
 
 impl Slot {
-    pub(super) fn new(program: PathBuf, settings: HostSettings, sink: Arc<dyn LogSink>) -> Arc<Self> {
-        Arc::new(Self { program, settings, sink, state: Mutex::default() })
+    /// A closed slot starts nothing.
+    pub(super) fn new(
+        program: PathBuf,
+        settings: HostSettings,
+        sink: Arc<dyn LogSink>,
+        closed: bool,
+    ) -> Arc<Self> {
+        let state = Mutex::new(State { closed, ..State::default() });
+        Arc::new(Self { program, settings, sink, state })
     }
 
     pub(crate) fn timeouts(&self) -> Timeouts {

@@ -27,7 +27,7 @@ impl BackupItemAction for V1 {
         let answer = self
             .0
             .slot
-            .call(self.0.call("AppliesTo"), |channel| async move {
+            .call(self.0.poll("AppliesTo"), |channel| async move {
                 ClientV1::new(channel).applies_to(request).await
             })
             .await?;
@@ -76,7 +76,7 @@ impl BackupItemAction for V2 {
         let answer = self
             .0
             .slot
-            .call(self.0.call("AppliesTo"), |channel| async move {
+            .call(self.0.poll("AppliesTo"), |channel| async move {
                 ClientV2::new(channel).applies_to(request).await
             })
             .await?;
@@ -121,7 +121,7 @@ impl BackupItemAction for V2 {
         let answer =
             self.0
                 .slot
-                .call(self.0.call("Progress"), |channel| async move {
+                .call(self.0.poll("Progress"), |channel| async move {
                     ClientV2::new(channel).progress(request).await
                 })
                 .await?;
@@ -134,7 +134,7 @@ impl BackupItemAction for V2 {
             operation_id: operation.to_owned(),
             backup: convert::json(backup)?,
         };
-        let call = self.0.call("Cancel");
+        let call = self.0.poll("Cancel");
         Ok(self
             .0
             .slot

@@ -26,7 +26,7 @@ impl ItemBlockAction for Blocks {
         let answer = self
             .0
             .slot
-            .call(self.0.call("AppliesTo"), |channel| async move {
+            .call(self.0.poll("AppliesTo"), |channel| async move {
                 ItemBlockActionClient::new(channel).applies_to(request).await
             })
             .await?;

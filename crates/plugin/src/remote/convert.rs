@@ -12,7 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::actions::{AppliesTo, OperationProgress};
-use crate::host::PluginError;
+use crate::host::{PluginError, shortened};
 
 /// More additional items of one item are somebody's mistake.
 const MOST_ITEMS: usize = 10_000;
@@ -146,11 +146,11 @@ pub(super) fn progress(wire: Option<WireProgress>) -> OperationProgress {
     let wire = wire.unwrap_or_default();
     OperationProgress {
         completed: wire.completed,
-        error: wire.err,
+        error: shortened(&wire.err),
         done: wire.n_completed.max(0),
         total: wire.n_total.max(0),
-        units: wire.operation_units,
-        description: wire.description,
+        units: shortened(&wire.operation_units),
+        description: shortened(&wire.description),
         started: time(wire.started),
         updated: time(wire.updated),
     }

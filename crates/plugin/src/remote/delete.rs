@@ -22,7 +22,7 @@ impl DeleteItemAction for Delete {
         let answer = self
             .0
             .slot
-            .call(self.0.call("AppliesTo"), |channel| async move {
+            .call(self.0.poll("AppliesTo"), |channel| async move {
                 DeleteItemActionClient::new(channel).applies_to(request).await
             })
             .await?;

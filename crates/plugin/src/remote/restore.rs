@@ -30,7 +30,7 @@ impl RestoreItemAction for V1 {
         let answer = self
             .0
             .slot
-            .call(self.0.call("AppliesTo"), |channel| async move {
+            .call(self.0.poll("AppliesTo"), |channel| async move {
                 ClientV1::new(channel).applies_to(request).await
             })
             .await?;
@@ -80,7 +80,7 @@ impl RestoreItemAction for V2 {
         let answer = self
             .0
             .slot
-            .call(self.0.call("AppliesTo"), |channel| async move {
+            .call(self.0.poll("AppliesTo"), |channel| async move {
                 ClientV2::new(channel).applies_to(request).await
             })
             .await?;
@@ -129,7 +129,7 @@ impl RestoreItemAction for V2 {
             restore: convert::json(restore)?,
             additional_items: convert::identifiers(items),
         };
-        let call = self.0.call("AreAdditionalItemsReady");
+        let call = self.0.poll("AreAdditionalItemsReady");
         let answer =
             self.0
                 .slot
@@ -149,7 +149,7 @@ impl RestoreItemAction for V2 {
         let answer =
             self.0
                 .slot
-                .call(self.0.call("Progress"), |channel| async move {
+                .call(self.0.poll("Progress"), |channel| async move {
                     ClientV2::new(channel).progress(request).await
                 })
                 .await?;
@@ -162,7 +162,7 @@ impl RestoreItemAction for V2 {
             operation_id: operation.to_owned(),
             restore: convert::json(restore)?,
         };
-        let call = self.0.call("Cancel");
+        let call = self.0.poll("Cancel");
         Ok(self
             .0
             .slot

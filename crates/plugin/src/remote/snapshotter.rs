@@ -17,13 +17,13 @@ use tonic::Code;
 use super::LARGEST_ANSWER;
 use super::convert::{self, Answer, Kinded};
 use crate::ActionError;
-use crate::host::{Call, Init, Kind, PluginError, Session, Slot};
+use crate::host::{Call, Init, Kind, PluginError, Session, Slot, shortened};
 use crate::volume::{
     ProgressOf, SnapshotRequest, VolumeInfo, VolumeProgress, VolumeRequest, VolumeSnapshotter,
 };
 
-/// Progress is asked for again soon.
-const PROGRESS_LIMIT: Duration = Duration::from_secs(30);
+/// More than a person would read.
+const MOST_FACTS: usize = 64;
 /// The longest name that a provider gives anything.
 const LONGEST_ID: usize = 4096;
 
@@ -176,7 +176,7 @@ impl VolumeSnapshotter for Remote {
         if !self.reports_progress().await? {
             return Ok(None);
         }
-        let call = self.call("Progress", PROGRESS_LIMIT.min(self.slot.timeouts().call));
+        let call = self.call("Progress", self.slot.timeouts().poll);
         let request = progress_request(&self.init.name, of);
         // Beside the call whose progress it is: only programs that take several calls at once have this service.
         let answer = self
@@ -226,12 +226,12 @@ fn progress_request(plugin: &str, of: &ProgressOf) -> Asked {
 
 fn read(wire: WireProgress) -> VolumeProgress {
     VolumeProgress {
-        phase: wire.phase,
-        message: wire.message,
+        phase: shortened(&wire.phase),
+        message: shortened(&wire.message),
         bytes_done: wire.bytes_done,
         total_bytes: wire.total_bytes,
         started: convert::time(wire.started),
         completed: convert::time(wire.completed),
-        plugin_specific: wire.plugin_specific.into_iter().collect(),
+        plugin_specific: wire.plugin_specific.into_iter().take(MOST_FACTS).collect(),
     }
 }

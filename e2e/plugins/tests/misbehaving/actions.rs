@@ -127,6 +127,8 @@ async fn a_closed_session_starts_nothing() {
     session.close().await;
     let error = execute(&*action, "").await.unwrap_err().to_string();
     assert!(error.contains("have been ended"), "{error}");
+    let late = Registry::default().with_plugins(&session);
+    assert!(execute(&*late.backup[0], "").await.unwrap_err().to_string().contains("have been ended"));
     plugins.nothing_left().await;
 }
 
