@@ -43,6 +43,11 @@ impl Bucket {
         curl().args(["-H", unsigned, "-T", &file.to_string_lossy()]).arg(&self.url(key)).ok();
     }
 
+    /// Removes an object.
+    pub fn delete(&self, key: &str) {
+        curl().args(["-X", "DELETE"]).arg(&self.url(key)).ok();
+    }
+
     fn url(&self, key: &str) -> String {
         format!("{}/{NAME}/{}/{key}", s3().endpoint, self.prefix)
     }

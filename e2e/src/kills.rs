@@ -93,10 +93,6 @@ spec: {selector: {app: web}, ports: [{port: 80}]}
 
 /// How many config maps stand beside the app.
 const CONFIG_MAPS: usize = 40;
-/// How many large ones, of a size that makes an archive of several parts.
-const LARGE_CONFIG_MAPS: usize = 24;
-const LARGE: usize = 900_000;
-
 /// A server to kill, and an app.
 pub struct KillTest {
     pub server: HostServer,
@@ -123,13 +119,7 @@ impl KillTest {
 
     /// Makes the app so large that its archive is uploaded in parts.
     pub fn enlarge(&mut self) {
-        for number in 0..LARGE_CONFIG_MAPS {
-            let file = tempfile::NamedTempFile::new().unwrap();
-            let size = format!("head -c {} /dev/urandom | base64 > {}", LARGE * 3 / 4, file.path().display());
-            crate::Program::new("sh").args(["-c", &size]).ok();
-            let from = format!("--from-file=data={}", file.path().display());
-            self.app.kubectl().args(["create", "configmap", &format!("large-{number}"), &from]).ok();
-        }
+        self.app.fill_with_large_objects();
         self.before = objects_of(&self.app.name);
     }
 
@@ -226,7 +216,8 @@ impl KillTest {
 
     fn assert_backup(&self, name: &str, point: &str) {
         let made = self.server.ended("backup", name);
-        self.server.assert_phase(&made, &["Completed", "PartiallyFailed"]);
+        self.server.assert_phase(&made, &["Completed"]);
+        self.assert_complete(name, point);
         self.assert_hooks(point);
         let open = self.server.bucket.open_uploads();
         assert!(open.is_empty(), "{point}: uploads stay open: {open:?}");
@@ -237,10 +228,28 @@ impl KillTest {
 
     fn assert_restore(&self, name: &str, point: &str) {
         let made = self.server.ended("restore", name);
-        self.server.assert_phase(&made, &["Completed", "PartiallyFailed"]);
+        self.server.assert_phase(&made, &["Completed"]);
         wait_until_running(&self.app.name);
         assert_same_objects(&self.before, &objects_of(&self.app.name));
         self.assert_no_journal(point);
+    }
+
+    /// Everything that was there is in the backup, once.
+    fn assert_complete(&self, name: &str, point: &str) {
+        let said = self.server.lifeboat().args(["backup", "describe", name, "--details"]).ok();
+        let mut kind = "";
+        let mut held: Vec<String> = Vec::new();
+        for line in said.lines() {
+            if let Some(item) = line.trim().strip_prefix(&format!("{}/", self.app.name)) {
+                held.push(format!("{kind}/{item}"));
+            } else if let Some(heading) = line.trim().strip_suffix(':') {
+                kind = heading.rsplit('/').next().unwrap_or_default();
+            }
+        }
+        for object in self.before.keys() {
+            let times = held.iter().filter(|one| *one == object).count();
+            assert_eq!(times, 1, "{point}: {object} is {times} times in backup {name}:\n{said}");
+        }
     }
 
     /// Every pre is followed by a post, and the last hook was a post.

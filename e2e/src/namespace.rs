@@ -1,8 +1,8 @@
 //! A namespace for one test: made with it, removed after it, described when it fails.
 
-use std::thread;
+use std::{fs, thread};
 
-use crate::{kubectl, unique, variable};
+use crate::{Program, kubectl, unique, variable};
 
 /// Removed when dropped.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ impl Namespace {
     }
 
     /// `kubectl` inside it.
-    pub fn kubectl(&self) -> crate::Program {
+    pub fn kubectl(&self) -> Program {
         kubectl().args(["--namespace", &self.name])
     }
 
@@ -27,6 +27,17 @@ impl Namespace {
     pub fn apply(&self, manifests: &str) {
         let manifests = manifests.replace("TEST_IMAGE", &variable("LIFEBOAT_TEST_IMAGE"));
         self.kubectl().args(["apply", "-f", "-"]).input(&manifests).ok();
+    }
+
+    /// Config maps of random text: a backup of them is an archive of several parts.
+    pub fn fill_with_large_objects(&self) {
+        for number in 0..24 {
+            let text = Program::new("sh").args(["-c", "head -c 675000 /dev/urandom | base64 -w0"]).ok();
+            let file = tempfile::NamedTempFile::new().unwrap();
+            fs::write(file.path(), text).unwrap();
+            let from = format!("--from-file=data={}", file.path().display());
+            self.kubectl().args(["create", "configmap", &format!("large-{number}"), &from]).ok();
+        }
     }
 }
 

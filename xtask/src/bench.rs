@@ -1,10 +1,13 @@
 //! `cargo xtask bench`: speed, always as a ratio to a peer measured in the same run on the same machine. Each
 //! capability adds its comparison here and its table to bench/README.md.
 
+mod cluster;
 mod content;
 mod measure;
 mod repository;
 mod scale;
+
+use std::fs;
 
 use anyhow::Result;
 use clap::{CommandFactory, Subcommand};
@@ -21,12 +24,15 @@ enum Comparison {
     Repository(repository::Args),
     /// The repository engine at sizes that must not need more memory: files, a volume, an index
     Scale(scale::Args),
+    /// Backup and restore of objects against Velero, on the box
+    Cluster(cluster::Args),
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.comparison {
         Some(Comparison::Repository(args)) => repository::run(args),
         Some(Comparison::Scale(args)) => scale::run(args),
+        Some(Comparison::Cluster(args)) => cluster::run(args),
         None => {
             let all = Names::command();
             println!("{} comparison(s)", all.get_subcommands().count());
@@ -43,4 +49,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 struct Names {
     #[command(subcommand)]
     _comparison: Comparison,
+}
+
+/// What the numbers were measured on.
+fn machine() -> String {
+    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    format!("{cores} cores, {}", model.map_or("unknown processor", |(_, name)| name))
 }

@@ -11,6 +11,7 @@ mod image;
 mod lint;
 mod run;
 mod s3_server;
+mod servers;
 mod target;
 mod test;
 mod tools;

@@ -1,7 +1,8 @@
 //! `cargo xtask test`: every test, least powerful first, with one closing line. It brings up what it needs. Each part
-//! can be run alone; `soak` is long and runs only when named.
+//! can be run alone; `interop` and `soak` run only when named.
 
 mod box_only;
+mod interop;
 mod part;
 mod plugins;
 mod repository;
@@ -19,12 +20,12 @@ use tally::Tally;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Parts to run; without one, all but soak
+    /// Parts to run; without one, all but interop and soak
     #[arg(value_enum)]
     parts: Vec<Part>,
     #[command(flatten)]
     target: TargetArgs,
-    /// Of box, repository, plugins, api, e2e and soak only tests whose name contains this
+    /// Of box, repository, plugins, api, e2e, interop and soak only tests whose name contains this
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
 }
@@ -47,6 +48,8 @@ enum Part {
     Api,
     /// Real pods on a real cluster
     E2e,
+    /// Backups of Lifeboat and of genuine Velero, each restored by the other
+    Interop,
     /// Faults again and again (long)
     Soak,
 }
@@ -105,7 +108,10 @@ fn run_part(part: Part, run: &mut Run) -> Result<Tally> {
         Part::Repository => run.repository(),
         Part::Plugins => run.plugins(),
         Part::Api => run.api(),
-        Part::E2e => run.e2e(&["cluster", "server", "velero_cli", "backup", "faults", "chart", "image"]),
+        Part::E2e => {
+            run.e2e(&["cluster", "server", "velero_cli", "backup", "restore", "faults", "chart", "image"])
+        }
+        Part::Interop => run.interop(),
         Part::Soak => run.soak(),
     }
 }

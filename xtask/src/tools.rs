@@ -16,7 +16,7 @@ const VELERO: Group = Group {
     name: "velero",
     source: "e2e/programs/velero",
     make: make_velero,
-    about: "the stock Velero command line (about 3 minutes)",
+    about: "genuine Velero (about 3 minutes)",
 };
 
 /// Its directory holds nothing else: it is the plugin directory of Velero's server.
@@ -59,12 +59,12 @@ const KOPIA: Group =
 const VELERO_MODULE: &str = "github.com/vmware-tanzu/velero";
 const KOPIA_MODULE: &str = "github.com/kopia/kopia";
 
-/// The stock Velero command line; builds it if it is not in the cache.
+/// Genuine Velero, command line and server in one; builds it if it is not in the cache.
 pub(crate) fn velero() -> Result<PathBuf> {
     Ok(provide(&VELERO)?.join("velero"))
 }
 
-/// The directory with Velero's plugin for S3.
+/// The directory with Velero's own plugin for S3.
 pub(crate) fn velero_plugins() -> Result<PathBuf> {
     provide(&AWS_PLUGIN)
 }

@@ -10,13 +10,15 @@ pub mod documents;
 pub mod layout;
 mod log;
 mod object_store;
+mod rewrite;
 mod spool;
 mod upload;
 mod writer;
 
 pub use layout::{BackupFiles, NameError, RestoreFiles};
 pub use log::{Level, LogCounts, RunLog};
-pub use object_store::{ByteStream, ObjectReading, ObjectStore, StoreError};
+pub use object_store::{Bounded, ByteStream, ObjectReading, ObjectStore, StoreError};
+pub use rewrite::{RewriteError, Updates, rewrite};
 pub use spool::{Item, Spool, SpoolError, SpoolLimits, Uid, Unreadable};
 pub use writer::{ArchiveError, ArchiveSize, ArchiveWriter, WriterOptions};
 

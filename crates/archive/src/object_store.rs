@@ -1,6 +1,8 @@
 //! What this crate asks of storage: a narrow trait, so that a store of ours and an object-store plugin serve alike.
 //! Keys are relative to the location's prefix. A listing is complete or an error.
 
+mod bounded;
+
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,6 +11,9 @@ use futures::stream::BoxStream;
 use futures::{StreamExt, TryStreamExt};
 use lifeboat_store::Store;
 use url::Url;
+
+pub use bounded::Bounded;
+pub(crate) use bounded::PATIENCE;
 
 /// Why storage did not do what was asked.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +27,9 @@ pub enum StoreError {
     /// What a plugin said.
     #[error("the object store plugin '{plugin}' failed: {message}")]
     Plugin { plugin: String, message: String },
+    /// Neither an answer nor an error came.
+    #[error("storage did not answer within {minutes} minutes (it was asked to {action})")]
+    Silent { action: &'static str, minutes: u64 },
     /// The bytes to be written could not be made.
     #[error("{0}")]
     Source(String),
@@ -39,6 +47,7 @@ impl StoreError {
             Self::TooLarge { .. } => "too_large",
             Self::Store(error) => error.category(),
             Self::Plugin { .. } => "plugin",
+            Self::Silent { .. } => "timeout",
             Self::Source(_) => "source",
         }
     }
@@ -55,7 +64,7 @@ impl StoreError {
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Store(error) => error.retry() != lifeboat_store::Retry::Never,
-            Self::Plugin { .. } => true,
+            Self::Plugin { .. } | Self::Silent { .. } => true,
             Self::NotFound { .. } | Self::TooLarge { .. } | Self::Source(_) => false,
         }
     }

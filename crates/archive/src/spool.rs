@@ -7,16 +7,17 @@ mod head;
 mod index;
 mod names;
 mod pass;
-mod source;
-mod tar;
+pub(crate) mod source;
+pub(crate) mod tar;
 #[cfg(test)]
 mod tests;
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use futures::TryStreamExt;
-use lifeboat_plan::catalogue::ItemId;
+use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use tokio::sync::mpsc;
 
 use crate::object_store::{ObjectReading, StoreError};
@@ -26,7 +27,8 @@ use index::Index;
 pub use head::Uid;
 pub use index::Item;
 
-/// What is believed of an archive. The defaults take any cluster that Kubernetes itself can bear.
+/// What is believed of an archive. The defaults take whatever our own writer makes of any cluster that Kubernetes itself can
+/// bear, and refuse bombs; [`SpoolLimits::of_strangers`] believes less.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpoolLimits {
     /// Entries of the archive; an item has two.
@@ -38,6 +40,8 @@ pub struct SpoolLimits {
     /// Plain bytes for each compressed byte, once the archive is larger than `ratio_from`.
     pub ratio: u64,
     pub ratio_from: u64,
+    /// Bytes of the index, which stays in memory.
+    pub index_bytes: u64,
     /// Bytes of the spool file.
     pub spool_bytes: u64,
     /// Bytes that stay free on the spool's disk.
@@ -48,14 +52,24 @@ impl Default for SpoolLimits {
     fn default() -> Self {
         const MIB: u64 = 1024 * 1024;
         Self {
-            entries: 2_000_000,
+            entries: 8_000_000,
             entry_bytes: 64 * MIB,
             plain_bytes: 256 * 1024 * MIB,
-            ratio: 250,
+            // Thousands of equal objects come to several hundred; only bombs come near what gzip can do at most, 1032.
+            ratio: 900,
             ratio_from: 64 * MIB,
+            index_bytes: 2048 * MIB,
             spool_bytes: u64::MAX,
             reserve: 16 * MIB,
         }
+    }
+}
+
+impl SpoolLimits {
+    /// For archives from places that nobody vouches for: a million objects, of ordinary likeness.
+    #[must_use]
+    pub fn of_strangers(self) -> Self {
+        Self { entries: 2_000_000, ratio: 250, index_bytes: 256 * 1024 * 1024, ..self }
     }
 }
 
@@ -164,6 +178,17 @@ impl Spool {
     /// The other versions in which an item is stored.
     pub fn versions(&self, id: &ItemId) -> Vec<&str> {
         self.index.versions(id)
+    }
+
+    /// The types that are stored in further versions, and those versions; most archives have none.
+    pub fn other_versions(&self) -> BTreeMap<&GroupResource, BTreeSet<&str>> {
+        let mut found: BTreeMap<_, BTreeSet<_>> = BTreeMap::new();
+        for item in self.index.items() {
+            if let Some(version) = item.stored_version() {
+                found.entry(item.resource()).or_default().insert(version);
+            }
+        }
+        found
     }
 
     /// Items whose content is no object.

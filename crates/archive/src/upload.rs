@@ -4,13 +4,15 @@
 
 use std::io::Write;
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures::StreamExt;
 use tokio::sync::mpsc;
-use tokio::task::JoinHandle;
+use tokio::task::{AbortHandle, JoinHandle};
+use tokio::time::timeout;
 
 use crate::object_store::{ByteStream, ObjectStore, StoreError};
 
@@ -22,15 +24,32 @@ enum Message {
     End,
 }
 
-/// A file on its way into storage. Dropped before `finish`, nothing of it stays.
+/// A file on its way into storage. Dropped before `finish` has ended, nothing of it stays.
 pub(crate) struct GzipUpload {
     blocks: mpsc::Sender<Message>,
     task: JoinHandle<Option<u64>>,
     failure: Arc<OnceLock<Arc<StoreError>>>,
+    patience: Duration,
+    _end: EndOnDrop,
+}
+
+/// Ends the task of an upload that nobody waits for any more: storage may hang, and a task of its own would hang with it.
+struct EndOnDrop(AbortHandle);
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
 }
 
 impl GzipUpload {
-    pub(crate) fn start(store: Arc<dyn ObjectStore>, key: String, threads: usize) -> Self {
+    /// `patience`: how long storage may take nothing.
+    pub(crate) fn start(
+        store: Arc<dyn ObjectStore>,
+        key: String,
+        threads: usize,
+        patience: Duration,
+    ) -> Self {
         let (blocks, receiver) = mpsc::channel(1);
         let failure = Arc::new(OnceLock::new());
         let noted = Arc::clone(&failure);
@@ -43,33 +62,41 @@ impl GzipUpload {
                 }
             }
         });
-        Self { blocks, task, failure }
+        let end = EndOnDrop(task.abort_handle());
+        Self { blocks, task, failure, patience, _end: end }
     }
 
     /// Room for one block. Dropping the call, or the room, changes nothing.
     pub(crate) async fn room(&self) -> Result<Room<'_>, Arc<StoreError>> {
-        match self.blocks.reserve().await {
-            Ok(permit) => Ok(Room(permit)),
-            Err(_) => Err(self.failure()),
+        match timeout(self.patience, self.blocks.reserve()).await {
+            Ok(Ok(permit)) => Ok(Room(permit)),
+            Ok(Err(_)) => Err(gone(&self.failure)),
+            Err(_elapsed) => Err(silent(self.patience)),
         }
     }
 
     /// Sends the rest and waits until the object is there; gives its size.
-    pub(crate) async fn finish(self, rest: Vec<u8>) -> Result<u64, Arc<StoreError>> {
-        for message in [Message::Block(rest), Message::End] {
-            if self.blocks.send(message).await.is_err() {
-                break;
+    pub(crate) async fn finish(mut self, rest: Vec<u8>) -> Result<u64, Arc<StoreError>> {
+        let (blocks, task) = (self.blocks, &mut self.task);
+        let ended = async {
+            for message in [Message::Block(rest), Message::End] {
+                if blocks.send(message).await.is_err() {
+                    break;
+                }
             }
-        }
-        match self.task.await {
-            Ok(Some(size)) => Ok(size),
-            _ => Err(gone(&self.failure)),
+            task.await
+        };
+        match timeout(self.patience, ended).await {
+            Ok(Ok(Some(size))) => Ok(size),
+            Ok(_) => Err(gone(&self.failure)),
+            Err(_elapsed) => Err(silent(self.patience)),
         }
     }
+}
 
-    fn failure(&self) -> Arc<StoreError> {
-        gone(&self.failure)
-    }
+fn silent(patience: Duration) -> Arc<StoreError> {
+    let minutes = patience.as_secs().div_ceil(60);
+    Arc::new(StoreError::Source(format!("storage took nothing for {minutes} minutes")))
 }
 
 /// The right to send one block.

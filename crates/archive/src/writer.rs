@@ -7,14 +7,14 @@ pub(crate) mod tar;
 mod tests;
 
 use std::sync::Arc;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 use lifeboat_plan::catalogue::ItemId;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 
 use crate::FORMAT_VERSION;
-use crate::object_store::{ObjectStore, StoreError};
+use crate::object_store::{ObjectStore, PATIENCE, StoreError};
 use crate::upload::GzipUpload;
 
 /// Plain bytes that are compressed at once: enough for a good ratio, small enough to share among cores.
@@ -73,8 +73,17 @@ struct Open {
 impl ArchiveWriter {
     /// Begins the archive at `key`, with the version of its format. Needs a tokio runtime.
     pub fn start(store: Arc<dyn ObjectStore>, key: impl Into<String>, options: &WriterOptions) -> Self {
-        let key = key.into();
-        let upload = GzipUpload::start(store, key.clone(), options.threads);
+        Self::start_patient(store, key.into(), options, PATIENCE)
+    }
+
+    /// `patience`: how long storage may take nothing before the archive is given up.
+    fn start_patient(
+        store: Arc<dyn ObjectStore>,
+        key: String,
+        options: &WriterOptions,
+        patience: Duration,
+    ) -> Self {
+        let upload = GzipUpload::start(store, key.clone(), options.threads, patience);
         let mut block = Vec::with_capacity(BLOCK + BLOCK / 4);
         tar::append(&mut block, "metadata/version", format!("{FORMAT_VERSION}\n").as_bytes(), now());
         Self { key, upload, open: Mutex::new(Open { block, plain: 0, items: 0 }) }
@@ -90,7 +99,26 @@ impl ArchiveWriter {
         preferred: bool,
         json: Bytes,
     ) -> Result<(), ArchiveError> {
-        let (group, place) = paths(id, version)?;
+        let files = files(id, version, preferred)?;
+        let mut open = self.open().await?;
+        let time = now();
+        for file in &files {
+            tar::append(&mut open.block, file, &json, time);
+        }
+        open.items += 1;
+        Ok(())
+    }
+
+    /// Writes one file of another archive as it is.
+    pub(crate) async fn copy(&self, path: &str, content: &[u8]) -> Result<(), ArchiveError> {
+        let mut open = self.open().await?;
+        tar::append(&mut open.block, path, content, now());
+        open.items += 1;
+        Ok(())
+    }
+
+    /// The open block, with room in it.
+    async fn open(&self) -> Result<MutexGuard<'_, Open>, ArchiveError> {
         let mut open = self.open.lock().await;
         if open.block.len() >= BLOCK {
             let room = self.upload.room().await.map_err(|source| self.failed(source))?;
@@ -99,15 +127,7 @@ impl ArchiveWriter {
             open.plain += full.len() as u64;
             room.send(full);
         }
-        let time = now();
-        if preferred {
-            tar::append(&mut open.block, &format!("{group}/{place}"), &json, time);
-            tar::append(&mut open.block, &format!("{group}/{version}-preferredversion/{place}"), &json, time);
-        } else {
-            tar::append(&mut open.block, &format!("{group}/{version}/{place}"), &json, time);
-        }
-        open.items += 1;
-        Ok(())
+        Ok(open)
     }
 
     /// Ends the archive and waits until all of it is in storage.
@@ -124,6 +144,17 @@ impl ArchiveWriter {
     fn failed(&self, source: Arc<StoreError>) -> ArchiveError {
         ArchiveError::Upload { key: self.key.clone(), source }
     }
+}
+
+/// The files of an item: under its plain path and its version's path if its version is the preferred one, else under its
+/// version's path only.
+pub(crate) fn files(id: &ItemId, version: &str, preferred: bool) -> Result<Vec<String>, ArchiveError> {
+    let (group, place) = paths(id, version)?;
+    Ok(if preferred {
+        vec![format!("{group}/{place}"), format!("{group}/{version}-preferredversion/{place}")]
+    } else {
+        vec![format!("{group}/{version}/{place}")]
+    })
 }
 
 /// `resources/pods` and `namespaces/shop/web.json`.

@@ -21,7 +21,7 @@ pub(crate) struct Cli {
 /// Which cluster, which namespace.
 #[derive(Args, Clone)]
 pub(crate) struct Global {
-    /// Namespace in which Lifeboat lives
+    /// Namespace in which Lifeboat lives; $VELERO_NAMESPACE counts too
     #[arg(short, long, global = true, env = "LIFEBOAT_NAMESPACE", default_value = DEFAULT_NAMESPACE, value_parser = namespace_name)]
     pub(crate) namespace: String,
     /// Context of the kubeconfig to use instead of the current one
@@ -72,6 +72,18 @@ pub(crate) enum Command {
     /// Back up at regular times
     #[command(subcommand)]
     Schedule(commands::schedule::Command),
+    /// List objects: `get backups` is `backup get`
+    #[command(subcommand)]
+    Get(commands::verbs::Get),
+    /// Make objects: `create backup` is `backup create`
+    #[command(subcommand)]
+    Create(Box<commands::verbs::Create>),
+    /// Show objects in full: `describe backup` is `backup describe`
+    #[command(subcommand)]
+    Describe(commands::verbs::Describe),
+    /// Delete objects: `delete backup` is `backup delete`
+    #[command(subcommand)]
+    Delete(commands::verbs::Delete),
     /// Work with backup storage locations: where backups are kept
     #[command(subcommand, visible_alias = "bsl")]
     BackupLocation(Box<commands::backup_location::Command>),

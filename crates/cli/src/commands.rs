@@ -11,6 +11,7 @@ pub(crate) mod restore;
 pub(crate) mod schedule;
 pub(crate) mod server;
 pub(crate) mod uninstall;
+pub(crate) mod verbs;
 pub(crate) mod version;
 
 use crate::args::{Cli, Command};
@@ -19,7 +20,14 @@ use crate::settings::Settings;
 
 pub(crate) async fn run(cli: Cli) -> Result<(), CliError> {
     let settings = Settings::new(cli.global);
-    match cli.command {
+    let command = match cli.command {
+        Command::Get(get) => get.into(),
+        Command::Create(create) => (*create).into(),
+        Command::Describe(describe) => describe.into(),
+        Command::Delete(delete) => delete.into(),
+        other => other,
+    };
+    match command {
         Command::Install(args) => install::run(&settings, &args).await,
         Command::Uninstall(args) => uninstall::run(&settings, args).await,
         Command::Version(args) => version::run(&settings, args).await,
@@ -32,5 +40,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), CliError> {
         Command::Crds(args) => crds::run(&args),
         Command::Server(args) => server::run(settings, *args).await,
         Command::Completion(args) => completion::run(&args),
+        // Every verb has become its noun.
+        Command::Get(_) | Command::Create(_) | Command::Describe(_) | Command::Delete(_) => Ok(()),
     }
 }

@@ -7,6 +7,7 @@ mod commands;
 mod download;
 mod error;
 pub mod generate;
+mod go_flags;
 mod objects;
 mod printer;
 mod restic;
@@ -25,7 +26,10 @@ pub fn main() -> ExitCode {
     if restic::is_called() {
         return finish(restic::run);
     }
-    let cli = match command().try_get_matches().and_then(|matches| Cli::from_arg_matches(&matches)) {
+    let mut tree = with_namespace(command(), std::env::var("VELERO_NAMESPACE").ok());
+    tree.build();
+    let words = go_flags::plain(&tree, std::env::args_os());
+    let cli = match tree.try_get_matches_from(words).and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         Err(error) => error.exit(),
     };
@@ -62,6 +66,15 @@ pub fn command() -> clap::Command {
     if as_plugin { command.bin_name("kubectl lifeboat") } else { command }
 }
 
+/// Where nothing else names the namespace, upstream's variable does.
+fn with_namespace(command: clap::Command, namespace: Option<String>) -> clap::Command {
+    match namespace.filter(|name| !name.is_empty()) {
+        // The tree keeps it for as long as the program runs.
+        Some(name) => command.mut_arg("namespace", |arg| arg.default_value(&*name.leak())),
+        None => command,
+    }
+}
+
 /// Runs a command to its end. What still blocks then (a read from a pipe that nobody writes to) is not waited for.
 fn run(command: impl Future<Output = Result<(), error::CliError>>) -> Result<(), error::CliError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -72,4 +85,26 @@ fn run(command: impl Future<Output = Result<(), error::CliError>>) -> Result<(),
     runtime.shutdown_background();
     lifeboat_store::abandon_unfinished();
     outcome
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::upstreams(Some("velero"), &["lifeboat", "crds"], "velero")]
+    #[case::a_flag_goes_before(Some("velero"), &["lifeboat", "-n", "mine", "crds"], "mine")]
+    #[case::empty(Some(""), &["lifeboat", "crds"], "lifeboat")]
+    #[case::none(None, &["lifeboat", "crds"], "lifeboat")]
+    fn the_namespace_may_come_from_upstreams_variable(
+        #[case] variable: Option<&str>,
+        #[case] line: &[&str],
+        #[case] expected: &str,
+    ) {
+        let tree = with_namespace(command(), variable.map(str::to_owned));
+        let matches = tree.try_get_matches_from(line).unwrap();
+        assert_eq!(Cli::from_arg_matches(&matches).unwrap().global.namespace, expected);
+    }
 }

@@ -24,3 +24,9 @@ impl Settings {
         Ok(connect(&self.connection).await?)
     }
 }
+
+/// Variables that are text; others are none of ours.
+pub(crate) fn readable_variables() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os()
+        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+}

@@ -2,11 +2,15 @@
 //! by the backup pipeline and by the lookup of actions.
 
 mod item;
+mod pace;
 mod path;
 #[cfg(test)]
 mod tests;
 
+use std::time::Duration;
+
 use bytes::Bytes;
+use futures::AsyncReadExt;
 use kube::Client;
 use kube::api::{GetParams, ListParams};
 use kube::core::Request;
@@ -18,9 +22,16 @@ pub use item::{ItemMeta, RawItem};
 pub use path::collection_path;
 
 use crate::{ApiError, Attempt, Cause};
+use pace::Pace;
 
 /// How often a list that the API server has forgotten is begun again in pages; then it is asked for as a whole.
 const RESTARTS: u32 = 2;
+
+/// How often a request is made that fails in a way that passes: an API server that restarts, a connection that broke.
+const TRIES: u32 = 5;
+
+/// The pause after the first failure; it doubles each time.
+const PAUSE: Duration = Duration::from_millis(100);
 
 /// What to list.
 #[derive(Clone, Debug)]
@@ -30,7 +41,7 @@ pub struct ListQuery {
     pub namespace: Option<String>,
     /// As the API server reads it; empty for all labels.
     pub selector: String,
-    /// Objects in a page; 0 for all at once.
+    /// Objects in a page at most; 0 for all at once. Large objects come in smaller pages.
     pub page_size: u32,
 }
 
@@ -48,6 +59,7 @@ pub struct Pager {
     client: Client,
     query: ListQuery,
     token: Option<String>,
+    pace: Pace,
     restarts: u32,
     done: bool,
 }
@@ -62,7 +74,8 @@ pub struct Page {
 
 impl Pager {
     pub fn new(client: Client, query: ListQuery) -> Self {
-        Self { client, query, token: None, restarts: 0, done: false }
+        let pace = Pace::new(query.page_size);
+        Self { client, query, token: None, pace, restarts: 0, done: false }
     }
 
     /// The next page; None at the end.
@@ -86,23 +99,42 @@ impl Pager {
     async fn fetch(&mut self) -> Result<Page, ApiError> {
         let words = self.query.words();
         let whole = self.query.page_size == 0 || self.restarts > RESTARTS;
-        let params = ListParams {
-            label_selector: Some(self.query.selector.clone()).filter(|selector| !selector.is_empty()),
-            limit: (!whole).then_some(self.query.page_size),
-            continue_token: self.token.clone(),
-            ..ListParams::default()
+        let text = loop {
+            let limit = (!whole).then(|| self.pace.limit());
+            // A single object is taken as large as it is.
+            let most = if limit.is_some_and(|limit| limit > 1) { pace::MOST } else { usize::MAX };
+            match self.ask_page(limit, most, &words).await? {
+                Some(text) => break text,
+                None => self.pace.too_large(),
+            }
         };
-        let path = collection_path(&self.query.kind, self.query.namespace.as_deref());
-        let request =
-            Request::new(path).list(&params).map_err(kube::Error::BuildRequest).attempt(words.clone())?;
-        let text = self.client.request_text(request).await.attempt(words.clone())?;
+        let bytes = text.len();
         let (page, token) = cut(&Bytes::from(text), &self.query.kind).map_err(|error| ApiError {
             attempt: words,
             source: Cause::Other(kube::Error::SerdeError(error)),
         })?;
+        self.pace.took(page.items.len(), bytes);
         self.done = token.is_none();
         self.token = token;
         Ok(page)
+    }
+
+    /// None where the page has more than `most` bytes.
+    async fn ask_page(
+        &self,
+        limit: Option<u32>,
+        most: usize,
+        words: &str,
+    ) -> Result<Option<Vec<u8>>, ApiError> {
+        let params = ListParams {
+            label_selector: Some(self.query.selector.clone()).filter(|selector| !selector.is_empty()),
+            limit,
+            continue_token: self.token.clone(),
+            ..ListParams::default()
+        };
+        let path = collection_path(&self.query.kind, self.query.namespace.as_deref());
+        let request = Request::new(path).list(&params).map_err(kube::Error::BuildRequest).attempt(words)?;
+        ask(&self.client, request, most, words).await
     }
 }
 
@@ -120,13 +152,46 @@ pub async fn get_raw(
         .get(&encoded, &GetParams::default())
         .map_err(kube::Error::BuildRequest)
         .attempt(words.clone())?;
-    let text = match client.request_text(request).await {
-        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(None),
-        answered => answered.attempt(words.clone())?,
+    let text = match ask(client, request, usize::MAX, &words).await {
+        Err(error) if error.is_not_found() => return Ok(None),
+        answered => answered?.unwrap_or_default(),
     };
     RawItem::read(Bytes::from(text), kind)
         .map(Some)
         .map_err(|error| ApiError { attempt: words, source: Cause::Other(kube::Error::SerdeError(error)) })
+}
+
+/// Makes a request that reads; again, where its failure is one that passes. The client itself waits out an API server that
+/// is too busy. None where the answer has more than `most` bytes; the rest is not read then.
+async fn ask(
+    client: &Client,
+    request: http::Request<Vec<u8>>,
+    most: usize,
+    words: &str,
+) -> Result<Option<Vec<u8>>, ApiError> {
+    let mut failures = 0;
+    loop {
+        match read(client, request.clone(), most).await.attempt(words) {
+            Err(error) if error.is_transient() && failures + 1 < TRIES => {
+                tokio::time::sleep(PAUSE * (1 << failures)).await;
+                failures += 1;
+            }
+            answered => return answered,
+        }
+    }
+}
+
+async fn read(
+    client: &Client,
+    request: http::Request<Vec<u8>>,
+    most: usize,
+) -> Result<Option<Vec<u8>>, kube::Error> {
+    let body = client.request_stream(request).await?;
+    let mut text = Vec::new();
+    let limit = u64::try_from(most).unwrap_or(u64::MAX).saturating_add(1);
+    // A connection that broke passes, as it does before the answer.
+    body.take(limit).read_to_end(&mut text).await.map_err(|error| kube::Error::Service(error.into()))?;
+    Ok((text.len() <= most).then_some(text))
 }
 
 #[derive(Deserialize)]

@@ -15,6 +15,8 @@ use serde_json::{Value, json};
 pub struct Asked {
     pub method: String,
     pub path: String,
+    /// What follows the `?`; empty without one.
+    pub query: String,
     pub body: Value,
 }
 
@@ -26,9 +28,10 @@ where
     let answer = Arc::new(answer);
     let router = Router::new().fallback(async move |request: Request| {
         let (method, path) = (request.method().to_string(), request.uri().path().to_owned());
+        let query = request.uri().query().unwrap_or_default().to_owned();
         let body = axum::body::to_bytes(request.into_body(), 1 << 20).await.unwrap();
         let body = serde_json::from_slice(&body).unwrap_or_default();
-        let (code, body) = answer(Asked { method, path, body });
+        let (code, body) = answer(Asked { method, path, query, body });
         let kind = [(header::CONTENT_TYPE, "application/json")];
         (StatusCode::from_u16(code).unwrap(), kind, body.to_string())
     });

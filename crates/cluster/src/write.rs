@@ -81,7 +81,9 @@ impl Writer {
     pub async fn create(&self, target: &Target, object: Vec<u8>, answer: Answer) -> Result<Value, ApiError> {
         let options = PostParams { field_manager: Some(MANAGER.into()), ..PostParams::default() };
         let words = || format!("create {target}");
-        self.call(words, answer, || target.request().create(&options, object.clone())).await
+        let request =
+            || Ok(HttpRequest::from(target.request().create(&options, object.clone())?).unchecked());
+        self.call(words, answer, request).await
     }
 
     /// The object; None where there is none.
@@ -223,6 +225,16 @@ impl From<http::Request<Vec<u8>>> for HttpRequest {
 }
 
 impl HttpRequest {
+    /// Fields that the API server does not know are dropped either way; without this it decodes each object a second time
+    /// to warn of them, and nobody reads that.
+    fn unchecked(mut self) -> Self {
+        let uri = format!("{}&fieldValidation=Ignore", self.0.uri());
+        if let Ok(uri) = uri.parse() {
+            *self.0.uri_mut() = uri;
+        }
+        self
+    }
+
     /// Asks for the metadata only; servers that cannot do that send the object.
     fn short_answer(&mut self) {
         let wanted = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";

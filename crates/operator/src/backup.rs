@@ -6,6 +6,7 @@
 //! the archive. Chains (ordered items) run one item after the other, before everything else.
 
 mod actions;
+mod again;
 mod blocks;
 mod chains;
 mod collect;
@@ -25,8 +26,10 @@ pub(crate) mod world;
 mod written;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use kube::Client;
 use lifeboat_api::velero::Backup;
@@ -41,14 +44,18 @@ use tokio_util::sync::CancellationToken;
 
 use crate::lookup::ClusterLookup;
 
+pub(crate) use again::read_again;
 pub(crate) use hooks::{Commands, PodCommands, run_open_posts};
-pub(crate) use progress::{Counters, Stop, Watch, verdict};
+pub(crate) use progress::{Counters, Fence, Stop, Watch, verdict};
 pub(crate) use report::{About, Report};
 pub(crate) use upload::{chain, upload_failure, upload_outcome};
 
 use actions::{ResolvedActions, ResolvedBlocks};
 use journal::Journal;
 use written::Written;
+
+/// How long an item that is on its way may go on when the pass is told to stop.
+const LAST_MOMENT: Duration = Duration::from_secs(10);
 
 /// All that a pass needs.
 pub(crate) struct PassInput {
@@ -69,6 +76,8 @@ pub(crate) struct PassInput {
     pub(crate) all_versions: bool,
     /// Where collected items wait.
     pub(crate) directory: PathBuf,
+    /// Asked before the archive becomes visible.
+    pub(crate) fence: Option<Fence>,
 }
 
 /// What a pass wrote.
@@ -111,6 +120,7 @@ struct Pass {
     workers: usize,
     all_versions: bool,
     directory: PathBuf,
+    fence: Option<Fence>,
     made: Mutex<Made>,
     /// The first error after which nothing more can be written.
     fatal: Mutex<Option<String>>,
@@ -127,6 +137,8 @@ struct Made {
     /// Namespaces of which something was written.
     namespaces: BTreeSet<String>,
     types: BTreeSet<GroupResource>,
+    /// Namespaces in which the server may not list something.
+    forbidden: BTreeSet<String>,
     hooks_attempted: usize,
     hooks_failed: usize,
     /// Items of each type, for the log.
@@ -162,12 +174,17 @@ pub(crate) async fn run(input: PassInput) -> Result<Outcome, PassError> {
         workers: input.workers.max(1),
         all_versions: input.all_versions,
         directory: input.directory,
+        fence: input.fence,
         made: Mutex::default(),
         fatal: Mutex::default(),
         collected: std::sync::OnceLock::new(),
     });
     pass.tell_start();
-    Pass::work(&pass).await?;
+    if let Err(error) = Pass::work(&pass).await {
+        let begun = std::mem::take(&mut pass.made().operations);
+        actions::cancel(&pass.actions, &pass.backup, &begun).await;
+        return Err(error);
+    }
     Pass::finish(pass).await
 }
 
@@ -188,8 +205,8 @@ impl Pass {
             Self::run_streams(self).await;
         };
         tokio::join!(in_blocks, streams);
-        Self::take_namespaces(self).await;
-        self.take_definitions().await;
+        self.soon(Self::take_namespaces(self)).await;
+        self.soon(self.take_definitions()).await;
         self.ended()
     }
 
@@ -201,6 +218,28 @@ impl Pass {
         if self.stop.is_cancelled() { Err(PassError::Stopped) } else { Ok(()) }
     }
 
+    /// None where the pass is told to stop meanwhile: nobody waits for it then. Only for work that may be dropped.
+    async fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            done = work => Some(done),
+            () = self.stop.cancelled() => None,
+        }
+    }
+
+    /// The same for work that has begun: it gets a last moment.
+    async fn soon<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let over = async {
+            self.stop.cancelled().await;
+            tokio::time::sleep(LAST_MOMENT).await;
+        };
+        tokio::select! {
+            biased;
+            done = work => Some(done),
+            () = over => None,
+        }
+    }
+
     /// Nothing more can be written: everything comes to rest.
     fn give_up(&self, reason: String) {
         locked(&self.fatal).get_or_insert(reason);
@@ -208,7 +247,7 @@ impl Pass {
     }
 
     fn tell_start(&self) {
-        for warning in &self.valid.orders.warnings {
+        for warning in self.valid.filter.warnings().iter().chain(&self.valid.orders.warnings) {
             self.report.warning(&About::Server, warning, None);
         }
         for (kind, order) in &self.valid.orders.by_type {

@@ -10,6 +10,7 @@ mod downloads;
 mod dynamic;
 mod locations;
 mod lookup;
+mod operations;
 pub mod password;
 mod refused;
 mod restore;

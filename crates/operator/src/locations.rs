@@ -7,7 +7,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::Secret;
 use kube::{Api, ResourceExt};
 use lifeboat_api::velero::{BackupStorageLocation, BackupStorageLocationPhase};
-use lifeboat_archive::ObjectStore;
+use lifeboat_archive::{Bounded, ObjectStore};
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::garbage::LocationState;
 use lifeboat_plan::install::CLOUD_CREDENTIALS;
@@ -19,7 +19,7 @@ use crate::context::Context;
 
 /// Archives come out of one compressor: two parts in flight keep up with it, and memory stays small. S3 takes no parts
 /// below 5 MiB.
-const PART: usize = 8 * 1024 * 1024;
+const PART: usize = 5 * 1024 * 1024;
 const PARTS_AT_ONCE: usize = 2;
 
 /// A Secret's values; the version tells whether it changed.
@@ -63,6 +63,14 @@ pub(crate) enum LocationError {
 }
 
 impl LocationError {
+    /// The error with its causes, for people.
+    pub(crate) fn chain(&self) -> String {
+        match self {
+            Self::Api(error) => error.chain(),
+            other => other.to_string(),
+        }
+    }
+
     /// The same in the words of decisions.
     pub(crate) fn state(&self) -> LocationState {
         match self {
@@ -109,7 +117,7 @@ pub(crate) async fn open_found(
     let store = lifeboat_store::open(&opening.config, &context.settings.cloud, tuning)
         .await
         .map_err(|error| unavailable(&name, problem(&error)))?;
-    Ok(Location { name, object, store: Arc::new(store) })
+    Ok(Location { name, object, store: Arc::new(Bounded::new(Arc::new(store))) })
 }
 
 fn unavailable(name: &str, problem: Problem) -> LocationError {

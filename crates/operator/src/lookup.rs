@@ -67,5 +67,8 @@ fn value(item: &RawItem) -> Result<Value, ActionError> {
 
 #[allow(clippy::needless_pass_by_value)] // the shape that map_err wants
 fn failed(error: ApiError) -> ActionError {
-    ActionError::Failed(error.chain())
+    match error.code() {
+        Some(403) => ActionError::Forbidden(error.chain()),
+        _ => ActionError::Failed(error.chain()),
+    }
 }

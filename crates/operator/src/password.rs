@@ -1,6 +1,7 @@
 //! The repository password of this installation: sees to it that the Secret holds one (see `plan::password`), reads it
 //! for the controllers, which tell people whether it was ever exported, and shows the same in the metrics.
 
+use std::collections::BTreeMap;
 use std::pin::pin;
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use kube::api::{Patch, PatchParams, PostParams};
 use kube::runtime::WatchStreamExt;
 use kube::runtime::watcher::{Event, watcher};
 use kube::{Api, Client, ResourceExt};
+use lifeboat_api::velero::names;
 use lifeboat_cluster::{ApiError, Attempt, MANAGER};
 use lifeboat_plan::password::{
     self, EXPORTED_ANNOTATION, PasswordError, PasswordPlan, PasswordSecret, SECRET,
@@ -139,7 +141,7 @@ async fn carry_out(secrets: &Api<Secret>, plan: PasswordPlan) -> Result<(), ApiE
             let secret = Secret {
                 metadata: ObjectMeta {
                     name: Some(SECRET.to_owned()),
-                    labels: Some([("app.kubernetes.io/name".to_owned(), "lifeboat".to_owned())].into()),
+                    labels: Some(labels()),
                     ..ObjectMeta::default()
                 },
                 data: Some([(key.to_owned(), ByteString(password.into_bytes()))].into()),
@@ -150,13 +152,23 @@ async fn carry_out(secrets: &Api<Secret>, plan: PasswordPlan) -> Result<(), ApiE
         PasswordPlan::AddKey { key, password, version } => {
             // A new password has been exported by nobody.
             let patch = serde_json::json!({
-                "metadata": {"resourceVersion": version, "annotations": {EXPORTED_ANNOTATION: null}},
+                "metadata": {
+                    "resourceVersion": version,
+                    "annotations": {EXPORTED_ANNOTATION: null},
+                    "labels": labels(),
+                },
                 "stringData": {key: password},
             });
             let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
             secrets.patch(SECRET, &params, &Patch::Merge(patch)).await.attempt(attempt).map(drop)
         }
     }
+}
+
+/// The password opens every repository: it is not to lie beside them in a backup.
+fn labels() -> BTreeMap<String, String> {
+    let labels = [("app.kubernetes.io/name", "lifeboat"), (names::EXCLUDE_FROM_BACKUP, "true")];
+    labels.map(|(key, value)| (key.to_owned(), value.to_owned())).into()
 }
 
 /// What the Secret holds; `None` where there is none.
@@ -184,6 +196,7 @@ mod tests {
     use std::sync::{Arc, Mutex};
 
     use lifeboat_cluster::testing::{Asked, client, failure};
+    use rstest::rstest;
     use serde_json::{Value, json};
 
     use super::*;
@@ -220,6 +233,30 @@ mod tests {
 
     fn stored(version: &str, data: &Value) -> Value {
         json!({"metadata": {"name": SECRET, "resourceVersion": version}, "data": data})
+    }
+
+    #[rstest]
+    #[case::made(None)]
+    #[case::added_to(Some(json!({"metadata": {"name": SECRET, "resourceVersion": "1"}, "data": {}})))]
+    #[tokio::test]
+    async fn the_password_stays_out_of_backups(#[case] before: Option<Value>) {
+        let secret = Arc::new(Mutex::new(before));
+        let held = secret.clone();
+        let client = client(move |asked| {
+            let mut held = held.lock().unwrap();
+            match held.clone().filter(|_| asked.method == "PATCH") {
+                Some(mut secret) => {
+                    crate::testing::merge(&mut secret, &asked.body);
+                    *held = Some(secret.clone());
+                    (200, secret)
+                }
+                None => answer(&mut held, &asked),
+            }
+        });
+        let client = client.await;
+        settle(&client, "n", None).await.unwrap();
+        let labels = secret.lock().unwrap().clone().unwrap()["metadata"]["labels"].clone();
+        assert_eq!(labels["velero.io/exclude-from-backup"], "true");
     }
 
     #[tokio::test]

@@ -80,6 +80,8 @@ pub(crate) struct Times {
     pub(crate) resource: Duration,
     /// Hooks in all.
     pub(crate) hooks: Duration,
+    /// One call of an action.
+    pub(crate) action: Duration,
 }
 
 /// Restores everything that is wanted. Ends early when `cancel` is cancelled; what was under way is dropped.

@@ -3,7 +3,7 @@
 mod backup;
 mod restore;
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -33,6 +33,24 @@ pub struct ServerSettings {
     pub storage: StorageSettings,
     pub backup: BackupSettings,
     pub restore: RestoreSettings,
+}
+
+impl ServerSettings {
+    /// Everything else as it is by default.
+    pub fn new(namespace: String, identity: String, cloud: lifeboat_store::Environment) -> Self {
+        Self {
+            namespace,
+            identity,
+            metrics_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            validation_frequency: Duration::from_mins(1),
+            schedule_skip_immediately: false,
+            lease: LeaseTimes::default(),
+            cloud,
+            storage: StorageSettings::default(),
+            backup: BackupSettings::default(),
+            restore: RestoreSettings::default(),
+        }
+    }
 }
 
 /// What can be set about backups in storage.

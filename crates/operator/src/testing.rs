@@ -1,34 +1,20 @@
 //! For tests: a context, and a cluster of a few lines that keeps objects, with a location in a directory.
 
 use std::collections::BTreeMap;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use kube::Client;
 use lifeboat_cluster::testing::{Asked, client, failure};
-use lifeboat_plan::lease::LeaseTimes;
 use lifeboat_store::Store;
 use lifeboat_web::Metrics;
 use serde_json::{Value, json};
 
 use crate::context::Context;
-use crate::settings::{BackupSettings, RestoreSettings, ServerSettings, StorageSettings};
+use crate::settings::ServerSettings;
 
 pub(crate) fn settings() -> ServerSettings {
-    ServerSettings {
-        namespace: "lifeboat".into(),
-        identity: "me".into(),
-        metrics_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-        validation_frequency: Duration::from_mins(1),
-        schedule_skip_immediately: false,
-        lease: LeaseTimes::default(),
-        cloud: lifeboat_store::Environment::default(),
-        storage: StorageSettings::default(),
-        backup: BackupSettings::default(),
-        restore: RestoreSettings::default(),
-    }
+    ServerSettings::new("lifeboat".into(), "me".into(), lifeboat_store::Environment::default())
 }
 
 pub(crate) fn context(client: Client) -> Context {
@@ -128,6 +114,12 @@ fn answer(objects: &Objects, events: &Mutex<Vec<String>>, asked: &Asked) -> (u16
         events.lock().unwrap().push(asked.body["reason"].as_str().unwrap_or_default().to_owned());
         return (201, asked.body.clone());
     }
+    match asked.path.as_str() {
+        "/api" => return (200, served()),
+        "/apis" => return (200, json!({"items": []})),
+        "/version" => return (200, version()),
+        _ => {}
+    }
     let place = asked.path.split("/namespaces/lifeboat/").nth(1).unwrap_or_default();
     let mut objects = objects.lock().unwrap();
     let found = objects.get(place).cloned();
@@ -160,7 +152,7 @@ fn answer(objects: &Objects, events: &Mutex<Vec<String>>, asked: &Asked) -> (u16
         "PATCH" => match objects.get_mut(place) {
             Some(object) => {
                 let mut patch = asked.body.clone();
-                if let Some(metadata) = patch["metadata"].as_object_mut() {
+                if let Some(metadata) = patch.get_mut("metadata").and_then(Value::as_object_mut) {
                     metadata.remove("resourceVersion");
                 }
                 merge(object, &patch);
@@ -176,8 +168,23 @@ fn answer(objects: &Objects, events: &Mutex<Vec<String>>, asked: &Asked) -> (u16
     }
 }
 
+/// What discovery tells.
+fn served() -> Value {
+    let resource = |plural: &str, kind: &str, short: &[&str]| {
+        json!({"resource": plural, "singularResource": kind.to_lowercase(), "scope": "Namespaced", "shortNames": short,
+            "responseKind": {"kind": kind, "group": "", "version": ""}, "verbs": ["create", "delete", "get", "list"]})
+    };
+    let resources = [resource("configmaps", "ConfigMap", &["cm"]), resource("secrets", "Secret", &[])];
+    json!({"items": [{"metadata": {"name": ""}, "versions": [{"version": "v1", "resources": resources}]}]})
+}
+
+fn version() -> Value {
+    json!({"major": "1", "minor": "34", "gitVersion": "v1.34.4", "gitCommit": "", "gitTreeState": "",
+        "buildDate": "", "goVersion": "", "compiler": "", "platform": ""})
+}
+
 /// JSON merge patch.
-fn merge(object: &mut Value, patch: &Value) {
+pub(crate) fn merge(object: &mut Value, patch: &Value) {
     let Some(patch) = patch.as_object() else {
         *object = patch.clone();
         return;

@@ -14,6 +14,12 @@ pub const ATTEMPT: &str = "lifeboat.io/attempt";
 /// Annotation: with any value but "false", the backup is to end.
 pub const CANCEL: &str = "lifeboat.io/cancel";
 
+/// Annotation: how many bytes the archive has that this attempt wrote. An archive of another size is another's.
+pub const ARCHIVE_BYTES: &str = "lifeboat.io/archive-bytes";
+
+/// Label of journals; its value says of what they are.
+pub const JOURNAL: &str = "lifeboat.io/journal";
+
 /// Types that no backup lists: they come as additional items of their volumes, or not at all.
 pub const ALWAYS_EXCLUDED: [&str; 2] =
     ["volumesnapshots.snapshot.storage.k8s.io", "volumesnapshotcontents.snapshot.storage.k8s.io"];

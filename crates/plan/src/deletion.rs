@@ -5,12 +5,15 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use lifeboat_api::velero::BackupPhase;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::garbage::LocationState;
 
 /// How long an answered request is kept, upstream's value.
 pub const KEEP: Duration = Duration::from_hours(24);
+
+/// Begins the reason of a Backup that failed because storage has another one of its name, as upstream's does.
+pub const NAME_TAKEN: &str = "backup already exists in object storage";
 
 /// What to do with a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,8 +46,32 @@ pub fn plan(request: &Value, now: Timestamp) -> RequestPlan {
 pub enum Extent {
     /// Files, snapshots and the object.
     Everything,
-    /// The backup never began, so there is nothing but the object.
+    /// Nothing but the object: the backup never began, or the files under its name are another's.
     ObjectOnly,
+}
+
+/// What storage says of the file that makes a directory a backup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Stored {
+    Absent,
+    /// It is there, or may be; the words say why it cannot be read.
+    Unreadable(String),
+    Found {
+        uid: String,
+        /// `status.startTimestamp`; empty where there is none.
+        started: String,
+    },
+}
+
+/// What a Backup object says about itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Identity {
+    pub uid: String,
+    /// A server claimed this very object; one that was synced carries no such mark.
+    pub claimed: bool,
+    /// `status.startTimestamp`; empty where there is none.
+    pub started: String,
+    pub failure: String,
 }
 
 /// What is known before a deletion begins.
@@ -53,6 +80,11 @@ pub struct Known<'a> {
     pub backup: &'a str,
     /// None where there is no such Backup.
     pub phase: Option<BackupPhase>,
+    pub identity: Identity,
+    /// Only asked for where the location is usable.
+    pub stored: Stored,
+    /// The label of the request that says which object it is about; empty where there is none.
+    pub asked_uid: &'a str,
     pub location: &'a str,
     pub location_state: LocationState,
     /// Restores from this backup that have not ended.
@@ -64,6 +96,13 @@ pub fn admit(known: &Known<'_>) -> Result<Extent, String> {
     let Known { backup, location, .. } = known;
     match &known.phase {
         None => return Err(format!("backup not found: there is no Backup '{backup}'")),
+        Some(_) if !known.asked_uid.is_empty() && known.asked_uid != known.identity.uid => {
+            return Err(format!(
+                "the request is about the Backup '{backup}' with the UID {}, which is gone; the one of that name now is \
+                 another: ask for its deletion anew",
+                known.asked_uid
+            ));
+        }
         Some(
             BackupPhase::ReadyToStart
             | BackupPhase::InProgress
@@ -79,7 +118,13 @@ pub fn admit(known: &Known<'_>) -> Result<Extent, String> {
         Some(BackupPhase::New | BackupPhase::Queued | BackupPhase::FailedValidation) => {
             return Ok(Extent::ObjectOnly);
         }
-        Some(_) => {}
+        Some(phase) => {
+            if known.location_state == LocationState::Usable
+                && owns_files(known, phase)? == Extent::ObjectOnly
+            {
+                return Ok(Extent::ObjectOnly);
+            }
+        }
     }
     if let [first, ..] = known.running_restores {
         return Err(format!("restore '{first}' still reads this backup: wait for its end, or cancel it"));
@@ -99,19 +144,46 @@ pub fn admit(known: &Known<'_>) -> Result<Extent, String> {
     }
 }
 
+/// Whether the files under the name are this object's. A name alone says nothing: a second cluster, or an object that was
+/// made again, may have the same one. What cannot be told is not deleted.
+fn owns_files(known: &Known<'_>, phase: &BackupPhase) -> Result<Extent, String> {
+    let Known { backup, identity, .. } = known;
+    let never_began = *phase == BackupPhase::Failed && !identity.claimed && identity.started.is_empty();
+    match &known.stored {
+        // Its files went first in an earlier try, or were never all written.
+        Stored::Absent if identity.failure.contains(NAME_TAKEN) || never_began => Ok(Extent::ObjectOnly),
+        Stored::Absent => Ok(Extent::Everything),
+        Stored::Found { uid, .. } if *uid == identity.uid => Ok(Extent::Everything),
+        Stored::Found { .. } if identity.claimed || never_began => Ok(Extent::ObjectOnly),
+        // An object that was synced has a UID of its own, and the times of the file.
+        Stored::Found { started, .. } if *started == identity.started => Ok(Extent::Everything),
+        Stored::Found { .. } => Ok(Extent::ObjectOnly),
+        Stored::Unreadable(words) => Err(format!(
+            "cannot tell whether the files below 'backups/{backup}/' are this backup's, so all of them remain: \
+             'backups/{backup}/velero-backup.json' {words}; remove or mend that file, then ask again"
+        )),
+    }
+}
+
 /// Whether a Restore has not ended.
 pub fn restore_runs(restore: &Value) -> bool {
     let phase = restore.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default();
     !matches!(phase, "Completed" | "PartiallyFailed" | "Failed" | "FailedValidation")
 }
 
-/// The phase that a Backup gets back when its deletion failed: `before`, unless an earlier try left it Deleting; then
-/// that of the file in storage.
-pub fn phase_after_failure(before: &BackupPhase, stored: Option<&str>) -> BackupPhase {
-    match (before, stored.map(BackupPhase::from)) {
-        (BackupPhase::Deleting, Some(stored)) if stored.is_terminal() => stored,
-        (BackupPhase::Deleting, _) => BackupPhase::PartiallyFailed,
-        (before, _) => before.clone(),
+/// The status of a Backup whose deletion failed. `stored` is the phase of the file in storage, None where it is gone or
+/// cannot be read; `begun` says whether files were being removed. Where some may be gone, nobody may take the rest for a
+/// backup.
+pub fn status_after_failure(before: &BackupPhase, stored: Option<&str>, begun: bool) -> Value {
+    let kept = stored.map(BackupPhase::from).filter(BackupPhase::is_terminal);
+    let touched = begun || *before == BackupPhase::Deleting;
+    match kept {
+        None if touched => json!({
+            "phase": BackupPhase::Failed.as_str(),
+            "failureReason": "partly deleted: the errors of the DeleteBackupRequest say what remains; delete it again",
+        }),
+        Some(kept) if *before == BackupPhase::Deleting => json!({"phase": kept.as_str()}),
+        _ => json!({"phase": before.as_str()}),
     }
 }
 
@@ -126,6 +198,9 @@ mod tests {
         Known {
             backup: "b",
             phase: phase.map(BackupPhase::from),
+            identity: Identity { uid: "u".into(), claimed: true, ..Identity::default() },
+            stored: Stored::Found { uid: "u".into(), started: String::new() },
+            asked_uid: "",
             location: "default",
             location_state,
             running_restores: &[],
@@ -186,15 +261,56 @@ mod tests {
     }
 
     #[rstest]
-    #[case::first_try("Completed", None, "Completed")]
-    #[case::second_try("Deleting", Some("Failed"), "Failed")]
-    #[case::nothing_known("Deleting", None, "PartiallyFailed")]
-    #[case::half_done("Deleting", Some("Finalizing"), "PartiallyFailed")]
-    fn a_backup_that_stays_gets_its_phase_back(
+    #[case::first_try("Completed", None, false, "Completed")]
+    #[case::files_are_whole("Completed", Some("Completed"), true, "Completed")]
+    #[case::files_are_gone("Completed", None, true, "Failed")]
+    #[case::second_try("Deleting", Some("PartiallyFailed"), false, "PartiallyFailed")]
+    #[case::nothing_known("Deleting", None, false, "Failed")]
+    #[case::half_done("Deleting", Some("Finalizing"), true, "Failed")]
+    fn a_backup_that_stays_gets_its_phase_back_only_while_it_is_whole(
         #[case] before: &str,
         #[case] stored: Option<&str>,
+        #[case] begun: bool,
         #[case] expected: &str,
     ) {
-        assert_eq!(phase_after_failure(&before.into(), stored).as_str(), expected);
+        assert_eq!(status_after_failure(&before.into(), stored, begun)["phase"], expected);
+    }
+
+    fn found(uid: &str, started: &str) -> Stored {
+        Stored::Found { uid: uid.into(), started: started.into() }
+    }
+
+    #[rstest]
+    #[case::its_own(true, "1", "", found("u", "1"), Some(Extent::Everything))]
+    #[case::of_the_same_second(true, "1", "", found("other", "1"), Some(Extent::ObjectOnly))]
+    #[case::synced(false, "1", "", found("other", "1"), Some(Extent::Everything))]
+    #[case::a_strangers(false, "2", "", found("other", "1"), Some(Extent::ObjectOnly))]
+    #[case::never_began(false, "", "cancelled", found("other", ""), Some(Extent::ObjectOnly))]
+    #[case::only_a_log(true, "1", "cancelled", Stored::Absent, Some(Extent::Everything))]
+    #[case::another_is_written(
+        true,
+        "1",
+        "backup already exists in object storage: x",
+        Stored::Absent,
+        Some(Extent::ObjectOnly)
+    )]
+    #[case::unreadable(true, "1", "", Stored::Unreadable("is no JSON".into()), None)]
+    fn only_files_of_the_very_backup_are_deleted(
+        #[case] claimed: bool,
+        #[case] started: &str,
+        #[case] failure: &str,
+        #[case] stored: Stored,
+        #[case] expected: Option<Extent>,
+    ) {
+        let identity =
+            Identity { uid: "u".into(), claimed, started: started.into(), failure: failure.into() };
+        let known = Known { identity, stored, ..known(Some("Failed"), LocationState::Usable) };
+        assert_eq!(admit(&known).ok(), expected);
+    }
+
+    #[test]
+    fn a_request_for_another_object_of_the_name_is_refused() {
+        let known = Known { asked_uid: "old", ..known(Some("Completed"), LocationState::Usable) };
+        assert!(admit(&known).unwrap_err().contains("old"));
     }
 }

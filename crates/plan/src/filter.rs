@@ -7,6 +7,7 @@
 //! A spec that uses neither is of the newer way.
 
 mod namespaces;
+mod policies;
 #[cfg(test)]
 mod tests;
 mod types;
@@ -16,11 +17,12 @@ use std::collections::BTreeMap;
 use lifeboat_api::velero::BackupSpec;
 
 pub use namespaces::{NamespaceError, NamespaceFilter, NamespacesToList};
+use policies::{FilterPolicies, Ruling};
 pub use types::{TypeFilter, uses_old_filters};
 
 use crate::catalogue::{Catalogue, GroupResource, ResourceType};
 use crate::glob::GlobError;
-use crate::policy::IncludeExcludePolicy;
+use crate::policy::{Policies, ResourceRule};
 use crate::selector::{Selector, SelectorError};
 
 /// Why a spec is no filter.
@@ -37,7 +39,10 @@ pub enum FilterError {
 /// What is asked of a single object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ObjectFacts<'a> {
+    pub name: &'a str,
     pub namespace: Option<&'a str>,
+    /// None where they are not known; then no labels are asked for.
+    pub labels: Option<&'a BTreeMap<String, String>>,
     /// Whether it carries `velero.io/exclude-from-backup=true`.
     pub excluded: bool,
     /// Whether it is being deleted.
@@ -58,6 +63,7 @@ pub struct Filter {
     types: TypeFilter,
     /// Empty: all labels. Else one of them has to match.
     selectors: Vec<Selector>,
+    policies: FilterPolicies,
 }
 
 impl Filter {
@@ -66,15 +72,17 @@ impl Filter {
         spec: &BackupSpec,
         catalogue: &Catalogue,
         live: &[String],
-        policy: Option<&IncludeExcludePolicy>,
+        policies: Option<&Policies>,
     ) -> Result<Self, FilterError> {
         let namespaces = NamespaceFilter::new(
             spec.included_namespaces.as_deref().unwrap_or_default(),
             spec.excluded_namespaces.as_deref().unwrap_or_default(),
             live,
         )?;
-        let types = TypeFilter::new(spec, catalogue, namespaces.is_everything(), policy)?;
-        Ok(Self { namespaces, types, selectors: selectors(spec)? })
+        let lists = policies.and_then(|policies| policies.include_exclude.as_ref());
+        let types = TypeFilter::new(spec, catalogue, namespaces.is_everything(), lists)?;
+        let policies = FilterPolicies::new(policies, catalogue);
+        Ok(Self { namespaces, types, selectors: selectors(spec)?, policies })
     }
 
     pub fn namespaces(&self) -> &NamespaceFilter {
@@ -85,12 +93,22 @@ impl Filter {
         &self.types
     }
 
-    /// The label selectors to list with, one list for each; an empty one is everything.
-    pub fn queries(&self) -> Vec<String> {
-        if self.selectors.is_empty() {
+    /// What of the resource policy has no effect.
+    pub fn warnings(&self) -> &[String] {
+        &self.policies.warnings
+    }
+
+    /// The label selectors to list a type with, one list for each; an empty one is everything.
+    pub fn queries(&self, kind: &ResourceType) -> Vec<String> {
+        let selectors = match self.policies.ruling(kind, None) {
+            _ if kind.namespaced && self.policies.differ() => &[],
+            Ruling::Rule(rule) if !kind.namespaced => rule.selectors.as_slice(),
+            _ => self.selectors.as_slice(),
+        };
+        if selectors.is_empty() {
             return vec![String::new()];
         }
-        self.selectors.iter().map(Selector::to_query).collect()
+        selectors.iter().map(Selector::to_query).collect()
     }
 
     /// Whether labels narrow the backup down.
@@ -99,7 +117,26 @@ impl Filter {
     }
 
     /// Whether an object that was listed with [`Filter::queries`] is taken.
-    pub fn takes_listed(&self, object: &ObjectFacts<'_>) -> Verdict {
+    pub fn takes_listed(&self, kind: &ResourceType, object: &ObjectFacts<'_>) -> Verdict {
+        let (selectors, rule) = match self.policies.ruling(kind, object.namespace) {
+            Ruling::NotListed => {
+                return Verdict::Leave("the resource policy does not list its type for its namespace");
+            }
+            Ruling::None => (&self.selectors, None),
+            Ruling::Rule(rule) => (&rule.selectors, Some(rule)),
+        };
+        let labelled = |labels| selectors.is_empty() || selectors.iter().any(|one| one.matches(labels));
+        if !object.labels.is_none_or(labelled) {
+            return Verdict::Leave("it does not have the labels that are asked for");
+        }
+        match named(rule, object) {
+            Verdict::Take => self.takes_any(object),
+            leave @ Verdict::Leave(_) => leave,
+        }
+    }
+
+    /// What holds for listed and additional items alike.
+    fn takes_any(&self, object: &ObjectFacts<'_>) -> Verdict {
         if object.excluded {
             return Verdict::Leave("it has the label velero.io/exclude-from-backup=true");
         }
@@ -121,7 +158,11 @@ impl Filter {
                 Verdict::Leave("its type is cluster-scoped and excluded")
             }
             Some(_) if !self.types.takes(kind) => Verdict::Leave("its type is excluded"),
-            _ => self.takes_listed(object),
+            // Types that a policy does not list come in all the same: what belongs together stays together, as upstream.
+            _ => match self.policies.ruling(kind, object.namespace) {
+                Ruling::Rule(rule) if named(Some(rule), object) != Verdict::Take => named(Some(rule), object),
+                _ => self.takes_any(object),
+            },
         }
     }
 
@@ -140,6 +181,9 @@ impl Filter {
         if !self.namespaces.takes(name) {
             return Verdict::Leave("it is excluded");
         }
+        if !self.policies.takes_namespace(name) {
+            return Verdict::Leave("the resource policy leaves its name out");
+        }
         let by_name = !self.namespaces.is_everything();
         let by_label = self.selectors.is_empty() || self.selectors.iter().any(|one| one.matches(labels));
         if by_name || by_label || holds_items {
@@ -147,6 +191,13 @@ impl Filter {
         }
         Verdict::Leave("neither it nor anything in it has the labels that are asked for")
     }
+}
+
+fn named(rule: Option<&ResourceRule>, object: &ObjectFacts<'_>) -> Verdict {
+    if rule.is_none_or(|rule| rule.names.takes(object.name)) {
+        return Verdict::Take;
+    }
+    Verdict::Leave("the resource policy leaves its name out")
 }
 
 fn alive(object: &ObjectFacts<'_>) -> Verdict {

@@ -3,6 +3,7 @@
 
 mod deployment;
 mod rbac;
+mod service;
 
 use std::collections::BTreeMap;
 
@@ -39,7 +40,28 @@ pub struct InstallOptions {
     /// Variables of the server, as a list of names and values.
     pub env: Vec<Value>,
     pub resources: Value,
+    pub spool: Spool,
+    /// Under which URL people reach the server for files of backups; None where storage signs links itself.
+    pub download_url: Option<String>,
 }
+
+/// The disk on which a server unpacks archives and keeps what waits. Texts, because the chart has expressions there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Spool {
+    /// The size of the volume; a pod that goes beyond it is evicted.
+    pub limit: String,
+    /// How much of it, in MiB, the archive of one restore may take: the rest is for logs and for running backups.
+    pub archive: String,
+}
+
+impl Spool {
+    pub fn mib(size: u64) -> Self {
+        Self { limit: format!("{size}Mi"), archive: (size * 3 / 4).to_string() }
+    }
+}
+
+/// The size of the spool unless told otherwise, in MiB.
+pub const DEFAULT_SPOOL_MIB: u64 = 2048;
 
 impl InstallOptions {
     pub fn new(namespace: &str, image: &str) -> Self {
@@ -55,6 +77,8 @@ impl InstallOptions {
             pod_labels: json!({}),
             env: Vec::new(),
             resources: default_resources(),
+            spool: Spool::mib(DEFAULT_SPOOL_MIB),
+            download_url: None,
         }
     }
 }
@@ -69,6 +93,7 @@ pub fn objects(options: &InstallOptions) -> Vec<Value> {
     let mut objects = vec![namespace(options), service_account(options)];
     objects.extend(rbac::objects(options));
     objects.push(deployment::object(options));
+    objects.extend(service::object(options));
     objects
 }
 
@@ -139,6 +164,24 @@ mod tests {
     #[test]
     fn full_installation() {
         insta::assert_yaml_snapshot!(rendered(Rights::Full));
+    }
+
+    #[test]
+    fn downloads_are_served_where_a_url_is_given() {
+        let options = InstallOptions {
+            download_url: Some("https://backups.example".to_owned()),
+            spool: Spool::mib(100),
+            ..InstallOptions::new("lifeboat", "localhost/lifeboat:dev")
+        };
+        let objects = objects(&options);
+        let service = objects.iter().find(|object| object["kind"] == "Service").unwrap();
+        assert_eq!(service["spec"]["ports"][0]["port"], 8086);
+        let deployment = objects.iter().find(|object| object["kind"] == "Deployment").unwrap();
+        let pod = &deployment["spec"]["template"]["spec"];
+        let args = pod["containers"][0]["args"].as_array().unwrap();
+        assert!(args.contains(&json!("--download-url=https://backups.example")), "{args:?}");
+        assert!(args.contains(&json!("--spool-size=75")), "{args:?}");
+        assert_eq!(pod["volumes"][1]["emptyDir"]["sizeLimit"], "100Mi");
     }
 
     #[test]

@@ -2,6 +2,8 @@
 //! what happens to each volume: the first policy whose conditions all hold says it. What the text has and we do not know is
 //! an error, as upstream.
 
+mod filters;
+pub mod items;
 mod quantity;
 #[cfg(test)]
 mod tests;
@@ -11,6 +13,8 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+pub use filters::{NamespacedRule, ResourceRule};
+use filters::{WireCluster, WireNamespaced};
 use quantity::Quantity;
 pub use volume::VolumeFacts;
 
@@ -31,6 +35,8 @@ pub enum PolicyError {
     Star,
     #[error("includeExcludePolicy: {0:?} is both included and excluded")]
     Both(String),
+    #[error("{at}: {problem}")]
+    Filter { at: String, problem: String },
     #[error("the ConfigMap must have exactly one key with the policies; it has {0}")]
     Keys(usize),
 }
@@ -59,6 +65,10 @@ pub struct IncludeExcludePolicy {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Policies {
     pub include_exclude: Option<IncludeExcludePolicy>,
+    /// What is taken of cluster-scoped types.
+    pub cluster_filters: Vec<ResourceRule>,
+    /// What is taken in single namespaces.
+    pub namespaced_filters: Vec<NamespacedRule>,
     volumes: Vec<(Conditions, VolumeAction)>,
 }
 
@@ -82,7 +92,20 @@ impl Policies {
             check(&policy.included_namespace_scoped_resources, &policy.excluded_namespace_scoped_resources)?;
         }
         let volumes = wire.volume_policies.into_iter().enumerate().map(|(at, policy)| policy.compile(at));
-        Ok(Self { include_exclude: wire.include_exclude_policy, volumes: volumes.collect::<Result<_, _>>()? })
+        let cluster = wire.cluster_scoped_filter_policy.map(WireCluster::compile).transpose()?;
+        Ok(Self {
+            include_exclude: wire.include_exclude_policy,
+            cluster_filters: cluster.unwrap_or_default(),
+            namespaced_filters: filters::namespaced(wire.namespaced_filter_policies)?,
+            volumes: volumes.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Whether something in it chooses types, and so cannot stand beside the older way to choose them.
+    pub fn chooses_types(&self) -> bool {
+        self.include_exclude.is_some()
+            || !self.cluster_filters.is_empty()
+            || !self.namespaced_filters.is_empty()
     }
 
     /// What the first policy that fits says about a volume.
@@ -109,6 +132,10 @@ struct Wire {
     volume_policies: Vec<WirePolicy>,
     #[serde(default)]
     include_exclude_policy: Option<IncludeExcludePolicy>,
+    #[serde(default)]
+    cluster_scoped_filter_policy: Option<WireCluster>,
+    #[serde(default)]
+    namespaced_filter_policies: Vec<WireNamespaced>,
 }
 
 #[derive(Deserialize)]

@@ -19,6 +19,9 @@ pub enum ActionError {
     /// The item or the cluster is not as the action needs it.
     #[error("{0}")]
     Failed(String),
+    /// The server may not read what the action asked for.
+    #[error("{0}")]
+    Forbidden(String),
     /// The action has no background operations.
     #[error("this action has no operations in the background")]
     NoOperations,
@@ -67,6 +70,8 @@ pub struct BackupOutcome {
     pub operation_id: Option<String>,
     /// Items to read and write again when that operation has ended.
     pub post_operation_items: Vec<ItemId>,
+    /// What the action could not do for the item, which is backed up all the same.
+    pub warnings: Vec<String>,
 }
 
 /// Runs for each matching item before it is written.

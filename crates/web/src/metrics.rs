@@ -246,6 +246,7 @@ mod tests {
             "velero_backup_attempt_total{schedule=\"nightly\"} 1",
             "velero_backup_success_total{schedule=\"nightly\"} 1",
             "velero_backup_success_total{schedule=\"\"} 0",
+            "velero_csi_snapshot_attempt_total{schedule=\"\",backupName=\"\"} 0",
             "velero_backup_warning_total{schedule=\"nightly\"} 1",
             "velero_backup_last_status{schedule=\"nightly\"} 1.0",
             "velero_backup_last_successful_timestamp{schedule=\"nightly\"} 1800000000.0",

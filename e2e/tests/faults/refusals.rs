@@ -114,8 +114,10 @@ fn what_a_quota_leaves_no_room_for_is_named() {
     });
     let made = restore(&server, "all", "all", &[]);
     server.assert_phase(&made, &["PartiallyFailed"]);
-    assert_eq!(filled(&app.name), 2, "{}", made["status"]);
-    assert_eq!(made["status"]["errors"], 3, "{}", made["status"]);
+    // A create that meets an existing object is counted by the quota for a while: one place or two are left.
+    let there = filled(&app.name);
+    assert!((1..=2).contains(&there), "{there} of 5 are there: {}", made["status"]);
+    assert_eq!(made["status"]["errors"], 5 - there, "{}", made["status"]);
     assert!(described(&server, "restore", "all").contains("exceeded quota"));
 }
 
@@ -130,7 +132,7 @@ fn two_restores_of_one_backup_at_once_both_end_and_every_object_is_there_once() 
         server.lifeboat().args(["restore", "create", name, "--from-backup", "all"]).ok();
     }
     for name in ["first", "second"] {
-        server.assert_phase(&server.ended("restore", name), &["Completed", "PartiallyFailed"]);
+        server.assert_phase(&server.ended("restore", name), &["Completed"]);
     }
     assert_eq!(filled(&app.name), 50);
 }

@@ -36,6 +36,22 @@ fn a_backup_says_why_storage_did_not_take_it(#[case] fault: Fault, #[case] words
 }
 
 #[test]
+fn a_bucket_that_fills_up_half_way_leaves_nothing_behind() {
+    let server = HostServer::start("halfway", &[]);
+    let app = Namespace::new("halfway-app");
+    app.fill_with_large_objects();
+    let full = Fault::Answer(403, refused("QuotaExceeded", "the bucket is full"));
+    server.storage.close("PUT", "partNumber=3", full, usize::MAX);
+    let made = backup(&server, "halfway", &app.name);
+    server.assert_phase(&made, &["Failed"]);
+    assert!(made["status"]["failureReason"].as_str().unwrap().contains("full"), "{}", made["status"]);
+    let parts = server.storage.seen().iter().filter(|line| line.contains("partNumber=1")).count();
+    assert!(parts > 0, "no part was uploaded before the bucket was full");
+    server.storage.open();
+    assert_nothing_is_left(&server, "halfway");
+}
+
+#[test]
 fn a_backup_ends_when_storage_breaks_every_connection() {
     let server = HostServer::start("cutstore", &[]);
     let app = Namespace::new("cutstore-app");

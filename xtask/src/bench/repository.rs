@@ -71,7 +71,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         let mark = if verdict.met { "met" } else { "not met" };
         println!("- {}: {} ({mark})", verdict.aim, verdict.found);
     }
-    println!("\n{} minutes; {}", began.elapsed().as_secs() / 60, machine());
+    println!("\n{} minutes; {}", began.elapsed().as_secs() / 60, super::machine());
     if let Some(path) = &args.json {
         let text = serde_json::to_string_pretty(&rows)?;
         fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
@@ -165,12 +165,4 @@ fn chosen<T: clap::ValueEnum>(given: &[T]) -> Vec<T> {
 
 fn programs(products: &[Product]) -> Result<Vec<(Product, PathBuf)>> {
     products.iter().map(|product| Ok((*product, product.program()?))).collect()
-}
-
-/// What the numbers were measured on.
-fn machine() -> String {
-    let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-    let model = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
-    format!("{cores} cores, {}", model.map_or("unknown processor", |(_, name)| name))
 }

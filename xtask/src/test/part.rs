@@ -160,6 +160,11 @@ impl Run {
         if self.filter.is_some() { Ok(tally) } else { some(tally) }
     }
 
+    /// The context that the user named instead of the box.
+    pub(super) fn context(&self) -> Option<&str> {
+        self.args.context.as_deref()
+    }
+
     /// The filter, as an argument of the test programs.
     pub(super) fn filter(&self) -> Option<&str> {
         self.filter.as_deref()
@@ -188,7 +193,7 @@ impl Run {
         self.target.as_ref().context("the target was prepared")
     }
 
-    fn e2e_command(&self, files: &[&str], flags: &[String]) -> Result<Command> {
+    pub(super) fn e2e_command(&self, files: &[&str], flags: &[String]) -> Result<Command> {
         if self.args.context.is_none() {
             apt::apt_install(&apt::missing(&TOOLS))?;
         }

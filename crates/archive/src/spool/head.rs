@@ -97,12 +97,21 @@ struct Claim {
     claim_name: String,
 }
 
-/// Reads the head of the object that is stored under `id`; says what is wrong with it otherwise.
+/// Bytes of labels, number of owners and of claims of one item: beyond what any cluster holds, and kept in memory.
+const MOST_LABEL_BYTES: usize = 256 * 1024;
+const MOST_OWNERS: usize = 1000;
+const MOST_CLAIMS: usize = 1000;
+
+/// Reads the head of the object that is stored under `id`; says what is wrong with it otherwise. Where it is stored decides
+/// whether it is restored, so the object must say the same of itself.
 pub(super) fn read(id: &ItemId, json: &[u8]) -> Result<Head, String> {
     let object: Object = serde_json::from_slice(json).map_err(|error| format!("it is no object: {error}"))?;
     let Object { api_version, kind, metadata } = object;
     if api_version.is_empty() || kind.is_empty() {
         return Err("it has no apiVersion or no kind".into());
+    }
+    if group(&api_version) != Some(id.resource.group.as_str()) {
+        return Err(format!("it holds a {kind} of '{api_version}', which is another API group"));
     }
     let namespace = metadata.namespace.unwrap_or_default();
     if metadata.name != id.name || namespace != id.namespace.as_deref().unwrap_or_default() {
@@ -110,14 +119,29 @@ pub(super) fn read(id: &ItemId, json: &[u8]) -> Result<Head, String> {
     }
     let is_pod = id.resource.resource == "pods" && id.resource.group.is_empty();
     let owners = metadata.owner_references.unwrap_or_default();
+    let labels = metadata.labels.unwrap_or_default();
+    let claims = if is_pod { claims(json)? } else { Vec::new() };
+    let label_bytes: usize = labels.iter().map(|(key, value)| key.len() + value.len()).sum();
+    if label_bytes > MOST_LABEL_BYTES || owners.len() > MOST_OWNERS || claims.len() > MOST_CLAIMS {
+        return Err("it has more labels, owners or claims than any object has".into());
+    }
     Ok(Head {
         api_version,
         kind,
         uid: metadata.uid.as_deref().and_then(Uid::new),
         owners: owners.iter().filter_map(|owner| Uid::new(&owner.uid)).collect(),
-        labels: metadata.labels.unwrap_or_default(),
-        claims: if is_pod { claims(json)? } else { Vec::new() },
+        labels,
+        claims,
     })
+}
+
+/// The group of `apps/v1`, of `v1`; None for what is neither.
+fn group(api_version: &str) -> Option<&str> {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    let plain = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';
+    let is_version = !version.is_empty() && version.chars().all(plain);
+    let is_group = group.chars().all(|letter| plain(letter) || letter == '.');
+    (is_version && is_group && !api_version.starts_with('/')).then_some(group)
 }
 
 fn claims(json: &[u8]) -> Result<Vec<String>, String> {

@@ -10,6 +10,8 @@ use super::blocks::Place;
 use super::head::{Head, Uid};
 
 const NONE: u32 = u32::MAX;
+/// What two texts cost besides their letters.
+const PAIR: usize = 2 * size_of::<String>();
 
 /// Values that are kept once, under small numbers.
 #[derive(Debug)]
@@ -25,6 +27,10 @@ impl<T> Default for Table<T> {
 }
 
 impl<T: Clone + Eq + Hash> Table<T> {
+    fn len(&self) -> usize {
+        self.values.len()
+    }
+
     fn add(&mut self, value: T) -> u32 {
         if let Some(number) = self.numbers.get(&value) {
             return *number;
@@ -78,6 +84,8 @@ pub(super) struct Index {
     names: String,
     owners: Vec<Uid>,
     claims: Vec<Piece>,
+    /// About how many bytes all of it has in memory.
+    bytes: u64,
 }
 
 /// What is known of one item.
@@ -90,6 +98,7 @@ pub struct Item<'a> {
 
 impl Index {
     pub(super) fn add(&mut self, id: ItemId, version: Option<String>, head: Head, place: Place) {
+        self.bytes += Self::size_of(&id, &head) as u64;
         let name = self.text(&id.name);
         let owners = Piece { begin: small(self.owners.len()), length: small(head.owners.len()) };
         self.owners.extend(head.owners);
@@ -99,18 +108,49 @@ impl Index {
             self.claims.push(piece);
         }
         self.plain += usize::from(version.is_none());
+        self.bytes += self.shared_bytes(&id, version.as_deref()) as u64;
+        let label_bytes =
+            head.labels.iter().map(|(key, value)| PAIR + key.len() + value.len()).sum::<usize>();
+        let (sets, kinds) = (self.labels.len(), self.kinds.len());
+        let labels = label_set(&mut self.labels, head.labels);
+        let kind_bytes = 2 * (PAIR + head.api_version.len() + head.kind.len());
+        let kind = self.kinds.add((head.api_version, head.kind));
+        // Tables hold each value twice: once in its order, once to find it.
+        self.bytes += if self.labels.len() > sets { 2 * label_bytes as u64 } else { 0 };
+        self.bytes += if self.kinds.len() > kinds { kind_bytes as u64 } else { 0 };
         self.entries.push(Entry {
             uid: head.uid,
             resource: self.resources.add(id.resource),
-            kind: self.kinds.add((head.api_version, head.kind)),
+            kind,
             namespace: id.namespace.map_or(NONE, |namespace| self.namespaces.add(namespace)),
             version: version.map_or(NONE, |version| self.versions.add(version)),
-            labels: label_set(&mut self.labels, head.labels),
+            labels,
             name,
             owners,
             claims,
             place,
         });
+    }
+
+    /// What one item costs besides what it shares with others.
+    fn size_of(id: &ItemId, head: &Head) -> usize {
+        let claims: usize = head.claims.iter().map(|claim| size_of::<Piece>() + claim.len()).sum();
+        size_of::<Entry>() + size_of::<u32>() + id.name.len() + head.owners.len() * size_of::<Uid>() + claims
+    }
+
+    /// What its namespace and its version cost where it is the first that has them.
+    fn shared_bytes(&self, id: &ItemId, version: Option<&str>) -> usize {
+        let new = |table: &Table<String>, text: &str| {
+            if table.numbers.contains_key(text) { 0 } else { 2 * (PAIR + text.len()) }
+        };
+        let namespace = id.namespace.as_deref().map_or(0, |text| new(&self.namespaces, text));
+        let version = version.map_or(0, |text| new(&self.versions, text));
+        let resource = if self.resources.numbers.contains_key(&id.resource) { 0 } else { 2 * (PAIR + 2048) };
+        namespace + version + resource
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Makes it ready for `find`.

@@ -7,6 +7,9 @@ use super::SpoolError;
 
 const TWIN: &str = "-preferredversion";
 
+/// The longest part of a name: names in a cluster have 253 letters, a few types more.
+const LONGEST_PART: usize = 1024;
+
 /// The meaning of an entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Entry {
@@ -31,6 +34,9 @@ pub(super) fn parse(name: &str) -> Result<Entry, SpoolError> {
     }
     if parts.iter().any(|part| part.is_empty() || *part == "." || part.contains(['\0', '\\'])) {
         return refused("the name is not one that a backup writer makes");
+    }
+    if parts.iter().any(|part| part.len() > LONGEST_PART) {
+        return refused("a part of the name is longer than any name in a cluster");
     }
     match parts[..] {
         ["metadata", "version"] => Ok(Entry::FormatVersion),

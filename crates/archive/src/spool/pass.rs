@@ -21,6 +21,9 @@ use crate::object_store::StoreError;
 /// Unreadable items that are listed; more than these make the whole archive no backup.
 const MOST_UNREADABLE: usize = 10_000;
 
+/// Letters of what is said of an unreadable item.
+const LONGEST_PROBLEM: usize = 500;
+
 pub(super) fn run(
     chunks: mpsc::Receiver<Result<Bytes, StoreError>>,
     size: Option<u64>,
@@ -107,8 +110,16 @@ impl<'a> Pass<'a> {
                 Ok(head) => {
                     let place = self.blocks.append(&self.content)?;
                     self.index.add(id, version, head, place);
+                    if self.index.bytes() > self.limits.index_bytes {
+                        let limit = self.limits.index_bytes;
+                        return Err(too_large(format!(
+                            "names and labels of its items need more than {limit} bytes"
+                        )));
+                    }
                 }
                 Err(problem) if self.unreadable.len() < MOST_UNREADABLE => {
+                    // The words may quote the object, which may be large.
+                    let problem = problem.chars().take(LONGEST_PROBLEM).collect();
                     self.unreadable.push(Unreadable { id, problem });
                 }
                 Err(problem) => return Err(SpoolError::Damaged(format!("{id}: {problem}"))),

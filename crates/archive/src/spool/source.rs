@@ -12,25 +12,25 @@ use crate::object_store::StoreError;
 
 /// What both ends of the reader share.
 #[derive(Default)]
-pub(super) struct Meter {
-    pub(super) compressed: Cell<u64>,
-    pub(super) failure: RefCell<Option<StoreError>>,
+pub(crate) struct Meter {
+    pub(crate) compressed: Cell<u64>,
+    pub(crate) failure: RefCell<Option<StoreError>>,
 }
 
 /// Reads chunks from a channel. An end of the channel is the end of the archive.
-pub(super) struct ChunkReader {
+pub(crate) struct ChunkReader {
     chunks: mpsc::Receiver<Result<Bytes, StoreError>>,
     chunk: Bytes,
     meter: Rc<Meter>,
 }
 
 impl ChunkReader {
-    pub(super) fn new(chunks: mpsc::Receiver<Result<Bytes, StoreError>>, meter: Rc<Meter>) -> Self {
+    pub(crate) fn new(chunks: mpsc::Receiver<Result<Bytes, StoreError>>, meter: Rc<Meter>) -> Self {
         Self { chunks, chunk: Bytes::new(), meter }
     }
 
     /// The first bytes, without taking them.
-    pub(super) fn peek(&mut self, count: usize) -> io::Result<Vec<u8>> {
+    pub(crate) fn peek(&mut self, count: usize) -> io::Result<Vec<u8>> {
         let mut begin = Vec::new();
         while begin.len() + self.chunk.len() < count {
             begin.extend_from_slice(&self.chunk);

@@ -10,26 +10,26 @@ const HEADER: usize = 512;
 const LONGEST_EXTENSION: u64 = 64 * 1024;
 
 /// Entries of a tar file.
-pub(super) struct TarReader<R> {
+pub(crate) struct TarReader<R> {
     inner: R,
     /// Plain bytes read so far.
-    pub(super) plain: u64,
+    pub(crate) plain: u64,
 }
 
 /// The header of a regular file; its content comes next.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Header {
-    pub(super) name: String,
-    pub(super) size: u64,
+pub(crate) struct Header {
+    pub(crate) name: String,
+    pub(crate) size: u64,
 }
 
 impl<R: Read> TarReader<R> {
-    pub(super) fn new(inner: R) -> Self {
+    pub(crate) fn new(inner: R) -> Self {
         Self { inner, plain: 0 }
     }
 
     /// The next file; None at the end of the archive.
-    pub(super) fn next(&mut self) -> Result<Option<Header>, SpoolError> {
+    pub(crate) fn next(&mut self) -> Result<Option<Header>, SpoolError> {
         let mut long_name = None;
         let mut long_size = None;
         loop {
@@ -73,7 +73,7 @@ impl<R: Read> TarReader<R> {
     }
 
     /// The content of the file whose header came last, into `out`. `on_piece` may refuse while it grows.
-    pub(super) fn content(
+    pub(crate) fn content(
         &mut self,
         size: u64,
         out: &mut Vec<u8>,

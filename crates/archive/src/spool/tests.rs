@@ -1,3 +1,4 @@
+mod limits;
 mod properties;
 
 use std::io::Write;
@@ -109,6 +110,7 @@ async fn twins_are_not_kept_and_other_versions_are() {
 #[case::too_flat("resources/pods.json", "neither below")]
 #[case::no_json("resources/pods/cluster/a.yaml", "no .json")]
 #[case::no_name("resources/pods/cluster/.json", "no .json")]
+#[case::long(&format!("resources/pods/cluster/{}.json", "x".repeat(2000)), "longer than any name")]
 #[tokio::test]
 async fn a_name_that_no_backup_writer_makes_is_refused(#[case] name: &str, #[case] reason: &str) {
     let content = pod();
@@ -153,7 +155,7 @@ async fn entries_that_are_no_files_are_refused(#[case] kind: ::tar::EntryType) {
 async fn long_names_of_other_writers_are_read(#[case] gnu: bool) {
     let name = "x".repeat(250);
     let path = format!("resources/widgets.example.com/namespaces/{}/{name}.json", "n".repeat(63));
-    let json = object("Widget", &"n".repeat(63), &name);
+    let json = object("Widget", &"n".repeat(63), &name).replace("\"v1\"", "\"example.com/v1\"");
     let mut out = Vec::new();
     if gnu {
         let mut builder = ::tar::Builder::new(&mut out);
@@ -325,11 +327,18 @@ async fn an_error_of_storage_is_told_as_it_is() {
 
 #[rstest]
 #[case::no_json("hello")]
+#[case::name_beyond_all_measure(&format!(r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"{}"}}}}"#, "x".repeat(9000)))]
 #[case::half("{\"apiVersion\":\"v1\"")]
 #[case::no_kind(r#"{"apiVersion":"v1","metadata":{"name":"web","namespace":"shop"}}"#)]
 #[case::other_name(r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"other","namespace":"shop"}}"#)]
 #[case::other_namespace(
     r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","namespace":"kube-system"}}"#
+)]
+#[case::other_group(
+    r#"{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"Pod","metadata":{"name":"web","namespace":"shop"}}"#
+)]
+#[case::group_that_leads_out(
+    r#"{"apiVersion":"/../rbac.authorization.k8s.io/v1","kind":"Pod","metadata":{"name":"web","namespace":"shop"}}"#
 )]
 #[tokio::test]
 async fn an_item_that_is_no_object_is_listed_and_the_others_are_kept(#[case] content: &str) {
@@ -342,6 +351,7 @@ async fn an_item_that_is_no_object_is_listed_and_the_others_are_kept(#[case] con
     .unwrap();
     assert_eq!(spool.len(), 1);
     assert_eq!(spool.unreadable()[0].id.name, "web");
+    assert!(spool.unreadable()[0].problem.len() < 600);
 }
 
 #[rstest]

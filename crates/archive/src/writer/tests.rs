@@ -224,3 +224,67 @@ async fn storage_that_fails_ends_the_archive_with_its_own_words() {
     let error = writer.finish().await.unwrap_err();
     assert!(matches!(error, ArchiveError::Upload { .. }));
 }
+
+/// A bucket that takes nothing and says nothing.
+struct Hanging;
+
+#[async_trait::async_trait]
+impl ObjectStore for Hanging {
+    async fn put(&self, _: &str, _: Bytes) -> Result<(), StoreError> {
+        std::future::pending().await
+    }
+    async fn put_stream(&self, _: &str, _: crate::ByteStream) -> Result<u64, StoreError> {
+        std::future::pending().await
+    }
+    async fn get_stream(&self, _: &str) -> Result<crate::ObjectReading, StoreError> {
+        std::future::pending().await
+    }
+    async fn exists(&self, _: &str) -> Result<bool, StoreError> {
+        std::future::pending().await
+    }
+    async fn directories(&self, _: &str) -> Result<Vec<String>, StoreError> {
+        std::future::pending().await
+    }
+    async fn keys(&self, _: &str) -> Result<Vec<String>, StoreError> {
+        std::future::pending().await
+    }
+    async fn delete(&self, _: &[String]) -> Result<(), StoreError> {
+        std::future::pending().await
+    }
+    async fn signed_url(&self, _: &str, _: Duration) -> Result<url::Url, StoreError> {
+        std::future::pending().await
+    }
+    async fn abort_uploads(&self, _: &str) -> Result<u64, StoreError> {
+        std::future::pending().await
+    }
+}
+
+#[rstest]
+#[case::while_items_come(64)]
+#[case::at_the_end(0)]
+#[tokio::test]
+async fn storage_that_hangs_ends_the_archive(#[case] items: usize) {
+    let patience = Duration::from_millis(20);
+    let writer = ArchiveWriter::start_patient(
+        Arc::new(Hanging),
+        KEY.to_owned(),
+        &WriterOptions { threads: 2 },
+        patience,
+    );
+    let large = Bytes::from(vec![b'x'; 1 << 19]);
+    let mut error = None;
+    for at in 0..items {
+        error =
+            writer.append(&item("pods", Some("n"), &format!("p{at}")), "v1", true, large.clone()).await.err();
+        if error.is_some() {
+            break;
+        }
+    }
+    assert_eq!(error.is_some(), items > 0);
+    let error = match error {
+        Some(error) => error,
+        None => writer.finish().await.unwrap_err(),
+    };
+    let ArchiveError::Upload { source, .. } = error else { panic!("{error}") };
+    assert!(source.to_string().contains("took nothing"), "{source}");
+}

@@ -1,8 +1,8 @@
 //! `lifeboat backup …`: making backups and working with them.
 
 mod cancel;
-mod create;
-mod delete;
+pub(crate) mod create;
+pub(crate) mod delete;
 pub(crate) mod describe;
 mod download;
 mod get;

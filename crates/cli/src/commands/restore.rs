@@ -1,9 +1,10 @@
 //! `lifeboat restore …`: restoring from backups.
 
 mod cancel;
-mod create;
-mod delete;
-mod describe;
+pub(crate) mod create;
+pub(crate) mod delete;
+pub(crate) mod describe;
+mod dry_run;
 mod get;
 mod logs;
 mod page;
@@ -38,7 +39,7 @@ pub(crate) enum Command {
 
 pub(crate) async fn run(settings: &Settings, command: Command) -> Result<(), CliError> {
     match command {
-        Command::Create(args) => create::run(settings, *args).await,
+        Command::Create(args) => Box::pin(create::run(settings, *args)).await,
         Command::Get(args) => get::run(settings, args).await,
         Command::Describe(args) => Box::pin(describe::run(settings, args)).await,
         Command::Logs(args) => logs::run(settings, args).await,

@@ -1,8 +1,8 @@
 //! `lifeboat schedule …`: backups at regular times.
 
-mod create;
-mod delete;
-mod describe;
+pub(crate) mod create;
+pub(crate) mod delete;
+pub(crate) mod describe;
 mod get;
 mod page;
 mod pause;

@@ -16,7 +16,7 @@ use tracing_subscriber::EnvFilter;
 use url::Url;
 
 use crate::error::CliError;
-use crate::settings::Settings;
+use crate::settings::{Settings, readable_variables};
 use backups::BackupArgs;
 use restores::RestoreArgs;
 
@@ -38,16 +38,16 @@ pub(crate) struct Args {
     #[arg(long, default_value = "1h0m0s", value_parser = duration)]
     garbage_collection_frequency: Duration,
     /// Base URL under which people reach this server for files of backups; without it storage signs links itself
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", overrides_with = "download_url")]
     download_url: Option<Url>,
     /// Address that downloads are served on, with --download-url
     #[arg(long, default_value = ":8086", value_parser = address)]
     download_address: SocketAddr,
     /// Directory for archives that are being read and logs that are being written
-    #[arg(long, default_value_os_t = std::env::temp_dir(), hide_default_value = true)]
+    #[arg(long, default_value_os_t = std::env::temp_dir(), hide_default_value = true, overrides_with = "spool_directory")]
     spool_directory: PathBuf,
     /// How large the archive of a restore may become in that directory, in MiB; without it as large as the disk allows
-    #[arg(long, value_name = "MIB")]
+    #[arg(long, value_name = "MIB", overrides_with = "spool_size")]
     spool_size: Option<u64>,
     /// Schedules that do not say so leave out a backup that is due when they are created or unpaused
     #[arg(long)]
@@ -87,7 +87,9 @@ pub(crate) async fn run(settings: Settings, args: Args) -> Result<(), CliError> 
             spool_directory: args.spool_directory,
             spool_bytes: args.spool_size.map(|mib| mib.saturating_mul(1024 * 1024)),
         },
-        restore: args.restores.settings(args.backups.resource_timeout),
+        restore: args
+            .restores
+            .settings(args.backups.resource_timeout, args.backups.default_item_operation_timeout),
         backup: args.backups.settings(),
     };
     let stop = CancellationToken::new();
@@ -108,12 +110,6 @@ fn start_log(args: &Args) -> Result<(), CliError> {
         LogFormat::Json => log.json().flatten_event(true).init(),
     }
     Ok(())
-}
-
-/// Variables that are text; others are none of ours.
-fn readable_variables() -> impl Iterator<Item = (String, String)> {
-    std::env::vars_os()
-        .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
 
 /// A level, upstream's names included, or levels per module; a misspelt level would silence the server.
@@ -167,7 +163,22 @@ fn duration(text: &str) -> Result<Duration, String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
+
     use super::*;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    #[test]
+    fn an_argument_that_was_added_at_install_wins_over_the_installations_own() {
+        let line = ["server", "--spool-size=1", "--spool-directory=/spool", "--spool-size=2"];
+        let args = Line::try_parse_from(line).map_err(|error| error.to_string()).unwrap().args;
+        assert_eq!(args.spool_size, Some(2));
+    }
 
     #[test]
     fn a_misspelt_log_level_is_refused_and_upstreams_names_are_known() {

@@ -125,7 +125,10 @@ async fn delete_everything(
 /// What `install` made; rights in namespaces that were named at install included.
 async fn ours(client: &Client, settings: &Settings) -> Result<Vec<ObjectName>, CliError> {
     let namespace = Some(settings.namespace.as_str());
-    let mut names = vec![object("apps/v1", "Deployment", namespace, "lifeboat")];
+    let mut names = vec![
+        object("apps/v1", "Deployment", namespace, "lifeboat"),
+        object("v1", "Service", namespace, "lifeboat-downloads"),
+    ];
     names.extend(rights::held(client, &settings.namespace).await?);
     names.push(object("coordination.k8s.io/v1", "Lease", namespace, "lifeboat-server"));
     names.push(object("v1", "ServiceAccount", namespace, "lifeboat"));

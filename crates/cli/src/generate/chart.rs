@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use lifeboat_api::crds;
-use lifeboat_plan::install::{self, InstallOptions, Rights};
+use lifeboat_plan::install::{self, InstallOptions, Rights, Spool};
 use serde_json::{Value, json};
 
 /// A mark that stands for a whole value of any type, and what takes its place.
-const MARKS: [(&str, &str); 9] = [
+const MARKS: [(&str, &str); 13] = [
     // Inside another name the namespace cannot be quoted.
     (":MARK-namespace", ":{{ .Release.Namespace }}"),
     ("MARK-namespace", "{{ .Release.Namespace | quote }}"),
@@ -17,6 +17,21 @@ const MARKS: [(&str, &str); 9] = [
     ("MARK-resources", "{{- toYaml .Values.resources | nindent 12 }}"),
     ("MARK-sa-annotations", "{{- toYaml .Values.serviceAccount.annotations | nindent 4 }}"),
     ("MARK-env", "{{- with .Values.env }}{{- toYaml . | nindent 8 }}{{- end }}"),
+    (
+        "--download-url=MARK-download-url",
+        "{{- with .Values.downloadUrl }}
+        - {{ printf \"--download-url=%s\" . | quote }}
+        {{- end }}",
+    ),
+    (
+        "MARK-download-port",
+        "{{- if .Values.downloadUrl }}
+        - containerPort: 8086
+          name: downloads
+        {{- end }}",
+    ),
+    ("MARK-spool-limit", "{{ printf \"%dMi\" (int64 .Values.spoolSizeMiB) | quote }}"),
+    ("MARK-spool-archive", "{{ div (mul .Values.spoolSizeMiB 3) 4 }}"),
     (
         "MARK-arg",
         "{{- range .Values.serverArgs }}
@@ -56,6 +71,8 @@ pub(super) fn files() -> BTreeMap<String, String> {
     files.insert("charts/lifeboat/templates/NOTES.txt".to_owned(), NOTES.to_owned());
     files.insert(template("serviceaccount"), render(&of_kinds(&full, &["ServiceAccount"])));
     files.insert(template("deployment"), render(&of_kinds(&full, &["Deployment"])));
+    files
+        .insert(template("service"), guarded(".Values.downloadUrl", &render(&of_kinds(&full, &["Service"]))));
     files.insert(template("rbac-full"), guarded("not .Values.rbac.namespaces", &render(&rbac(&full))));
     let (in_targets, elsewhere): (Vec<_>, Vec<_>) =
         rbac(&limited).into_iter().partition(|o| o["metadata"]["namespace"] == "MARK-target-namespace");
@@ -82,12 +99,19 @@ fn objects(rights: Rights) -> Vec<Value> {
         service_account_annotations: json!("MARK-sa-annotations"),
         env: vec![json!("MARK-env")],
         resources: json!("MARK-resources"),
+        spool: Spool { limit: "MARK-spool-limit".to_owned(), archive: "MARK-spool-archive".to_owned() },
+        download_url: Some("MARK-download-url".to_owned()),
         ..InstallOptions::new("MARK-namespace", "MARK-image")
     };
     let mut objects = install::objects(&options);
     for object in &mut objects {
         if object["kind"] == "Deployment" {
             object["spec"]["replicas"] = json!("MARK-replicas");
+            // Where nobody is to download, there is no port either.
+            let ports = &mut object["spec"]["template"]["spec"]["containers"][0]["ports"];
+            if let Some(ports) = ports.as_array_mut() {
+                ports[1] = json!("MARK-download-port");
+            }
             let metadata = &mut object["spec"]["template"]["metadata"];
             metadata["annotations"] = json!("MARK-pod-annotations");
             metadata["labels"] = json!("MARK-pod-labels");

@@ -36,6 +36,10 @@ fn describe(command: &mut clap::Command, path: &str, text: &mut String) {
     let help = help.lines().map(str::trim_end).collect::<Vec<_>>().join("\n");
     let _ = write!(text, "\n## {path}\n\n```text\n{help}\n```\n");
     let children: Vec<_> = command.get_subcommands().map(|child| child.get_name().to_owned()).collect();
+    // The verb in front takes the same flags as the verb behind its noun.
+    if ["lifeboat get", "lifeboat create", "lifeboat describe", "lifeboat delete"].contains(&path) {
+        return;
+    }
     for child in children.iter().filter(|name| *name != "help") {
         if let Some(child_command) = command.find_subcommand_mut(child) {
             describe(child_command, &format!("{path} {child}"), text);

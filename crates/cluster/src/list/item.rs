@@ -30,6 +30,8 @@ impl ItemMeta {
     /// What filters ask.
     pub fn facts(&self) -> ObjectFacts<'_> {
         ObjectFacts {
+            name: &self.name,
+            labels: Some(&self.labels),
             namespace: self.namespace.as_deref(),
             excluded: self.labels.get(names::EXCLUDE_FROM_BACKUP).is_some_and(|value| value == "true"),
             deleting: self.deleting,

@@ -71,6 +71,21 @@ async fn a_list_that_is_forgotten_again_and_again_is_asked_for_as_a_whole() {
 }
 
 #[rstest]
+#[case::busy(429)]
+#[case::trouble(500)]
+#[case::restarting(503)]
+#[tokio::test]
+async fn a_failure_that_passes_loses_nothing(#[case] code: u16) {
+    let asked = AtomicUsize::new(0);
+    let client = client(move |_| match asked.fetch_add(1, Ordering::Relaxed) {
+        1 => (200, page(&["a", "b"], "next")),
+        4 => (200, page(&["c"], "")),
+        _ => failure(code, "Trouble"),
+    });
+    assert_eq!(all(Pager::new(client.await, query(2))).await.unwrap(), ["a", "b", "c"]);
+}
+
+#[rstest]
 #[case::a_type_that_disappeared(404)]
 #[case::forbidden(403)]
 #[case::gone_at_the_start(410)]
@@ -138,4 +153,34 @@ fn paths_are_the_apis(
         ..ResourceType::default()
     };
     assert_eq!(collection_path(&kind, namespace), expected);
+}
+
+#[tokio::test]
+async fn large_objects_come_in_pages_of_few_and_none_is_lost() {
+    // 64 objects of 256 KiB: 16 MiB, of which no answer that is kept may have more than 4.
+    let largest = std::sync::Arc::new(AtomicUsize::new(0));
+    let seen = largest.clone();
+    let client = client(move |asked| {
+        let number = |name: &str| {
+            let pairs = asked.query.split('&').filter_map(|pair| pair.split_once('='));
+            pairs.filter(|(key, _)| *key == name).find_map(|(_, value)| value.parse::<usize>().ok())
+        };
+        let first = number("continue").unwrap_or(0);
+        let end = (first + number("limit").unwrap_or(64)).min(64);
+        let filling = "x".repeat(256 << 10);
+        let item =
+            |at| json!({"metadata": {"name": format!("c{at}"), "namespace": "shop"}, "data": {"x": filling}});
+        let token = if end < 64 { end.to_string() } else { String::new() };
+        seen.fetch_max(end - first, Ordering::Relaxed);
+        (200, json!({"metadata": {"continue": token}, "items": (first..end).map(item).collect::<Vec<_>>()}))
+    });
+    let mut pager = Pager::new(client.await, query(500));
+    let (mut names, mut most) = (Vec::new(), 0);
+    while let Some(page) = pager.next().await.unwrap() {
+        most = most.max(page.items.iter().map(|item| item.json.len()).sum());
+        names.extend(page.items.into_iter().map(|item| item.meta.name));
+    }
+    assert_eq!(names, (0..64).map(|at| format!("c{at}")).collect::<Vec<_>>());
+    assert!(most <= 4 << 20, "a page of {most} bytes");
+    assert!(largest.load(Ordering::Relaxed) <= 32);
 }

@@ -7,9 +7,10 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-/// With so many an idle API server takes the most creates in a second.
-const START: usize = 64;
-const MOST: usize = 128;
+/// Where creating begins, and the most: more than these under way at once an API server does not answer any sooner, and its
+/// other clients wait.
+const START: usize = 32;
+const MOST: usize = 64;
 
 /// The limit and what counts towards it.
 pub struct Throttle {

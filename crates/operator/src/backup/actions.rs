@@ -2,13 +2,39 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
+use lifeboat_api::common::GoDuration;
+use lifeboat_api::velero::Backup;
+use lifeboat_archive::documents::BackupOperation;
 use lifeboat_cluster::list::ItemMeta;
 use lifeboat_plan::catalogue::{Catalogue, GroupResource};
 use lifeboat_plan::includes::Includes;
 use lifeboat_plan::selector::Selector;
 use lifeboat_plugin::actions::{AppliesTo, BackupItemAction, ItemBlockAction};
 use lifeboat_plugin::{ActionError, Registry};
+
+use crate::operations::ANSWER;
+
+/// How long an action may take to cancel an operation.
+const CANCEL: Duration = Duration::from_secs(10);
+
+/// How long one call of an action may take: as long as an operation that it would begin.
+pub(super) fn longest(backup: &Backup) -> Duration {
+    let given = GoDuration::set(backup.spec.item_operation_timeout);
+    let nanos = given.and_then(|limit| u64::try_from(limit.as_nanos()).ok());
+    nanos.map_or(Duration::from_hours(4), Duration::from_nanos)
+}
+
+/// What an action says it is for; one that does not answer must not hold the backup up for ever.
+async fn answered(
+    name: &str,
+    answer: impl Future<Output = Result<AppliesTo, ActionError>>,
+) -> Result<AppliesTo, ActionError> {
+    let late =
+        |_| ActionError::Failed(format!("the action {name} does not say what it is for: no answer in time"));
+    tokio::time::timeout(ANSWER, answer).await.map_err(late)?
+}
 
 /// The items that one action is for.
 struct Scope {
@@ -66,7 +92,8 @@ impl Resolved<dyn BackupItemAction> {
     pub(super) async fn new(registry: &Registry, catalogue: &Catalogue) -> Result<Self, ActionError> {
         let mut actions = Vec::new();
         for action in &registry.backup {
-            let scope = Scope::new(action.name(), &action.applies_to().await?, catalogue)?;
+            let scope =
+                Scope::new(action.name(), &answered(action.name(), action.applies_to()).await?, catalogue)?;
             actions.push((action.clone(), scope));
         }
         Ok(Self::from(actions, catalogue))
@@ -77,7 +104,8 @@ impl Resolved<dyn ItemBlockAction> {
     pub(super) async fn new(registry: &Registry, catalogue: &Catalogue) -> Result<Self, ActionError> {
         let mut actions = Vec::new();
         for action in &registry.blocks {
-            let scope = Scope::new(action.name(), &action.applies_to().await?, catalogue)?;
+            let scope =
+                Scope::new(action.name(), &answered(action.name(), action.applies_to()).await?, catalogue)?;
             actions.push((action.clone(), scope));
         }
         Ok(Self::from(actions, catalogue))
@@ -112,4 +140,21 @@ impl<A: ?Sized> Resolved<A> {
             .map(|(action, _)| action.clone())
             .collect()
     }
+}
+
+/// Operations of a pass that gives nothing are not waited for: whoever began them is told.
+pub(super) async fn cancel(actions: &ResolvedActions, backup: &Backup, operations: &[BackupOperation]) {
+    let each = operations.iter().map(|operation| async {
+        let (id, name) = (&operation.spec.operation_id, &operation.spec.backup_item_action);
+        let known = actions.actions.iter().find(|(action, _)| action.name() == name);
+        let Some((action, _)) = known else { return };
+        match tokio::time::timeout(CANCEL, action.cancel(id, backup)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(operation = id, action = name, %error, "cannot cancel an operation");
+            }
+            Err(_) => tracing::warn!(operation = id, action = name, "an operation is not cancelled in time"),
+        }
+    });
+    futures::future::join_all(each).await;
 }

@@ -3,14 +3,19 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lifeboat_plan::catalogue::ItemId;
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 
 use super::chains::value;
 use super::collect::Collection;
 use super::{About, Pass};
+
+/// How long an action may take to say what is related to an item; blocks are made one after the other.
+const RELATED: Duration = Duration::from_mins(10);
 
 /// Items of one block.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -61,7 +66,9 @@ impl Pass {
             if in_block[at] || self.is_written(collected, at) {
                 continue;
             }
-            let block = self.grow(collected, at, &mut in_block).await;
+            let Some(block) = self.unless_stopped(self.grow(collected, at, &mut in_block)).await else {
+                return;
+            };
             if self.stop.is_cancelled() || sender.send(block).await.is_err() {
                 return;
             }
@@ -98,13 +105,17 @@ impl Pass {
         let object = value(collected, at);
         let mut related = Vec::new();
         for action in actions {
-            match action.related_items(&object, &self.backup, &self.lookup).await {
-                Ok(items) => related.extend(items),
-                Err(error) => {
-                    let message = format!("Error executing item block action {}", action.name());
-                    self.report.error(&About::Item(&meta.id(kind)), &message, Some(&error.to_string()));
+            let asked = action.related_items(&object, &self.backup, &self.lookup);
+            let problem = match timeout(RELATED, asked).await {
+                Ok(Ok(items)) => {
+                    related.extend(items);
+                    continue;
                 }
-            }
+                Ok(Err(error)) => error.to_string(),
+                Err(_elapsed) => format!("it did not answer within {} minutes", RELATED.as_secs() / 60),
+            };
+            let message = format!("Error executing item block action {}", action.name());
+            self.report.error(&About::Item(&meta.id(kind)), &message, Some(&problem));
         }
         related
     }
@@ -122,7 +133,9 @@ impl Pass {
                 continue;
             }
             match collected.raw(*at) {
-                Ok(raw) => self.take(collected.kind(*at), raw).await,
+                Ok(raw) => {
+                    self.soon(self.take(collected.kind(*at), raw)).await;
+                }
                 Err(error) => {
                     self.report.error(
                         &About::Item(&collected.id(*at)),
@@ -136,7 +149,7 @@ impl Pass {
             if self.stop.is_cancelled() {
                 break;
             }
-            if let Err(error) = self.take_additional(id, false).await {
+            if let Some(Err(error)) = self.soon(self.take_additional(id, false)).await {
                 self.report.error(&About::Item(id), "Error backing up related item", Some(&error));
             }
         }

@@ -1,11 +1,13 @@
 //! Collects the types that take part in blocks, hooks or an order, whole, into the spool.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
 
-use lifeboat_cluster::list::{ItemMeta, ListQuery, Pager, RawItem};
+use lifeboat_cluster::ApiError;
+use lifeboat_cluster::list::{ItemMeta, ListQuery, Pager, RawItem, get_raw};
 use lifeboat_plan::catalogue::{GroupResource, ItemId, ResourceType};
 use lifeboat_plan::filter::{NamespacesToList, Verdict};
+use serde_json::Value;
 use tokio::task::JoinSet;
 
 use super::spool::{ItemSpool, Place};
@@ -123,14 +125,20 @@ impl Pass {
     ) -> Vec<Collected> {
         let mut items: Vec<Collected> = Vec::new();
         let mut known: BTreeSet<(Option<String>, String)> = BTreeSet::new();
-        for query in self.queries(&kind) {
+        let mut queries = VecDeque::from(self.queries(&kind));
+        while let Some(query) = queries.pop_front() {
             let mut pager = Pager::new(self.client.clone(), query.clone());
             loop {
-                let page = match pager.next().await {
-                    Ok(Some(page)) if !self.stop.is_cancelled() => page,
-                    Ok(_) => break,
-                    Err(error) => {
-                        self.list_failed(&kind, query.namespace.as_deref(), &error);
+                let page = match self.unless_stopped(pager.next()).await {
+                    Some(Ok(Some(page))) => page,
+                    Some(Ok(None)) => break,
+                    None => return items,
+                    Some(Err(error)) if self.narrower(&query, &error).is_some() => {
+                        queries.extend(self.narrower(&query, &error).unwrap_or_default());
+                        break;
+                    }
+                    Some(Err(error)) => {
+                        self.list_failed(&kind, query.namespace.as_deref(), &error).await;
                         break;
                     }
                 };
@@ -159,7 +167,7 @@ impl Pass {
             NamespacesToList::Only(names) if kind.namespaced => names.into_iter().map(Some).collect(),
             _ => vec![None],
         };
-        let selectors = self.valid.filter.queries();
+        let selectors = self.valid.filter.queries(kind);
         let query = |namespace: &Option<String>, selector: &String| ListQuery {
             kind: kind.clone(),
             namespace: namespace.clone(),
@@ -172,9 +180,18 @@ impl Pass {
         namespaces.into_iter().flat_map(each).collect()
     }
 
+    /// The lists of single namespaces that take the place of one over the whole cluster, where the server may not ask for
+    /// that.
+    pub(super) fn narrower(&self, query: &ListQuery, error: &ApiError) -> Option<Vec<ListQuery>> {
+        let narrow = |namespace| ListQuery { namespace: Some(namespace), ..query.clone() };
+        let wide = query.kind.namespaced && query.namespace.is_none();
+        (wide && error.code() == Some(403))
+            .then(|| self.valid.filter.namespaces().names().into_iter().map(narrow).collect())
+    }
+
     /// Whether a listed item passes the filters.
     pub(super) fn passes(&self, kind: &ResourceType, item: &RawItem) -> bool {
-        match self.valid.filter.takes_listed(&item.meta.facts()) {
+        match self.valid.filter.takes_listed(kind, &item.meta.facts()) {
             Verdict::Take => true,
             Verdict::Leave(reason) => {
                 // Objects of other namespaces come with every list over the whole cluster; that is no news.
@@ -187,13 +204,9 @@ impl Pass {
         }
     }
 
-    /// A type that went away has nothing to back up; any other failure makes the backup partial.
-    pub(super) fn list_failed(
-        &self,
-        kind: &ResourceType,
-        namespace: Option<&str>,
-        error: &lifeboat_cluster::ApiError,
-    ) {
+    /// A type that went away has nothing to back up, and one whose own server is down is left out, as discovery leaves it
+    /// out; any other failure makes the backup partial.
+    pub(super) async fn list_failed(&self, kind: &ResourceType, namespace: Option<&str>, error: &ApiError) {
         let id = ItemId {
             resource: kind.id.clone(),
             namespace: namespace.map(str::to_owned),
@@ -203,9 +216,32 @@ impl Pass {
         if error.is_not_found() {
             let message = "The type went away while the backup ran; nothing of it is in the backup";
             self.report.warning(&About::Item(&id), message, Some(&words));
+        } else if error.is_transient() && self.is_aggregated_and_down(kind).await {
+            let message = "The server of this API group does not answer; its objects are left out (`kubectl get apiservices` says why)";
+            self.report.warning(&About::Item(&id), message, Some(&words));
+        } else if let Some(namespace) = namespace
+            && error.code() == Some(403)
+            && !self.made().forbidden.insert(namespace.to_owned())
+        {
+            // One error for each namespace is enough; the log has all types.
+            self.report.info_about(&id, &format!("May not be listed: {words}"));
         } else {
             self.report.error(&About::Item(&id), "Error listing items", Some(&words));
         }
+    }
+}
+
+impl Pass {
+    /// Whether a server beside the API server serves a type, and the API server says that it is not available.
+    async fn is_aggregated_and_down(&self, kind: &ResourceType) -> bool {
+        let services = GroupResource::new("apiregistration.k8s.io", "apiservices");
+        let Some(services) = self.catalogue.get(&services) else { return false };
+        let name = format!("{}.{}", kind.version, kind.id.group);
+        let Ok(Some(found)) = get_raw(&self.client, services, None, &name).await else { return false };
+        let service: Value = serde_json::from_slice(&found.json).unwrap_or_default();
+        let conditions = service["status"]["conditions"].as_array();
+        let available = |one: &Value| one["type"] == "Available" && one["status"] == "True";
+        service["spec"]["service"].is_object() && !conditions.into_iter().flatten().any(available)
     }
 }
 

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use lifeboat_archive::documents::{BackupVolumeInfo, PodVolumeInfo, VolumeAttributes};
+use lifeboat_archive::{ArchiveSize, SpoolLimits};
 use lifeboat_cluster::list::{ListQuery, Pager, RawItem};
 use lifeboat_plan::backup::phase::Counts;
 use lifeboat_plan::backup::volumes::{Fate, Method, VolumeRecord, Wishes};
@@ -35,7 +36,7 @@ impl Pass {
                 }
                 Ok(None) => break,
                 Err(error) => {
-                    self.list_failed(&kind, None, &error);
+                    self.list_failed(&kind, None, &error).await;
                     break;
                 }
             }
@@ -129,9 +130,33 @@ impl Pass {
             return Err(PassError::Failed("a task of the backup is still running".to_owned()));
         };
         let mut made = pass.made.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let size = pass.writer.finish().await.map_err(|error| {
-            PassError::Failed(format!("the archive cannot be written: {}", upload::chain(&error)))
-        })?;
+        let (fence, writer) = (pass.fence, pass.writer);
+        let finishing = async {
+            if let Some(fence) = fence
+                && !fence.holds().await
+            {
+                return Err(PassError::Stopped);
+            }
+            writer.finish().await.map_err(|error| {
+                PassError::Failed(format!("the archive cannot be written: {}", upload::chain(&error)))
+            })
+        };
+        let written = tokio::select! {
+            biased;
+            written = finishing => written,
+            () = pass.stop.cancelled() => Err(PassError::Stopped),
+        };
+        let size = match written {
+            Ok(size) => size,
+            Err(error) => {
+                super::actions::cancel(&pass.actions, &pass.backup, &made.operations).await;
+                return Err(error);
+            }
+        };
+        if let Err(words) = restorable(&size, &SpoolLimits::default()) {
+            super::actions::cancel(&pass.actions, &pass.backup, &made.operations).await;
+            return Err(PassError::Failed(words));
+        }
         made.resources.sort();
         let items = made.resources.count();
         pass.report.info(&format!("Backed up a total of {items} items"), &[]);
@@ -176,6 +201,30 @@ impl Pass {
     }
 }
 
+/// Whether a restore will read the archive: one that it refuses is no backup.
+fn restorable(size: &ArchiveSize, limits: &SpoolLimits) -> Result<(), String> {
+    let too_large = |what: String| {
+        Err(format!(
+            "the archive has {what}, which no restore would read: back up fewer namespaces or types at once"
+        ))
+    };
+    // An item has two entries; the version of the format is another.
+    let entries = size.items * 2 + 1;
+    if entries > limits.entries {
+        return too_large(format!("{entries} entries, more than {}", limits.entries));
+    }
+    if size.plain > limits.plain_bytes {
+        return too_large(format!("{} bytes, more than {}", size.plain, limits.plain_bytes));
+    }
+    if size.plain > limits.ratio_from && size.plain / limits.ratio > size.compressed {
+        return too_large(format!(
+            "{} bytes in {}, more than {} for each",
+            size.plain, size.compressed, limits.ratio
+        ));
+    }
+    Ok(())
+}
+
 fn info(record: VolumeRecord) -> BackupVolumeInfo {
     let (pvc_namespace, pvc_name) = record.claim.unwrap_or_default();
     let mut info = BackupVolumeInfo {
@@ -210,4 +259,27 @@ fn info(record: VolumeRecord) -> BackupVolumeInfo {
         }
     }
     info
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case::ordinary(10, 1 << 20, 1 << 17, true)]
+    #[case::too_many(50, 1 << 20, 1 << 17, false)]
+    #[case::too_long(10, 1 << 31, 1 << 28, false)]
+    #[case::too_dense(10, 1 << 28, 1 << 10, false)]
+    #[case::dense_and_small(10, 1 << 20, 1 << 10, true)]
+    fn an_archive_that_no_restore_would_read_is_no_backup(
+        #[case] items: u64,
+        #[case] plain: u64,
+        #[case] compressed: u64,
+        #[case] expected: bool,
+    ) {
+        let limits = SpoolLimits { entries: 100, plain_bytes: 1 << 30, ..SpoolLimits::default() };
+        assert_eq!(restorable(&ArchiveSize { compressed, plain, items }, &limits).is_ok(), expected);
+    }
 }

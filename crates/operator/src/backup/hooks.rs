@@ -100,7 +100,15 @@ impl Pass {
         }
         let mut goes_on = true;
         for hook in &hooks.pre {
-            let succeeded = self.run_hook(&pod, hook, "pre").await;
+            // Nobody waits for a pre hook of a backup that is to end; its pod's post hooks run all the same.
+            let Some(succeeded) = self.unless_stopped(self.run_hook(&pod, hook, "pre")).await else {
+                let words = format!(
+                    "Pre hook {} is not waited for, because the backup is to end; it may still run in the container",
+                    hook.name
+                );
+                self.report.warning(&About::Item(&id), &words, None);
+                break;
+            };
             if !succeeded && hook.fail {
                 self.report.error(
                     &About::Item(&id),
@@ -173,12 +181,22 @@ pub(crate) async fn run_open_posts(
     journal: &Journal,
     report: &Report,
 ) -> Result<(), String> {
-    for pod in journal.entries().await? {
-        report.warning(
-            &About::Item(&pod.id()),
-            "The server was interrupted between this pod's hooks; its post hooks run now",
-            None,
-        );
+    let (open, unreadable) = journal.entries().await?;
+    for words in unreadable {
+        report.error(&About::Server, &words, None);
+    }
+    for pod in open {
+        let about = pod.id();
+        let about = About::Item(&about);
+        if !journal.has_its_pod(&pod).await? {
+            let words =
+                "The server was interrupted between this pod's hooks; the pod is gone, so none run for it";
+            report.warning(&about, words, None);
+            journal.close(&pod).await;
+            continue;
+        }
+        let words = "The server was interrupted between this pod's hooks; its post hooks run now";
+        report.warning(&about, words, None);
         for hook in &pod.post {
             run_hook(commands, report, &pod, hook, "post").await;
         }

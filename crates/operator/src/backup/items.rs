@@ -15,6 +15,7 @@ use lifeboat_plan::filter::Verdict;
 use lifeboat_plugin::actions::{BackupItemAction, BackupOutcome};
 use serde_json::Value;
 
+use super::actions::longest;
 use super::{About, Pass};
 
 /// What became of an item.
@@ -71,9 +72,10 @@ impl Pass {
             return Ok(Some(item.json.clone()));
         }
         for action in actions {
-            let made = action
-                .execute(value, &self.backup, &self.lookup)
+            let acting = action.execute(value, &self.backup, &self.lookup);
+            let made = tokio::time::timeout(longest(&self.backup), acting)
                 .await
+                .map_err(|_elapsed| format!("action {} did not end in time", action.name()))?
                 .map_err(|error| format!("action {} failed: {error}", action.name()))?;
             let annotated = |key: &str| made.item["metadata"]["annotations"].get(key);
             if annotated(names::SKIP_FROM_BACKUP).is_some() {
@@ -82,6 +84,9 @@ impl Pass {
             }
             let must =
                 annotated(names::MUST_INCLUDE_ADDITIONAL_ITEMS).and_then(Value::as_str) == Some("true");
+            for warning in &made.warnings {
+                self.report.warning(&About::Item(id), warning, None);
+            }
             self.note_operation(id, action.name(), &made);
             value = made.item;
             if let Some(annotations) =

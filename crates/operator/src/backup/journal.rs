@@ -1,12 +1,13 @@
-//! The journal of a backup or restore: what it began outside and did not end, in a ConfigMap of Lifeboat's namespace, owned
-//! by its Backup. An entry is written before the effect and removed after it; the ConfigMap goes at the end.
+//! The journal of a backup: what it began outside and did not end, in a ConfigMap of Lifeboat's namespace. An entry is
+//! written before the effect and removed after it; the ConfigMap goes at the end. It has no owner, so that it outlives a
+//! Backup that is deleted while no server runs; whoever leads next finds it by its label.
 
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
-use kube::core::metadata::TypeMeta;
-use kube::{Api, Client};
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::{Api, Client, ResourceExt};
 use lifeboat_api::velero::Backup;
-use lifeboat_cluster::{Attempt, MANAGER};
+use lifeboat_cluster::{ApiError, Attempt, MANAGER};
+use lifeboat_plan::backup::JOURNAL;
 use serde_json::json;
 
 use super::hooks::OpenPod;
@@ -19,16 +20,39 @@ const TRIES: u32 = 5;
 pub(crate) struct Journal {
     api: Api<ConfigMap>,
     name: String,
-    owner: serde_json::Value,
+}
+
+/// What the names of journals begin with.
+const PREFIX: &str = "lifeboat-journal-";
+
+/// The UIDs of all Backups that have a journal.
+pub(crate) async fn all(client: &Client, namespace: &str) -> Result<Vec<String>, ApiError> {
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let labelled =
+        api.list_metadata(&ListParams::default().labels(JOURNAL)).await.attempt("list journals")?;
+    let uid = |name: String| name.strip_prefix(PREFIX).map(str::to_owned);
+    Ok(labelled.iter().map(ResourceExt::name_any).filter_map(uid).collect())
 }
 
 impl Journal {
     pub(crate) fn new(client: Client, namespace: &str, backup: &Backup) -> Self {
-        let uid = backup.metadata.uid.clone().unwrap_or_default();
-        let types = TypeMeta::resource::<Backup>();
-        let owner = json!({"apiVersion": types.api_version, "kind": types.kind,
-            "name": backup.metadata.name, "uid": uid});
-        Self { api: Api::namespaced(client, namespace), name: format!("lifeboat-journal-{uid}"), owner }
+        Self::of(client, namespace, backup.metadata.uid.as_deref().unwrap_or_default())
+    }
+
+    /// That of the Backup with this UID, which may be gone.
+    pub(crate) fn of(client: Client, namespace: &str, uid: &str) -> Self {
+        Self { api: Api::namespaced(client, namespace), name: format!("{PREFIX}{uid}") }
+    }
+
+    /// Whether the very pod of an entry is still there: another may have its name now. An error is worth another try; a
+    /// pod that nobody may look at is taken for the same.
+    pub(crate) async fn has_its_pod(&self, pod: &OpenPod) -> Result<bool, String> {
+        let pods: Api<Pod> = Api::namespaced(self.api.clone().into_client(), &pod.namespace);
+        match pods.get_opt(&pod.name).await.attempt("read the pod of an open hook") {
+            Ok(found) => Ok(found.is_some_and(|found| found.uid().as_deref() == Some(&pod.uid))),
+            Err(error) if error.is_transient() => Err(error.chain()),
+            Err(_) => Ok(true),
+        }
     }
 
     /// Records that the pre hooks of a pod are about to run.
@@ -44,18 +68,34 @@ impl Journal {
         }
     }
 
-    /// The pods whose hooks are open.
-    pub(crate) async fn entries(&self) -> Result<Vec<OpenPod>, String> {
-        let found =
-            self.api.get_opt(&self.name).await.attempt("read the journal").map_err(|error| error.chain())?;
+    /// The pods whose hooks are open; and what cannot be read of them, in words. An error is worth another try.
+    pub(crate) async fn entries(&self) -> Result<(Vec<OpenPod>, Vec<String>), String> {
+        let found = match self.api.get_opt(&self.name).await.attempt("read the journal") {
+            Ok(found) => found,
+            Err(error) if error.is_transient() => return Err(error.chain()),
+            Err(error) => {
+                let words = format!("hooks may be open that nobody can end now: {}", error.chain());
+                return Ok((Vec::new(), vec![words]));
+            }
+        };
         let data = found.and_then(|found| found.data).unwrap_or_default();
-        let hooks = data.iter().filter(|(key, _)| key.starts_with("hook."));
-        hooks
-            .map(|(key, text)| {
-                serde_json::from_str(text)
-                    .map_err(|error| format!("entry {key} of {} is unreadable: {error}", self.name))
-            })
-            .collect()
+        let (mut open, mut unreadable) = (Vec::new(), Vec::new());
+        for (key, text) in data.iter().filter(|(key, _)| key.starts_with("hook.")) {
+            match serde_json::from_str(text) {
+                Ok(pod) => open.push(pod),
+                Err(error) => {
+                    unreadable.push(format!("entry {key} of {} is unreadable: {error}", self.name));
+                }
+            }
+        }
+        Ok((open, unreadable))
+    }
+
+    /// The backup has ended; what is still open keeps the journal.
+    pub(crate) async fn remove_empty(&self) {
+        if self.entries().await.is_ok_and(|(open, unreadable)| open.is_empty() && unreadable.is_empty()) {
+            self.remove().await;
+        }
     }
 
     /// The backup has ended.
@@ -63,7 +103,7 @@ impl Journal {
         match self.api.delete(&self.name, &DeleteParams::default()).await {
             Ok(_) => {}
             Err(kube::Error::Api(status)) if status.code == 404 => {}
-            // Its owner takes it away at last.
+            // The next term takes it away.
             Err(error) => tracing::warn!(%error, journal = self.name, "cannot remove the journal"),
         }
     }
@@ -95,10 +135,9 @@ impl Journal {
         let values = data.as_object().into_iter().flatten();
         let data =
             values.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect();
-        let owners = serde_json::from_value(json!([self.owner])).map_err(|error| error.to_string())?;
         let metadata = ObjectMeta {
             name: Some(self.name.clone()),
-            owner_references: Some(owners),
+            labels: Some([(JOURNAL.to_owned(), "backup".to_owned())].into()),
             ..ObjectMeta::default()
         };
         let map = ConfigMap { metadata, data: Some(data), ..ConfigMap::default() };

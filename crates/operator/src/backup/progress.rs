@@ -65,6 +65,33 @@ pub(crate) enum Stop {
     Resting,
 }
 
+/// Asked right before a write that another attempt must not suffer from.
+#[derive(Clone)]
+pub(crate) struct Fence {
+    pub(crate) api: Api<DynamicObject>,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) attempt: u64,
+}
+
+impl Fence {
+    /// Whether the object is still there and still this attempt's. While the API server does not tell, neither is said:
+    /// the lease ends the term then.
+    pub(super) async fn holds(&self) -> bool {
+        loop {
+            match self.api.get_opt(&self.name).await {
+                Ok(None) => return false,
+                Ok(Some(found)) => {
+                    let stop = verdict(&found, &self.uid, self.attempt);
+                    return !matches!(stop, Some(Stop::Deleted | Stop::Overtaken));
+                }
+                Err(error) => tracing::debug!(%error, backup = self.name, "the fence cannot be asked"),
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}
+
 /// Looks at one Backup while its pass runs.
 pub(crate) struct Watch {
     pub(crate) api: Api<DynamicObject>,

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use lifeboat_cluster::ApiError;
 use lifeboat_cluster::list::{ListQuery, Pager};
 use tokio::task::JoinSet;
 
@@ -34,22 +35,35 @@ impl Pass {
     }
 
     async fn stream(&self, query: ListQuery) {
-        let (kind, namespace) = (query.kind.clone(), query.namespace.clone());
+        let mut queries = VecDeque::from([query]);
+        while let Some(query) = queries.pop_front() {
+            let Err(error) = self.stream_list(query.clone()).await else { continue };
+            match self.narrower(&query, &error) {
+                Some(narrower) => queries.extend(narrower),
+                None => self.list_failed(&query.kind, query.namespace.as_deref(), &error).await,
+            }
+        }
+    }
+
+    async fn stream_list(&self, query: ListQuery) -> Result<(), ApiError> {
+        let kind = query.kind.clone();
         let mut pager = Pager::new(self.client.clone(), query);
         loop {
-            let page = match pager.next().await {
-                Ok(Some(page)) => page,
-                Ok(None) => return,
-                Err(error) => return self.list_failed(&kind, namespace.as_deref(), &error),
+            let page = match self.unless_stopped(pager.next()).await {
+                Some(Ok(Some(page))) => page,
+                Some(Ok(None)) | None => return Ok(()),
+                Some(Err(error)) => return Err(error),
             };
             self.counters.expect_at_least(usize::try_from(page.remaining).unwrap_or_default());
             for item in page.items {
                 if self.stop.is_cancelled() {
-                    return;
+                    return Ok(());
                 }
                 if self.passes(&kind, &item) {
-                    self.counters.expect(1);
-                    self.take(&kind, item).await;
+                    // A list that was begun again gives what is written already.
+                    let fresh = !self.written.has(&item.meta.id(&kind), &kind.version);
+                    self.counters.expect(usize::from(fresh));
+                    self.soon(self.take(&kind, item)).await;
                 }
             }
         }

@@ -1,11 +1,16 @@
 //! The files beside the archive. `velero-backup.json` is not among them: it makes a directory a backup and is written last,
 //! when the Backup is finalized.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use lifeboat_archive::documents::{DocumentError, encode, encode_null};
 use lifeboat_archive::{BackupFiles, ObjectStore};
 
 use super::{Outcome, Report};
+
+/// How long the log may take on its way: it goes as a stream, for which storage has no limit of its own.
+const LOG: Duration = Duration::from_mins(30);
 
 /// Writes all that a pass gave; the log last, so that it has everything.
 pub(crate) async fn upload_outcome(
@@ -48,12 +53,12 @@ async fn put(
 
 async fn put_log(store: &dyn ObjectStore, files: &BackupFiles, report: &Report) -> Result<(), String> {
     let key = files.log();
-    report
-        .log()
-        .upload(store, &key)
-        .await
-        .map(drop)
-        .map_err(|error| format!("cannot write {key}: {}", chain(&error)))
+    match tokio::time::timeout(LOG, report.log().upload(store, &key)).await {
+        Ok(written) => written.map(drop).map_err(|error| format!("cannot write {key}: {}", chain(&error))),
+        Err(_elapsed) => {
+            Err(format!("cannot write {key}: storage did not take it within {} minutes", LOG.as_secs() / 60))
+        }
+    }
 }
 
 /// The error and its causes, on one line.

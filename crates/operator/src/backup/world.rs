@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::Commands;
 
 /// Types as discovery tells them: group, version, plural, kind, namespaced.
-const TYPES: [(&str, &str, &str, &str, bool); 12] = [
+const TYPES: [(&str, &str, &str, &str, bool); 13] = [
     ("", "v1", "pods", "Pod", true),
     ("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", true),
     ("", "v1", "persistentvolumes", "PersistentVolume", false),
@@ -28,6 +28,7 @@ const TYPES: [(&str, &str, &str, &str, bool); 12] = [
     ("rbac.authorization.k8s.io", "v1", "clusterrolebindings", "ClusterRoleBinding", false),
     ("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", false),
     ("example.com", "v1", "widgets", "Widget", true),
+    ("apiregistration.k8s.io", "v1", "apiservices", "APIService", false),
 ];
 
 #[derive(Default)]
@@ -36,6 +37,12 @@ struct Inner {
     objects: BTreeMap<String, Value>,
     /// Paths of lists that fail, with the code.
     broken: BTreeMap<String, u16>,
+    /// Paths of lists of which single requests fail: which ones, counted from 1, and with which code.
+    moody: BTreeMap<String, BTreeMap<usize, u16>>,
+    /// How often each path was listed.
+    listed: BTreeMap<String, usize>,
+    /// Changes that are refused: the path, a field of the change, the code.
+    refused: Vec<(String, String, u16)>,
     version: u64,
 }
 
@@ -47,6 +54,8 @@ pub(crate) struct World {
     pub(crate) commands: Arc<Mutex<Vec<String>>>,
     /// Pods in which commands fail.
     failing: Arc<Mutex<BTreeSet<String>>>,
+    /// Commands that never end: `pre db-0`.
+    hanging: Arc<Mutex<BTreeSet<String>>>,
     /// Called at every command.
     on_command: Arc<Mutex<Option<Hook>>>,
 }
@@ -131,6 +140,21 @@ impl World {
         self.inner.lock().unwrap().broken.insert(path.to_owned(), code);
     }
 
+    /// The `nth` request for a list of this path fails with `code`.
+    pub(crate) fn break_request(&self, path: &str, nth: usize, code: u16) {
+        self.inner.lock().unwrap().moody.entry(path.to_owned()).or_default().insert(nth, code);
+    }
+
+    /// Changes of this path that hold `field` fail with `code`.
+    pub(crate) fn refuse_change(&self, path: &str, field: &str, code: u16) {
+        self.inner.lock().unwrap().refused.push((path.to_owned(), field.to_owned(), code));
+    }
+
+    /// A command, such as `pre db-0`, does not end.
+    pub(crate) fn hang(&self, words: &str) {
+        self.hanging.lock().unwrap().insert(words.to_owned());
+    }
+
     pub(crate) fn fail_commands_in(&self, pod: &str) {
         self.failing.lock().unwrap().insert(pod.to_owned());
     }
@@ -159,7 +183,7 @@ impl World {
         }
         let found = self.get(path);
         match asked.method.as_str() {
-            "GET" => found.map_or_else(|| self.list(path), |object| (200, object)),
+            "GET" => found.map_or_else(|| self.list(path, &asked.query), |object| (200, object)),
             "POST" => {
                 let name = asked.body["metadata"]["name"].as_str().unwrap_or_default();
                 self.put(&format!("{path}/{name}"), asked.body.clone());
@@ -176,6 +200,11 @@ impl World {
 
     fn patch(&self, path: &str, found: Option<Value>, with: &Value) -> (u16, Value) {
         let Some(mut object) = found else { return failure(404, "NotFound") };
+        let refused = self.inner.lock().unwrap().refused.clone();
+        let applies = |(at, field, _): &&(String, String, u16)| at == path && with.get(field).is_some();
+        if let Some((_, _, code)) = refused.iter().find(applies) {
+            return failure(*code, "Refused");
+        }
         let given = &with["metadata"]["resourceVersion"];
         if !given.is_null() && *given != object["metadata"]["resourceVersion"] {
             return failure(409, "Conflict");
@@ -185,13 +214,18 @@ impl World {
         (200, self.get(path).unwrap())
     }
 
-    fn list(&self, path: &str) -> (u16, Value) {
-        let inner = self.inner.lock().unwrap();
-        if let Some(code) = inner.broken.get(path) {
-            return failure(*code, "Trouble");
+    fn list(&self, path: &str, query: &str) -> (u16, Value) {
+        let mut inner = self.inner.lock().unwrap();
+        let count = inner.listed.entry(path.to_owned()).or_default();
+        *count += 1;
+        let count = *count;
+        let single = inner.moody.get(path).and_then(|moods| moods.get(&count)).copied();
+        if let Some(code) = single.or(inner.broken.get(path).copied()) {
+            return failure(code, "Trouble");
         }
         let Some((base, plural)) = path.rsplit_once('/') else { return failure(404, "NotFound") };
-        let known = TYPES.iter().any(|kind| kind.2 == plural) || base.contains("velero.io");
+        let known = TYPES.iter().any(|kind| kind.2 == plural)
+            || base.contains("velero.io") && base.ends_with("/namespaces/lifeboat");
         if !known {
             return failure(404, "NotFound");
         }
@@ -206,7 +240,14 @@ impl World {
         };
         let items: Vec<_> =
             inner.objects.iter().filter(|(path, _)| here(path)).map(|(_, object)| object.clone()).collect();
-        (200, json!({"kind": "List", "apiVersion": "v1", "metadata": {}, "items": items}))
+        let asked = |name: &str| {
+            let pairs = query.split('&').filter_map(|pair| pair.split_once('='));
+            pairs.filter(|(key, _)| *key == name).find_map(|(_, value)| value.parse::<usize>().ok())
+        };
+        let first = asked("continue").unwrap_or_default().min(items.len());
+        let end = asked("limit").map_or(items.len(), |limit| (first + limit).min(items.len()));
+        let token = if end < items.len() { json!({"continue": end.to_string()}) } else { json!({}) };
+        (200, json!({"kind": "List", "apiVersion": "v1", "metadata": token, "items": items[first..end]}))
     }
 }
 
@@ -219,6 +260,11 @@ impl Commands for World {
             hook(self, &words);
         }
         tokio::task::yield_now().await;
+        let hangs = self.hanging.lock().unwrap().contains(&words);
+        if hangs {
+            tokio::time::sleep(request.timeout).await;
+            return Err(ExecError::Timeout(request.timeout));
+        }
         if self.failing.lock().unwrap().contains(&request.pod) {
             return Err(ExecError::Failed { message: "told to fail".into() });
         }
@@ -265,6 +311,16 @@ fn merge(object: &mut Value, patch: &Value) {
             merge(&mut object[key], value);
         }
     }
+}
+
+/// The object at a path of an archive, such as `pods/namespaces/shop/web`.
+pub(crate) async fn archived_object(store: &dyn ObjectStore, key: &str, path: &str) -> Option<Value> {
+    let bytes = store.get(key, 1 << 24).await.unwrap();
+    let mut archive = tar::Archive::new(flate2::read::MultiGzDecoder::new(bytes.as_ref()));
+    let wanted = format!("resources/{path}.json");
+    let mut entries = archive.entries().unwrap().map(Result::unwrap);
+    let entry = entries.find(|entry| entry.path().unwrap().to_str() == Some(wanted.as_str()))?;
+    Some(serde_json::from_reader(entry).unwrap())
 }
 
 /// The names in an archive, in order, without the copies under the preferred version.

@@ -5,10 +5,13 @@
 //! New, Queued -> [`queue`]; ReadyToStart, InProgress -> [`start`], [`pass`]; Waiting… -> [`operations`]; Finalizing… ->
 //! [`finalize`].
 
+mod deleted;
 mod finalize;
 mod gather;
+mod journals;
 mod operations;
 mod pass;
+mod post_operations;
 mod queue;
 mod start;
 mod status;
@@ -19,6 +22,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use jiff::Timestamp;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::runtime::controller::Action;
@@ -26,10 +30,11 @@ use kube::runtime::reflector::Store;
 use kube::{Api, ResourceExt};
 use lifeboat_api::velero::{Backup, BackupPhase};
 use lifeboat_cluster::{ApiError, Attempt, objects};
-use lifeboat_plan::backup::phase;
+use lifeboat_plan::backup::{ATTEMPT, CANCEL, attempt, is_cancelled, phase};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
+use crate::backup::locked;
 use crate::context::Context;
 use crate::dynamic;
 
@@ -44,6 +49,10 @@ struct State {
     queue: tokio::sync::Mutex<()>,
     /// The newest phase that this server wrote, by UID: what is watched may lag behind.
     written: Mutex<BTreeMap<String, BackupPhase>>,
+    /// Since when storage is out of reach for a Backup that waits for it, by UID.
+    trouble: Mutex<BTreeMap<String, Timestamp>>,
+    /// Backups whose pass has ended and that have not, by UID.
+    ending: Mutex<BTreeMap<String, Backup>>,
     resting: CancellationToken,
 }
 
@@ -54,6 +63,8 @@ impl State {
             backups: None,
             queue: tokio::sync::Mutex::default(),
             written: Mutex::default(),
+            trouble: Mutex::default(),
+            ending: Mutex::default(),
             resting,
         }
     }
@@ -68,7 +79,13 @@ pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
     let controller = dynamic::controller(context, &state.resource);
     state.backups = Some(controller.store());
     let controller = controller.graceful_shutdown_on(resting.clone().cancelled_owned());
-    dynamic::drive("backup", controller, context.clone(), Arc::new(state), reconcile).await;
+    let state = Arc::new(state);
+    let left_behind = journals::left_behind(context, &state).await;
+    tokio::join!(
+        journals::end(context, &left_behind),
+        deleted::watch(context, &state),
+        dynamic::drive("backup", controller, context.clone(), state.clone(), reconcile),
+    );
 }
 
 async fn reconcile(
@@ -77,10 +94,20 @@ async fn reconcile(
     state: Arc<State>,
 ) -> Result<Action, ApiError> {
     let shown = shown_phase(&object);
+    if is_at_rest(&shown) {
+        locked(&state.ending).remove(&object.uid().unwrap_or_default());
+    }
     if object.metadata.deletion_timestamp.is_some() || is_at_rest(&shown) {
         return Ok(Action::await_change());
     }
     if matches!(shown, BackupPhase::New | BackupPhase::Queued) {
+        let annotation = |key: &str| object.annotations().get(key).map(String::as_str);
+        if is_cancelled(annotation(CANCEL)) {
+            let attempt = attempt(annotation(ATTEMPT));
+            let run = status::Run { name: object.name_any(), uid: object.uid().unwrap_or_default(), attempt };
+            let words = format!("cancelled before it started: the Backup has the annotation {CANCEL}");
+            status::write(&context, &state, &run, &phase::failed(&words, context.now())).await?;
+        }
         queue::advance(&context, &state).await?;
         return Ok(Action::requeue(QUEUE_LOOK));
     }
@@ -94,6 +121,7 @@ async fn reconcile(
         Ok(backup) => backup,
         Err(error) => return unreadable(&context, &state, &fresh, &error).await,
     };
+    deleted::follow(&state, &backup);
     let action = match backup.phase() {
         BackupPhase::ReadyToStart | BackupPhase::InProgress => {
             Box::pin(start::start(&context, &state, fresh, backup)).await

@@ -1,6 +1,7 @@
 //! DeleteBackupRequest: deletes a backup and all that it made, in an order in which every step can be repeated: delete
 //! item actions, snapshots, files, restores, the object. Whatever cannot be removed is named in the request's errors,
-//! and then the backup stays.
+//! and then the object stays: with its phase while all files are there, else as Failed. Only files of this very backup
+//! are deleted; of one whose name another has in storage only the object goes.
 
 mod files;
 mod gather;
@@ -17,7 +18,7 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::runtime::controller::Action;
-use lifeboat_api::velero::DeleteBackupRequest;
+use lifeboat_api::velero::{DeleteBackupRequest, names};
 use lifeboat_cluster::{ApiError, objects};
 use lifeboat_plan::deletion::{self, Extent, RequestPlan};
 use lifeboat_plugin::actions::DeleteItemAction;
@@ -93,26 +94,38 @@ async fn reconcile(
         return Ok(Action::requeue(NEXT_TRY));
     };
     let gathered = gather::gather(&context, backup).await?;
-    match deletion::admit(&gathered.known()) {
+    let asked_uid = object.labels().get(names::BACKUP_UID).map_or("", String::as_str);
+    match deletion::admit(&gathered.known(asked_uid)) {
         Err(words) => status::answer(&context, &state, &object, vec![words]).await,
         Ok(extent) => {
-            let begun = status::begin(&context, &state, &object, &gathered).await?;
-            let problems = delete(&context, &state, &gathered, extent).await;
-            tracing::info!(backup, ?problems, "deletion ended");
-            status::end(&context, &state, &begun, &gathered, problems).await
+            let begun = status::begin(&context, &state, &object, &gathered, extent).await?;
+            let deleted = delete(&context, &state, &gathered, extent).await;
+            tracing::info!(backup, problems = ?deleted.problems, "deletion ended");
+            status::end(&context, &state, &begun, &gathered, deleted).await
         }
     }
 }
 
-/// Carries the deletion out; what could not be removed comes back in words.
-async fn delete(context: &Context, state: &State, gathered: &Gathered, extent: Extent) -> Vec<String> {
-    let mut problems = Vec::new();
+/// How a deletion went.
+#[derive(Default)]
+struct Deleted {
+    /// What could not be removed, in words.
+    problems: Vec<String>,
+    /// Whether files were being removed.
+    begun: bool,
+}
+
+/// Carries the deletion out.
+async fn delete(context: &Context, state: &State, gathered: &Gathered, extent: Extent) -> Deleted {
+    let mut deleted = Deleted::default();
+    let problems = &mut deleted.problems;
     if extent == Extent::Everything
         && let Some(location) = &gathered.location
     {
         problems.extend(items::run(context, &state.actions, gathered, location).await);
         problems.extend(files::snapshots(location, &gathered.name).await);
         if problems.is_empty() {
+            deleted.begun = true;
             problems.extend(files::of_backup(location, &gathered.name).await);
         }
         for restore in &gathered.restores {
@@ -122,7 +135,7 @@ async fn delete(context: &Context, state: &State, gathered: &Gathered, extent: E
         }
     }
     if problems.is_empty() {
-        problems.extend(gather::delete_objects(context, gathered).await);
+        problems.extend(gather::delete_objects(context, gathered, extent).await);
     }
-    problems
+    deleted
 }

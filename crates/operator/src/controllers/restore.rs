@@ -4,12 +4,16 @@
 
 mod delete;
 mod execute;
+mod finalize;
 mod gather;
+mod operations;
 mod preview;
+mod rest;
 mod status;
 #[cfg(test)]
 mod tests;
 mod validate;
+mod volume_data;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -19,6 +23,7 @@ use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::runtime::controller::Action;
+use kube::runtime::reflector::Store;
 use lifeboat_api::velero::names::RESTORE_FINALIZER;
 use lifeboat_api::velero::{Restore, RestorePhase};
 use lifeboat_cluster::{ApiError, objects};
@@ -34,6 +39,14 @@ pub(crate) use preview::preview;
 
 /// Annotation, "true": end the restore; also what deletion does.
 const CANCEL: &str = "lifeboat.io/cancel";
+
+/// How often the Restores that exist are counted.
+const COUNTED: Duration = Duration::from_secs(5);
+
+/// How often a run is looked at: one that ended without its end being written is begun again.
+const LOOK: Duration = Duration::from_secs(2);
+
+const AT_ONCE: Duration = Duration::from_millis(100);
 
 /// A run that is asked for.
 struct Order {
@@ -72,11 +85,20 @@ pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
     let controller =
         dynamic::controller(context, &resource).graceful_shutdown_on(resting.clone().cancelled_owned());
     let (orders, received) = mpsc::unbounded_channel();
+    let restores = controller.store();
     let state = Arc::new(State { resource, running: Mutex::default(), orders });
     tokio::join!(
+        count(context, &restores, resting),
         dynamic::drive("restore", controller, context.clone(), state.clone(), reconcile),
         run_orders(context, &state, received, resting),
     );
+}
+
+/// Shows how many Restores there are.
+async fn count(context: &Context, restores: &Store<DynamicObject>, resting: &CancellationToken) {
+    while resting.run_until_cancelled(tokio::time::sleep(COUNTED)).await.is_some() {
+        context.metrics.velero().set_restore_total(restores.len());
+    }
 }
 
 /// Runs what is ordered. Dropped with the term, and with it every run.
@@ -94,12 +116,28 @@ async fn run_orders(
                 let (context, state) = (context.clone(), state.clone());
                 runs.spawn(async move {
                     let uid = order.restore.uid().unwrap_or_default();
-                    Box::pin(execute::execute(&context, &state.resource, order)).await;
-                    state.running().remove(&uid);
+                    let running = Running { state, uid };
+                    Box::pin(execute::execute(&context, &running.state.resource, order)).await;
                 });
             }
-            Some(_) = runs.join_next(), if !runs.is_empty() => {}
+            Some(ended) = runs.join_next(), if !runs.is_empty() => {
+                if let Err(error) = ended && error.is_panic() {
+                    tracing::error!("a restore ended unexpectedly; this is a defect of Lifeboat. It is begun again");
+                }
+            }
         }
+    }
+}
+
+/// A run, in the list of those of this term until it ends, however that is.
+struct Running {
+    state: Arc<State>,
+    uid: String,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.state.running().remove(&self.uid);
     }
 }
 
@@ -116,7 +154,7 @@ async fn reconcile(
         if cancelled || object.metadata.deletion_timestamp.is_some() {
             run.cancel();
         }
-        return Ok(Action::requeue(Duration::from_secs(2)));
+        return Ok(Action::requeue(LOOK));
     }
     if object.metadata.deletion_timestamp.is_some() {
         return delete::delete(&context, &api, &object).await;
@@ -127,14 +165,23 @@ async fn reconcile(
     };
     match restore.phase() {
         RestorePhase::New => {}
-        RestorePhase::InProgress => {
-            state.order(restore);
+        RestorePhase::Other(text) if text.is_empty() => {}
+        phase if phase.is_terminal() || matches!(phase, RestorePhase::Other(_)) => {
             return Ok(Action::await_change());
         }
-        RestorePhase::Other(text) if text.is_empty() => {}
-        phase if phase.is_terminal() => return Ok(Action::await_change()),
-        // Everything was done but the last word.
-        phase => return status::conclude(&context, &api, &object, phase).await,
+        // Another server began it; the run goes on at the stage that the phase names.
+        _ => {
+            let written = objects::merge(&api, &object, status::go_on(&context, &restore)).await?;
+            match objects::typed::<Restore>(&written) {
+                Ok(restore) if !restore.phase().is_terminal() => state.order(restore),
+                _ => {
+                    status::gave_up(&context, &restore).await;
+                    return Ok(Action::await_change());
+                }
+            }
+            // A run that somebody wants to end is told so at the next look.
+            return Ok(Action::requeue(if cancelled { AT_ONCE } else { LOOK }));
+        }
     }
     if !object.finalizers().iter().any(|name| name == RESTORE_FINALIZER) {
         let mut all = object.finalizers().to_vec();
@@ -152,7 +199,7 @@ async fn reconcile(
             if let Ok(restore) = objects::typed::<Restore>(&written) {
                 state.order(restore);
             }
-            Ok(Action::await_change())
+            Ok(Action::requeue(LOOK))
         }
     }
 }

@@ -7,13 +7,15 @@ mod gather;
 #[cfg(test)]
 mod tests;
 
-use std::sync::Arc;
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use jiff::Timestamp;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::runtime::controller::Action;
+use kube::runtime::reflector::Store;
 use kube::{Resource, ResourceExt};
 use lifeboat_api::velero::Schedule;
 use lifeboat_cluster::{ApiError, objects};
@@ -30,20 +32,51 @@ const HELD_UP: Duration = Duration::from_secs(15);
 /// How soon a run is tried again that was refused: only a person can help, and each try makes an event.
 const REFUSED: Duration = Duration::from_mins(5);
 
+/// What outlives one reconcile.
+struct State {
+    resource: ApiResource,
+    schedules: Store<DynamicObject>,
+    /// The schedules that metrics show.
+    shown: Mutex<BTreeSet<String>>,
+}
+
+impl State {
+    /// Metrics show the schedules that there are, with zeros before their first backup.
+    fn show(&self, context: &Context, name: &str) {
+        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        if shown.insert(name.to_owned()) {
+            context.metrics.velero().init_schedule(name);
+        }
+        let there: BTreeSet<String> =
+            self.schedules.state().iter().map(|schedule| schedule.name_any()).collect();
+        shown.retain(|known| {
+            let stays = known == name || there.contains(known);
+            if !stays {
+                context.metrics.velero().forget_schedule(known);
+            }
+            stays
+        });
+    }
+}
+
 pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
     let resource = objects::resource_of::<Schedule>();
-    let controller =
-        dynamic::controller(context, &resource).graceful_shutdown_on(resting.clone().cancelled_owned());
-    dynamic::drive("schedule", controller, context.clone(), Arc::new(resource), reconcile).await;
+    let controller = dynamic::controller(context, &resource);
+    let state = State { schedules: controller.store(), resource, shown: Mutex::default() };
+    let controller = controller.graceful_shutdown_on(resting.clone().cancelled_owned());
+    // Backups that nobody scheduled are shown under no name.
+    context.metrics.velero().init_schedule("");
+    dynamic::drive("schedule", controller, context.clone(), Arc::new(state), reconcile).await;
 }
 
 async fn reconcile(
     object: Arc<DynamicObject>,
     context: Context,
-    resource: Arc<ApiResource>,
+    state: Arc<State>,
 ) -> Result<Action, ApiError> {
     let now = context.now();
-    work(&object, &context, &resource, now).await
+    state.show(&context, &object.name_any());
+    work(&object, &context, &state.resource, now).await
 }
 
 async fn work(

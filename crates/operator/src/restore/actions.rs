@@ -3,42 +3,45 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use lifeboat_api::common::Time;
 use lifeboat_archive::documents::{OperationPhase, OperationStatus, RestoreOperation, RestoreOperationSpec};
 use lifeboat_plan::catalogue::{Catalogue, GroupResource, ItemId};
-use lifeboat_plan::includes::Includes;
 use lifeboat_plan::restore::sanitise::remove_annotations;
 use lifeboat_plan::restore::scheduler::Need;
-use lifeboat_plan::selector::Selector;
-use lifeboat_plugin::actions::{AppliesTo, RestoreInput, RestoreItemAction, RestoreOutcome};
+use lifeboat_plugin::Applies;
+use lifeboat_plugin::actions::{ActionError, Lookup, RestoreInput, RestoreItemAction, RestoreOutcome};
 use serde_json::Value;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::sync::OnceCell;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::item::{self, Subject};
 use super::ready::Pace;
 use super::report::Notes;
 use super::run::{Asked, Run, locked};
+use crate::operations::ANSWER;
 
 /// Annotation that an action sets on its item: no filter counts for the additional items.
 const MUST_INCLUDE: &str = "restore.velero.io/must-include-additional-items";
 
 /// All actions, and what is known of which item they are for.
 pub(super) struct Actions {
-    actions: Vec<Arc<dyn RestoreItemAction>>,
+    all: Vec<Arc<dyn RestoreItemAction>>,
+    /// What each says of itself, once it was asked.
+    applies: OnceCell<Vec<Arc<Applies>>>,
     for_types: Mutex<BTreeMap<GroupResource, Arc<Vec<Applicable>>>>,
 }
 
 /// An action that is for a type; what is left to ask of each item.
 pub(super) struct Applicable {
-    action: Arc<dyn RestoreItemAction>,
-    namespaces: Includes,
-    selector: Selector,
+    pub(super) action: Arc<dyn RestoreItemAction>,
+    applies: Arc<Applies>,
 }
 
 impl Actions {
     pub(super) fn new(actions: Vec<Arc<dyn RestoreItemAction>>) -> Self {
-        Self { actions, for_types: Mutex::default() }
+        Self { all: actions, applies: OnceCell::new(), for_types: Mutex::default() }
     }
 
     /// The actions for a type. What an action says of itself is asked once.
@@ -50,34 +53,29 @@ impl Actions {
         if let Some(known) = locked(&self.for_types).get(resource) {
             return Ok(known.clone());
         }
-        let mut found = Vec::new();
-        for action in &self.actions {
-            let failed = |error: &dyn std::fmt::Display| format!("action {}: {error}", action.name());
-            let applies = action.applies_to().await.map_err(|error| failed(&error))?;
-            if is_for(&applies, resource, catalogue) {
-                let namespaces = Includes::new(&applies.included_namespaces, &applies.excluded_namespaces);
-                found.push(Applicable {
-                    action: action.clone(),
-                    namespaces: namespaces.map_err(|error| failed(&error))?,
-                    selector: Selector::parse(&applies.selector).map_err(|error| failed(&error))?,
-                });
-            }
-        }
+        let applies = self.applies.get_or_try_init(|| self.ask(catalogue)).await?;
+        let fitting = self.all.iter().zip(applies).filter(|(_, applies)| applies.is_for_type(resource));
+        let found: Vec<Applicable> = fitting
+            .map(|(action, applies)| Applicable { action: action.clone(), applies: applies.clone() })
+            .collect();
         let found = Arc::new(found);
         locked(&self.for_types).insert(resource.clone(), found.clone());
         Ok(found)
     }
-}
 
-fn is_for(applies: &AppliesTo, resource: &GroupResource, catalogue: &Catalogue) -> bool {
-    let means = |name: &String| {
-        let known = catalogue.resolve(name);
-        name == "*"
-            || known.iter().any(|known| known.id == *resource)
-            || (known.is_empty() && GroupResource::parse(name) == *resource)
-    };
-    let included = applies.included_resources.is_empty() || applies.included_resources.iter().any(means);
-    included && !applies.excluded_resources.iter().any(means)
+    async fn ask(&self, catalogue: &Catalogue) -> Result<Vec<Arc<Applies>>, String> {
+        let mut found = Vec::new();
+        for action in &self.all {
+            let name = action.name();
+            let answer = timeout(ANSWER, action.applies_to()).await;
+            let answer = answer.map_err(|_elapsed| {
+                format!("action {name} did not say in time which items it is for; see its plugin's log")
+            })?;
+            let applies = answer.and_then(|applies| Applies::new(name, &applies, catalogue));
+            found.push(Arc::new(applies.map_err(|error| format!("action {name}: {error}"))?));
+        }
+        Ok(found)
+    }
 }
 
 /// Whether the item goes on after the actions.
@@ -102,12 +100,12 @@ pub(super) async fn run(run: &Arc<Run>, subject: &Subject, object: &mut Value, n
     let Some(from_backup) = subject.original(run).await else { return After::Stops };
     let from_backup = subject.without_hooks(run, from_backup);
     for one in applicable.iter() {
-        if !one.is_for(subject, object) {
+        if !one.is_for(subject.target.as_deref(), object) {
             continue;
         }
         let input =
             RestoreInput { item: std::mem::take(object), from_backup: &from_backup, restore: &run.restore };
-        let mut outcome = match one.action.execute(input, &run.lookup).await {
+        let mut outcome = match one.execute(input, &run.lookup, run.times.action).await {
             Ok(outcome) => outcome,
             Err(error) => {
                 notes.error(format!("error preparing {}: {error}", subject.resource_id()));
@@ -128,16 +126,29 @@ pub(super) async fn run(run: &Arc<Run>, subject: &Subject, object: &mut Value, n
 }
 
 impl Applicable {
-    fn is_for(&self, subject: &Subject, object: &Value) -> bool {
-        if subject.target.as_deref().is_some_and(|namespace| !self.namespaces.takes(namespace)) {
-            return false;
-        }
-        if self.selector.is_everything() {
-            return true;
+    pub(super) fn is_for(&self, namespace: Option<&str>, object: &Value) -> bool {
+        if !self.applies.asks_for_labels() {
+            return self.applies.is_for_item(namespace, &BTreeMap::new());
         }
         let labels = object.pointer("/metadata/labels").and_then(Value::as_object).into_iter().flatten();
         let labels = labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
-        self.selector.matches(&labels.collect())
+        self.applies.is_for_item(namespace, &labels.collect())
+    }
+
+    /// Runs it, at most as long as an operation that it would begin.
+    pub(super) async fn execute(
+        &self,
+        input: RestoreInput<'_>,
+        cluster: &dyn Lookup,
+        limit: Duration,
+    ) -> Result<RestoreOutcome, ActionError> {
+        match timeout(limit, self.action.execute(input, cluster)).await {
+            Ok(outcome) => outcome,
+            Err(_elapsed) => Err(ActionError::Failed(format!(
+                "action {} did not end in time (spec.itemOperationTimeout)",
+                self.action.name()
+            ))),
+        }
     }
 }
 

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lifeboat_api::velero::names::RESTORE_STATUS;
+use lifeboat_archive::Spool;
 use lifeboat_archive::documents::RestoreAction;
 use lifeboat_cluster::ApiError;
 use lifeboat_cluster::write::{Answer, Target, is_established, is_forbidden, is_port_taken};
-use lifeboat_plan::catalogue::GroupResource;
+use lifeboat_plan::catalogue::{Catalogue, GroupResource, ItemId};
 use lifeboat_plan::restore::sanitise::Taken;
+use lifeboat_plan::restore::{filter, trust};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -31,24 +33,21 @@ pub(super) async fn apply(
     taken: Taken,
     notes: &mut Notes,
 ) -> bool {
-    let target = match target(run, subject, &object) {
+    let target = match target(&run.catalogue, &run.spool, subject, &object) {
         Ok(target) => target,
         Err(words) => {
             notes.error(format!("error restoring {}: {words}", subject.resource_id()));
             return false;
         }
     };
-    let wants_status = wants_status(run, subject, &object) && taken.status.is_some();
+    if !may_be(run, subject, &target, notes) {
+        return false;
+    }
+    let taken = Taken { status: taken.status.filter(|_| wants_status(run, subject, &object)), ..taken };
     match create(run, subject, &target, &object).await {
         Ok(made) => {
             notes.action = Some(RestoreAction::Created);
-            if wants_status {
-                restore_status(run, &target, taken.status, notes).await;
-            }
-            if let Some(fields) = taken.applied_fields {
-                restore_owners(run, &target, &fields, notes).await;
-            }
-            after(run, subject, &target, &made, notes).await;
+            after(run, subject, &target, taken, &made, notes).await;
             true
         }
         // Quotas and policies are asked before anybody looks whether the object is there.
@@ -60,7 +59,8 @@ pub(super) async fn apply(
             let met = existing::Met { subject, target: &target, wanted: &object, error };
             let found = existing::settle(run, met, notes).await;
             if let Some(ours) = found.ours {
-                after(run, subject, &target, &ours, notes).await;
+                // Whoever created it may not have come further: a lost answer, a server that died.
+                after(run, subject, &target, taken, &ours, notes).await;
             }
             found.exists
         }
@@ -71,20 +71,54 @@ pub(super) async fn apply(
     }
 }
 
+/// Whether this object may be created: by what it is now, after all actions and modifiers, and wherever it lay in the archive.
+fn may_be(run: &Run, subject: &Subject, target: &Target, notes: &mut Notes) -> bool {
+    let resource = resource_of(target);
+    if filter::is_never_created(&resource) {
+        run.report.info("objects of this type are never restored", &subject.id);
+        return false;
+    }
+    if let Some(location) = run.untrusted.as_deref().filter(|_| trust::is_privileged(&resource)) {
+        notes.warn(trust::left_out(&subject.resource_id(), location));
+        return false;
+    }
+    match run.take((resource, target.namespace.clone(), target.name.clone()), &subject.id) {
+        None => true,
+        Some(other) => {
+            notes.error(format!(
+                "error restoring {}: {} of this backup goes to the same place as {}; map their namespaces to different ones, or restore them one after the other",
+                subject.resource_id(), subject.id, other
+            ));
+            false
+        }
+    }
+}
+
+/// The type that is written to.
+pub(super) fn resource_of(target: &Target) -> GroupResource {
+    let group = target.api_version.split_once('/').map_or("", |(group, _)| group);
+    GroupResource::new(group, target.plural.clone())
+}
+
 /// The API server's own words, without what was attempted: the message says that already.
 pub(super) fn words(error: &ApiError) -> String {
     error.source.to_string()
 }
 
 /// Where the object goes: its version must be served, and an action may have made another kind of it.
-fn target(run: &Run, subject: &Subject, object: &Value) -> Result<Target, String> {
+pub(super) fn target(
+    catalogue: &Catalogue,
+    spool: &Spool,
+    subject: &Subject,
+    object: &Value,
+) -> Result<Target, String> {
     let text = |field: &str| object[field].as_str().unwrap_or_default().to_owned();
     let (api_version, kind) = (text("apiVersion"), text("kind"));
     let group = api_version.split_once('/').map_or("", |(group, _)| group);
     let plural = if kind == subject.kind {
         subject.id.resource.resource.clone()
     } else {
-        let known = run.catalogue.of_kind(&api_version, &kind);
+        let known = catalogue.of_kind(&api_version, &kind);
         known
             .ok_or_else(|| {
                 format!("an action made a {api_version} {kind} of it, which the cluster does not serve")
@@ -95,19 +129,19 @@ fn target(run: &Run, subject: &Subject, object: &Value) -> Result<Target, String
     };
     let id = GroupResource::new(group, plural.clone());
     let version = api_version.rsplit_once('/').map_or(api_version.as_str(), |(_, version)| version);
-    let served: Vec<&str> = run
-        .catalogue
-        .all()
-        .iter()
-        .filter(|known| known.id == id)
-        .map(|known| known.version.as_str())
-        .collect();
+    let served: Vec<&str> =
+        catalogue.all().iter().filter(|known| known.id == id).map(|known| known.version.as_str()).collect();
     // A definition in the same backup may bring the version.
-    let defined = run.spool.find(&lifeboat_plan::catalogue::ItemId::cluster(
+    let defined = spool.find(&ItemId::cluster(
         GroupResource::new("apiextensions.k8s.io", "customresourcedefinitions"),
         id.to_string(),
     ));
-    if !served.is_empty() && !served.contains(&version) && defined.is_none() {
+    if served.is_empty() && defined.is_none() {
+        return Err(format!(
+            "the cluster does not serve {id}; install its definition and restore again, or leave the type out (--exclude-resources)"
+        ));
+    }
+    if !served.contains(&version) && defined.is_none() {
         return Err(format!(
             "the cluster serves {id} as {}, the backup holds {version}; back it up again from a cluster that serves both (--features EnableAPIGroupVersions), or change it with a resource modifier",
             served.join(", ")
@@ -144,7 +178,7 @@ fn wants_status(run: &Run, subject: &Subject, object: &Value) -> bool {
     run.valid.status.takes(&subject.id.resource, annotation)
 }
 
-async fn restore_status(run: &Run, target: &Target, status: Option<Value>, notes: &mut Notes) {
+async fn restore_status(run: &Run, target: &Target, status: &Value, notes: &mut Notes) {
     let patch = json!({"status": status});
     if let Err(error) = run.writer.merge(target, Some("status"), &patch).await {
         notes.warn(format!("the status of {target} was not restored: {}", words(&error)));
@@ -159,8 +193,21 @@ async fn restore_owners(run: &Run, target: &Target, fields: &Value, notes: &mut 
     }
 }
 
-/// What follows once the object is there as ours.
-async fn after(run: &Arc<Run>, subject: &Subject, target: &Target, made: &Value, notes: &mut Notes) {
+/// What follows once the object is there as ours. Doing it twice ends the same.
+async fn after(
+    run: &Arc<Run>,
+    subject: &Subject,
+    target: &Target,
+    taken: Taken,
+    made: &Value,
+    notes: &mut Notes,
+) {
+    if let Some(status) = taken.status {
+        restore_status(run, target, &status, notes).await;
+    }
+    if let Some(fields) = taken.applied_fields {
+        restore_owners(run, target, &fields, notes).await;
+    }
     if subject.is("pods") {
         hooks::begin(run, target, made);
     }

@@ -5,6 +5,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use lifeboat_cluster::ApiError;
 use lifeboat_cluster::exec::ExecRequest;
 use lifeboat_cluster::write::Target;
 use lifeboat_plan::restore::hooks::ExecHook;
@@ -89,8 +90,8 @@ async fn in_pod(run: &Run, target: &Target, hooks: Vec<ExecHook>, uid: &str) {
             }
         }
     }
-    if noted {
-        note(run, target, uid, "done").await;
+    if noted && let Err(error) = note(run, target, uid, "done").await {
+        tracing::warn!(pod = %target, error = error.chain(), "cannot note that restore hooks have ended");
     }
 }
 
@@ -105,8 +106,13 @@ async fn one(
     is_up(run, target, hook, start).await.map_err(|reason| {
         format!("hook {} in container {} in pod {target} not executed: {reason}", hook.name, hook.container)
     })?;
+    // Without the note a restart would run it twice.
     if !*noted {
-        *noted = note(run, target, uid, "begun").await;
+        note(run, target, uid, "begun").await.map_err(|error| {
+            let (name, container) = (&hook.name, &hook.container);
+            format!("hook {name} in container {container} in pod {target} not executed: {}", error.chain())
+        })?;
+        *noted = true;
     }
     let request = ExecRequest {
         namespace: target.namespace.clone().unwrap_or_default(),
@@ -123,10 +129,9 @@ async fn one(
     })
 }
 
-/// Whether the note was written.
-async fn note(run: &Run, target: &Target, uid: &str, word: &str) -> bool {
+async fn note(run: &Run, target: &Target, uid: &str, word: &str) -> Result<(), ApiError> {
     let patch = json!({"metadata": {"annotations": {NOTE: format!("{uid}:{word}")}}});
-    run.writer.merge(target, None, &patch).await.is_ok()
+    run.writer.merge(target, None, &patch).await.map(drop)
 }
 
 /// Waits for the container.

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use lifeboat_archive::Item;
+use lifeboat_archive::{Item, Spool};
 use lifeboat_plan::catalogue::ItemId;
-use lifeboat_plan::restore::{hooks, sanitise, trust};
+use lifeboat_plan::restore::validate::ValidRestore;
+use lifeboat_plan::restore::{filter, hooks, sanitise, trust};
 use serde_json::Value;
 
 use super::actions::{self, After};
 use super::report::{Listed, Notes};
-use super::run::{Asked, Ending, Run, Work};
+use super::run::{Asked, Ending, Run, Work, takes};
 use super::{apply, gates, namespaces, volumes};
 
 /// The item that is worked on.
@@ -27,14 +28,18 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    fn new(run: &Run, work: usize, item: &Item<'_>) -> Self {
+    pub(super) fn new(valid: &ValidRestore, spool: &Spool, work: usize, item: &Item<'_>) -> Self {
+        let id = item.id();
+        let other = valid.versions.get(&id.resource).and_then(|version| spool.find_version(&id, version));
+        let other = other.and_then(|place| spool.item(place));
+        let item = other.as_ref().unwrap_or(item);
         Self {
             work,
             place: item.index(),
-            id: item.id(),
+            id,
             api_version: item.api_version().to_owned(),
             kind: item.kind().to_owned(),
-            target: item.namespace().map(|namespace| run.valid.target(namespace).to_owned()),
+            target: item.namespace().map(|namespace| valid.target(namespace).to_owned()),
         }
     }
 
@@ -71,7 +76,7 @@ pub(super) fn process(run: Arc<Run>, work: usize, asked: Asked) -> BoxFuture<'st
         ending.exists = match run.work(work) {
             Work::Namespace(name) => namespaces::ensure(&run, name, work).await.is_ok(),
             Work::Item(place) => match run.spool.item(*place) {
-                Some(item) => restore(&run, &Subject::new(&run, work, &item), asked).await,
+                Some(item) => restore(&run, &Subject::new(&run.valid, &run.spool, work, &item), asked).await,
                 None => false,
             },
         };
@@ -99,7 +104,9 @@ async fn steps(run: &Arc<Run>, subject: &Subject, asked: Asked, notes: &mut Note
         notes.unlisted = true;
         return false;
     }
-    if let Some(location) = run.untrusted.as_deref().filter(|_| trust::is_privileged(&subject.id.resource)) {
+    let resource = &subject.id.resource;
+    let privileged = trust::is_privileged(resource) && !filter::is_never_created(resource);
+    if let Some(location) = run.untrusted.as_deref().filter(|_| privileged) {
         notes.warn(trust::left_out(&subject.resource_id(), location));
         return false;
     }
@@ -130,7 +137,11 @@ async fn steps(run: &Arc<Run>, subject: &Subject, asked: Asked, notes: &mut Note
         run.report.info("Not restoring pod because it's a mirror pod", &subject.id);
         return false;
     }
-    if !volumes::volume(run, subject, &mut object, notes) {
+    if sanitise::job_of(&subject.id, &object).is_some_and(|job| takes(&run.spool, &run.valid, &job)) {
+        run.report.info("Not restoring pod because its Job is restored and makes a new one", &subject.id);
+        return false;
+    }
+    if !volumes::volume(run, subject, &mut object) {
         return false;
     }
     if let Some(location) = run.untrusted.as_deref().filter(|_| subject.is("pods"))
@@ -148,7 +159,7 @@ async fn steps(run: &Arc<Run>, subject: &Subject, asked: Asked, notes: &mut Note
     if matches!(actions::run(run, subject, &mut object, notes).await, After::Stops) {
         return false;
     }
-    volumes::claim(run, subject, &mut object);
+    volumes::claim(run, subject, &mut object, notes).await;
     for problem in run.valid.modifiers.apply(&mut object, &subject.id.resource) {
         notes.error(problem);
     }
@@ -167,7 +178,7 @@ fn left_out(run: &Run, subject: &Subject, asked: Asked) -> Option<String> {
 }
 
 /// Removes a pod's own restore hooks; whether there were some.
-fn drop_hooks(pod: &mut Value) -> bool {
+pub(super) fn drop_hooks(pod: &mut Value) -> bool {
     let found = hooks::is_in_annotations(pod);
     if let Some(annotations) = pod.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
         annotations.retain(|key, _| !key.contains("hook.restore.velero.io/"));

@@ -72,7 +72,7 @@ async fn make(run: &Run, original: &str, name: &str, work: usize) -> Result<(), 
         run.wait(work);
         if start.elapsed() >= run.times.terminating {
             return Err(format!(
-                "timed out waiting for terminating namespace {name} to disappear before restoring; see what holds it with `kubectl get namespace {name} -o yaml`"
+                "timed out waiting for terminating namespace {name} to disappear before restoring (the server's --terminating-resource-timeout); see what holds it with `kubectl get namespace {name} -o yaml`"
             ));
         }
         sleep(pace.next()).await;

@@ -26,7 +26,10 @@ use super::{Job, Times, Tools, item};
 use crate::backup::Commands;
 
 /// Items under way at once, without those that wait: each holds one object. Twice the requests that may be.
-const ITEMS: usize = 192;
+const ITEMS: usize = 128;
+
+/// A place in the cluster: type, namespace, name.
+pub(super) type Place = (GroupResource, Option<String>, String);
 
 /// One thing to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +62,8 @@ pub(super) struct Run {
     pub(super) volumes: BTreeMap<String, DataIn>,
     /// Volumes that are made anew for their claims.
     pub(super) provisioned: Mutex<BTreeSet<String>>,
+    /// Which item took a place in the cluster, where several could want the same one.
+    taken: Mutex<HashMap<Place, ItemId>>,
     pub(super) untrusted: Option<String>,
     pub(super) report: Report,
     pub(super) hooks: HookRuns,
@@ -80,7 +85,7 @@ impl Run {
         let (works, wanted, scheduler) = schedule(&spool, &valid, tools);
         progress.total.store(wanted, Ordering::Relaxed);
         let report = Report::new(log, progress);
-        let untrusted = untrusted.filter(|_| !is_allowed(&restore));
+        let untrusted = untrusted.filter(|_| !trust::is_allowed(restore.metadata.annotations.as_ref()));
         let by_place = works
             .iter()
             .enumerate()
@@ -95,6 +100,7 @@ impl Run {
             namespaces: Namespaces::default(),
             volumes,
             provisioned: Mutex::default(),
+            taken: Mutex::default(),
             untrusted,
             report,
             hooks: HookRuns::default(),
@@ -127,6 +133,18 @@ impl Run {
     /// The work for an item of the backup.
     pub(super) fn work_of(&self, id: &ItemId) -> Option<usize> {
         self.by_place.get(&self.spool.find(id)?).copied()
+    }
+
+    /// Takes a place in the cluster for an item; gives the other item of this restore that has it.
+    pub(super) fn take(&self, place: Place, id: &ItemId) -> Option<ItemId> {
+        let moved = place.0 != id.resource || place.2 != id.name;
+        // Without mapping every item has a place of its own, and a million of them need not be remembered.
+        if self.valid.mapping.is_empty() && !moved {
+            return None;
+        }
+        let mut taken = locked(&self.taken);
+        let holder = taken.entry(place).or_insert_with(|| id.clone());
+        (holder != id).then(|| holder.clone())
     }
 
     /// Work that waits for something outside leaves its barrier.
@@ -177,12 +195,6 @@ impl Run {
 
 pub(super) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Whether the Restore takes rights from an untrusted location.
-fn is_allowed(restore: &Restore) -> bool {
-    let annotations = restore.metadata.annotations.as_ref();
-    annotations.and_then(|all| all.get(trust::ALLOW_PRIVILEGED)).is_some_and(|value| value == "true")
 }
 
 /// Ends work however its task ends.
@@ -297,11 +309,16 @@ fn is_namespace(resource: &GroupResource) -> bool {
     resource.group.is_empty() && resource.resource == "namespaces"
 }
 
+/// Whether the archive holds the item and the Restore asks for it.
+pub(super) fn takes(spool: &Spool, valid: &ValidRestore, id: &ItemId) -> bool {
+    spool.find(id).and_then(|place| spool.item(place)).is_some_and(|item| is_wanted(&item, valid))
+}
+
 fn is_wanted(item: &Item<'_>, valid: &ValidRestore) -> bool {
     let labels = if valid.filter.asks_for_labels() {
         item.labels().iter().cloned().collect()
     } else {
         BTreeMap::new()
     };
-    valid.filter.judge(&item.id(), &labels).is_ok()
+    valid.filter.judge(&item.id(), item.kind(), &labels).is_ok()
 }

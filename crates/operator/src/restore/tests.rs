@@ -1,3 +1,6 @@
+mod findings;
+mod hooks;
+mod plan;
 mod world;
 
 use std::sync::Arc;
@@ -16,7 +19,6 @@ use lifeboat_plugin::actions::{
 };
 use serde_json::{Value, json};
 
-use super::{Fight, Would};
 use world::{World, object};
 
 /// A namespace with a pod, its ReplicaSet and Deployment, a claim and settings.
@@ -284,28 +286,6 @@ async fn an_untrusted_location_brings_no_rights() {
 }
 
 #[tokio::test]
-async fn hooks_run_when_their_container_is_up() {
-    let mut world = World::new(shop());
-    world.spec = json!({"hooks": {"resources": [{"name": "h", "postHooks": [
-        {"exec": {"command": ["first"]}}, {"exec": {"command": ["false"], "onError": "Fail"}}, {"exec": {"command": ["never"]}}]}]}});
-    let looks = AtomicUsize::new(0);
-    world.rule = Box::new(move |asked, api| {
-        let pod = "/api/v1/namespaces/shop/pods/web-1";
-        if asked.method == "GET" && asked.path == pod && looks.fetch_add(1, Ordering::Relaxed) == 2 {
-            let status = json!({"phase": "Running", "containerStatuses": [{"name": "main", "state": {"running": {}}}]});
-            api.objects.lock().unwrap().get_mut(pod).unwrap()["status"] = status;
-        }
-        None
-    });
-    let (ended, api) = world.restore().await;
-    assert_eq!(*api.commands.lock().unwrap(), ["shop/web-1 main: first", "shop/web-1 main: false"]);
-    assert_eq!((ended.hooks.attempted, ended.hooks.failed), (3, 2));
-    assert_eq!(ended.results.errors.count(), 2, "{:?}", ended.results);
-    let pod = api.object("/api/v1/namespaces/shop/pods/web-1").unwrap();
-    assert_eq!(pod["metadata"]["annotations"]["lifeboat.io/restore-hooks"], "ru:done");
-}
-
-#[tokio::test]
 async fn objects_of_a_definition_come_after_it() {
     let mut definition = object("apiextensions.k8s.io/v1", "CustomResourceDefinition", "widgets.example.com");
     definition["spec"] = json!({"group": "example.com"});
@@ -393,23 +373,11 @@ async fn what_genuine_velero_backed_up_comes_back() {
 }
 
 #[tokio::test]
-async fn a_dry_run_says_what_would_happen_and_writes_nothing() {
+async fn a_type_that_the_cluster_does_not_serve_is_named_at_once() {
     let mut objects = shop();
-    objects[2]["metadata"]["labels"] = json!({"app": "web"});
-    let mut world = World::new(objects);
-    world.spec = json!({"excludedResources": ["persistentvolumeclaims"]});
-    let other = json!({"metadata": {"name": "settings", "namespace": "shop"}, "data": {"a": "2"}});
-    let set = json!({"metadata": {"name": "live"}, "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}}});
-    world.there = vec![
-        ("/api/v1/namespaces/shop/configmaps/settings", other),
-        ("/apis/apps/v1/namespaces/shop/replicasets/live", set),
-    ];
-    let (planned, api) = world.dry_run().await;
-    assert_eq!(api.created(), Vec::<String>::new());
-    let fate = |resource: &str| &planned.items.iter().find(|item| item.resource == resource).unwrap().would;
-    assert_eq!(*fate("pods"), Would::Create);
-    assert_eq!(*fate("persistentvolumeclaims"), Would::Skip("its type is not included".into()));
-    assert_eq!(*fate("configmaps"), Would::Skip("it is there and different".into()));
-    let fight = Fight { pod: "shop/web-1".into(), controller: "ReplicaSet shop/live".into() };
-    assert_eq!(planned.fights, [fight]);
+    objects.push(object("example.org/v1", "Gadget", "shop/g"));
+    let (ended, _) =
+        tokio::time::timeout(Duration::from_secs(5), World::new(objects).restore()).await.unwrap();
+    let errors = &ended.results.errors.namespaces["shop"];
+    assert!(errors[0].contains("the cluster does not serve gadgets.example.org"), "{errors:?}");
 }

@@ -1,46 +1,77 @@
 //! Volumes and claims within a restore: which volumes are restored as objects, which are made anew for their claims.
 
+use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use lifeboat_plan::restore::sanitise;
 use lifeboat_plan::restore::volumes::{DataIn, VolumePlan, plan};
+use lifeboat_plugin::actions::Lookup;
 use serde_json::Value;
 
 use super::item::Subject;
+use super::lookup::ClusterLookup;
 use super::report::Notes;
 use super::run::{Run, locked};
 
 /// Whether a volume is restored as an object; other types always are.
-pub(super) fn volume(run: &Run, subject: &Subject, object: &mut Value, notes: &mut Notes) -> bool {
+pub(super) fn volume(run: &Run, subject: &Subject, object: &mut Value) -> bool {
     if !subject.is("persistentvolumes") {
         return true;
     }
     let data = run.volumes.get(&subject.id.name).copied().unwrap_or(DataIn::Nothing);
-    match plan(object, data, run.valid.volumes) {
+    match plan(object, data) {
         VolumePlan::AsItIs => {
             sanitise::move_claim(object, &run.valid.mapping);
             sanitise::unbind(object);
             true
         }
-        VolumePlan::Provision { missing } => {
+        VolumePlan::Provision => {
             locked(&run.provisioned).insert(subject.id.name.clone());
-            if let Some(words) = missing {
-                notes.error(words);
-            } else {
-                run.report.info("its claim gets a new volume", &subject.id);
-            }
+            run.report.info("its claim gets a new volume", &subject.id);
             false
         }
     }
 }
 
-/// A claim is bound anew; one whose volume is not restored as an object gets a new one.
-pub(super) fn claim(run: &Run, subject: &Subject, object: &mut Value) {
-    let volume = object.pointer("/spec/volumeName").and_then(Value::as_str).unwrap_or_default().to_owned();
-    if !subject.is("persistentvolumeclaims") || volume.is_empty() {
+/// A claim is bound anew; one whose volume is not restored as an object gets a new one. So does one whose volume is nowhere:
+/// it would wait for that name for ever.
+pub(super) async fn claim(run: &Run, subject: &Subject, object: &mut Value, notes: &mut Notes) {
+    if !subject.is("persistentvolumeclaims") {
         return;
     }
-    sanitise::unbind(object);
-    if locked(&run.provisioned).contains(&volume)
-        && let Some(spec) = object.pointer_mut("/spec").and_then(Value::as_object_mut)
+    bind_anew(object, |volume| locked(&run.provisioned).contains(volume));
+    let Some(volume) = bound_to(object) else { return };
+    let restored = run.work_of(&volume).is_some_and(|work| run.exists(work));
+    if !restored && is_nowhere(&run.lookup, &volume).await {
+        notes.warn(unbound(&subject.resource_id(), &volume.name));
+        bind_anew(object, |_| true);
+    }
+}
+
+/// The volume that a claim names.
+pub(super) fn bound_to(claim: &Value) -> Option<ItemId> {
+    let name = claim.pointer("/spec/volumeName").and_then(Value::as_str).filter(|name| !name.is_empty())?;
+    Some(ItemId::cluster(GroupResource::new("", "persistentvolumes"), name))
+}
+
+/// Whether the cluster has no such volume. One that cannot be looked for may be there.
+pub(super) async fn is_nowhere(lookup: &ClusterLookup, volume: &ItemId) -> bool {
+    lookup.target(volume).is_some() && matches!(lookup.get(volume).await, Ok(None))
+}
+
+pub(super) fn unbound(claim: &str, volume: &str) -> String {
+    format!(
+        "{claim} gets a new, empty volume: its volume {volume} is neither restored nor in the cluster; to keep it, restore persistentvolumes as well"
+    )
+}
+
+/// `is_provisioned`: whether a volume is not restored as an object.
+pub(super) fn bind_anew(claim: &mut Value, is_provisioned: impl Fn(&str) -> bool) {
+    let volume = claim.pointer("/spec/volumeName").and_then(Value::as_str).unwrap_or_default().to_owned();
+    if volume.is_empty() {
+        return;
+    }
+    sanitise::unbind(claim);
+    if is_provisioned(&volume)
+        && let Some(spec) = claim.pointer_mut("/spec").and_then(Value::as_object_mut)
     {
         spec.remove("volumeName");
     }

@@ -60,15 +60,14 @@ pub fn validate(input: Input<'_>) -> Result<ValidBackup, Vec<String>> {
         }
         None => None,
     };
-    let include_exclude = policies.as_ref().and_then(|policies| policies.include_exclude.as_ref());
-    if include_exclude.is_some() && uses_old_filters(input.spec) {
+    if policies.as_ref().is_some_and(Policies::chooses_types) && uses_old_filters(input.spec) {
         problems.push(
-            "spec.resourcePolicy has an includeExcludePolicy, which cannot be combined with includedResources, excludedResources and includeClusterResources; use the lists of cluster-scoped and namespace-scoped resources"
+            "spec.resourcePolicy chooses types (includeExcludePolicy, clusterScopedFilterPolicy or namespacedFilterPolicies), which cannot be combined with includedResources, excludedResources and includeClusterResources; use the lists of cluster-scoped and namespace-scoped resources"
                 .to_owned(),
         );
     }
     let mut kept = |made: Result<Filter, _>| made.map_err(|error| problems.push(words(&error))).ok();
-    let filter = kept(Filter::new(input.spec, input.catalogue, input.namespaces, include_exclude));
+    let filter = kept(Filter::new(input.spec, input.catalogue, input.namespaces, policies.as_ref()));
     let hooks =
         HookRules::new(input.spec, input.catalogue).map_err(|error| problems.push(words(&error))).ok();
     let orders = orders(input.spec.ordered_resources.as_ref(), input.catalogue)

@@ -180,6 +180,22 @@ impl VolumeBook {
                 fate: self.snapshot_fate(volume, wishes),
             });
         }
+        for ((namespace, name), claim) in &self.claims {
+            let key = (namespace.clone(), name.clone());
+            if claim.volume.is_empty() || self.volumes.contains_key(&claim.volume) || done.contains(&key) {
+                continue;
+            }
+            // The volume did not pass by, because the backup leaves volumes out; its data is asked for all the same.
+            let facts = VolumeFacts::default().with_claim(&claim.object);
+            records.push(VolumeRecord {
+                claim: Some(key),
+                volume: Some(claim.volume.clone()),
+                pod: None,
+                reclaim_policy: String::new(),
+                labels: BTreeMap::new(),
+                fate: fate(&facts, wishes),
+            });
+        }
         records
     }
 
@@ -225,21 +241,29 @@ impl VolumeBook {
         if let Some(claim) = volume.claim.as_ref().and_then(|claim| self.claims.get(claim)) {
             facts = facts.with_claim(&claim.object);
         }
-        let skipped = |reason: &str| Fate::Skipped(reason.to_owned());
-        match wishes.policies.and_then(|policies| policies.action(&facts)) {
-            Some(VolumeAction::Skip) => skipped("a volume policy says skip"),
-            Some(VolumeAction::Custom) => skipped("a volume policy leaves it to a plugin"),
-            Some(VolumeAction::FsBackup) => skipped("a volume policy says fs-backup, and no pod mounts it"),
-            Some(VolumeAction::Snapshot) => {
-                Fate::Missed(Method::Snapshot, "a volume policy asks for a snapshot".to_owned())
-            }
-            None if wishes.snapshot == Some(false) => skipped("snapshotVolumes is false"),
-            None if wishes.snapshot == Some(true) => {
-                Fate::Missed(Method::Snapshot, "snapshotVolumes is true".to_owned())
-            }
-            None if wishes.move_data => Fate::Missed(Method::Snapshot, "snapshotMoveData is true".to_owned()),
-            None => skipped("neither the spec nor a policy nor an annotation asks for its data"),
+        fate(&facts, wishes)
+    }
+}
+
+/// What becomes of a volume whose files no pod's copy takes.
+fn fate(facts: &VolumeFacts, wishes: &Wishes<'_>) -> Fate {
+    let skipped = |reason: &str| Fate::Skipped(reason.to_owned());
+    match wishes.policies.and_then(|policies| policies.action(facts)) {
+        Some(VolumeAction::Skip) => skipped("a volume policy says skip"),
+        Some(VolumeAction::Custom) => skipped("a volume policy leaves it to a plugin"),
+        Some(VolumeAction::FsBackup) => Fate::Missed(
+            Method::FileCopy,
+            "a volume policy asks for fs-backup, and no pod of the backup mounts it".to_owned(),
+        ),
+        Some(VolumeAction::Snapshot) => {
+            Fate::Missed(Method::Snapshot, "a volume policy asks for a snapshot".to_owned())
         }
+        None if wishes.snapshot == Some(false) => skipped("snapshotVolumes is false"),
+        None if wishes.snapshot == Some(true) => {
+            Fate::Missed(Method::Snapshot, "snapshotVolumes is true".to_owned())
+        }
+        None if wishes.move_data => Fate::Missed(Method::Snapshot, "snapshotMoveData is true".to_owned()),
+        None => skipped("neither the spec nor a policy nor an annotation asks for its data"),
     }
 }
 

@@ -87,3 +87,27 @@ fn a_claim_that_two_pods_mount_is_one_volume() {
         "spec": {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]}}));
     assert_eq!(book.records(&Wishes { copy_files: true, ..wishes() }).len(), 1);
 }
+
+#[rstest]
+#[case::snapshots(Wishes { snapshot: Some(true), ..wishes() }, true)]
+#[case::moved(Wishes { move_data: true, ..wishes() }, true)]
+#[case::nobody_asks(wishes(), false)]
+fn a_claim_whose_volume_is_left_out_has_a_record(#[case] wishes: Wishes<'_>, #[case] missed: bool) {
+    let mut book = book(&json!({}));
+    book.volumes.clear();
+    book.add_claim(&json!({"metadata": {"namespace": "shop", "name": "unbound"}, "spec": {}}));
+    let records = book.records(&wishes);
+    assert_eq!(records.len(), 1, "{records:?}");
+    assert_eq!(records[0].title(), "pv-1 of claim shop/data");
+    assert_eq!(matches!(records[0].fate, Fate::Missed(Method::Snapshot, _)), missed);
+}
+
+#[test]
+fn a_policy_that_asks_for_files_that_no_pod_mounts_is_not_forgotten() {
+    let mut book = book(&json!({}));
+    book.mounts.clear();
+    let text = "version: v1\nvolumePolicies:\n- conditions: {csi: {}}\n  action: {type: fs-backup}";
+    let policies = Policies::parse(text).unwrap();
+    let records = book.records(&Wishes { policies: Some(&policies), ..wishes() });
+    assert!(matches!(records[0].fate, Fate::Missed(Method::FileCopy, _)), "{records:?}");
+}

@@ -36,7 +36,7 @@ pub struct NamespaceFilter {
     missing: Vec<String>,
     /// Patterns that no namespace matches.
     idle: Vec<String>,
-    live: usize,
+    live: Vec<String>,
 }
 
 impl NamespaceFilter {
@@ -51,7 +51,7 @@ impl NamespaceFilter {
             chosen: None,
             missing: Vec::new(),
             idle: Vec::new(),
-            live: live.len(),
+            live: live.to_vec(),
         };
         if !filter.lists.includes_everything() {
             filter.choose(included, live)?;
@@ -98,11 +98,16 @@ impl NamespaceFilter {
     /// One list over the whole cluster is cheaper than many small ones once half of its namespaces are wanted.
     pub fn to_list(&self) -> NamespacesToList {
         match &self.chosen {
-            Some(chosen) if chosen.len() < 4 || chosen.len() * 2 <= self.live => {
+            Some(chosen) if chosen.len() < 4 || chosen.len() * 2 <= self.live.len() => {
                 NamespacesToList::Only(chosen.clone())
             }
             _ => NamespacesToList::All,
         }
+    }
+
+    /// All chosen namespaces, for whoever may not list the whole cluster at once.
+    pub fn names(&self) -> Vec<String> {
+        self.chosen.clone().unwrap_or_else(|| self.chosen_among(&self.live))
     }
 
     /// The chosen namespaces among those that exist.

@@ -4,6 +4,7 @@ use lifeboat_api::common::LabelSelector;
 use rstest::rstest;
 
 use super::*;
+use crate::policy::IncludeExcludePolicy;
 
 fn served(group: &str, resource: &str, kind: &str, namespaced: bool) -> ResourceType {
     ResourceType {
@@ -132,7 +133,9 @@ fn a_policy_adds_to_the_spec_and_does_not_contradict_it() {
         included_cluster_scoped_resources: vec!["clusterroles".into()],
         ..IncludeExcludePolicy::default()
     };
-    let filter = Filter::new(&spec, &cluster(), &live(), Some(&policy)).unwrap();
+    let mut policies = Policies::default();
+    policies.include_exclude = Some(policy);
+    let filter = Filter::new(&spec, &cluster(), &live(), Some(&policies)).unwrap();
     let cluster = cluster();
     let taken: Vec<_> =
         cluster.types().filter(|kind| filter.types().takes(kind)).map(|kind| &kind.kind).collect();
@@ -168,10 +171,10 @@ fn additional_items_pass_the_filters(
 fn an_object_can_exclude_itself_and_one_that_is_being_deleted_never_counts() {
     let (filter, cluster) = (filter(&BackupSpec::default()), cluster());
     let pods = cluster.resolve("pods")[0];
-    let excluded = ObjectFacts { namespace: Some("blog"), excluded: true, deleting: false };
-    assert!(matches!(filter.takes_listed(&excluded), Verdict::Leave(_)));
+    let excluded = ObjectFacts { namespace: Some("blog"), excluded: true, ..ObjectFacts::default() };
+    assert!(matches!(filter.takes_listed(pods, &excluded), Verdict::Leave(_)));
     assert_eq!(filter.takes_additional(pods, &excluded, true), Verdict::Take);
-    let deleting = ObjectFacts { namespace: Some("blog"), excluded: false, deleting: true };
+    let deleting = ObjectFacts { namespace: Some("blog"), deleting: true, ..ObjectFacts::default() };
     assert!(matches!(filter.takes_additional(pods, &deleting, true), Verdict::Leave(_)));
 }
 
@@ -210,6 +213,101 @@ fn each_selector_is_a_list_of_its_own() {
     let selector = with_label().label_selector.unwrap_or_default();
     let spec =
         BackupSpec { or_label_selectors: Some(vec![selector.clone(), selector]), ..BackupSpec::default() };
-    assert_eq!(filter(&spec).queries(), ["app=web", "app=web"]);
-    assert_eq!(filter(&BackupSpec::default()).queries(), [""]);
+    let cluster = cluster();
+    let pods = cluster.resolve("pods")[0];
+    assert_eq!(filter(&spec).queries(pods), ["app=web", "app=web"]);
+    assert_eq!(filter(&BackupSpec::default()).queries(pods), [""]);
+}
+
+fn with_policies(spec: &BackupSpec) -> Filter {
+    let text = "version: v1
+clusterScopedFilterPolicy:
+  resourceFilters:
+  - kinds: [ClusterRole]
+    labelSelector: {matchLabels: {tier: a}}
+    names: [\"app-*\"]
+    excludedNames: [app-old]
+  - kinds: [namespaces]
+    excludedNames: [kube-system]
+namespacedFilterPolicies:
+- namespaces: [\"shop-*\"]
+  resourceFilters:
+  - kinds: [pods]
+    names: [\"web-?\"]
+- namespaces: [shop-b]
+  resourceFilters:
+  - kinds: [\"*\"]
+    orLabelSelectors:
+    - matchLabels: {tier: a}
+    - matchExpressions: [{key: tier, operator: In, values: [b]}]
+";
+    let policies = Policies::parse(text).unwrap();
+    Filter::new(spec, &cluster(), &live(), Some(&policies)).unwrap()
+}
+
+#[rstest]
+#[case::listed("pods", Some("shop-a"), "web-1", "", true)]
+#[case::the_specs_labels_do_not_count_where_a_policy_is("pods", Some("shop-a"), "web-1", "c", true)]
+#[case::other_name("pods", Some("shop-a"), "db-1", "", false)]
+#[case::type_not_listed("deployments", Some("shop-a"), "web-1", "", false)]
+#[case::exact_name_goes_before_patterns("deployments", Some("shop-b"), "any", "a", true)]
+#[case::second_selector("pods", Some("shop-b"), "any", "b", true)]
+#[case::no_selector_fits("pods", Some("shop-b"), "any", "c", false)]
+#[case::namespace_without_policy("pods", Some("blog"), "any", "x", true)]
+#[case::namespace_without_policy_has_the_specs_labels("pods", Some("blog"), "any", "a", false)]
+#[case::cluster_name("clusterroles", None, "app-1", "a", true)]
+#[case::cluster_name_excluded("clusterroles", None, "app-old", "a", false)]
+#[case::cluster_labels("clusterroles", None, "app-1", "x", false)]
+#[case::cluster_type_without_policy("persistentvolumes", None, "any", "x", true)]
+fn filters_of_a_policy_choose(
+    #[case] resource: &str,
+    #[case] namespace: Option<&str>,
+    #[case] name: &str,
+    #[case] tier: &str,
+    #[case] expected: bool,
+) {
+    let match_labels = Some([("tier".to_owned(), "x".to_owned())].into());
+    let selector = LabelSelector { match_labels, ..LabelSelector::default() };
+    let filter = with_policies(&BackupSpec { label_selector: Some(selector), ..BackupSpec::default() });
+    let cluster = cluster();
+    let kind = cluster.resolve(resource)[0];
+    let labels = [("tier".to_owned(), tier.to_owned())].into();
+    let object = ObjectFacts { name, namespace, labels: Some(&labels), ..ObjectFacts::default() };
+    let verdict = filter.takes_listed(kind, &object);
+    assert_eq!(verdict == Verdict::Take, expected, "{verdict:?}");
+}
+
+#[test]
+fn lists_are_asked_for_with_the_labels_that_fit_all_of_them() {
+    let filter = with_policies(&with_label());
+    let cluster = cluster();
+    let queries = |name: &str| filter.queries(cluster.resolve(name)[0]);
+    assert_eq!(queries("pods"), [""], "namespaces differ");
+    assert_eq!(queries("clusterroles"), ["tier=a"]);
+    assert_eq!(queries("persistentvolumes"), ["app=web"]);
+}
+
+#[test]
+fn additional_items_pass_a_policy_by_name_only() {
+    let (filter, cluster) = (with_policies(&BackupSpec::default()), cluster());
+    let takes = |resource: &str, name: &str| {
+        let kind = cluster.resolve(resource)[0];
+        let object = ObjectFacts { name, namespace: Some("shop-a"), ..ObjectFacts::default() };
+        filter.takes_additional(kind, &object, false) == Verdict::Take
+    };
+    assert!(takes("deployments", "any"), "a type that is not listed");
+    assert!(takes("pods", "web-1") && !takes("pods", "db"));
+    let labels = BTreeMap::new();
+    assert_eq!(filter.takes_namespace_object("blog", &labels, true, false), Verdict::Take);
+    assert_ne!(filter.takes_namespace_object("kube-system", &labels, true, false), Verdict::Take);
+}
+
+#[test]
+fn filters_without_effect_are_told() {
+    let text = "version: v1
+clusterScopedFilterPolicy: {resourceFilters: [{kinds: [pods]}]}
+namespacedFilterPolicies: [{namespaces: [a], resourceFilters: [{kinds: [gadgets, clusterroles]}]}]";
+    let policies = Policies::parse(text).unwrap();
+    let filter = Filter::new(&BackupSpec::default(), &cluster(), &live(), Some(&policies)).unwrap();
+    assert_eq!(filter.warnings().len(), 3, "{:?}", filter.warnings());
 }

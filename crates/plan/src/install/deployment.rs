@@ -3,10 +3,14 @@
 
 use serde_json::{Value, json};
 
+use super::service::DOWNLOAD_PORT;
 use super::{InstallOptions, labels};
 
 /// The port of metrics and probes, upstream's.
 const HTTP_PORT: u16 = 8085;
+
+/// Where archives are unpacked.
+const SPOOL: &str = "/spool";
 
 pub(super) fn object(options: &InstallOptions) -> Value {
     json!({
@@ -45,12 +49,20 @@ fn pod(options: &InstallOptions) -> Value {
             "labelSelector": {"matchLabels": labels()},
         }],
         "containers": [container(options)],
-        "volumes": [{"name": "tmp", "emptyDir": {"sizeLimit": "1Gi"}}],
+        "volumes": [
+            {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
+            {"name": "spool", "emptyDir": {"sizeLimit": options.spool.limit}},
+        ],
     })
 }
 
 fn container(options: &InstallOptions) -> Value {
-    let mut args = vec!["server".to_owned()];
+    let mut args = vec![
+        "server".to_owned(),
+        format!("--spool-directory={SPOOL}"),
+        format!("--spool-size={}", options.spool.archive),
+    ];
+    args.extend(options.download_url.iter().map(|url| format!("--download-url={url}")));
     args.extend(options.server_args.iter().cloned());
     json!({
         "name": "velero",
@@ -58,7 +70,7 @@ fn container(options: &InstallOptions) -> Value {
         "imagePullPolicy": "IfNotPresent",
         "args": args,
         "env": env(options),
-        "ports": [{"name": "http", "containerPort": HTTP_PORT}],
+        "ports": ports(options),
         "livenessProbe": probe("/healthz", 10, 6),
         "readinessProbe": probe("/readyz", 2, 3),
         "resources": options.resources,
@@ -67,8 +79,16 @@ fn container(options: &InstallOptions) -> Value {
             "readOnlyRootFilesystem": true,
             "capabilities": {"drop": ["ALL"]},
         },
-        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}],
+        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}, {"name": "spool", "mountPath": SPOOL}],
     })
+}
+
+fn ports(options: &InstallOptions) -> Vec<Value> {
+    let mut ports = vec![json!({"name": "http", "containerPort": HTTP_PORT})];
+    if options.download_url.is_some() {
+        ports.push(json!({"name": "downloads", "containerPort": DOWNLOAD_PORT}));
+    }
+    ports
 }
 
 fn probe(path: &str, period: u32, failures: u32) -> Value {

@@ -63,8 +63,14 @@ fn own_role(options: &InstallOptions) -> Value {
             },
             {
                 "apiGroups": [""],
-                "resources": ["secrets", "configmaps"],
+                "resources": ["secrets"],
                 "verbs": ["get", "list", "watch", "create", "patch"],
+            },
+            {
+                // Journals of running backups go when these end.
+                "apiGroups": [""],
+                "resources": ["configmaps"],
+                "verbs": ["get", "list", "watch", "create", "patch", "delete"],
             },
             {
                 "apiGroups": ["coordination.k8s.io"],

@@ -84,6 +84,43 @@ fn a_pods_volume_has_a_type_too() {
     "version: v1\nincludeExcludePolicy: {includedNamespaceScopedResources: [a], excludedNamespaceScopedResources: [a]}",
     "\"a\""
 )]
+#[case::no_filters("version: v1\nclusterScopedFilterPolicy: {}", "at least one")]
+#[case::cluster_needs_kinds(
+    "version: v1\nclusterScopedFilterPolicy: {resourceFilters: [{names: []}]}",
+    "clusterScopedFilterPolicy.resourceFilters[0]: kinds"
+)]
+#[case::no_namespaces(
+    "version: v1\nnamespacedFilterPolicies: [{resourceFilters: [{kinds: [pods]}]}]",
+    "namespacedFilterPolicies[0]"
+)]
+#[case::namespace_twice(
+    "version: v1\nnamespacedFilterPolicies: [{namespaces: [a], resourceFilters: [{}]}, {namespaces: [a], resourceFilters: [{}]}]",
+    "namespacedFilterPolicies[1]: the namespace \"a\""
+)]
+#[case::kind_twice(
+    "version: v1\nnamespacedFilterPolicies: [{namespaces: [a], resourceFilters: [{kinds: [x]}, {kinds: [x]}]}]",
+    "\"x\""
+)]
+#[case::two_for_every_kind(
+    "version: v1\nnamespacedFilterPolicies: [{namespaces: [a], resourceFilters: [{}, {kinds: [\"*\"]}]}]",
+    "only one"
+)]
+#[case::names_for_every_kind(
+    "version: v1\nnamespacedFilterPolicies: [{namespaces: [a], resourceFilters: [{names: [x]}]}]",
+    "need kinds"
+)]
+#[case::two_ways_of_labels(
+    "version: v1\nclusterScopedFilterPolicy: {resourceFilters: [{kinds: [a], labelSelector: {matchLabels: {a: b}}, orLabelSelectors: [{}]}]}",
+    "cannot both"
+)]
+#[case::operator(
+    "version: v1\nclusterScopedFilterPolicy: {resourceFilters: [{kinds: [a], labelSelector: {matchExpressions: [{key: a, operator: Is}]}}]}",
+    "\"Is\""
+)]
+#[case::unknown_filter_field(
+    "version: v1\nclusterScopedFilterPolicy: {resourceFilters: [{kinds: [a], name: x}]}",
+    "cannot be read"
+)]
 fn a_bad_policy_is_refused(#[case] text: &str, #[case] named: &str) {
     let error = Policies::parse(text).unwrap_err().to_string();
     assert!(error.contains(named), "{error}");

@@ -8,6 +8,7 @@ use lifeboat_api::velero::RestoreSpec;
 use crate::catalogue::{Catalogue, GroupResource, ItemId};
 use crate::glob::GlobError;
 use crate::includes::Includes;
+use crate::policy::items::{ItemFilters, ItemPolicies, ItemPolicyError, Opinion};
 use crate::selector::{Selector, SelectorError};
 
 /// Types that are no part of any restore: they describe this cluster, or Lifeboat itself.
@@ -23,7 +24,27 @@ pub const NEVER_RESTORED: [&str; 9] = [
     "backuprepositories.velero.io",
 ];
 
-/// Types that are looked at whatever the filters say, because volumes need them.
+/// Types whose objects tell Lifeboat to do something now. One that came back would be done again: a DeleteBackupRequest in a
+/// backup would delete. Upstream restores some of them.
+pub const COMMANDS: [&str; 9] = [
+    "deletebackuprequests.velero.io",
+    "downloadrequests.velero.io",
+    "serverstatusrequests.velero.io",
+    "podvolumebackups.velero.io",
+    "podvolumerestores.velero.io",
+    "datauploads.velero.io",
+    "datadownloads.velero.io",
+    "volumepluginbackups.velero.io",
+    "volumepluginrestores.velero.io",
+];
+
+/// Whether no object of a type is ever created by a restore, whoever asks for it and whatever it was in the archive.
+pub fn is_never_created(resource: &GroupResource) -> bool {
+    let name = resource.to_string();
+    NEVER_RESTORED.contains(&name.as_str()) || COMMANDS.contains(&name.as_str())
+}
+
+/// Types that actions see whatever the filters say, because volumes need them; they are not created.
 const ALWAYS: [&str; 1] = ["datauploads.velero.io"];
 
 /// Why an item is not restored.
@@ -32,6 +53,10 @@ pub enum LeftOut {
     Type,
     Namespace,
     Labels,
+    /// The resource policies of the Restore leave it out.
+    PolicyType,
+    PolicyLabels,
+    PolicyName,
     /// Cluster-scoped, and the Restore says no to those.
     ClusterScoped,
     /// Cluster-scoped, and the Restore names namespaces.
@@ -44,6 +69,9 @@ impl std::fmt::Display for LeftOut {
             Self::Type => "its type is not included",
             Self::Namespace => "its namespace is not included",
             Self::Labels => "its labels do not match",
+            Self::PolicyType => "the resource policies do not list its kind for its namespace",
+            Self::PolicyLabels => "its labels do not match the resource policies",
+            Self::PolicyName => "its name does not match the resource policies",
             Self::ClusterScoped => "it is cluster-scoped, and spec.includeClusterResources is false",
             Self::OnlyNamespaces => {
                 "it is cluster-scoped, and only some namespaces are restored; set spec.includeClusterResources to have it"
@@ -59,6 +87,8 @@ pub enum FilterError {
     Pattern(#[from] GlobError),
     #[error(transparent)]
     Selector(#[from] SelectorError),
+    #[error("resource policies: {0}")]
+    Policies(#[from] ItemPolicyError),
 }
 
 /// The compiled filters of a Restore.
@@ -69,13 +99,14 @@ pub struct RestoreFilter {
     /// An item must match one of them; empty for all items.
     selectors: Vec<Selector>,
     cluster: Option<bool>,
+    policies: ItemFilters,
 }
 
 impl RestoreFilter {
     pub fn new(spec: &RestoreSpec, catalogue: &Catalogue) -> Result<Self, FilterError> {
         let list = |names: &Option<Vec<String>>| names.clone().unwrap_or_default();
         let mut excluded = list(&spec.excluded_resources);
-        excluded.extend(NEVER_RESTORED.iter().map(|&name| name.to_owned()));
+        excluded.extend(NEVER_RESTORED.iter().chain(&COMMANDS).map(|&name| name.to_owned()));
         let selectors = spec.label_selector.iter().chain(spec.or_label_selectors.iter().flatten());
         Ok(Self {
             namespaces: Includes::new(&list(&spec.included_namespaces), &list(&spec.excluded_namespaces))?,
@@ -85,25 +116,43 @@ impl RestoreFilter {
                 .filter(|selector| selector.as_ref().map_or(true, |selector| !selector.is_everything()))
                 .collect::<Result<_, _>>()?,
             cluster: spec.include_cluster_resources,
+            policies: ItemFilters::default(),
         })
+    }
+
+    /// The same with resource policies, which go before the Restore's label selectors.
+    pub fn with_policies(
+        mut self,
+        policies: &ItemPolicies,
+        catalogue: &Catalogue,
+    ) -> Result<Self, FilterError> {
+        self.policies = policies.resolve(catalogue)?;
+        Ok(self)
     }
 
     /// Whether labels count at all.
     pub fn asks_for_labels(&self) -> bool {
-        !self.selectors.is_empty()
+        !self.selectors.is_empty() || !self.policies.is_empty()
     }
 
     /// Whether an item of the backup is restored for its own sake.
-    pub fn judge(&self, item: &ItemId, labels: &BTreeMap<String, String>) -> Result<(), LeftOut> {
+    pub fn judge(&self, item: &ItemId, kind: &str, labels: &BTreeMap<String, String>) -> Result<(), LeftOut> {
         self.judge_additional(item)?;
         if item.namespace.is_none() && self.cluster != Some(true) && !self.namespaces.is_everything() {
             return Err(LeftOut::OnlyNamespaces);
         }
-        let matches = self.selectors.is_empty() || self.selectors.iter().any(|one| one.matches(labels));
-        if !matches && !is_always(&item.resource) {
-            return Err(LeftOut::Labels);
+        if is_always(&item.resource) {
+            return Ok(());
         }
-        Ok(())
+        match self.policies.judge(item, kind, labels) {
+            Opinion::Take => return Ok(()),
+            Opinion::LeaveType => return Err(LeftOut::PolicyType),
+            Opinion::LeaveLabels => return Err(LeftOut::PolicyLabels),
+            Opinion::LeaveName => return Err(LeftOut::PolicyName),
+            Opinion::None => {}
+        }
+        let matches = self.selectors.is_empty() || self.selectors.iter().any(|one| one.matches(labels));
+        if matches { Ok(()) } else { Err(LeftOut::Labels) }
     }
 
     /// Whether an item is restored because another one asks for it: labels do not count.
@@ -200,12 +249,13 @@ mod tests {
             namespace: namespace.map(Into::into),
             name: "shop".into(),
         };
-        filter.judge(&item, &BTreeMap::from([("app".into(), "web".into())]))
+        filter.judge(&item, "", &BTreeMap::from([("app".into(), "web".into())]))
     }
 
     #[rstest]
     #[case::everything(json!({}), "pods", Some("shop"), Ok(()))]
     #[case::never(json!({}), "nodes", None, Err(LeftOut::Type))]
+    #[case::a_command(json!({}), "deletebackuprequests.velero.io", Some("lifeboat"), Err(LeftOut::Type))]
     #[case::never_by_group(json!({}), "events.events.k8s.io", Some("shop"), Err(LeftOut::Type))]
     #[case::type_not_included(json!({"includedResources": ["secrets"]}), "pods", Some("shop"), Err(LeftOut::Type))]
     #[case::type_excluded(json!({"excludedResources": ["pods"]}), "pods", Some("shop"), Err(LeftOut::Type))]
@@ -227,6 +277,16 @@ mod tests {
         #[case] expected: Result<(), LeftOut>,
     ) {
         assert_eq!(judge(&spec, resource, namespace), expected);
+    }
+
+    #[rstest]
+    #[case("nodes", true)]
+    #[case("backups.velero.io", true)]
+    #[case("datauploads.velero.io", true)]
+    #[case("schedules.velero.io", false)]
+    #[case("pods", false)]
+    fn records_and_commands_are_never_created(#[case] resource: &str, #[case] expected: bool) {
+        assert_eq!(is_never_created(&GroupResource::parse(resource)), expected);
     }
 
     #[rstest]

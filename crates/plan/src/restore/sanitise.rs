@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use lifeboat_api::velero::names::{BACKUP_NAME, RESTORE_NAME};
 use serde_json::{Map, Value, json};
 
-use crate::catalogue::GroupResource;
+use crate::catalogue::{GroupResource, ItemId};
 use crate::label;
 
 /// Fields of `metadata` that belong to the object that was backed up and to no other.
@@ -90,6 +90,20 @@ pub fn is_completed(resource: &GroupResource, object: &Value) -> bool {
         ("batch", "jobs") => !text("/status/completionTime").is_empty(),
         _ => false,
     }
+}
+
+/// The Job that a pod works for. A restored Job cannot take over an old pod, because it knows its pods by a new UID: it makes
+/// another one, and the work would be done twice.
+pub fn job_of(pod: &ItemId, object: &Value) -> Option<ItemId> {
+    if !pod.resource.group.is_empty() || pod.resource.resource != "pods" {
+        return None;
+    }
+    let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array)?;
+    let job = owners.iter().find(|owner| {
+        owner["kind"] == "Job" && owner["apiVersion"].as_str().is_some_and(|text| text.starts_with("batch/"))
+    })?;
+    let name = job["name"].as_str()?.to_owned();
+    Some(ItemId { resource: GroupResource::new("batch", "jobs"), namespace: pod.namespace.clone(), name })
 }
 
 /// Whether a pod is only the picture of one that a kubelet runs from a file.

@@ -1,5 +1,8 @@
 //! What a backup from an untrusted location may not bring: whatever gives rights or stands between clients and the API
-//! server. Whoever can write into a bucket must not become an administrator by somebody else's restore.
+//! server, or tells Lifeboat what to do. Whoever can write into a bucket must not become an administrator by somebody else's
+//! restore.
+
+use std::collections::BTreeMap;
 
 use crate::catalogue::GroupResource;
 
@@ -8,16 +11,26 @@ pub const UNTRUSTED: &str = "lifeboat.io/untrusted";
 /// Annotation of a Restore, "true": restore all of it all the same.
 pub const ALLOW_PRIVILEGED: &str = "lifeboat.io/allow-privileged";
 
-/// Whether objects of a type give rights or stand in the way of requests.
+/// Whether objects of a type give rights, stand in the way of requests, or make Lifeboat itself act: the template of a
+/// Schedule has commands in it.
 pub fn is_privileged(resource: &GroupResource) -> bool {
+    let group = resource.group.as_str();
     matches!(
-        resource.group.as_str(),
+        group,
         "rbac.authorization.k8s.io"
             | "admissionregistration.k8s.io"
             | "apiextensions.k8s.io"
             | "apiregistration.k8s.io"
             | "certificates.k8s.io"
-    )
+            | "velero.io"
+            | "appcatalog.appscode.com"
+            | "stash.appscode.com"
+    ) || group.ends_with(".stash.appscode.com")
+}
+
+/// Whether the annotations of a Restore allow it all the same.
+pub fn is_allowed(annotations: Option<&BTreeMap<String, String>>) -> bool {
+    annotations.and_then(|all| all.get(ALLOW_PRIVILEGED)).is_some_and(|value| value == "true")
 }
 
 /// The warning for an item that is left out.
@@ -43,6 +56,9 @@ mod tests {
     #[case("mutatingwebhookconfigurations.admissionregistration.k8s.io", true)]
     #[case("customresourcedefinitions.apiextensions.k8s.io", true)]
     #[case("apiservices.apiregistration.k8s.io", true)]
+    #[case("schedules.velero.io", true)]
+    #[case("backupconfigurations.stash.appscode.com", true)]
+    #[case("snapshots.repositories.stash.appscode.com", true)]
     #[case("deployments.apps", false)]
     #[case("pods", false)]
     fn rights_and_gates_are_privileged(#[case] resource: &str, #[case] expected: bool) {

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use lifeboat_api::velero::{Backup, BackupPhase, ExistingResourcePolicy, RestoreSpec};
 
-use super::filter::{FilterError, NEVER_RESTORED, RestoreFilter, StatusFilter};
+use super::filter::{COMMANDS, FilterError, NEVER_RESTORED, RestoreFilter, StatusFilter};
 use super::hooks::RestoreHooks;
 use super::modifiers::Modifiers;
-use crate::catalogue::Catalogue;
+use crate::catalogue::{Catalogue, GroupResource};
 use crate::includes::Includes;
 
 /// A Restore that can run.
@@ -22,6 +22,8 @@ pub struct ValidRestore {
     pub modifiers: Modifiers,
     /// Whether data of volumes is wanted.
     pub volumes: bool,
+    /// Types that are restored in another of their stored versions than the one that the old cluster preferred.
+    pub versions: BTreeMap<GroupResource, String>,
 }
 
 /// Compiles the spec. Everything that [`problems`] names was found to be right before.
@@ -38,6 +40,7 @@ pub fn compile(
         hooks: RestoreHooks::new(spec)?,
         modifiers,
         volumes: spec.restore_pvs != Some(false),
+        versions: BTreeMap::new(),
     })
 }
 
@@ -53,7 +56,8 @@ pub fn problems(spec: &RestoreSpec) -> Vec<String> {
     let list = |names: &Option<Vec<String>>| names.clone().unwrap_or_default();
     let mut problems = Vec::new();
     let included = list(&spec.included_resources);
-    for name in NEVER_RESTORED.iter().filter(|name| included.iter().any(|wanted| wanted == *name)) {
+    let never = NEVER_RESTORED.iter().chain(&COMMANDS);
+    for name in never.filter(|name| included.iter().any(|wanted| wanted == *name)) {
         problems.push(format!("{name} are non-restorable resources"));
     }
     for problem in Includes::problems(&included, &list(&spec.excluded_resources)) {
@@ -91,7 +95,8 @@ pub fn source_problem(spec: &RestoreSpec) -> Option<String> {
     })
 }
 
-/// The spec's list of excluded types with those that are never restored, as upstream writes it back.
+/// The spec's list of excluded types with those that are never restored, as upstream writes it back; what only Lifeboat leaves
+/// out is not written.
 pub fn excluded_resources(spec: &RestoreSpec) -> Vec<String> {
     let mut names = spec.excluded_resources.clone().unwrap_or_default();
     for name in NEVER_RESTORED {
@@ -120,7 +125,7 @@ fn policy(spec: &RestoreSpec) -> Option<&ExistingResourcePolicy> {
     spec.existing_resource_policy.as_ref().filter(|policy| !policy.as_str().is_empty())
 }
 
-/// Two namespaces that go into one would overwrite each other's objects without a word.
+/// Names that are empty. Two namespaces may go into one, as upstream allows; objects of one name are named when they meet.
 fn mapping_problems(spec: &RestoreSpec) -> Vec<String> {
     let mapping = spec.namespace_mapping.iter().flatten();
     let empty = mapping
@@ -143,6 +148,7 @@ mod tests {
     #[rstest]
     #[case::nothing_wrong(json!({"backupName": "b"}), "")]
     #[case::never_restored(json!({"includedResources": ["nodes"]}), "nodes are non-restorable resources")]
+    #[case::commands(json!({"includedResources": ["deletebackuprequests.velero.io"]}), "deletebackuprequests.velero.io are non-restorable resources")]
     #[case::resources(json!({"includedResources": ["*", "pods"]}), "Invalid included/excluded resource lists: includes list must either contain '*' only, or a non-empty list of items")]
     #[case::namespaces(json!({"excludedNamespaces": ["*"]}), "Invalid included/excluded namespace lists: excludes list cannot contain '*'")]
     #[case::selectors(json!({"labelSelector": {}, "orLabelSelectors": [{}]}), "encountered labelSelector as well as orLabelSelectors in restore spec, only one can be specified")]

@@ -1,5 +1,7 @@
-//! What becomes of a volume and its claim: made anew, restored as it is, and whether data is missing. Asked by the executor
-//! for each PersistentVolume.
+//! What becomes of a volume and its claim: made anew, or restored as it is; and which data of a backup a restore did not
+//! bring back. Asked by the executor for each PersistentVolume, and by the controller at the end.
+
+use std::collections::BTreeMap;
 
 use serde_json::Value;
 
@@ -14,69 +16,181 @@ pub enum DataIn {
     CsiSnapshot,
     /// A CSI snapshot whose data was moved into a repository.
     MovedSnapshot,
-    /// Nowhere.
+    /// It was to be backed up, and was not.
+    Failed,
+    /// Nowhere; nobody asked for it.
     Nothing,
 }
 
 /// What to do with a volume.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VolumePlan {
-    /// Leave the volume out; its claim gets a new one. The words say what data is missing.
-    Provision { missing: Option<String> },
+    /// Leave the volume out; its claim gets a new one.
+    Provision,
     /// Restore the object: it points at storage that outlived its claim.
     AsItIs,
 }
 
-/// Decides. `wanted` is the Restore's `restorePVs`: whoever says no does not miss the data.
-pub fn plan(volume: &Value, data: DataIn, wanted: bool) -> VolumePlan {
+/// Decides.
+pub fn plan(volume: &Value, data: DataIn) -> VolumePlan {
+    let policy = volume.pointer("/spec/persistentVolumeReclaimPolicy").and_then(Value::as_str);
+    match data {
+        DataIn::Nothing | DataIn::Failed if policy != Some("Delete") => VolumePlan::AsItIs,
+        _ => VolumePlan::Provision,
+    }
+}
+
+/// What a backup says of one volume. Names and namespaces are those of the backup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeData {
+    /// The PersistentVolume; empty for a volume of a pod that has none.
+    pub volume: String,
+    /// Namespace and name.
+    pub claim: Option<(String, String)>,
+    /// Namespace and name of a pod whose volume was copied, and the volume's name in it.
+    pub pod: Option<(String, String, String)>,
+    pub data: DataIn,
+}
+
+/// An object that a volume's data belongs to, as it is called in the backup.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder<'a> {
+    Volume(&'a str),
+    Claim(&'a str, &'a str),
+    Pod(&'a str, &'a str),
+}
+
+/// How each PersistentVolume's data is held. Several entries of one volume are one: any of them holds it.
+pub fn by_volume(volumes: &[VolumeData]) -> BTreeMap<String, DataIn> {
+    let mut found = BTreeMap::new();
+    for one in volumes.iter().filter(|one| !one.volume.is_empty()) {
+        let entry = found.entry(one.volume.clone()).or_insert(one.data);
+        if matches!(entry, DataIn::Nothing | DataIn::Failed) {
+            *entry = one.data;
+        }
+    }
+    found
+}
+
+/// The data that was wanted and is not there: words, and the namespace that they are about. `is_restored` tells whether the
+/// restore took an object on.
+pub fn missing(
+    volumes: &[VolumeData],
+    is_restored: impl Fn(Holder<'_>) -> bool,
+) -> Vec<(Option<String>, String)> {
+    let wanted = |one: &&VolumeData| {
+        let claim =
+            one.claim.as_ref().is_some_and(|(namespace, name)| is_restored(Holder::Claim(namespace, name)));
+        let pod =
+            one.pod.as_ref().is_some_and(|(namespace, name, _)| is_restored(Holder::Pod(namespace, name)));
+        claim || pod || (!one.volume.is_empty() && is_restored(Holder::Volume(&one.volume)))
+    };
+    let mut found: Vec<(Option<String>, String)> = Vec::new();
+    for one in volumes.iter().filter(wanted) {
+        let Some(held) = held(one.data) else { continue };
+        let place = one.claim.as_ref().map(|(namespace, _)| namespace);
+        let place = place.or(one.pod.as_ref().map(|(namespace, ..)| namespace)).cloned();
+        let words = format!("the data of volume {} was not restored: {held}", name(one));
+        if !found.iter().any(|(_, known)| *known == words) {
+            found.push((place, words));
+        }
+    }
+    found
+}
+
+/// Where the data is, and why it stays there.
+fn held(data: DataIn) -> Option<String> {
     let held = match data {
-        DataIn::Nothing => {
-            let keeps = volume.pointer("/spec/persistentVolumeReclaimPolicy").and_then(Value::as_str);
-            return if keeps == Some("Delete") {
-                VolumePlan::Provision { missing: None }
-            } else {
-                VolumePlan::AsItIs
-            };
+        DataIn::Nothing => return None,
+        DataIn::Failed => {
+            return Some("the backup does not hold it, because backing it up failed".to_owned());
         }
         DataIn::NativeSnapshot => "a snapshot of a volume plugin",
         DataIn::PodVolume => "a copy of its files in a repository",
         DataIn::CsiSnapshot => "a CSI snapshot",
         DataIn::MovedSnapshot => "a CSI snapshot that was moved into a repository",
     };
-    let missing = wanted.then(|| missing(volume, held));
-    VolumePlan::Provision { missing }
+    Some(format!(
+        "the backup holds it as {held}, which this version of Lifeboat does not restore; the volume comes up empty"
+    ))
 }
 
-fn missing(volume: &Value, held: &str) -> String {
-    let text = |pointer: &str| volume.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let claim = format!("{}/{}", text("/spec/claimRef/namespace"), text("/spec/claimRef/name"));
-    format!(
-        "the data of volume {} (claim {claim}) was not restored: the backup holds it as {held}, which this version of Lifeboat does not restore; the claim gets an empty volume",
-        text("/metadata/name")
-    )
+fn name(one: &VolumeData) -> String {
+    match (&one.claim, &one.pod) {
+        (Some((namespace, name)), _) if one.volume.is_empty() => format!("of claim {namespace}/{name}"),
+        (Some((namespace, name)), _) => format!("{} (claim {namespace}/{name})", one.volume),
+        (None, Some((namespace, name, volume))) => format!("{volume} of pod {namespace}/{name}"),
+        (None, None) => one.volume.clone(),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
     use serde_json::json;
 
     use super::*;
 
-    #[test]
-    fn a_volume_without_data_is_kept_unless_it_went_with_its_claim() {
-        let volume = |policy: &str| json!({"spec": {"persistentVolumeReclaimPolicy": policy}});
-        assert_eq!(plan(&volume("Delete"), DataIn::Nothing, true), VolumePlan::Provision { missing: None });
-        assert_eq!(plan(&volume("Retain"), DataIn::Nothing, true), VolumePlan::AsItIs);
+    #[rstest]
+    #[case("Delete", DataIn::Nothing, VolumePlan::Provision)]
+    #[case("Retain", DataIn::Nothing, VolumePlan::AsItIs)]
+    #[case("Retain", DataIn::Failed, VolumePlan::AsItIs)]
+    #[case("Delete", DataIn::Failed, VolumePlan::Provision)]
+    #[case("Retain", DataIn::PodVolume, VolumePlan::Provision)]
+    #[case("Retain", DataIn::CsiSnapshot, VolumePlan::Provision)]
+    fn a_volume_without_data_is_kept_unless_it_went_with_its_claim(
+        #[case] policy: &str,
+        #[case] data: DataIn,
+        #[case] expected: VolumePlan,
+    ) {
+        assert_eq!(plan(&json!({"spec": {"persistentVolumeReclaimPolicy": policy}}), data), expected);
+    }
+
+    fn volume(name: &str, claim: Option<&str>, pod: Option<&str>, data: DataIn) -> VolumeData {
+        VolumeData {
+            volume: name.into(),
+            claim: claim.map(|claim| ("shop".into(), claim.into())),
+            pod: pod.map(|pod| ("shop".into(), pod.into(), "v".into())),
+            data,
+        }
     }
 
     #[test]
-    fn missing_data_is_named_where_it_was_wanted() {
-        let volume =
-            json!({"metadata": {"name": "pv"}, "spec": {"claimRef": {"namespace": "shop", "name": "data"}}});
-        let VolumePlan::Provision { missing: Some(words) } = plan(&volume, DataIn::PodVolume, true) else {
-            panic!("data is missing");
-        };
-        assert!(words.starts_with("the data of volume pv (claim shop/data) was not restored"), "{words}");
-        assert_eq!(plan(&volume, DataIn::PodVolume, false), VolumePlan::Provision { missing: None });
+    fn data_of_what_was_restored_is_missed_and_no_other() {
+        let volumes = [
+            volume("pv", Some("data"), Some("web"), DataIn::PodVolume),
+            volume("", None, Some("web"), DataIn::PodVolume),
+            volume("skipped", Some("tmp"), None, DataIn::Nothing),
+            volume("elsewhere", Some("elsewhere"), None, DataIn::CsiSnapshot),
+            volume("static", None, None, DataIn::NativeSnapshot),
+            volume("lost", Some("lost"), None, DataIn::Failed),
+        ];
+        let restored = [
+            Holder::Claim("shop", "data"),
+            Holder::Claim("shop", "tmp"),
+            Holder::Claim("shop", "lost"),
+            Holder::Pod("shop", "web"),
+            Holder::Volume("static"),
+        ];
+        let found = missing(&volumes, |holder| restored.contains(&holder));
+        let words: Vec<&str> = found.iter().map(|(_, words)| words.as_str()).collect();
+        assert_eq!(words.len(), 4, "{words:?}");
+        assert!(words[0].starts_with(
+            "the data of volume pv (claim shop/data) was not restored: the backup holds it as a copy"
+        ));
+        assert!(words[1].starts_with("the data of volume v of pod shop/web was not restored"));
+        assert!(words[2].starts_with("the data of volume static was not restored"));
+        assert!(words[3].contains("backing it up failed"));
+        assert_eq!((found[0].0.as_deref(), found[2].0.as_deref()), (Some("shop"), None));
+    }
+
+    #[test]
+    fn one_entry_that_holds_data_is_enough() {
+        let volumes = [
+            volume("pv", None, None, DataIn::Nothing),
+            volume("pv", None, None, DataIn::PodVolume),
+            volume("pv", None, None, DataIn::Failed),
+        ];
+        assert_eq!(by_volume(&volumes)["pv"], DataIn::PodVolume);
     }
 }

@@ -109,6 +109,7 @@ impl BackupItemAction for V2 {
             additional_items: whose.items(answer.additional_items)?,
             operation_id: convert::text(answer.operation_id),
             post_operation_items: whose.items(answer.post_operation_items)?,
+            ..BackupOutcome::default()
         })
     }
 

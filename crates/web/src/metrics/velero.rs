@@ -197,6 +197,13 @@ impl VeleroMetrics {
             drop(family.get_or_create(&label));
         }
         drop(self.durations.get_or_create(&label));
+        for family in [&self.items, &self.item_errors] {
+            drop(family.get_or_create(&label));
+        }
+        let of_no_backup = SnapshotLabel { schedule: schedule.to_owned(), backupName: String::new() };
+        for family in &self.csi {
+            drop(family.get_or_create(&of_no_backup));
+        }
     }
 
     /// A schedule is gone: its gauges would show old news for ever.

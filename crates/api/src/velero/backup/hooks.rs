@@ -63,7 +63,8 @@ pub struct ExecHook {
     #[schemars(length(min = 1))]
     pub command: Vec<String>,
     /// What a failure of the command means. `Fail` skips the remaining hooks of the object and its backup,
-    /// `Continue` goes on; either way the backup ends PartiallyFailed. Default: `Fail`.
+    /// `Continue` goes on; either way the backup ends PartiallyFailed. Default: `Continue`, as upstream acts
+    /// (its own reference says `Fail`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_error: Option<HookErrorMode>,
     /// How long the command may take before it counts as failed, as a Go duration. Default, also for `0s`:

@@ -1,11 +1,15 @@
 //! `lifeboat backup delete`: asks the server, by a DeleteBackupRequest for each, to remove backups and all they made. Deleting
 //! the Backup object alone would leave the data in the bucket, and the next sync would bring the object back.
 
+use std::time::Duration;
+
 use kube::api::{DynamicObject, ObjectMeta, PostParams};
 use kube::{Api, ResourceExt};
+use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::names::{BACKUP_NAME, BACKUP_UID};
 use lifeboat_api::velero::{DeleteBackupRequest, DeleteBackupRequestSpec};
 use lifeboat_cluster::Attempt;
+use lifeboat_cluster::wait::{Look, until};
 use lifeboat_plan::label;
 
 use crate::error::CliError;
@@ -21,6 +25,12 @@ pub(crate) struct Args {
     /// Do not ask
     #[arg(long)]
     confirm: bool,
+    /// Wait until they are gone; fails where something remains
+    #[arg(short, long)]
+    wait: bool,
+    /// How long to wait for each
+    #[arg(long, default_value = "10m0s", value_name = "DURATION")]
+    timeout: GoDuration,
 }
 
 pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError> {
@@ -36,17 +46,57 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
         ask(&format!("Delete {}, with everything in storage?", listing("backup", "backups", &names)))?;
     }
     let requests: Api<DeleteBackupRequest> = Api::namespaced(client.clone(), &settings.namespace);
+    let mut asked = Vec::new();
     for backup in &found {
         let name = backup.name_any();
-        requests
+        let made = requests
             .create(&PostParams::default(), &request(backup, &settings.namespace))
             .await
             .attempt(format!("ask for the deletion of backup {name}"))?;
-        printer::line(&format!(
-            "Deletion of backup {name:?} requested; it is gone once its files and snapshots are. `lifeboat backup describe {name}` shows what holds it up."
-        ));
+        if args.wait {
+            eprintln!("Deletion of backup {name:?} requested.");
+        } else {
+            printer::line(&format!(
+                "Deletion of backup {name:?} requested; it is gone once its files and snapshots are. `lifeboat backup describe {name}` shows what holds it up."
+            ));
+        }
+        asked.push((backup, made.name_any()));
+    }
+    if args.wait {
+        let limit = Duration::from_nanos(u64::try_from(args.timeout.as_nanos()).unwrap_or_default());
+        for (backup, request) in asked {
+            gone(&api, &requests, backup, &request, limit).await?;
+            printer::line(&format!("Backup {:?} is gone.", backup.name_any()));
+        }
     }
     Ok(())
+}
+
+/// Waits until a backup is gone, or its request says what remains.
+async fn gone(
+    backups: &Api<DynamicObject>,
+    requests: &Api<DeleteBackupRequest>,
+    backup: &DynamicObject,
+    request: &str,
+    limit: Duration,
+) -> Result<(), CliError> {
+    let name = backup.name_any();
+    let remaining = until(&format!("the end of backup {name}"), limit, async || {
+        let found = backups.get_opt(&name).await.attempt(format!("read backup {name}"))?;
+        if found.is_none_or(|found| found.uid() != backup.uid()) {
+            return Ok(Look::Done(Vec::new()));
+        }
+        let answer = requests.get_opt(request).await.attempt(format!("read the request {request}"))?;
+        let status = answer.and_then(|answer| answer.status).unwrap_or_default();
+        let errors = status.errors.unwrap_or_default();
+        Ok(if errors.is_empty() { Look::NotYet("it is still there".to_owned()) } else { Look::Done(errors) })
+    })
+    .await?;
+    if remaining.is_empty() {
+        return Ok(());
+    }
+    Err(CliError::refused(format!("backup {name:?} was not deleted: {}", remaining.join("; ")))
+        .help("remove what holds it up and ask again"))
 }
 
 fn request(backup: &DynamicObject, namespace: &str) -> DeleteBackupRequest {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use kube::api::{DynamicObject, PostParams};
-use lifeboat_cluster::{ApiError, Attempt};
+use lifeboat_cluster::Attempt;
 
 use super::spec::{self, LocationArgs};
 use super::{Freshness, api, wait_until_available};
@@ -50,7 +50,7 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
     let created = api(&client, &settings.namespace).create(&PostParams::default(), &object).await;
     created
         .attempt(format!("create BackupStorageLocation {}", args.name))
-        .map_err(|error| refusal(error, &args.name))?;
+        .map_err(|error| crate::objects::refusal(error, "backup-location", &args.name))?;
     printer::line(&format!("Backup storage location {:?} created.", args.name));
     if args.wait {
         let limit = Duration::from_secs(args.timeout);
@@ -58,14 +58,4 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
         printer::line("It is available.");
     }
     Ok(())
-}
-
-fn refusal(error: ApiError, name: &str) -> CliError {
-    let exists = error.is_conflict();
-    let error = CliError::from(error);
-    if exists {
-        return error
-            .help(format!("change it with `lifeboat backup-location set {name}`, or delete it first"));
-    }
-    error
 }

@@ -1,8 +1,6 @@
 //! `lifeboat backup-location delete`: removes locations and, as upstream does, the Backup and BackupRepository objects
 //! that stand for what is in them. The bucket's data stays; making the location again brings the objects back.
 
-use std::io::{BufRead, IsTerminal, Write};
-
 use kube::api::{DeleteParams, DynamicObject, ListParams};
 use kube::{Api, Client, ResourceExt};
 use lifeboat_api::velero::names::STORAGE_LOCATION;
@@ -11,6 +9,7 @@ use lifeboat_cluster::{Attempt, objects};
 
 use super::{api, find, listed};
 use crate::error::CliError;
+use crate::objects::ask::{ask, listing};
 use crate::printer;
 use crate::settings::Settings;
 
@@ -52,7 +51,7 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
         return Ok(());
     }
     if !args.confirm {
-        ask(&found)?;
+        ask(&format!("Delete {}?", listing("backup location", "backup locations", &found)))?;
     }
     for name in &found {
         match api.delete(name, &DeleteParams::default()).await {
@@ -91,22 +90,4 @@ async fn contents(
         found.extend(stored.into_iter().map(|object| (api.clone(), object)));
     }
     Ok(found)
-}
-
-fn ask(names: &[String]) -> Result<(), CliError> {
-    let refusal = || {
-        CliError::refused("not confirmed; nothing was deleted")
-            .help("pass --confirm to delete without a question")
-    };
-    if !std::io::stdin().is_terminal() {
-        return Err(refusal());
-    }
-    eprint!("Delete backup location {}? [y/N] ", names.join(", "));
-    let _ = std::io::stderr().flush();
-    let mut answer = String::new();
-    std::io::stdin()
-        .lock()
-        .read_line(&mut answer)
-        .map_err(|error| CliError::failed("cannot read the answer", error))?;
-    if matches!(answer.trim(), "y" | "Y" | "yes") { Ok(()) } else { Err(refusal()) }
 }

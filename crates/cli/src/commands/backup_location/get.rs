@@ -8,6 +8,7 @@ use serde_json::json;
 use super::{api, find, is_default, listed, text};
 use crate::args::{Output, OutputArg};
 use crate::error::CliError;
+use crate::objects::get::{Columns, table};
 use crate::printer;
 use crate::settings::Settings;
 
@@ -21,9 +22,21 @@ pub(crate) struct Args {
     /// Only locations with these labels
     #[arg(short = 'l', long, value_name = "SELECTOR")]
     selector: Option<String>,
+    /// Show all labels in a last column
+    #[arg(long)]
+    show_labels: bool,
+    /// Labels to show as columns
+    #[arg(short = 'L', long, value_name = "KEY,…", value_delimiter = ',')]
+    label_columns: Vec<String>,
     #[command(flatten)]
     output: OutputArg,
 }
+
+const COLUMNS: Columns = Columns {
+    headings: &["NAME", "PROVIDER", "BUCKET/PREFIX", "PHASE", "LAST VALIDATED", "ACCESS MODE", "DEFAULT"],
+    row,
+    sort: |_| {},
+};
 
 pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError> {
     let api = api(&settings.client().await?, &settings.namespace);
@@ -58,9 +71,7 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
         _ => printer::list(&found),
     };
     printer::print(args.output.output, &value, || {
-        let headings =
-            ["NAME", "PROVIDER", "BUCKET/PREFIX", "PHASE", "LAST VALIDATED", "ACCESS MODE", "DEFAULT"];
-        printer::table(&headings, found.iter().map(|location| row(location, Timestamp::now())))
+        table(&found, &COLUMNS, &args.label_columns, args.show_labels, Timestamp::now())
     })?;
     if args.output.output == Output::Table {
         for location in found.iter().filter(|location| text(location, "/status/phase") == "Unavailable") {

@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use lifeboat_plan::install::{CLOUD_CREDENTIALS, InstallOptions, Rights, default_resources, labels};
+use lifeboat_plan::install::{
+    CLOUD_CREDENTIALS, DEFAULT_SPOOL_MIB, InstallOptions, Rights, Spool, default_resources, labels,
+};
 use lifeboat_store::{Environment, Files, StoreConfig};
 use secrecy::SecretSlice;
 use serde_json::{Value, json};
+use url::Url;
 
 use crate::args::{Format, namespace_name};
 use crate::commands::backup_location::spec::{self, ConfigArg, LocationArgs};
@@ -76,6 +79,13 @@ pub(crate) struct Args {
     /// Memory that each server may use at most
     #[arg(long, visible_alias = "velero-pod-mem-limit", value_name = "QUANTITY")]
     pod_mem_limit: Option<String>,
+    /// Size of the volume on which each server unpacks archives, in MiB; a restore may use three quarters of it
+    #[arg(long, value_name = "MIB", default_value_t = DEFAULT_SPOOL_MIB, value_parser = clap::value_parser!(u64).range(64..))]
+    spool_size: u64,
+    /// Base URL under which people reach the server for files of backups (a Service is made for it); without it storage
+    /// signs links itself
+    #[arg(long, value_name = "URL")]
+    download_url: Option<Url>,
     /// One more argument for `lifeboat server`; may be repeated
     #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
     server_arg: Vec<String>,
@@ -215,6 +225,8 @@ fn options(namespace: &str, args: &Args) -> InstallOptions {
         pod_labels: map(&args.pod_labels),
         env: env(args),
         resources: resources(args),
+        spool: Spool::mib(args.spool_size),
+        download_url: args.download_url.as_ref().map(ToString::to_string),
         ..InstallOptions::new(namespace, &args.image)
     }
 }

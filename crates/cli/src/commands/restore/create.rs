@@ -8,6 +8,7 @@ use lifeboat_api::velero::names::SCHEDULE_NAME;
 use lifeboat_cluster::Attempt;
 use lifeboat_plan::schedule::own_name;
 
+use super::dry_run::{self, Form};
 use super::get;
 use super::spec::RestoreFlags;
 use crate::args::{Output, object_name};
@@ -42,10 +43,16 @@ pub(crate) struct Args {
     allow_partially_failed: Option<bool>,
     #[command(flatten)]
     flags: RestoreFlags,
+    /// Show what the restore would create, change and skip, and why; change nothing
+    #[arg(long, conflicts_with = "wait")]
+    dry_run: bool,
+    /// With --dry-run: show each item
+    #[arg(long, requires = "dry_run")]
+    details: bool,
     /// Wait until the restore has ended; fails unless it is Completed
     #[arg(short, long)]
     wait: bool,
-    /// Print the object instead of creating it
+    /// Print the object instead of creating it; with --dry-run: format of the plan
     #[arg(short, long, value_enum)]
     output: Option<Output>,
 }
@@ -62,6 +69,10 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
     let source = source(settings, &client, &args).await?;
     let name = args.name.clone().unwrap_or_else(|| default_name(&args, &Zoned::now()));
     let object = object(settings, &args.flags, &name, source);
+    if args.dry_run {
+        let form = Form { output: args.output.unwrap_or(Output::Table), details: args.details };
+        return dry_run::run(settings, client, object, form).await;
+    }
     if let Some(output) = args.output {
         let row = dynamic(&object)?;
         return printer::print(output, &object, || {

@@ -38,6 +38,12 @@ pub(crate) struct Args {
     /// Print the object instead of creating it
     #[arg(short, long, value_enum)]
     output: Option<Output>,
+    /// With -o table: show all labels
+    #[arg(long, requires = "output")]
+    show_labels: bool,
+    /// With -o table: labels to show as columns
+    #[arg(short = 'L', long, value_name = "KEY,…", value_delimiter = ',', requires = "output")]
+    label_columns: Vec<String>,
 }
 
 /// A time that the server would refuse is refused here.
@@ -50,7 +56,13 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
     if let Some(output) = args.output {
         let row = dynamic(&object)?;
         return printer::print(output, &object, || {
-            crate::objects::get::table(&[row], &get::COLUMNS, &[], false, Timestamp::now())
+            crate::objects::get::table(
+                &[row],
+                &get::COLUMNS,
+                &args.label_columns,
+                args.show_labels,
+                Timestamp::now(),
+            )
         });
     }
     let client = settings.client().await?;

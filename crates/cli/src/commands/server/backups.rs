@@ -23,7 +23,7 @@ pub(super) struct BackupArgs {
     client_page_size: u32,
     /// How long operations in the background may take where the backup does not say it
     #[arg(long, default_value = "4h0m0s", value_parser = duration)]
-    default_item_operation_timeout: Duration,
+    pub(super) default_item_operation_timeout: Duration,
     /// Copy the files of every pod volume, where the backup does not say otherwise
     #[arg(long)]
     default_volumes_to_fs_backup: bool,

@@ -21,13 +21,13 @@ pub(super) struct RestoreArgs {
 }
 
 impl RestoreArgs {
-    pub(super) fn settings(self, resource_timeout: Duration) -> RestoreSettings {
+    pub(super) fn settings(self, resource_timeout: Duration, operation_timeout: Duration) -> RestoreSettings {
         RestoreSettings {
             priorities: self.restore_resource_priorities,
             ready_timeout: self.additional_items_ready_timeout,
             terminating_timeout: self.terminating_resource_timeout,
             resource_timeout,
-            ..RestoreSettings::default()
+            operation_timeout,
         }
     }
 }

@@ -1,6 +1,7 @@
-//! The end of a Backup: `velero-backup.json`, which makes the directory a backup, is written, then the end phase. A server
-//! that dies between the two does both again.
+//! The end of a Backup: what operations changed goes into the archive, `velero-backup.json`, which makes the directory a
+//! backup, is written, then the end phase. A server that dies between them does all of it again.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -8,23 +9,27 @@ use kube::runtime::controller::Action;
 use kube::{Resource, ResourceExt};
 use lifeboat_api::common::{GoDuration, Time};
 use lifeboat_api::velero::{Backup, BackupPhase};
-use lifeboat_archive::BackupFiles;
 use lifeboat_archive::documents::encode_backup;
+use lifeboat_archive::{BackupFiles, ObjectStore, StoreError};
 use lifeboat_cluster::ApiError;
-use lifeboat_plan::backup::{ATTEMPT, attempt, phase};
+use lifeboat_plan::backup::{ARCHIVE_BYTES, ATTEMPT, attempt, phase};
 use lifeboat_web::{BackupEnd, Ending};
 
-use super::State;
 use super::start::schedule;
 use super::status::{Run, read, write};
-use crate::backup::chain;
+use super::{State, post_operations};
+use crate::backup::journal::Journal;
+use crate::backup::{chain, locked};
 use crate::context::Context;
 use crate::locations::{self, LocationError};
 
 /// How long after a failure the end is tried again.
 const AGAIN: Duration = Duration::from_secs(10);
 
-/// How long storage may be out of reach at the end, where the spec says nothing.
+/// How long the server's own disk may be full: others wait behind.
+const DISK_PATIENCE: GoDuration = GoDuration::from_secs(600);
+
+/// How long storage may be out of reach, where the spec says nothing.
 const PATIENCE: GoDuration = GoDuration::from_secs(4 * 3600);
 
 pub(super) async fn finalize(context: &Context, state: &State, backup: &Backup) -> Result<Action, ApiError> {
@@ -38,27 +43,63 @@ pub(super) async fn end(
     backup: &Backup,
     archive_bytes: Option<u64>,
 ) -> Result<Action, ApiError> {
-    let Some(end) = phase::finalized(backup.phase()) else { return Ok(Action::await_change()) };
+    let Some(mut end) = phase::finalized(backup.phase()) else { return Ok(Action::await_change()) };
     let this = run_of(backup);
+    if read(context, state, &this).await?.is_none() {
+        return Ok(Action::await_change());
+    }
+    let (store, files) = match open(context, backup).await {
+        Ok(opened) => opened,
+        Err(trouble) => return wait(context, state, backup, trouble).await,
+    };
+    let rewritten = match post_operations::write_again(context, backup, &store, &files).await {
+        Ok(rewritten) => rewritten,
+        Err(trouble) => return wait(context, state, backup, trouble).await,
+    };
+    let operated = backup.status.as_ref().and_then(|status| status.backup_item_operations_attempted);
+    let noted = backup.annotations().get(ARCHIVE_BYTES).and_then(|text| text.parse().ok());
+    // Operations change the archive after the pass noted its size.
+    let size = rewritten.bytes.or(noted.filter(|_| operated.unwrap_or_default() == 0));
+    match has_archive(store.as_ref(), &files, size).await {
+        Ok(true) => {}
+        Ok(false) => {
+            let key = files.contents();
+            let words =
+                format!("the archive {key} is gone from storage, or another backup wrote it: back up again");
+            return wait(context, state, backup, Trouble::Gone(words)).await;
+        }
+        Err(error) => {
+            let words = format!("cannot look at {}: {}", files.contents(), chain(&error));
+            return wait(context, state, backup, Trouble::Storage(words)).await;
+        }
+    }
     let now = context.now();
     let mut ended = backup.clone();
+    let mut patch = phase::ended(&end, now);
     if let Some(status) = &mut ended.status {
+        if rewritten.errors > 0 {
+            end = BackupPhase::PartiallyFailed;
+            let errors = status.errors.unwrap_or_default() + rewritten.errors;
+            status.errors = Some(errors);
+            patch = phase::ended(&end, now);
+            patch["errors"] = errors.into();
+        }
         status.phase = Some(end.clone());
         status.completion_timestamp = Some(Time(seconds(now)));
     }
     ended.metadata.managed_fields = None;
+    // The fence: another attempt's file must not be replaced.
     if read(context, state, &this).await?.is_none() {
         return Ok(Action::await_change());
     }
-    match store(context, &ended).await {
-        Ok(()) => {}
-        Err(Trouble::Api(error)) => return Err(error),
-        Err(Trouble::Storage(words)) => return storage_trouble(context, state, backup, &this, &words).await,
+    if let Err(trouble) = put(store.as_ref(), &files, &ended).await {
+        return wait(context, state, backup, trouble).await;
     }
-    let Some(object) = write(context, state, &this, &phase::ended(&end, now)).await? else {
+    locked(&state.trouble).remove(&this.uid);
+    let Some(object) = write(context, state, &this, &patch).await? else {
         return Ok(Action::await_change());
     };
-    count(context, &ended, archive_bytes);
+    count(context, &ended, rewritten.bytes.or(archive_bytes));
     let about = object.object_ref(&state.resource);
     if end == BackupPhase::Completed {
         context.events.normal(&about, "Completed", "the backup can be restored").await;
@@ -75,40 +116,85 @@ pub(super) fn run_of(backup: &Backup) -> Run {
     Run { name: backup.name_any(), uid: backup.uid().unwrap_or_default(), attempt: attempt(annotation) }
 }
 
-enum Trouble {
+/// What keeps a Backup from going on.
+pub(super) enum Trouble {
     Api(ApiError),
+    /// May pass.
     Storage(String),
+    /// The same for the server's own disk.
+    Disk(String),
+    /// Will not pass.
+    Gone(String),
 }
 
-async fn store(context: &Context, ended: &Backup) -> Result<(), Trouble> {
-    let name = ended.spec.storage_location.clone().unwrap_or_default();
+/// The storage of a Backup, and its places there.
+pub(super) async fn open(
+    context: &Context,
+    backup: &Backup,
+) -> Result<(Arc<dyn ObjectStore>, BackupFiles), Trouble> {
+    let name = backup.spec.storage_location.clone().unwrap_or_default();
     let location = locations::open(context, &name).await.map_err(|error| match error {
         LocationError::Api(error) => Trouble::Api(error),
+        gone @ LocationError::NotFound(_) => Trouble::Gone(gone.to_string()),
         other => Trouble::Storage(other.to_string()),
     })?;
-    let files = BackupFiles::new(&ended.name_any()).map_err(|error| Trouble::Storage(error.to_string()))?;
-    let json = encode_backup(ended).map_err(|error| Trouble::Storage(error.to_string()))?;
-    let written = location.store.put(&files.metadata(), json).await;
+    let files = BackupFiles::new(&backup.name_any()).map_err(|error| Trouble::Gone(error.to_string()))?;
+    Ok((location.store, files))
+}
+
+/// Whether the archive is there, with that size where it is known.
+pub(super) async fn has_archive(
+    store: &dyn ObjectStore,
+    files: &BackupFiles,
+    size: Option<u64>,
+) -> Result<bool, StoreError> {
+    match store.get_stream(&files.contents()).await {
+        Ok(found) => Ok(size.zip(found.size).is_none_or(|(size, found)| size == found)),
+        Err(error) if error.is_not_found() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+async fn put(store: &dyn ObjectStore, files: &BackupFiles, ended: &Backup) -> Result<(), Trouble> {
+    let json = encode_backup(ended).map_err(|error| Trouble::Gone(error.to_string()))?;
+    let written = store.put(&files.metadata(), json).await;
     written.map_err(|error| Trouble::Storage(format!("cannot write {}: {}", files.metadata(), chain(&error))))
 }
 
 /// Storage may come back; at last the backup has failed, because nobody could restore it.
-async fn storage_trouble(
+pub(super) async fn wait(
     context: &Context,
     state: &State,
     backup: &Backup,
-    this: &Run,
-    words: &str,
+    trouble: Trouble,
 ) -> Result<Action, ApiError> {
-    let started =
-        backup.status.as_ref().and_then(|status| status.start_timestamp.as_ref()).map(|time| time.0);
-    let patience = GoDuration::set(backup.spec.item_operation_timeout).unwrap_or(PATIENCE);
-    let over = started.and_then(|start| start.checked_add(patience.to_signed()).ok());
-    tracing::warn!(backup = this.name, error = words, "a backup cannot be finalized");
-    if over.is_none_or(|over| context.now() < over) {
+    let this = run_of(backup);
+    let now = context.now();
+    let patience = match &trouble {
+        Trouble::Disk(_) => DISK_PATIENCE,
+        _ => GoDuration::set(backup.spec.item_operation_timeout).unwrap_or(PATIENCE),
+    };
+    let (words, over) = match trouble {
+        Trouble::Api(error) => return Err(error),
+        Trouble::Gone(words) => (words, true),
+        Trouble::Storage(words) | Trouble::Disk(words) => {
+            let since = *locked(&state.trouble).entry(this.uid.clone()).or_insert(now);
+            (words, since.checked_add(patience.to_signed()).is_ok_and(|end| now >= end))
+        }
+    };
+    tracing::warn!(backup = this.name, error = words, "storage keeps a backup from its end");
+    if !over {
         return Ok(Action::requeue(AGAIN));
     }
-    write(context, state, this, &phase::failed(words, context.now())).await?;
+    locked(&state.trouble).remove(&this.uid);
+    if let Some(object) = write(context, state, &this, &phase::failed(&words, now)).await? {
+        // One that is not empty is for the next term.
+        Journal::new(context.client.clone(), &context.settings.namespace, backup).remove_empty().await;
+        context.events.warning(&object.object_ref(&state.resource), "Failed", &words).await;
+        if let Ok(failed) = lifeboat_cluster::objects::typed::<Backup>(&object) {
+            count(context, &failed, None);
+        }
+    }
     Ok(Action::await_change())
 }
 

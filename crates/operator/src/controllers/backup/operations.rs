@@ -3,48 +3,51 @@
 
 use std::time::Duration;
 
-use jiff::Timestamp;
+use kube::ResourceExt;
 use kube::runtime::controller::Action;
-use lifeboat_api::common::{GoDuration, Time};
+use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::Backup;
-use lifeboat_archive::BackupFiles;
 use lifeboat_archive::documents::{BackupOperation, DOCUMENT_LIMIT, OperationPhase, decode_list, encode};
 use lifeboat_cluster::ApiError;
 use lifeboat_plan::backup::phase::{self, Counts};
+use lifeboat_plan::backup::{CANCEL, is_cancelled};
 use serde_json::json;
+use tokio::time::timeout;
 
 use super::State;
-use super::finalize::run_of;
+use super::finalize::{Trouble, open, run_of, wait};
 use super::status::write;
-use crate::backup::chain;
+use crate::backup::{chain, locked};
 use crate::context::Context;
-use crate::locations::{self, LocationError};
+use crate::operations::{ANSWER, answered, fail, is_over};
 
 /// How often operations are asked, as upstream.
 const LOOK: Duration = Duration::from_secs(10);
 
+/// How long an operation may take, where the spec says nothing.
+const TIMEOUT: Duration = Duration::from_hours(4);
+
 pub(super) async fn follow(context: &Context, state: &State, backup: &Backup) -> Result<Action, ApiError> {
     let this = run_of(backup);
-    let name = backup.spec.storage_location.clone().unwrap_or_default();
-    let location = match locations::open(context, &name).await {
-        Ok(location) => location,
-        Err(LocationError::Api(error)) => return Err(error),
-        Err(error) => {
-            tracing::warn!(backup = this.name, %error, "cannot follow the operations of a backup");
-            return Ok(Action::requeue(LOOK));
-        }
+    let (store, files) = match open(context, backup).await {
+        Ok(opened) => opened,
+        Err(trouble) => return wait(context, state, backup, trouble).await,
     };
-    let Ok(files) = BackupFiles::new(&this.name) else { return Ok(Action::await_change()) };
-    let stored = location.store.get(&files.item_operations(), DOCUMENT_LIMIT).await;
+    let stored = store.get(&files.item_operations(), DOCUMENT_LIMIT).await;
     let stored = stored.map_err(|error| chain(&error));
     let mut operations: Vec<BackupOperation> =
         match stored.and_then(|bytes| decode_list(&bytes).map_err(|error| error.to_string())) {
             Ok(operations) => operations,
             Err(error) => {
-                tracing::warn!(backup = this.name, error, "cannot read the operations of a backup");
-                return Ok(Action::requeue(LOOK));
+                let words = format!("cannot read {}: {error}", files.item_operations());
+                return wait(context, state, backup, Trouble::Storage(words)).await;
             }
         };
+    if is_cancelled(backup.annotations().get(CANCEL).map(String::as_str)) {
+        cancel(context, backup, &operations).await;
+        let words = "cancelled while its operations ran; nothing of it can be restored".to_owned();
+        return wait(context, state, backup, Trouble::Gone(words)).await;
+    }
     let before = operations.clone();
     for operation in operations.iter_mut().filter(|operation| !operation.status.phase.has_ended()) {
         ask(context, backup, operation).await;
@@ -53,15 +56,16 @@ pub(super) async fn follow(context: &Context, state: &State, backup: &Backup) ->
         let document = encode(&operations).map_err(|error| error.to_string());
         let written = match document {
             Ok(document) => {
-                location.store.put(&files.item_operations(), document).await.map_err(|error| chain(&error))
+                store.put(&files.item_operations(), document).await.map_err(|error| chain(&error))
             }
             Err(error) => Err(error),
         };
         if let Err(error) = written {
-            tracing::warn!(backup = this.name, error, "cannot write the operations of a backup");
-            return Ok(Action::requeue(LOOK));
+            let words = format!("cannot write {}: {error}", files.item_operations());
+            return wait(context, state, backup, Trouble::Storage(words)).await;
         }
     }
+    locked(&state.trouble).remove(&this.uid);
     let counts = counts(backup, &operations);
     let status = json!({
         "phase": phase::after_pass(&counts).as_str(),
@@ -95,39 +99,28 @@ async fn ask(context: &Context, backup: &Backup, operation: &mut BackupOperation
     let (id, action) = (operation.spec.operation_id.clone(), operation.spec.backup_item_action.clone());
     let known = context.actions.backup.iter().find(|known| known.name() == action);
     let Some(known) = known else {
-        return fail(operation, format!("the action {action} is not installed"));
+        return fail(&mut operation.status, format!("the action {action} is not installed"));
     };
-    match known.progress(&id, backup).await {
-        Ok(progress) => {
-            let status = &mut operation.status;
-            status.phase = OperationPhase::InProgress;
-            (status.n_completed, status.n_total) = (progress.done, progress.total);
-            (status.operation_units, status.description) = (progress.units, progress.description);
-            status.started = progress.started.map(Time).or(status.started.take());
-            status.updated = progress.updated.map(Time).or(status.updated.take());
-            if progress.completed && progress.error.is_empty() {
-                status.phase = OperationPhase::Completed;
-            } else if progress.completed {
-                fail(operation, progress.error);
-            }
-        }
-        Err(error) => fail(operation, error.to_string()),
+    if let Ok(answer) = timeout(ANSWER, known.progress(&id, backup)).await {
+        answered(&mut operation.status, answer);
     }
-    if !operation.status.phase.has_ended() && is_over(backup, operation, context.now()) {
+    let limit = GoDuration::set(backup.spec.item_operation_timeout).and_then(GoDuration::to_std);
+    if is_over(&operation.status, limit.unwrap_or(TIMEOUT), context.now()) {
         // Whether it could be cancelled does not change that its time is over.
-        let _ = known.cancel(&id, backup).await;
-        fail(operation, "the operation did not end in time (spec.itemOperationTimeout)".to_owned());
+        let _ = timeout(ANSWER, known.cancel(&id, backup)).await;
+        fail(&mut operation.status, "the operation did not end in time (spec.itemOperationTimeout)");
     }
 }
 
-fn fail(operation: &mut BackupOperation, words: String) {
-    operation.status.phase = OperationPhase::Failed;
-    operation.status.error = words;
-}
-
-fn is_over(backup: &Backup, operation: &BackupOperation, now: Timestamp) -> bool {
-    let timeout =
-        GoDuration::set(backup.spec.item_operation_timeout).unwrap_or(GoDuration::from_secs(4 * 3600));
-    let created = operation.status.created.as_ref().map(|time| time.0);
-    created.and_then(|time| time.checked_add(timeout.to_signed()).ok()).is_some_and(|end| now > end)
+/// Tells the actions to end what they began.
+pub(super) async fn cancel(context: &Context, backup: &Backup, operations: &[BackupOperation]) {
+    for operation in operations.iter().filter(|operation| !operation.status.phase.has_ended()) {
+        let (id, action) = (&operation.spec.operation_id, &operation.spec.backup_item_action);
+        let known = context.actions.backup.iter().find(|known| known.name() == action);
+        if let Some(known) = known
+            && !matches!(timeout(ANSWER, known.cancel(id, backup)).await, Ok(Ok(())))
+        {
+            tracing::warn!(operation = id, action, "an operation could not be cancelled");
+        }
+    }
 }

@@ -1,26 +1,33 @@
 //! Runs the pass of a claimed Backup and writes how it ended. The archive goes up while it runs, the files beside it after
-//! it; the last writes are fenced: they happen only while the object still carries this attempt's number.
+//! it; before the archive becomes visible, before those files and before the status the object is asked whether it still
+//! carries this attempt's number.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::runtime::controller::Action;
 use kube::{Resource, ResourceExt};
 use lifeboat_api::velero::Backup;
-use lifeboat_archive::{BackupFiles, ObjectStore};
+use lifeboat_archive::{BackupFiles, ObjectStore, StoreError};
 use lifeboat_cluster::{ApiError, objects};
-use lifeboat_plan::backup::phase;
 use lifeboat_plan::backup::validate::ValidBackup;
+use lifeboat_plan::backup::{ARCHIVE_BYTES, phase};
 use lifeboat_plan::catalogue::Catalogue;
+use lifeboat_plan::deletion::NAME_TAKEN;
+use serde_json::json;
 
-use super::status::{Run, read, write};
+use super::status::{Run, read, stop, write, write_noted};
 use super::{State, finalize};
 use crate::backup::journal::Journal;
 use crate::backup::{
-    About, Counters, Outcome, PassError, PassInput, Report, Stop, Watch, chain, run as run_pass,
+    About, Counters, Fence, Outcome, PassError, PassInput, Report, Stop, Watch, chain, run as run_pass,
     upload_failure, upload_outcome,
 };
 use crate::context::Context;
 use crate::locations::{self, LocationError};
+
+/// How long storage may take for what is done after a backup failed: people wait for its end, and it may be out of reach.
+pub(super) const TIDYING: Duration = Duration::from_mins(1);
 
 /// A Backup that was claimed.
 pub(super) struct Ready {
@@ -53,32 +60,67 @@ pub(super) async fn run(context: &Context, state: &State, ready: Ready) -> Resul
     let outcome = Box::pin(watched(context, ready, store.clone(), &watch)).await;
     match outcome {
         Ok(outcome) if !matches!(watch.reason(), Some(Stop::Cancelled | Stop::Deleted | Stop::Overtaken)) => {
+            let size = outcome.size.compressed;
+            // The fence: whoever lost the lead without noticing finds a higher attempt here.
+            match stop(context, state, &this).await? {
+                Some(Stop::Deleted) => return deleted(store.as_ref(), &files, &journal, Some(size)).await,
+                Some(Stop::Overtaken) => return Ok(Action::await_change()),
+                _ => {}
+            }
             if let Err(words) = upload_outcome(store.as_ref(), &files, &outcome, &report).await {
                 report.error(&About::Server, &words, None);
                 return failed(context, state, &this, &journal, store.as_ref(), &files, &report, &words)
                     .await;
             }
-            passed(context, state, &this, &journal, &outcome).await
+            match passed(context, state, &this, &journal, &outcome).await? {
+                Some(action) => Ok(action),
+                None if stop(context, state, &this).await? == Some(Stop::Deleted) => {
+                    deleted(store.as_ref(), &files, &journal, Some(size)).await
+                }
+                None => Ok(Action::await_change()),
+            }
         }
         Err(PassError::Failed(words)) => {
             report.error(&About::Server, &words, None);
             failed(context, state, &this, &journal, store.as_ref(), &files, &report, &words).await
         }
-        Ok(_) | Err(PassError::Stopped) => match watch.reason() {
+        other => match told(context, state, &this, &watch).await? {
             Some(Stop::Cancelled) => {
                 let words = "cancelled while it ran; nothing of it can be restored";
                 report.error(&About::Server, words, None);
                 failed(context, state, &this, &journal, store.as_ref(), &files, &report, words).await
             }
             Some(Stop::Deleted) => {
-                remove_files(store.as_ref(), &files).await;
-                journal.remove().await;
-                Ok(Action::await_change())
+                let written = other.ok().map(|outcome| outcome.size.compressed);
+                deleted(store.as_ref(), &files, &journal, written).await
             }
             // The next leader begins the pass again.
             Some(Stop::Overtaken | Stop::Resting) | None => Ok(Action::await_change()),
         },
     }
+}
+
+/// Why the pass was told to end; where it found out by itself, the object says it.
+async fn told(context: &Context, state: &State, this: &Run, watch: &Watch) -> Result<Option<Stop>, ApiError> {
+    match watch.reason() {
+        None => stop(context, state, this).await,
+        reason => Ok(reason),
+    }
+}
+
+/// Ends a pass whose object was deleted. `written`: the size of its archive, where it came so far.
+async fn deleted(
+    store: &dyn ObjectStore,
+    files: &BackupFiles,
+    journal: &Journal,
+    written: Option<u64>,
+) -> Result<Action, ApiError> {
+    abort_uploads(store, files).await;
+    if let Some(size) = written {
+        remove_files(store, files, Some(size)).await;
+    }
+    journal.remove().await;
+    Ok(Action::await_change())
 }
 
 /// Looks whether the place is free, and clears what an interrupted attempt left.
@@ -87,7 +129,7 @@ async fn prepare(store: &dyn ObjectStore, files: &BackupFiles, again: bool) -> R
         Ok(false) => {}
         Ok(true) => {
             return Err(format!(
-                "backup already exists in object storage: {} is there; choose another name, or delete that backup",
+                "{NAME_TAKEN}: {} is there; choose another name, or delete that backup",
                 files.metadata()
             ));
         }
@@ -99,16 +141,27 @@ async fn prepare(store: &dyn ObjectStore, files: &BackupFiles, again: bool) -> R
         }
     }
     if again {
-        match store.abort_uploads(&files.directory()).await {
-            Ok(count) => {
-                tracing::info!(backup = files.name(), count, "aborted uploads of an earlier attempt");
-            }
-            Err(error) => {
-                tracing::warn!(backup = files.name(), %error, "cannot abort uploads of an earlier attempt");
-            }
-        }
+        abort_uploads(store, files).await;
     }
     Ok(())
+}
+
+/// Takes away the parts of uploads that never ended. The archive is asked for by its whole key, because some servers show
+/// an upload to nobody else.
+pub(super) async fn abort_uploads(store: &dyn ObjectStore, files: &BackupFiles) {
+    let aborted = async {
+        let mut count = 0;
+        for prefix in [files.contents(), files.log(), files.directory()] {
+            count += store.abort_uploads(&prefix).await?;
+        }
+        Ok::<_, StoreError>(count)
+    };
+    match tokio::time::timeout(TIDYING, aborted).await {
+        Ok(Ok(0)) => {}
+        Ok(Ok(count)) => tracing::info!(backup = files.name(), count, "aborted open uploads"),
+        Ok(Err(error)) => tracing::warn!(backup = files.name(), %error, "cannot abort open uploads"),
+        Err(_) => tracing::warn!(backup = files.name(), "open uploads are not aborted in time"),
+    }
 }
 
 async fn watched(
@@ -135,6 +188,12 @@ async fn watched(
         workers: settings.workers,
         all_versions: settings.has_feature("EnableAPIGroupVersions"),
         directory: context.settings.storage.spool_directory.clone(),
+        fence: Some(Fence {
+            api: watch.api.clone(),
+            name: watch.name.clone(),
+            uid: watch.uid.clone(),
+            attempt: watch.attempt,
+        }),
     });
     tokio::pin!(pass);
     tokio::select! {
@@ -144,26 +203,26 @@ async fn watched(
     }
 }
 
+/// None where the object is gone or belongs to another attempt.
 async fn passed(
     context: &Context,
     state: &State,
     this: &Run,
     journal: &Journal,
     outcome: &Outcome,
-) -> Result<Action, ApiError> {
-    // The fence: whoever lost the lead without noticing finds a higher attempt here.
-    if read(context, state, this).await?.is_none() {
-        return Ok(Action::await_change());
-    }
-    let Some(object) = write(context, state, this, &phase::passed(&outcome.counts)).await? else {
-        return Ok(Action::await_change());
+) -> Result<Option<Action>, ApiError> {
+    let size = outcome.size.compressed;
+    let notes = json!({ARCHIVE_BYTES: size.to_string()});
+    let status = phase::passed(&outcome.counts);
+    let Some(object) = write_noted(context, state, this, &status, &notes).await? else {
+        return Ok(None);
     };
     journal.remove().await;
     match objects::typed::<Backup>(&object) {
         Ok(backup) if phase::finalized(backup.phase()).is_some() => {
-            finalize::end(context, state, &backup, Some(outcome.size.compressed)).await
+            finalize::end(context, state, &backup, Some(size)).await.map(Some)
         }
-        _ => Ok(Action::await_change()),
+        _ => Ok(Some(Action::await_change())),
     }
 }
 
@@ -180,7 +239,10 @@ async fn failed(
 ) -> Result<Action, ApiError> {
     // Without the lead nothing may be written beside another attempt's files.
     if read(context, state, this).await?.is_some() {
-        upload_failure(store, files, report).await;
+        abort_uploads(store, files).await;
+        if tokio::time::timeout(TIDYING, upload_failure(store, files, report)).await.is_err() {
+            tracing::warn!(backup = files.name(), "the log of a failed backup is not written in time");
+        }
     }
     fail(context, state, this, journal, words).await
 }
@@ -204,16 +266,23 @@ async fn fail(
     Ok(Action::await_change())
 }
 
-/// A backup that was deleted while it ran leaves nothing.
-async fn remove_files(store: &dyn ObjectStore, files: &BackupFiles) {
+/// Removes the files of a backup that was deleted before its end. Files beside an archive of another size than `size` are
+/// another's, who writes a backup of the same name.
+pub(super) async fn remove_files(store: &dyn ObjectStore, files: &BackupFiles, size: Option<u64>) {
     let removed = async {
-        if store.exists(&files.metadata()).await? {
+        if store.exists(&files.metadata()).await? || !finalize::has_archive(store, files, size).await? {
             return Ok(());
         }
         let keys = store.keys(&files.directory()).await?;
         store.delete(&keys).await
     };
-    if let Err(error) = removed.await {
-        tracing::warn!(backup = files.name(), %error, "cannot remove the files of a deleted backup");
+    match tokio::time::timeout(TIDYING, removed).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => {
+            tracing::warn!(backup = files.name(), %error, "cannot remove the files of a deleted backup");
+        }
+        Err(_) => {
+            tracing::warn!(backup = files.name(), "the files of a deleted backup are not removed in time");
+        }
     }
 }

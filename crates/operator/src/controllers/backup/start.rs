@@ -15,13 +15,14 @@ use lifeboat_plan::backup::validate::{Input, ValidBackup, validate};
 use lifeboat_plan::backup::{ATTEMPT, CANCEL, attempt, is_cancelled, phase};
 use lifeboat_plan::label;
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::gather::{Gathered, gather};
-use super::pass::{Ready, run};
+use super::pass::{Ready, TIDYING, abort_uploads, run};
 use super::status::{Run, write};
-use super::{State, queue};
+use super::{State, finalize, queue};
 use crate::backup::journal::Journal;
-use crate::backup::{Report, run_open_posts};
+use crate::backup::{About, Report, locked, run_open_posts, upload_failure};
 use crate::context::Context;
 
 /// A pass that ended so often without an end of the backup will not end well the next time either.
@@ -40,7 +41,12 @@ pub(super) async fn start(
         uid: backup.uid().unwrap_or_default(),
         attempt: attempt(annotation(ATTEMPT)) + 1,
     };
-    let report = report(context, &this.name)?;
+    let report = match report(context, &this.name) {
+        Ok(report) => report,
+        Err(error) => {
+            return finalize::wait(context, state, &backup, finalize::Trouble::Disk(error.chain())).await;
+        }
+    };
     let journal = Journal::new(context.client.clone(), &context.settings.namespace, &backup);
     if again {
         // Before everything else: a pod may be frozen.
@@ -48,7 +54,7 @@ pub(super) async fn start(
             .await
             .map_err(|words| plain("run the hooks that an earlier attempt left open", words))?;
     }
-    let earlier = Run { attempt: this.attempt - 1, ..this.clone() };
+    let given_up = GivenUp { object: &object, backup: &backup, journal: &journal, report: &report, again };
     let over = if is_cancelled(annotation(CANCEL)) {
         Some(format!("cancelled: the Backup has the annotation {CANCEL}"))
     } else {
@@ -57,11 +63,18 @@ pub(super) async fn start(
         })
     };
     if let Some(reason) = over {
-        write(context, state, &earlier, &phase::failed(&reason, context.now())).await?;
-        journal.remove().await;
-        return Ok(Action::await_change());
+        return give_up(context, state, &given_up, &reason).await;
     }
-    let gathered = gather(context, &backup.spec).await?;
+    // A location is looked at anew when a server starts: one that was good before is waited for.
+    if again && let Err(trouble @ finalize::Trouble::Storage(_)) = finalize::open(context, &backup).await {
+        return finalize::wait(context, state, &backup, trouble).await;
+    }
+    let gathered = match gather(context, &backup.spec).await {
+        Ok(gathered) => gathered,
+        Err(error) if error.is_transient() => return Err(error),
+        // Asking again would get the same answer.
+        Err(error) => return give_up(context, state, &given_up, &error.chain()).await,
+    };
     let spec = with_defaults(&backup.spec, &context.settings.backup.defaults, &gathered.around);
     let location = spec.storage_location.clone().unwrap_or_default();
     let valid = validate(Input {
@@ -74,14 +87,23 @@ pub(super) async fn start(
     });
     let valid = match valid {
         Ok(valid) => valid,
-        Err(problems) => return refuse(context, state, &earlier, &object, &spec, &problems).await,
+        // It has begun, so that there are files of it.
+        Err(problems) if again => return give_up(context, state, &given_up, &problems.join("; ")).await,
+        Err(problems) => return refuse(context, state, &backup, &object, &spec, &problems).await,
     };
-    let Some(claimed) = claim(context, state, &object, &gathered, spec, &valid, this.attempt).await? else {
-        return Ok(Action::await_change());
+    let claimed = match claim(context, state, &object, &gathered, spec, &valid, this.attempt).await {
+        Ok(Some(claimed)) => claimed,
+        Ok(None) => return Ok(Action::await_change()),
+        Err(error) if is_refused(&error) => {
+            let words = format!("the API server does not let the backup start: {}", error.chain());
+            return give_up(context, state, &given_up, &words).await;
+        }
+        Err(error) => return Err(error),
     };
+    locked(&state.trouble).remove(&this.uid);
     context.metrics.velero().backup_started(schedule(&claimed));
     for warning in &gathered.discovered.warnings {
-        report.warning(&crate::backup::About::Server, warning, None);
+        report.warning(&About::Server, warning, None);
     }
     let catalogue = Arc::new(gathered.discovered.catalogue);
     let ready = Ready { run: this, backup: claimed, valid, catalogue, report, journal, again };
@@ -93,7 +115,69 @@ pub(super) fn schedule(backup: &Backup) -> &str {
     backup.labels().get(names::SCHEDULE_NAME).map_or("", String::as_str)
 }
 
-fn report(context: &Context, name: &str) -> Result<Report, ApiError> {
+/// An attempt that does not come to its pass.
+struct GivenUp<'a> {
+    object: &'a DynamicObject,
+    backup: &'a Backup,
+    journal: &'a Journal,
+    report: &'a Report,
+    /// Whether an earlier attempt came to it.
+    again: bool,
+}
+
+/// The backup has failed: what an earlier attempt left is cleared away, and the log says why.
+async fn give_up(
+    context: &Context,
+    state: &State,
+    over: &GivenUp<'_>,
+    reason: &str,
+) -> Result<Action, ApiError> {
+    let run = finalize::run_of(over.backup);
+    if over.again
+        && let Ok((store, files)) = finalize::open(context, over.backup).await
+    {
+        over.report.error(&About::Server, reason, None);
+        abort_uploads(store.as_ref(), &files).await;
+        if timeout(TIDYING, upload_failure(store.as_ref(), &files, over.report)).await.is_err() {
+            tracing::warn!(backup = run.name, "the log of a failed backup is not written in time");
+        }
+    }
+    match write(context, state, &run, &phase::failed(reason, context.now())).await {
+        Ok(Some(object)) => {
+            context.events.warning(&object.object_ref(&state.resource), "Failed", reason).await;
+            if let Ok(failed) = objects::typed::<Backup>(&object) {
+                finalize::count(context, &failed, None);
+            }
+        }
+        Ok(None) => {}
+        Err(error) if is_refused(&error) => {
+            return Ok(unwritable(context, state, over.object, BackupPhase::Failed, reason, &error).await);
+        }
+        Err(error) => return Err(error),
+    }
+    over.journal.remove().await;
+    Ok(Action::await_change())
+}
+
+/// Not even its end can be written: it must not keep others waiting.
+async fn unwritable(
+    context: &Context,
+    state: &State,
+    object: &DynamicObject,
+    phase: BackupPhase,
+    words: &str,
+    error: &ApiError,
+) -> Action {
+    queue::remember(state, object, phase);
+    context.refused.tell(&context.events, object, &state.resource, words, error).await
+}
+
+/// The API server, or a policy of it, does not want the change.
+fn is_refused(error: &ApiError) -> bool {
+    error.is_invalid() || error.code() == Some(403)
+}
+
+pub(super) fn report(context: &Context, name: &str) -> Result<Report, ApiError> {
     let full = format!("{}/{name}", context.settings.namespace);
     let log = RunLog::create(&context.settings.storage.spool_directory, &[("backup", &full)], Level::Info)
         .map_err(|error| plain("make a file for the log", error.to_string()))?;
@@ -109,7 +193,7 @@ fn plain(attempt: &str, words: String) -> ApiError {
 async fn refuse(
     context: &Context,
     state: &State,
-    run: &Run,
+    backup: &Backup,
     object: &DynamicObject,
     spec: &BackupSpec,
     problems: &[String],
@@ -122,7 +206,12 @@ async fn refuse(
     match objects::merge(&state.api(context), object, patch).await {
         Ok(object) => queue::remember(state, &object, BackupPhase::FailedValidation),
         Err(error) if error.is_conflict() => {
-            write(context, state, run, &phase::refused(problems)).await?;
+            write(context, state, &finalize::run_of(backup), &phase::refused(problems)).await?;
+        }
+        Err(error) if is_refused(&error) => {
+            let words = problems.join("; ");
+            let phase = BackupPhase::FailedValidation;
+            return Ok(unwritable(context, state, object, phase, &words, &error).await);
         }
         Err(error) => return Err(error),
     }

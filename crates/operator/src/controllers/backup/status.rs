@@ -32,10 +32,22 @@ pub(super) async fn write(
     run: &Run,
     status: &Value,
 ) -> Result<Option<DynamicObject>, ApiError> {
+    write_noted(context, state, run, status, &json!({})).await
+}
+
+/// The same, with annotations.
+pub(super) async fn write_noted(
+    context: &Context,
+    state: &State,
+    run: &Run,
+    status: &Value,
+    annotations: &Value,
+) -> Result<Option<DynamicObject>, ApiError> {
+    let patch = json!({"metadata": {"annotations": annotations}, "status": status});
     let (api, start) = (state.api(context), Instant::now());
     loop {
         let written = match read(context, state, run).await {
-            Ok(Some(object)) => objects::merge(&api, &object, json!({"status": status})).await,
+            Ok(Some(object)) => objects::merge(&api, &object, patch.clone()).await,
             Ok(None) => return Ok(None),
             Err(error) => Err(error),
         };
@@ -53,6 +65,12 @@ pub(super) async fn write(
             Err(error) => return Err(error),
         }
     }
+}
+
+/// Why this attempt must end, as the object says now.
+pub(super) async fn stop(context: &Context, state: &State, run: &Run) -> Result<Option<Stop>, ApiError> {
+    let found = state.api(context).get_opt(&run.name).await.attempt(format!("read Backup {}", run.name))?;
+    Ok(found.map_or(Some(Stop::Deleted), |object| verdict(&object, &run.uid, run.attempt)))
 }
 
 /// The object as it is now; None where it is gone or no longer this attempt's.

@@ -1,5 +1,8 @@
 //! Backups through their phases, on a cluster of a few lines with a location in a directory.
 
+mod faults;
+mod operations;
+
 use std::sync::Arc;
 
 use lifeboat_archive::ObjectStore;
@@ -190,8 +193,10 @@ async fn a_finalizing_backup_of_a_former_leader_is_ended() {
     let server = Server::new().await;
     let status = json!({"status": {"phase": "FinalizingPartiallyFailed", "errors": 1}});
     server.add("b", json!({"storageLocation": "default"}), &status);
+    ObjectStore::put(&server.store(), "backups/b/b.tar.gz", "x".into()).await.unwrap();
     assert_eq!(server.settle("b").await, "PartiallyFailed");
-    assert_eq!(ObjectStore::keys(&server.store(), "").await.unwrap(), ["backups/b/velero-backup.json"]);
+    let keys = ObjectStore::keys(&server.store(), "").await.unwrap();
+    assert_eq!(keys, ["backups/b/b.tar.gz", "backups/b/velero-backup.json"]);
 }
 
 #[tokio::test]
@@ -235,4 +240,55 @@ async fn backups_of_the_same_namespaces_wait_for_each_other() {
     queue::advance(&server.context, &server.state).await.unwrap();
     assert_eq!((server.phase("b").as_str(), server.phase("c").as_str()), ("ReadyToStart", "Queued"));
     assert_eq!(server.get("c")["status"]["queuePosition"], 1);
+}
+
+#[tokio::test]
+async fn a_backup_that_is_cancelled_while_a_hook_hangs_ends_soon_and_says_why() {
+    let server = Server::new().await;
+    server.world.hang("pre db-0");
+    server.add("b", json!({}), &json!({}));
+    server.world.on_command(|world, words| {
+        if words == "pre db-0" {
+            let cancel = json!({"metadata": {"annotations": {"lifeboat.io/cancel": "true"}}});
+            world.change(&format!("{BACKUPS}/b"), &cancel);
+        }
+    });
+    let ended = tokio::time::timeout(Duration::from_secs(20), server.settle("b")).await;
+    assert_eq!(ended.expect("it waits for the hook"), "Failed");
+    let reason = server.get("b")["status"]["failureReason"].as_str().unwrap_or_default().to_owned();
+    assert!(reason.contains("cancelled"), "{reason}");
+    assert_eq!(server.world.ran(), ["pre db-0", "post db-0"]);
+    assert_eq!(server.world.paths("lifeboat-journal"), Vec::<String>::new());
+    assert!(!ObjectStore::exists(&server.store(), "backups/b/velero-backup.json").await.unwrap());
+    assert!(ObjectStore::exists(&server.store(), "backups/b/b-logs.gz").await.unwrap());
+}
+
+#[tokio::test]
+async fn a_backup_that_is_deleted_while_a_hook_hangs_ends_it_and_leaves_nothing() {
+    let server = Server::new().await;
+    server.world.hang("pre db-0");
+    server.add("b", json!({}), &json!({}));
+    server.world.on_command(|world, words| {
+        if words == "pre db-0" {
+            world.remove(&format!("{BACKUPS}/b"));
+        }
+    });
+    let ended = tokio::time::timeout(Duration::from_secs(20), server.settle("b")).await;
+    assert!(ended.is_ok(), "it waits for the hook");
+    assert_eq!(server.world.ran(), ["pre db-0", "post db-0"]);
+    assert_eq!(ObjectStore::keys(&server.store(), "").await.unwrap(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_bucket_that_vanishes_while_it_runs_fails_the_backup() {
+    let server = Server::new().await;
+    server.add("b", json!({}), &json!({}));
+    let bucket = server.directory.path().join("bucket");
+    server.world.on_command(move |_, _| {
+        let _ = std::fs::remove_dir_all(&bucket);
+    });
+    assert_eq!(server.settle("b").await, "Failed");
+    let reason = server.get("b")["status"]["failureReason"].as_str().unwrap_or_default().to_owned();
+    assert!(reason.contains("cannot be written") || reason.contains("cannot write"), "{reason}");
+    assert_eq!(server.world.ran(), ["pre db-0", "post db-0"]);
 }

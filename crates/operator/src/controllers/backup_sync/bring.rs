@@ -85,33 +85,27 @@ async fn bring_one(
         Incoming::NotYet => return Ok(false),
         Incoming::Refused(problem) => return Err(problem),
     };
+    // Read before the object is made: once it is there, nobody comes back for them.
+    let volumes = read_volumes(location, &files).await?;
     let Some(backup) = create::<Backup>(context, object).await? else {
         return Ok(false);
     };
-    bring_volumes(context, location, &files, &stored, &backup).await?;
-    Ok(true)
-}
-
-async fn bring_volumes(
-    context: &Context,
-    location: &Location,
-    files: &BackupFiles,
-    stored: &Stored<'_>,
-    backup: &DynamicObject,
-) -> Result<(), String> {
-    let bytes = match location.store.get(&files.pod_volume_backups(), documents::DOCUMENT_LIMIT).await {
-        Ok(bytes) => bytes,
-        Err(error) if error.is_not_found() => return Ok(()),
-        Err(error) => return Err(locations::words(&error)),
-    };
-    let volumes: Vec<Value> = documents::decode_list(&bytes)
-        .map_err(|error| format!("its list of pod volume backups cannot be read: {error}"))?;
     for json in &volumes {
-        if let Some(object) = sync::pod_volume_backup(stored, json, &backup.uid().unwrap_or_default()) {
+        if let Some(object) = sync::pod_volume_backup(&stored, json, &backup.uid().unwrap_or_default()) {
             create::<PodVolumeBackup>(context, object).await?;
         }
     }
-    Ok(())
+    Ok(true)
+}
+
+async fn read_volumes(location: &Location, files: &BackupFiles) -> Result<Vec<Value>, String> {
+    let bytes = match location.store.get(&files.pod_volume_backups(), documents::DOCUMENT_LIMIT).await {
+        Ok(bytes) => bytes,
+        Err(error) if error.is_not_found() => return Ok(Vec::new()),
+        Err(error) => return Err(locations::words(&error)),
+    };
+    documents::decode_list(&bytes)
+        .map_err(|error| format!("its list of pod volume backups cannot be read: {error}"))
 }
 
 /// None where the object is there already.

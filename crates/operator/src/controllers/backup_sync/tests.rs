@@ -66,6 +66,24 @@ async fn the_pod_volumes_of_a_backup_come_with_it() {
 }
 
 #[tokio::test]
+async fn a_backup_whose_pod_volumes_cannot_be_read_comes_once_they_can() {
+    let cluster = Cluster::new().await;
+    store_backup(&cluster.store(), "one", "Completed").await;
+    let key = BackupFiles::new("one").unwrap().pod_volume_backups();
+    cluster.store().put(&key, "no gzip").await.unwrap();
+    let mut past = Past::default();
+    synced(&cluster, &mut past).await.unwrap();
+    assert_eq!(cluster.names("backups"), Vec::<String>::new());
+    let volumes = json!([{"metadata": {"name": "one-abc"}, "spec": {"volume": "data"}, "status": {"phase": "Completed"}}]);
+    cluster.store().put(&key, documents::encode(&volumes).unwrap()).await.unwrap();
+    synced(&cluster, &mut past).await.unwrap();
+    assert_eq!(
+        (cluster.names("backups"), cluster.names("podvolumebackups")),
+        (vec!["one".into()], vec!["one-abc".into()])
+    );
+}
+
+#[tokio::test]
 async fn what_is_no_backup_is_told_once_and_keeps_no_other_out() {
     let cluster = Cluster::new().await;
     let store = cluster.store();

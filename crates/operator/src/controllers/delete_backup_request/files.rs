@@ -45,17 +45,34 @@ pub(super) async fn snapshots(location: &Location, backup: &str) -> Vec<String> 
     }
     match list::<BackupVolumeInfo>(location, &files.volume_info()).await {
         Ok(volumes) => {
-            let moved = volumes.iter().filter(|volume| volume.snapshot_data_moved && !volume.skipped);
-            problems.extend(moved.map(|volume| {
-                format!(
-                    "the data of claim '{}/{}' that a data mover copied remains: this version does not delete it",
-                    volume.pvc_namespace, volume.pvc_name
-                )
-            }));
+            problems.extend(volumes.iter().filter(|volume| !volume.skipped).filter_map(of_volume));
         }
         Err(words) => problems.push(words),
     }
     problems
+}
+
+/// What remains of one volume, where something does. Native snapshots are in a list of their own, which may be missing.
+fn of_volume(volume: &BackupVolumeInfo) -> Option<String> {
+    let BackupVolumeInfo { pvc_namespace, pvc_name, pv_name, .. } = volume;
+    if volume.snapshot_data_moved {
+        return Some(format!(
+            "the data of claim '{pvc_namespace}/{pvc_name}' that a data mover copied remains: this version does not \
+             delete it"
+        ));
+    }
+    let csi = volume.csi_snapshot_info.as_ref().map(|csi| (&csi.snapshot_handle, &csi.vsc_name));
+    if let Some((handle, content)) = csi.filter(|(handle, content)| !handle.is_empty() || !content.is_empty())
+    {
+        return Some(format!(
+            "the CSI snapshot '{handle}' (VolumeSnapshotContent '{content}') of claim '{pvc_namespace}/{pvc_name}' \
+             remains: this version does not delete it"
+        ));
+    }
+    let native = volume.native_snapshot_info.as_ref().map(|native| &native.snapshot_handle);
+    native.filter(|handle| !handle.is_empty()).map(|handle| {
+        format!("snapshot '{handle}' of volume '{pv_name}' remains: this version has no plugin for it")
+    })
 }
 
 async fn list<T: DeserializeOwned>(location: &Location, key: &str) -> Result<Vec<T>, String> {

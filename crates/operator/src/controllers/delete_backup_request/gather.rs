@@ -3,13 +3,18 @@
 use kube::api::{DynamicObject, ListParams};
 use kube::{Resource, ResourceExt};
 use lifeboat_api::velero::{Backup, BackupPhase, Restore};
+use lifeboat_archive::BackupFiles;
 use lifeboat_cluster::{ApiError, Attempt, objects};
-use lifeboat_plan::deletion::{Known, restore_runs};
+use lifeboat_plan::backup::ATTEMPT;
+use lifeboat_plan::deletion::{Extent, Identity, Known, Stored, restore_runs};
 use lifeboat_plan::garbage::LocationState;
 use serde_json::Value;
 
 use crate::context::Context;
 use crate::locations::{self, Location, LocationError};
+
+/// More than any Backup object can have, which etcd keeps below 2 MiB.
+pub(super) const METADATA_LIMIT: usize = 16 * 1024 * 1024;
 
 pub(super) struct Gathered {
     pub(super) name: String,
@@ -17,6 +22,7 @@ pub(super) struct Gathered {
     pub(super) location_name: String,
     pub(super) location: Option<Location>,
     location_state: LocationState,
+    stored: Stored,
     /// All Restores from this backup.
     pub(super) restores: Vec<DynamicObject>,
     running: Vec<String>,
@@ -35,10 +41,24 @@ impl Gathered {
         name.cloned().unwrap_or_default()
     }
 
-    pub(super) fn known(&self) -> Known<'_> {
+    fn identity(&self) -> Identity {
+        let Some(backup) = &self.backup else { return Identity::default() };
+        Identity {
+            uid: backup.uid().unwrap_or_default(),
+            claimed: backup.annotations().contains_key(ATTEMPT),
+            started: text(backup, "/status/startTimestamp"),
+            failure: text(backup, "/status/failureReason"),
+        }
+    }
+
+    /// `asked_uid`: the UID that the request names.
+    pub(super) fn known<'a>(&'a self, asked_uid: &'a str) -> Known<'a> {
         Known {
             backup: &self.name,
             phase: self.phase(),
+            identity: self.identity(),
+            stored: self.stored.clone(),
+            asked_uid,
             location: &self.location_name,
             location_state: self.location_state,
             running_restores: &self.running,
@@ -68,13 +88,38 @@ pub(super) async fn gather(context: &Context, name: &str) -> Result<Gathered, Ap
         listed.items.into_iter().filter(|restore| text(restore, "/spec/backupName") == name).collect();
     let runs = |restore: &&DynamicObject| restore_runs(&objects::to_json(restore));
     let running = restores.iter().filter(runs).map(ResourceExt::name_any).collect();
-    Ok(Gathered { name: name.to_owned(), backup, location_name, location, location_state, restores, running })
+    let stored = match &location {
+        Some(location) if backup.is_some() && location_state == LocationState::Usable => {
+            read_stored(location, name).await
+        }
+        _ => Stored::Unreadable("was not read".to_owned()),
+    };
+    let name = name.to_owned();
+    Ok(Gathered { name, backup, location_name, location, location_state, stored, restores, running })
 }
 
-/// Deletes the Restores of the backup, then the Backup.
-pub(super) async fn delete_objects(context: &Context, gathered: &Gathered) -> Vec<String> {
+/// The file that makes the directory of this name a backup.
+async fn read_stored(location: &Location, name: &str) -> Stored {
+    let Ok(files) = BackupFiles::new(name) else { return Stored::Absent };
+    let bytes = match location.store.get(&files.metadata(), METADATA_LIMIT).await {
+        Ok(bytes) => bytes,
+        Err(error) if error.is_not_found() => return Stored::Absent,
+        Err(error) => return Stored::Unreadable(format!("cannot be read: {}", locations::words(&error))),
+    };
+    match serde_json::from_slice::<Value>(&bytes) {
+        Ok(json) => {
+            let text = |path: &str| json.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+            Stored::Found { uid: text("/metadata/uid"), started: text("/status/startTimestamp") }
+        }
+        Err(error) => Stored::Unreadable(format!("is no JSON: {error}")),
+    }
+}
+
+/// Deletes the Restores of the backup, then the Backup; with `ObjectOnly` the Restores stay, for they read another backup.
+pub(super) async fn delete_objects(context: &Context, gathered: &Gathered, extent: Extent) -> Vec<String> {
     let restores = api::<Restore>(context);
-    for restore in &gathered.restores {
+    let its_own = if extent == Extent::Everything { gathered.restores.as_slice() } else { &[] };
+    for restore in its_own {
         if let Err(error) = objects::delete(&restores, restore).await {
             return vec![error.chain()];
         }

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use lifeboat_api::velero::Backup;
 use lifeboat_archive::{BackupFiles, Item, Spool};
+use lifeboat_cluster::discovery::discover;
 use lifeboat_cluster::objects;
+use lifeboat_plan::catalogue::Catalogue;
 use lifeboat_plan::includes::Includes;
 use lifeboat_plan::selector::Selector;
 use lifeboat_plugin::actions::{AppliesTo, DeleteItemAction};
@@ -13,6 +15,7 @@ use lifeboat_plugin::actions::{AppliesTo, DeleteItemAction};
 use super::gather::Gathered;
 use crate::context::Context;
 use crate::locations::{self, Location};
+use crate::operations::ANSWER;
 
 /// An action and what it is for.
 struct Matched {
@@ -46,9 +49,10 @@ async fn run_all(
     let Some(object) = &gathered.backup else { return Ok(Vec::new()) };
     let backup: Backup =
         objects::typed(object).map_err(|error| format!("the Backup cannot be read: {error}"))?;
+    let catalogue = discover(&context.client).await.map_err(|error| error.chain())?.catalogue;
     let mut matched = Vec::new();
     for action in actions {
-        matched.push(match_action(action).await?);
+        matched.push(match_action(action, &catalogue).await?);
     }
     let files = BackupFiles::new(&gathered.name).map_err(|error| error.to_string())?;
     let archive = match location.store.get_stream(&files.contents()).await {
@@ -65,23 +69,37 @@ async fn run_all(
         for action in matched.iter().filter(|action| action.is_for(&item)) {
             let json = spool.get(item.index()).await.map_err(|error| error.to_string())?;
             let json = serde_json::from_slice(&json).map_err(|error| format!("{}: {error}", item.id()))?;
-            if let Err(error) = action.action.execute(&json, &backup).await {
-                problems.push(format!("{}: action {}: {error}", item.id(), action.action.name()));
-            }
+            let limit = context.settings.backup.defaults.resource_timeout;
+            let problem = match tokio::time::timeout(limit, action.action.execute(&json, &backup)).await {
+                Ok(Ok(())) => continue,
+                Ok(Err(error)) => error.to_string(),
+                Err(_elapsed) => "it did not end in time (--resource-timeout)".to_owned(),
+            };
+            problems.push(format!("{}: action {}: {problem}", item.id(), action.action.name()));
         }
     }
     Ok(problems)
 }
 
-async fn match_action(action: &Arc<dyn DeleteItemAction>) -> Result<Matched, String> {
+async fn match_action(action: &Arc<dyn DeleteItemAction>, catalogue: &Catalogue) -> Result<Matched, String> {
     let wrong = |words: String| format!("action {}: {words}", action.name());
-    let applies: AppliesTo = action.applies_to().await.map_err(|error| wrong(error.to_string()))?;
+    let applies = tokio::time::timeout(ANSWER, action.applies_to()).await;
+    let applies = applies.map_err(|_elapsed| wrong("it did not say in time what it is for".to_owned()))?;
+    let applies: AppliesTo = applies.map_err(|error| wrong(error.to_string()))?;
     let includes = |included: &[String], excluded: &[String]| {
         Includes::new(included, excluded).map_err(|error| wrong(error.to_string()))
     };
+    // Types in any of their names; one that the cluster does not serve stays as it is written, and may be in the archive.
+    let resolved = |names: &[String]| -> Vec<String> {
+        let resolve = |name: &String| {
+            let found = catalogue.resolve(name).into_iter().map(|kind| kind.id.to_string());
+            std::iter::once(name.clone()).chain(found).collect::<Vec<_>>()
+        };
+        names.iter().flat_map(resolve).collect()
+    };
     Ok(Matched {
         namespaces: includes(&applies.included_namespaces, &applies.excluded_namespaces)?,
-        resources: includes(&applies.included_resources, &applies.excluded_resources)?,
+        resources: includes(&resolved(&applies.included_resources), &resolved(&applies.excluded_resources))?,
         selector: Selector::parse(&applies.selector).map_err(|error| wrong(error.to_string()))?,
         action: Arc::clone(action),
     })

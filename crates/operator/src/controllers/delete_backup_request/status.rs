@@ -6,11 +6,12 @@ use kube::runtime::controller::Action;
 use lifeboat_api::velero::{Backup, BackupPhase, names};
 use lifeboat_archive::BackupFiles;
 use lifeboat_cluster::{ApiError, Attempt, objects};
-use lifeboat_plan::{deletion, label};
+use lifeboat_plan::deletion::{self, Extent};
+use lifeboat_plan::label;
 use serde_json::{Value, json};
 
-use super::State;
-use super::gather::{Gathered, api};
+use super::gather::{Gathered, METADATA_LIMIT, api};
+use super::{Deleted, State};
 use crate::context::Context;
 
 /// Claims the request and marks the Backup, before anything is deleted.
@@ -19,16 +20,18 @@ pub(super) async fn begin(
     state: &State,
     object: &DynamicObject,
     gathered: &Gathered,
+    extent: Extent,
 ) -> Result<DynamicObject, ApiError> {
     let requests = objects::namespaced(&context.client, &context.settings.namespace, &state.resource);
     let uid = gathered.backup.as_ref().and_then(ResourceExt::uid).unwrap_or_default();
     let labels = json!({names::BACKUP_NAME: label::value(&gathered.name), names::BACKUP_UID: uid});
     let patch = json!({"metadata": {"labels": labels}, "status": {"phase": "InProgress"}});
     let begun = objects::merge(&requests, object, patch).await?;
-    // As it was gathered: one that began to run meanwhile is decided on again. One that failed validation never runs,
-    // and its phase tells the next try that nothing but the object is there.
-    if gathered.phase() != Some(BackupPhase::FailedValidation) {
-        set_phase(context, gathered.backup.as_ref(), &BackupPhase::Deleting).await?;
+    // As it was gathered: one that began to run meanwhile is decided on again. Where only the object goes, its phase
+    // tells the next try so.
+    if extent == Extent::Everything {
+        let deleting = json!({"phase": BackupPhase::Deleting.as_str()});
+        set_status(context, gathered.backup.as_ref(), &deleting).await?;
     }
     context.metrics.velero().deletion_started(&gathered.schedule());
     Ok(begun)
@@ -40,8 +43,9 @@ pub(super) async fn end(
     state: &State,
     object: &DynamicObject,
     gathered: &Gathered,
-    problems: Vec<String>,
+    deleted: Deleted,
 ) -> Result<Action, ApiError> {
+    let Deleted { problems, begun } = deleted;
     context.metrics.velero().deletion_ended(&gathered.schedule(), problems.is_empty());
     if problems.is_empty() {
         context.metrics.velero().forget_backup(&gathered.schedule(), &gathered.name);
@@ -49,13 +53,13 @@ pub(super) async fn end(
     }
     let stored = stored_phase(gathered).await;
     if let Some(before) = gathered.phase() {
-        let phase = deletion::phase_after_failure(&before, stored.as_deref());
+        let status = deletion::status_after_failure(&before, stored.as_deref(), begun);
         let mut backup = gathered.backup.clone();
         if let Some(backup) = &mut backup {
             // Our own first write changed the version; who deletes a backup owns its phase.
             backup.metadata.resource_version = None;
         }
-        set_phase(context, backup.as_ref(), &phase).await?;
+        set_status(context, backup.as_ref(), &status).await?;
     }
     answer(context, state, object, problems).await
 }
@@ -81,13 +85,13 @@ pub(super) async fn answer(
 }
 
 /// The Backup may have been deleted, or be older than its schema: neither keeps its data from being deleted.
-async fn set_phase(
+async fn set_status(
     context: &Context,
     backup: Option<&DynamicObject>,
-    phase: &BackupPhase,
+    status: &Value,
 ) -> Result<(), ApiError> {
     let Some(backup) = backup else { return Ok(()) };
-    let patch = json!({"status": {"phase": phase.as_str()}});
+    let patch = json!({"status": status});
     match objects::merge(&api::<Backup>(context), backup, patch).await {
         Err(error) if !error.is_not_found() && !error.is_invalid() => Err(error),
         _ => Ok(()),
@@ -96,7 +100,7 @@ async fn set_phase(
 
 async fn stored_phase(gathered: &Gathered) -> Option<String> {
     let files = BackupFiles::new(&gathered.name).ok()?;
-    let stored = gathered.location.as_ref()?.store.get(&files.metadata(), 16 * 1024 * 1024).await.ok()?;
+    let stored = gathered.location.as_ref()?.store.get(&files.metadata(), METADATA_LIMIT).await.ok()?;
     let stored: Value = serde_json::from_slice(&stored).ok()?;
     stored.pointer("/status/phase").and_then(Value::as_str).map(str::to_owned)
 }

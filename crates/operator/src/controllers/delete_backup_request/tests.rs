@@ -1,5 +1,7 @@
 //! Deletions in a directory, with a cluster of a few lines.
 
+mod ownership;
+
 use async_trait::async_trait;
 use lifeboat_api::velero::Backup;
 use lifeboat_archive::documents::{self, NativeSnapshot, NativeSnapshotSpec, NativeSnapshotStatus};
@@ -25,7 +27,8 @@ impl DeleteItemAction for Recorder {
         "example.io/recorder"
     }
     async fn applies_to(&self) -> Result<AppliesTo, ActionError> {
-        Ok(AppliesTo::resources(&["configmaps"]))
+        // Any name of a type will do.
+        Ok(AppliesTo::resources(&["cm"]))
     }
     async fn execute(&self, item: &Value, _backup: &Backup) -> Result<(), ActionError> {
         self.seen.lock().unwrap().push(item["metadata"]["name"].as_str().unwrap().to_owned());
@@ -66,6 +69,11 @@ async fn request(cluster: &Cluster, backup: &str, action: Option<Arc<Recorder>>)
     let object = json!({"apiVersion": "velero.io/v1", "kind": "DeleteBackupRequest",
         "metadata": {"name": "q", "creationTimestamp": now}, "spec": {"backupName": backup}});
     cluster.put("deletebackuprequests", &object);
+    reconcile_stored(cluster, action).await
+}
+
+/// The request that is there, reconciled once.
+async fn reconcile_stored(cluster: &Cluster, action: Option<Arc<Recorder>>) -> Option<Value> {
     let object = serde_json::from_value(cluster.get("deletebackuprequests", "q").unwrap()).unwrap();
     let actions = action.into_iter().map(|action| action as Arc<dyn DeleteItemAction>).collect();
     let resource = objects::resource_of::<DeleteBackupRequest>();

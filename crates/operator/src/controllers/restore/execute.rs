@@ -1,31 +1,34 @@
 //! One run of a Restore: opens the location, reads the archive into the spool, drives the pipeline while it shows progress,
-//! writes the files, then the last phase. Whatever goes wrong before the pipeline ends the Restore as Failed.
+//! writes the files; then waits for operations, looks after new volumes, and writes the last phase. Whatever goes wrong
+//! before the pipeline ends the Restore as Failed. A run that another server began goes on at the stage that its phase names.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::{Api, Resource, ResourceExt};
-use lifeboat_api::common::GoDuration;
-use lifeboat_api::velero::{Backup, Restore};
-use lifeboat_archive::documents::{self, BackupVolumeInfo, DOCUMENT_LIMIT, RestoreVolumeInfo};
-use lifeboat_archive::{BackupFiles, Level, ObjectStore, RestoreFiles, RunLog, Spool};
+use lifeboat_api::velero::{Backup, Restore, RestorePhase};
+use lifeboat_archive::documents::{BackupVolumeInfo, ResourceList};
+use lifeboat_archive::{BackupFiles, Level, RestoreFiles, RunLog, Spool};
 use lifeboat_cluster::{discovery, objects};
-use lifeboat_plan::catalogue::Catalogue;
-use lifeboat_plan::restore::outcome::{end_phase, phase_after_items};
+use lifeboat_plan::catalogue::{Catalogue, GroupResource};
 use lifeboat_plan::restore::trust::UNTRUSTED;
 use lifeboat_plan::restore::validate::compile;
-use lifeboat_plan::restore::volumes::DataIn;
+use lifeboat_plan::restore::versions::{Wishes, choose};
+use lifeboat_plan::restore::volumes::{Holder, by_volume, missing};
 use lifeboat_plan::time;
 use lifeboat_web::Ending;
 use serde_json::{Value, json};
 
-use super::{Order, gather, status, validate};
+use super::rest::{CANCELLED, OVERTAKEN, Rest, created, operation_timeout};
+use super::status::Written;
+use super::volume_data::{self, data};
+use super::{Order, finalize, gather, operations, status, validate};
 use crate::context::Context;
 use crate::locations::{self, Location};
-use crate::restore::{self, Ended, Job, Progress, Times, Tools};
+use crate::restore::{self, Job, Progress, Times, Tools};
 
 /// How often progress is shown.
 const SHOWN: Duration = Duration::from_secs(1);
@@ -43,15 +46,19 @@ pub(super) async fn execute(context: &Context, resource: &ApiResource, order: Or
             (json!({"status": status}), Ending::Failed, words)
         }
     };
-    while let Err(error) = status::write(&api, &name, &patch).await {
-        if error.is_not_found() || error.is_invalid() {
-            break;
+    loop {
+        match status::write(&api, &order.restore, &patch).await {
+            Ok(Written::Done) => break,
+            // Whoever has it now tells how it ends.
+            Ok(Written::NotOurs) => return,
+            Err(error) => {
+                let words = error.chain();
+                tracing::warn!(restore = name, words, "cannot write the end of a restore");
+                if error.is_invalid() {
+                    break;
+                }
+            }
         }
-        tracing::warn!(
-            restore = name,
-            error = &error as &dyn std::error::Error,
-            "cannot write the end of a restore"
-        );
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
     context.metrics.velero().restore_ended(&schedule, ending);
@@ -62,88 +69,161 @@ pub(super) async fn execute(context: &Context, resource: &ApiResource, order: Or
 }
 
 /// The end of a run.
-struct Over {
-    patch: Value,
-    ending: Ending,
-    note: String,
+pub(super) struct Over {
+    pub(super) patch: Value,
+    pub(super) ending: Ending,
+    pub(super) note: String,
 }
 
 async fn attempt(context: &Context, api: &Api<DynamicObject>, order: &Order) -> Result<Over, String> {
     let restore = &order.restore;
+    let later = matches!(
+        restore.phase(),
+        RestorePhase::WaitingForPluginOperations
+            | RestorePhase::WaitingForPluginOperationsPartiallyFailed
+            | RestorePhase::Finalizing
+            | RestorePhase::FinalizingPartiallyFailed
+    );
+    let mut rest = if later {
+        match Rest::reopen(context, api, restore, &order.cancel).await {
+            Ok(rest) => rest,
+            Err(words) if order.cancel.is_cancelled() => return Err(words),
+            Err(words) => return Ok(unfinished(context, &words)),
+        }
+    } else {
+        Box::pin(items(context, api, order)).await?
+    };
+    let ended = async {
+        operations::follow(&mut rest).await?;
+        finalize::finalize(&mut rest).await
+    };
+    let ended = ended.await;
+    if let Err(words) = &ended {
+        rest.results.errors.velero.push(words.clone());
+        rest.changed = true;
+    }
+    if let Err(words) = rest.keep().await {
+        rest.results.errors.velero.push(words);
+    }
+    ended.map(|()| rest.over())
+}
+
+/// Everything was restored, and what came after it is not known.
+fn unfinished(context: &Context, words: &str) -> Over {
+    let words = format!("the objects were restored; what followed is not known: {words}");
+    let status = json!({"phase": "PartiallyFailed", "failureReason": words,
+        "completionTimestamp": time::seconds(context.now())});
+    Over { patch: json!({"status": status}), ending: Ending::PartiallyFailed, note: words }
+}
+
+/// The first stage: everything that the backup holds, and hooks. Its files are written before its phase says so.
+async fn items<'a>(
+    context: &'a Context,
+    api: &'a Api<DynamicObject>,
+    order: &'a Order,
+) -> Result<Rest<'a>, String> {
+    let restore = &order.restore;
     let failed = |words: String| format!("restore execution failed: {words}");
-    let Prepared { location, job, missing, tools } = prepare(context, restore).await.map_err(failed)?;
-    let log = job.log.clone();
+    let prepared = tokio::select! {
+        prepared = prepare(context, restore) => prepared.map_err(failed)?,
+        () = order.cancel.cancelled() => return Err(CANCELLED.to_owned()),
+    };
+    let Prepared { location, job, volumes, unreadable, tools } = prepared;
+    let (log, wants_data, mapping) = (job.log.clone(), job.valid.volumes, job.valid.mapping.clone());
     log.info(
         &format!("Starting restore of backup {}/{}", context.settings.namespace, job_backup(restore)),
         &[],
     );
     let (progress, name) = (Arc::new(Progress::default()), restore.name_any());
-    let mut ended = tokio::select! {
+    let ended = tokio::select! {
         ended = restore::restore(job, &tools, &progress, &order.cancel) => ended,
-        () = show(api, &name, &progress) => return Err(failed("it ended unexpectedly".into())),
+        () = show(api, restore, &progress) => return Err(OVERTAKEN.to_owned()),
     };
-    for (namespace, words) in missing {
-        log.error(&words, &[]);
-        ended.results.errors.add(namespace.as_deref(), words);
-    }
     let (total, restored) = progress.now();
+    let mut of_items = json!({"progress": {"totalItems": total.max(restored), "itemsRestored": restored},
+        "hookStatus": {}});
+    if ended.hooks.attempted > 0 {
+        of_items["hookStatus"] =
+            json!({"hooksAttempted": ended.hooks.attempted, "hooksFailed": ended.hooks.failed});
+    }
+    let mut rest = Rest {
+        context,
+        api,
+        restore,
+        cancel: &order.cancel,
+        store: location.store,
+        files: RestoreFiles::new(&name).map_err(|error| error.to_string())?,
+        log: Some(log.clone()),
+        list: ended.list,
+        results: ended.results,
+        operations: ended.operations,
+        volumes,
+        partial: false,
+        of_items,
+        changed: true,
+    };
+    for (namespace, words) in unreadable {
+        rest.error(namespace.as_deref(), words);
+    }
+    if wants_data {
+        for (namespace, words) in missing(&data(&rest.volumes), holders(&rest.list, &mapping)) {
+            let namespace = namespace.map(|name| mapping.get(&name).cloned().unwrap_or(name));
+            rest.error(namespace.as_deref(), words);
+        }
+    }
     if order.cancel.is_cancelled() {
-        let words = "the restore was cancelled; what it had created stays (label velero.io/restore-name)";
-        log.error(words, &[]);
-        ended.results.errors.velero.push(words.to_owned());
-        let _ = write_files(location.store.as_ref(), restore, &ended, &log).await;
-        return Err(words.to_owned());
+        log.error(CANCELLED, &[]);
+        rest.results.errors.velero.push(CANCELLED.to_owned());
+        operations::cancel_all(&mut rest).await;
+        let _ = rest.write_all().await;
+        return Err(CANCELLED.to_owned());
     }
-    let errors = ended.results.errors.count();
-    let status = json!({"phase": phase_after_items(errors, false)});
-    let _ = status::write(api, &restore.name_any(), &json!({"status": status})).await;
     log.info("restore completed", &[]);
-    if let Err(words) = write_files(location.store.as_ref(), restore, &ended, &log).await {
-        ended.results.errors.velero.push(words);
+    if let Err(words) = rest.write_all().await {
+        rest.results.errors.velero.push(words);
     }
-    Ok(over(context, &ended, total.max(restored), restored))
+    rest.show().await;
+    Ok(rest)
+}
+
+/// Whether a restore took an object on: it created a claim or a pod, or met a volume.
+fn holders(list: &ResourceList, mapping: &BTreeMap<String, String>) -> impl Fn(Holder<'_>) -> bool {
+    let all = |kind: &str| created(list, kind).map(str::to_owned).collect::<BTreeSet<_>>();
+    let (claims, pods) = (all("v1/PersistentVolumeClaim"), all("v1/Pod"));
+    let volumes = list.types().filter(|(kind, _)| *kind == "v1/PersistentVolume");
+    let volumes: BTreeSet<String> = volumes
+        .flat_map(|(_, items)| items)
+        .filter_map(|item| Some(item.rsplit_once('(')?.0.to_owned()))
+        .collect();
+    let mapping = mapping.clone();
+    let path = move |namespace: &str, name: &str| {
+        format!("{}/{name}", mapping.get(namespace).map_or(namespace, String::as_str))
+    };
+    move |holder| match holder {
+        Holder::Claim(namespace, name) => claims.contains(&path(namespace, name)),
+        Holder::Pod(namespace, name) => pods.contains(&path(namespace, name)),
+        Holder::Volume(name) => volumes.contains(name),
+    }
 }
 
 fn job_backup(restore: &Restore) -> &str {
     restore.spec.backup_name.as_deref().unwrap_or_default()
 }
 
-/// The last words of a run that came to its end.
-fn over(context: &Context, ended: &Ended, total: usize, restored: usize) -> Over {
-    let (errors, warnings) = (ended.results.errors.count(), ended.results.warnings.count());
-    let phase = end_phase(errors);
-    let operations = ended.operations.len();
-    let mut status = json!({
-        "phase": phase,
-        "completionTimestamp": time::seconds(context.now()),
-        "progress": {"totalItems": total, "itemsRestored": restored},
-        "hookStatus": {},
-    });
-    let counts = [("errors", errors), ("warnings", warnings), ("restoreItemOperationsAttempted", operations)];
-    for (field, count) in counts.into_iter().filter(|(_, count)| *count > 0) {
-        status[field] = json!(count);
-    }
-    if ended.hooks.attempted > 0 {
-        status["hookStatus"] =
-            json!({"hooksAttempted": ended.hooks.attempted, "hooksFailed": ended.hooks.failed});
-    }
-    let note = format!("{restored} items, {warnings} warnings, {errors} errors");
-    let ending = if errors > 0 { Ending::PartiallyFailed } else { Ending::Completed };
-    Over { patch: json!({"status": status}), ending, note }
-}
-
-/// Data that the backup holds for volumes that are no PersistentVolumes, and that is not restored.
-type Missing = Vec<(Option<String>, String)>;
+/// Items that cannot be read, with their namespaces.
+type Unreadable = Vec<(Option<String>, String)>;
 
 /// What a run begins with.
 pub(super) struct Prepared {
     location: Location,
     pub(super) job: Job,
-    missing: Missing,
+    /// What the backup says of its volumes.
+    pub(super) volumes: Vec<BackupVolumeInfo>,
+    pub(super) unreadable: Unreadable,
     pub(super) tools: Tools,
 }
 
-/// Opens and reads all that the pipeline needs. Nothing was created when this fails.
+/// Opens and reads all that the pipeline needs, and creates nothing.
 pub(super) async fn prepare(context: &Context, restore: &Restore) -> Result<Prepared, String> {
     let settings = &context.settings.storage;
     let gathered = gather::gather(context, restore).await.map_err(|error| error.chain())?;
@@ -158,42 +238,74 @@ pub(super) async fn prepare(context: &Context, restore: &Restore) -> Result<Prep
         .get_stream(&files.contents())
         .await
         .map_err(|error| format!("error downloading backup: {}", locations::words(&error)))?;
-    let spool = Spool::read(reading, &settings.spool_directory, settings.spool_limits())
-        .await
-        .map_err(|error| chain(&error))?;
-    let volumes = volume_infos(location.store.as_ref(), &files).await?;
+    let untrusted = location.object.annotations().get(UNTRUSTED).is_some_and(|value| value == "true");
+    let limits = settings.spool_limits();
+    let limits = if untrusted { limits.of_strangers() } else { limits };
+    let spool =
+        Spool::read(reading, &settings.spool_directory, limits).await.map_err(|error| chain(&error))?;
+    let volumes = volume_data::read(location.store.as_ref(), &files, &spool).await?;
     let modifiers = validate::modifiers(restore, gathered.modifiers.as_ref())?;
     let discovered = discovery::discover(&context.client).await.map_err(|error| error.chain())?;
-    let valid =
+    let policies = validate::policies(restore, gathered.policies.as_ref())?;
+    let mut valid =
         compile(&restore.spec, &discovered.catalogue, modifiers).map_err(|error| error.to_string())?;
-    let untrusted = location.object.annotations().get(UNTRUSTED).is_some_and(|value| value == "true");
-    let missing = if valid.volumes { missing(&volumes) } else { Missing::new() };
+    valid.filter = valid
+        .filter
+        .with_policies(&policies, &discovered.catalogue)
+        .map_err(|error| format!("invalid restore {error}"))?;
+    valid.versions = versions(context, &spool, &discovered.catalogue).await?;
     let job = Job {
         restore: restore.clone(),
         valid,
         spool,
-        volumes: volumes.iter().map(|info| (info.pv_name.clone(), data_in(info))).collect(),
+        volumes: by_volume(&data(&volumes)),
         untrusted: untrusted.then(|| location.name.clone()),
         log,
     };
-    for one in job.spool.unreadable() {
-        job.log.error(&format!("error decoding {}: {}", one.id, one.problem), &[]);
-    }
     let unreadable = job.spool.unreadable().iter();
     let unreadable = unreadable
-        .map(|one| (one.id.namespace.clone(), format!("error decoding {}: {}", one.id, one.problem)));
-    let missing = missing.into_iter().chain(unreadable).collect();
-    Ok(Prepared { location, job, missing, tools: tools(context, restore, discovered.catalogue) })
+        .map(|one| (one.id.namespace.clone(), format!("error decoding {}: {}", one.id, one.problem)))
+        .collect();
+    let tools = tools(context, restore, discovered.catalogue);
+    Ok(Prepared { location, job, volumes, unreadable, tools })
+}
+
+/// Which further versions of types are taken: by upstream's rules where the feature is on, else only where the cluster does not
+/// serve the version that the old one preferred.
+async fn versions(
+    context: &Context,
+    spool: &Spool,
+    catalogue: &Catalogue,
+) -> Result<BTreeMap<GroupResource, String>, String> {
+    let stored = spool.other_versions();
+    if stored.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let everywhere = context.settings.backup.has_feature("EnableAPIGroupVersions");
+    let wishes = if everywhere { gather::wishes(context).await? } else { Wishes::default() };
+    let preferred: BTreeMap<&GroupResource, &str> =
+        spool.items().map(|item| (item.resource(), item.version())).collect();
+    let mut chosen = BTreeMap::new();
+    for (resource, others) in stored {
+        let Some(preferred) = preferred.get(resource) else { continue };
+        if !everywhere && catalogue.version(resource, preferred).is_some() {
+            continue;
+        }
+        let others: Vec<&str> = others.into_iter().collect();
+        if let Some(version) = choose(resource, preferred, &others, catalogue, &wishes) {
+            chosen.insert(resource.clone(), version);
+        }
+    }
+    Ok(chosen)
 }
 
 async fn open(context: &Context, backup: &Backup) -> Result<Location, String> {
     let name = backup.spec.storage_location.clone().unwrap_or_default();
-    locations::open(context, &name).await.map_err(|error| error.to_string())
+    locations::open(context, &name).await.map_err(|error| error.chain())
 }
 
 fn tools(context: &Context, restore: &Restore, catalogue: Catalogue) -> Tools {
     let settings = &context.settings.restore;
-    let operation = GoDuration::set(restore.spec.item_operation_timeout).and_then(GoDuration::to_std);
     Tools {
         direct: context.direct.clone(),
         catalogue: Arc::new(catalogue),
@@ -204,13 +316,14 @@ fn tools(context: &Context, restore: &Restore, catalogue: Catalogue) -> Tools {
             ready: settings.ready_timeout,
             terminating: settings.terminating_timeout,
             resource: settings.resource_timeout,
-            hooks: operation.unwrap_or(settings.operation_timeout),
+            hooks: operation_timeout(context, restore),
+            action: operation_timeout(context, restore),
         },
     }
 }
 
-/// Writes progress once in a second; never ends.
-async fn show(api: &Api<DynamicObject>, name: &str, progress: &Progress) {
+/// Writes progress once in a second; ends when another server goes on with the restore.
+async fn show(api: &Api<DynamicObject>, restore: &Restore, progress: &Progress) {
     let mut shown = (0, 0);
     loop {
         tokio::time::sleep(SHOWN).await;
@@ -219,81 +332,16 @@ async fn show(api: &Api<DynamicObject>, name: &str, progress: &Progress) {
             shown = now;
             let patch =
                 json!({"status": {"progress": {"totalItems": now.0.max(now.1), "itemsRestored": now.1}}});
-            if let Err(error) = status::write(api, name, &patch).await.map_err(|error| error.chain()) {
-                tracing::debug!(restore = name, error, "cannot show progress");
+            match status::write(api, restore, &patch).await {
+                Ok(Written::Done) => {}
+                Ok(Written::NotOurs) => return,
+                Err(error) => {
+                    let error = error.chain();
+                    tracing::debug!(restore = restore.name_any(), error, "cannot show progress");
+                }
             }
         }
     }
-}
-
-/// What the backup says of each volume; old backups say nothing.
-async fn volume_infos(store: &dyn ObjectStore, files: &BackupFiles) -> Result<Vec<BackupVolumeInfo>, String> {
-    match store.get(&files.volume_info(), DOCUMENT_LIMIT).await {
-        Ok(stored) => documents::decode_list(&stored)
-            .map_err(|error| format!("cannot read {}: {error}", files.volume_info())),
-        Err(error) if error.is_not_found() => Ok(Vec::new()),
-        Err(error) => Err(format!("cannot read {}: {}", files.volume_info(), locations::words(&error))),
-    }
-}
-
-fn data_in(info: &BackupVolumeInfo) -> DataIn {
-    match info.backup_method.as_str() {
-        _ if info.skipped => DataIn::Nothing,
-        "NativeSnapshot" => DataIn::NativeSnapshot,
-        "PodVolumeBackup" => DataIn::PodVolume,
-        "CSISnapshot" if info.snapshot_data_moved => DataIn::MovedSnapshot,
-        "CSISnapshot" => DataIn::CsiSnapshot,
-        _ => DataIn::Nothing,
-    }
-}
-
-/// Volumes of pods that have no PersistentVolume.
-fn missing(volumes: &[BackupVolumeInfo]) -> Missing {
-    let of_pods = volumes.iter().filter(|info| info.pv_name.is_empty() && data_in(info) != DataIn::Nothing);
-    of_pods
-        .filter_map(|info| info.pvb_info.as_ref())
-        .map(|pod| {
-            let words = format!(
-                "the data of volume {} of pod {}/{} was not restored: the backup holds it as a copy of its files in a repository, which this version of Lifeboat does not restore",
-                pod.volume_name, pod.pod_namespace, pod.pod_name
-            );
-            (Some(pod.pod_namespace.clone()), words)
-        })
-        .collect()
-}
-
-/// Log, results, resource list, operations, volume info. The first error is given; all files are tried.
-async fn write_files(
-    store: &dyn ObjectStore,
-    restore: &Restore,
-    ended: &Ended,
-    log: &RunLog,
-) -> Result<(), String> {
-    let files = RestoreFiles::new(&restore.name_any()).map_err(|error| error.to_string())?;
-    let volumes: Vec<RestoreVolumeInfo> = Vec::new();
-    let encoded = BTreeMap::from([
-        (files.results(), documents::encode(&ended.results)),
-        (files.resource_list(), documents::encode(&ended.list)),
-        (files.item_operations(), documents::encode(&ended.operations)),
-        (files.volume_info(), documents::encode(&volumes)),
-    ]);
-    let mut problem = None;
-    for (key, body) in encoded {
-        let written = match body {
-            Ok(body) => store.put(&key, body).await.map_err(|error| locations::words(&error)),
-            Err(error) => Err(error.to_string()),
-        };
-        if let Err(words) = written {
-            problem.get_or_insert(format!("cannot write {key}: {words}"));
-        }
-    }
-    if let Err(error) = log.upload(store, &files.log()).await {
-        problem.get_or_insert(format!(
-            "error uploading log file to backup storage: {}",
-            locations::words(&error)
-        ));
-    }
-    problem.map_or(Ok(()), Err)
 }
 
 /// An error and its causes, on one line.

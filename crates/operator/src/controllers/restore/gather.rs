@@ -4,9 +4,12 @@
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::Api;
 use kube::api::ListParams;
+use lifeboat_api::common::TypedLocalObjectReference;
 use lifeboat_api::velero::names::SCHEDULE_NAME;
 use lifeboat_api::velero::{Backup, BackupStorageLocation, Restore};
 use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_plan::restore::versions::{self, Wishes};
+use lifeboat_plan::schedule::own_name;
 
 use crate::context::Context;
 use crate::locations::{self, LocationError};
@@ -21,6 +24,8 @@ pub(super) struct Gathered {
     pub(super) location: Option<Result<BackupStorageLocation, String>>,
     /// The ConfigMap that the Restore names, where it exists.
     pub(super) modifiers: Option<ConfigMap>,
+    /// The same for resource policies.
+    pub(super) policies: Option<ConfigMap>,
 }
 
 pub(super) async fn gather(context: &Context, restore: &Restore) -> Result<Gathered, ApiError> {
@@ -29,6 +34,7 @@ pub(super) async fn gather(context: &Context, restore: &Restore) -> Result<Gathe
     let mut gathered = Gathered::default();
     let named = |name: &Option<String>| name.clone().filter(|name| !name.is_empty());
     if let Some(schedule) = named(&restore.spec.schedule_name) {
+        let schedule = own_name(&schedule);
         let options = ListParams::default().labels(&format!("{SCHEDULE_NAME}={schedule}"));
         let listed = api.list(&options).await.attempt("list Backups of the schedule")?;
         // Labels are asked again: not every server filters.
@@ -51,11 +57,31 @@ pub(super) async fn gather(context: &Context, restore: &Restore) -> Result<Gathe
             Err(error) => Err(error.to_string()),
         });
     }
-    if let Some(reference) = &restore.spec.resource_modifier {
-        let maps: Api<ConfigMap> = Api::namespaced(context.client.clone(), namespace);
-        let name = &reference.name;
-        gathered.modifiers =
-            maps.get_opt(name).await.attempt(format!("read ConfigMap {namespace}/{name}"))?;
-    }
+    gathered.modifiers = config_map(context, restore.spec.resource_modifier.as_ref()).await?;
+    gathered.policies = config_map(context, restore.spec.resource_policy.as_ref()).await?;
     Ok(gathered)
+}
+
+/// The versions of types that the user wishes for; empty where nobody says anything.
+pub(super) async fn wishes(context: &Context) -> Result<Wishes, String> {
+    let maps: Api<ConfigMap> = Api::namespaced(context.client.clone(), &context.settings.namespace);
+    let found = maps.get_opt(versions::CONFIG_MAP).await;
+    let found =
+        found.attempt(format!("read ConfigMap {}", versions::CONFIG_MAP)).map_err(|error| error.chain())?;
+    let text = found.and_then(|map| map.data?.remove(versions::CONFIG_KEY)).unwrap_or_default();
+    let (wishes, others) = Wishes::parse(&text);
+    for line in others {
+        tracing::warn!(line, "ConfigMap {} has a line that is no TYPE=VERSION,...", versions::CONFIG_MAP);
+    }
+    Ok(wishes)
+}
+
+async fn config_map(
+    context: &Context,
+    reference: Option<&TypedLocalObjectReference>,
+) -> Result<Option<ConfigMap>, ApiError> {
+    let Some(TypedLocalObjectReference { name, .. }) = reference else { return Ok(None) };
+    let namespace = &context.settings.namespace;
+    let maps: Api<ConfigMap> = Api::namespaced(context.client.clone(), namespace);
+    maps.get_opt(name).await.attempt(format!("read ConfigMap {namespace}/{name}"))
 }

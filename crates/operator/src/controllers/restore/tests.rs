@@ -1,10 +1,12 @@
-use bytes::Bytes;
+mod ends;
+mod faults;
+mod runs;
+mod setting;
+mod stages;
+mod volumes;
+
 use kube::api::DynamicObject;
-use lifeboat_archive::documents::{Results, decode};
-use lifeboat_archive::{ArchiveWriter, BackupFiles, RestoreFiles, WriterOptions};
-use lifeboat_cluster::testing::{Asked, client, failure};
-use lifeboat_plan::catalogue::{GroupResource, ItemId};
-use lifeboat_store::Store;
+use lifeboat_archive::RestoreFiles;
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -68,6 +70,8 @@ async fn a_valid_restore_is_claimed_completed_and_run_once() {
 #[case::no_backup_of_schedule(json!({"scheduleName": "hourly"}), "No backups found for schedule")]
 #[case::backup_still_runs(json!({"backupName": "nightly-2"}), "backup nightly-2 is in phase InProgress")]
 #[case::missing_modifiers(json!({"backupName": "nightly-1", "resourceModifier": {"kind": "ConfigMap", "name": "m"}}), "failed to get resource modifiers configmap lifeboat/m")]
+#[case::missing_policies(json!({"backupName": "nightly-1", "resourcePolicy": {"kind": "configmap", "name": "p"}}), "invalid restore resource policies: there is no ConfigMap lifeboat/p")]
+#[case::policies_of_another_kind(json!({"backupName": "nightly-1", "resourcePolicy": {"kind": "Secret", "name": "p"}}), "spec.resourcePolicy has kind \"Secret\"")]
 #[case::spec(json!({"backupName": "nightly-1", "includedResources": ["nodes"]}), "nodes are non-restorable resources")]
 #[tokio::test]
 async fn a_restore_that_cannot_run_says_why(#[case] spec: Value, #[case] expected: &str) {
@@ -91,18 +95,19 @@ async fn a_location_that_is_not_available_is_named() {
 }
 
 #[tokio::test]
-async fn a_restore_that_another_server_began_is_gone_on_with_and_one_at_its_end_concluded() {
+async fn a_restore_that_another_server_began_is_gone_on_with_once() {
     let (cluster, (state, mut orders)) = (cluster().await, state());
-    let mut object = restore(&json!({"backupName": "nightly-1", "scheduleName": "nightly"}));
-    object["status"] = json!({"phase": "InProgress"});
-    cluster.put("restores", &object);
-    settle(&cluster, &state, "r").await;
-    assert!(orders.try_recv().is_ok());
-    object["metadata"]["name"] = json!("s");
-    object["status"] = json!({"phase": "FinalizingPartiallyFailed"});
-    cluster.put("restores", &object);
-    let written = settle(&cluster, &state, "s").await;
-    assert_eq!(written["status"]["phase"], "PartiallyFailed");
+    for (name, phase) in
+        [("r", "InProgress"), ("s", "FinalizingPartiallyFailed"), ("t", "WaitingForPluginOperations")]
+    {
+        let mut object = restore(&json!({"backupName": "nightly-1", "scheduleName": "nightly"}));
+        object["metadata"]["name"] = json!(name);
+        object["status"] = json!({"phase": phase});
+        cluster.put("restores", &object);
+        settle(&cluster, &state, name).await;
+        assert_eq!(orders.try_recv().unwrap().restore.name_any(), name);
+        assert!(orders.try_recv().is_err());
+    }
 }
 
 #[tokio::test]
@@ -128,92 +133,4 @@ async fn the_files_of_a_deleted_restore_go_with_it() {
     let written = settle(&cluster, &state, "r").await;
     assert_eq!(written["metadata"]["finalizers"], json!(["other"]));
     assert!(!cluster.store().exists(&files.results()).await.unwrap());
-}
-
-/// A cluster that serves ConfigMaps and keeps every object under its path.
-fn answer(objects: &Mutex<BTreeMap<String, Value>>, asked: &Asked) -> (u16, Value) {
-    let maps = json!({"resource": "configmaps", "responseKind": {"group": "", "version": "v1", "kind": "ConfigMap"},
-        "scope": "Namespaced", "singularResource": "configmap", "verbs": ["list", "get", "create", "delete"]});
-    match asked.path.as_str() {
-        "/api" => {
-            return (
-                200,
-                json!({"items": [{"metadata": {}, "versions": [{"version": "v1", "resources": [maps]}]}]}),
-            );
-        }
-        "/apis" => return (200, json!({"items": []})),
-        "/version" => {
-            let empty = ["gitCommit", "gitTreeState", "buildDate", "goVersion", "compiler", "platform"];
-            let mut version = json!({"major": "1", "minor": "34", "gitVersion": "v1.34.4"});
-            for key in empty {
-                version[key] = json!("");
-            }
-            return (200, version);
-        }
-        _ => {}
-    }
-    let mut objects = objects.lock().unwrap();
-    match asked.method.as_str() {
-        "POST" => {
-            let name = asked.body["metadata"]["name"].as_str().unwrap_or("event");
-            objects.insert(format!("{}/{name}", asked.path), asked.body.clone());
-            (201, asked.body.clone())
-        }
-        "PATCH" => {
-            let Some(object) = objects.get_mut(&asked.path) else { return failure(404, "NotFound") };
-            for (key, value) in asked.body["status"].as_object().unwrap() {
-                object["status"][key] = value.clone();
-            }
-            (200, object.clone())
-        }
-        _ => {
-            objects.get(&asked.path).map_or_else(|| failure(404, "NotFound"), |object| (200, object.clone()))
-        }
-    }
-}
-
-#[tokio::test]
-async fn a_run_restores_writes_its_files_and_ends() {
-    let directory = tempfile::tempdir().unwrap();
-    std::fs::create_dir(directory.path().join("bucket")).unwrap();
-    let store = Arc::new(Store::local(directory.path().join("bucket")).unwrap());
-    let writer = ArchiveWriter::start(
-        store.clone(),
-        BackupFiles::new("b").unwrap().contents(),
-        &WriterOptions::default(),
-    );
-    let object =
-        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c", "namespace": "shop"}});
-    let id = ItemId::namespaced(GroupResource::new("", "configmaps"), "shop", "c");
-    writer.append(&id, "v1", true, Bytes::from(object.to_string())).await.unwrap();
-    writer.finish().await.unwrap();
-
-    let group = "/apis/velero.io/v1/namespaces/lifeboat";
-    let location = json!({"apiVersion": "velero.io/v1", "kind": "BackupStorageLocation", "metadata": {"name": "default"},
-        "spec": {"provider": "lifeboat.io/local", "objectStorage": {"bucket": "bucket"},
-            "config": {"path": directory.path().to_str().unwrap()}}, "status": {"phase": "Available"}});
-    let backup = json!({"apiVersion": "velero.io/v1", "kind": "Backup", "metadata": {"name": "b"},
-        "spec": {"storageLocation": "default"}, "status": {"phase": "Completed"}});
-    let mut mine = restore(&json!({"backupName": "b"}));
-    mine["metadata"]["namespace"] = json!("lifeboat");
-    let objects = Arc::new(Mutex::new(BTreeMap::from([
-        (format!("{group}/backupstoragelocations/default"), location),
-        (format!("{group}/backups/b"), backup),
-        (format!("{group}/restores/r"), mine.clone()),
-    ])));
-    let kept = objects.clone();
-    let context = crate::testing::context(client(move |asked| answer(&kept, &asked)).await);
-    let order = Order { restore: serde_json::from_value(mine).unwrap(), cancel: CancellationToken::new() };
-    Box::pin(execute::execute(&context, &objects::resource_of::<Restore>(), order)).await;
-
-    let status = objects.lock().unwrap()[&format!("{group}/restores/r")]["status"].clone();
-    assert_eq!(status["phase"], "Completed", "{status}");
-    assert_eq!(status["progress"], json!({"totalItems": 2, "itemsRestored": 2}));
-    assert!(objects.lock().unwrap().contains_key("/api/v1/namespaces/shop/configmaps/c"));
-    let files = RestoreFiles::new("r").unwrap();
-    let results: Results = decode(&store.get(&files.results()).await.unwrap()).unwrap();
-    assert_eq!(results, Results::default());
-    for key in [files.log(), files.resource_list(), files.item_operations(), files.volume_info()] {
-        assert!(store.exists(&key).await.unwrap(), "{key}");
-    }
 }

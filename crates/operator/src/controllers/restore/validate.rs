@@ -4,6 +4,7 @@ use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use lifeboat_api::velero::names::SCHEDULE_NAME;
 use lifeboat_api::velero::{Backup, BackupPhase, BackupStorageLocationPhase, Restore};
+use lifeboat_plan::policy::items::ItemPolicies;
 use lifeboat_plan::restore::modifiers::Modifiers;
 use lifeboat_plan::restore::validate::{newest_completed, problems, source_problem};
 
@@ -20,12 +21,6 @@ pub(super) struct Claim {
 pub(super) fn validate(restore: &Restore, gathered: &Gathered) -> Result<Claim, Vec<String>> {
     let spec = &restore.spec;
     let mut found = problems(spec);
-    if spec.resource_policy.is_some() {
-        found.push(
-            "spec.resourcePolicy is not supported by this version of Lifeboat; use includes, excludes and label selectors"
-                .to_owned(),
-        );
-    }
     if let Some(problem) = source_problem(spec) {
         found.push(problem);
         return Err(found);
@@ -47,6 +42,7 @@ pub(super) fn validate(restore: &Restore, gathered: &Gathered) -> Result<Claim, 
     };
     found.extend(phase_problem(backup));
     found.extend(location_problem(gathered));
+    found.extend(policies(restore, gathered.policies.as_ref()).err());
     if let Err(problem) = modifiers(restore, gathered.modifiers.as_ref()) {
         found.push(problem);
     }
@@ -77,6 +73,22 @@ fn location_problem(gathered: &Gathered) -> Option<String> {
             Some(format!("The BSL {} is unavailable, cannot retrieve the backup", location.name_any()))
         }
     }
+}
+
+/// The resource policies that the Restore names.
+pub(super) fn policies(restore: &Restore, map: Option<&ConfigMap>) -> Result<ItemPolicies, String> {
+    let Some(reference) = &restore.spec.resource_policy else { return Ok(ItemPolicies::default()) };
+    let place = format!("{}/{}", restore.namespace().unwrap_or_default(), reference.name);
+    let wrong = |words: String| format!("invalid restore resource policies: {words}");
+    if !reference.kind.eq_ignore_ascii_case("configmap") {
+        return Err(wrong(format!(
+            "spec.resourcePolicy has kind {:?}; only ConfigMap is known",
+            reference.kind
+        )));
+    }
+    let map = map.ok_or_else(|| wrong(format!("there is no ConfigMap {place}")))?;
+    ItemPolicies::from_data(&map.data.clone().unwrap_or_default())
+        .map_err(|error| wrong(format!("ConfigMap {place}: {error}")))
 }
 
 /// The rules that the Restore names.

@@ -43,7 +43,7 @@ impl Api {
         asked.iter().filter_map(|asked| asked.strip_prefix("POST ").map(str::to_owned)).collect()
     }
 
-    fn answer(&self, asked: &Asked) -> (u16, Value) {
+    pub(super) fn answer(&self, asked: &Asked) -> (u16, Value) {
         let mut objects = self.objects.lock().unwrap();
         match asked.method.as_str() {
             "POST" => {
@@ -132,6 +132,7 @@ impl World {
                 terminating: short,
                 resource: short,
                 hooks: Duration::from_secs(20),
+                action: Duration::from_secs(20),
             },
             rule: Box::new(|_, _| None),
             cancel: CancellationToken::new(),
@@ -153,17 +154,22 @@ impl World {
             .extend(self.there.into_iter().map(|(path, object)| (path.to_owned(), object)));
         let server = api.clone();
         let direct = client(move |asked| server.answer(&asked)).await;
-        let catalogue = catalogue(&self.objects);
-        let spec = serde_json::from_value(self.spec).unwrap();
-        let valid = validate::compile(&spec, &catalogue, self.modifiers).unwrap();
+        let catalogue = Arc::new(catalogue(&spool));
+        let mut spec = self.spec;
+        spec["backupName"] = json!("b");
+        let restore = restore_object(&spec, &self.annotations);
+        let valid = validate::compile(&restore.spec, &catalogue, self.modifiers).unwrap();
         let question = Question {
+            restore: &restore,
             spool: &spool,
             valid: &valid,
             volumes: &BTreeMap::new(),
-            untrusted: None,
+            untrusted: self.untrusted.as_deref(),
             catalogue: &catalogue,
             writer: &Writer::new(direct, Arc::new(Throttle::default())),
+            actions: self.actions,
             names: ("r", "b"),
+            action_limit: self.times.action,
         };
         (dry_run(question).await, api)
     }
@@ -179,12 +185,8 @@ impl World {
             client(move |asked| rule(&asked, &server).unwrap_or_else(|| server.answer(&asked))).await;
         let mut spec = self.spec;
         spec["backupName"] = json!("b");
-        let restore_object: lifeboat_api::velero::Restore = serde_json::from_value(json!({
-            "metadata": {"name": "r", "namespace": "lifeboat", "uid": "ru",
-                "creationTimestamp": "2026-11-15T23:00:00Z", "annotations": self.annotations},
-            "spec": spec}))
-        .unwrap();
-        let catalogue = Arc::new(catalogue(&self.objects));
+        let restore_object = restore_object(&spec, &self.annotations);
+        let catalogue = Arc::new(catalogue(&spool));
         let valid = validate::compile(&restore_object.spec, &catalogue, self.modifiers).unwrap();
         let directory = tempfile::tempdir().unwrap();
         let job = Job {
@@ -208,6 +210,12 @@ impl World {
     }
 }
 
+fn restore_object(spec: &Value, annotations: &Value) -> lifeboat_api::velero::Restore {
+    let metadata = json!({"name": "r", "namespace": "lifeboat", "uid": "ru",
+        "creationTimestamp": "2026-11-15T23:00:00Z", "annotations": annotations});
+    serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+}
+
 /// Notes each command; one called `false` fails.
 struct Noted(Arc<Api>);
 
@@ -217,6 +225,9 @@ impl Commands for Noted {
         let ExecRequest { namespace, pod, container, command, .. } = request;
         let line = format!("{namespace}/{pod} {container}: {}", command.join(" "));
         self.0.commands.lock().unwrap().push(line);
+        if *command == ["hang"] {
+            std::future::pending::<()>().await;
+        }
         if *command == ["false"] {
             return Err(ExecError::Failed { message: "exit code 1".into() });
         }
@@ -264,15 +275,14 @@ pub(super) async fn spool(objects: &[Value]) -> Spool {
     Spool::read(reading, directory.path(), SpoolLimits::default()).await.unwrap()
 }
 
-/// The types of the objects, and a few that actions ask for.
-fn catalogue(objects: &[Value]) -> Catalogue {
+/// The types of the items, and a few that actions ask for.
+fn catalogue(spool: &Spool) -> Catalogue {
     let mut types = BTreeMap::new();
     let asked = [("v1", "ConfigMap"), ("v1", "ServiceAccount"), ("discovery.k8s.io/v1", "EndpointSlice")];
-    let own = objects
-        .iter()
-        .map(|object| (object["apiVersion"].as_str().unwrap(), object["kind"].as_str().unwrap()));
-    for (version, kind) in own.chain(asked) {
-        let id = GroupResource::new(group(version), plural(kind));
+    let own = spool.items().map(|item| (item.resource().clone(), item.api_version(), item.kind()));
+    let asked =
+        asked.map(|(version, kind)| (GroupResource::new(group(version), plural(kind)), version, kind));
+    for (id, version, kind) in own.chain(asked).filter(|(id, ..)| id.group != "example.org") {
         let known = ResourceType {
             id: id.clone(),
             version: version.rsplit('/').next().unwrap().into(),

@@ -1,4 +1,5 @@
-//! Service accounts: the cluster role bindings that name them, and their cluster roles.
+//! Service accounts: the cluster role bindings that name them, and their cluster roles. A server that may not read bindings
+//! says so once for each backup and goes on without them: whoever installed it with few rights did so on purpose.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -50,8 +51,9 @@ impl BackupItemAction for ServiceAccountAction {
         backup: &Backup,
         cluster: &dyn Lookup,
     ) -> Result<BackupOutcome, ActionError> {
-        let additional_items = self.bindings.related(&item, backup, cluster).await?;
-        Ok(BackupOutcome { item, additional_items, ..BackupOutcome::default() })
+        let (additional_items, warning) = self.bindings.related(&item, backup, cluster).await?;
+        let warnings = warning.into_iter().collect();
+        Ok(BackupOutcome { item, additional_items, warnings, ..BackupOutcome::default() })
     }
 }
 
@@ -71,7 +73,8 @@ impl ItemBlockAction for ServiceAccountBlock {
         backup: &Backup,
         cluster: &dyn Lookup,
     ) -> Result<Vec<ItemId>, ActionError> {
-        self.bindings.related(item, backup, cluster).await
+        // The action says what cannot be read.
+        Ok(self.bindings.related(item, backup, cluster).await?.0)
     }
 }
 
@@ -81,21 +84,38 @@ impl Bindings {
         account: &Value,
         backup: &Backup,
         cluster: &dyn Lookup,
-    ) -> Result<Vec<ItemId>, ActionError> {
-        let index = self.index(backup, cluster).await?;
+    ) -> Result<(Vec<ItemId>, Option<String>), ActionError> {
+        let (index, warning) = self.index(backup, cluster).await?;
         let key = format!("{}/{}", text(account, "/metadata/namespace"), text(account, "/metadata/name"));
-        let Some((bindings, roles)) = index.get(&key) else { return Ok(Vec::new()) };
+        let Some((bindings, roles)) = index.get(&key) else { return Ok((Vec::new(), warning)) };
         let item = |resource: &str, name: &String| ItemId::cluster(GroupResource::new(RBAC, resource), name);
         let bindings = bindings.iter().map(|name| item("clusterrolebindings", name));
-        Ok(bindings.chain(roles.iter().map(|name| item("clusterroles", name))).collect())
+        let related = bindings.chain(roles.iter().map(|name| item("clusterroles", name))).collect();
+        Ok((related, warning))
     }
 
-    async fn index(&self, backup: &Backup, cluster: &dyn Lookup) -> Result<Arc<Index>, ActionError> {
+    /// The index, and where it is new what could not be read for it.
+    async fn index(
+        &self,
+        backup: &Backup,
+        cluster: &dyn Lookup,
+    ) -> Result<(Arc<Index>, Option<String>), ActionError> {
         if let Some(known) = self.kept.get(backup, "") {
-            return Ok(known);
+            return Ok((known, None));
         }
+        let bindings = GroupResource::new(RBAC, "clusterrolebindings");
+        let bindings = match cluster.list(&bindings, None, "").await {
+            Ok(bindings) => bindings,
+            Err(ActionError::Forbidden(words)) => {
+                let warning = format!(
+                    "ClusterRoleBindings of service accounts are not in the backup, because the server may not read them: {words}"
+                );
+                return Ok((self.kept.keep(backup, "", Index::new()), Some(warning)));
+            }
+            Err(error) => return Err(error),
+        };
         let mut index = Index::new();
-        for binding in cluster.list(&GroupResource::new(RBAC, "clusterrolebindings"), None, "").await? {
+        for binding in bindings {
             for subject in binding["subjects"].as_array().into_iter().flatten() {
                 if text(subject, "/kind") == "ServiceAccount" {
                     let key = format!("{}/{}", text(subject, "/namespace"), text(subject, "/name"));
@@ -105,7 +125,7 @@ impl Bindings {
                 }
             }
         }
-        Ok(self.kept.keep(backup, "", index))
+        Ok((self.kept.keep(backup, "", index), None))
     }
 }
 
@@ -141,5 +161,19 @@ mod tests {
         assert_eq!(objects.lists_of("clusterrolebindings"), 1);
         let related = ServiceAccountBlock::default().related_items(&account, &backup(), &objects).await;
         assert_eq!(related.unwrap().len(), 3);
+    }
+
+    #[tokio::test]
+    async fn bindings_that_may_not_be_read_are_told_once_and_left_out() {
+        let objects = Objects::default().forbidding("clusterrolebindings");
+        let account = json!({"metadata": {"namespace": "shop", "name": "web"}});
+        let action = ServiceAccountAction::default();
+        let first = action.execute(account.clone(), &backup(), &objects).await.unwrap();
+        assert!(first.additional_items.is_empty());
+        assert_eq!(first.warnings.len(), 1);
+        assert!(action.execute(account.clone(), &backup(), &objects).await.unwrap().warnings.is_empty());
+        assert_eq!(objects.lists_of("clusterrolebindings"), 1);
+        let related = ServiceAccountBlock::default().related_items(&account, &backup(), &objects).await;
+        assert_eq!(related, Ok(Vec::new()));
     }
 }

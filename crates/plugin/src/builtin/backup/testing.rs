@@ -14,12 +14,19 @@ use crate::actions::{ActionError, Lookup};
 pub(super) struct Objects {
     by_type: BTreeMap<String, Vec<Value>>,
     lists: Mutex<Vec<String>>,
+    forbidden: String,
 }
 
 impl Objects {
     pub(super) fn new(objects: &[(&str, Vec<Value>)]) -> Self {
         let by_type = objects.iter().map(|(kind, list)| ((*kind).to_owned(), list.clone())).collect();
-        Self { by_type, lists: Mutex::default() }
+        Self { by_type, ..Self::default() }
+    }
+
+    /// Lists of this type are not allowed.
+    pub(super) fn forbidding(mut self, resource: &str) -> Self {
+        resource.clone_into(&mut self.forbidden);
+        self
     }
 
     /// How often a type was listed.
@@ -41,6 +48,9 @@ impl Lookup for Objects {
         _label_selector: &str,
     ) -> Result<Vec<Value>, ActionError> {
         self.lists.lock().unwrap().push(resource.resource.clone());
+        if resource.resource == self.forbidden {
+            return Err(ActionError::Forbidden("not allowed".to_owned()));
+        }
         Ok(self.by_type.get(&resource.resource).cloned().unwrap_or_default())
     }
 }

@@ -14,6 +14,8 @@ pub(super) fn pod(input: RestoreInput<'_>) -> Result<RestoreOutcome, ActionError
     let mut pod = input.item;
     remove(&mut pod, "/spec", "nodeName");
     remove(&mut pod, "/spec", "priority");
+    // The API server takes them only through `kubectl debug`, never in a new pod.
+    remove(&mut pod, "/spec", "ephemeralContainers");
     let token = format!("{}-token-", text(&pod, "/spec/serviceAccountName"));
     let keep = |volume: &Value| !volume["name"].as_str().is_some_and(|name| name.starts_with(&token));
     retain(&mut pod, "/spec", "volumes", keep);

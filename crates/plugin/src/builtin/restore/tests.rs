@@ -19,6 +19,11 @@ use super::testing::{Objects, run};
     json!({"spec": {"serviceAccountName": "web", "volumes": [{"name": "data"}], "containers": [{"name": "c"}],
         "initContainers": [{"name": "i", "volumeMounts": [{"name": "data"}]}]}}),
 )]
+#[case::a_pod_that_was_debugged_loses_the_containers_that_no_create_takes(
+    "velero.io/pod",
+    json!({"spec": {"containers": [{"name": "c"}], "ephemeralContainers": [{"name": "debugger"}]}}),
+    json!({"spec": {"containers": [{"name": "c"}]}}),
+)]
 #[case::a_headless_service_stays_headless(
     "velero.io/service",
     json!({"spec": {"clusterIP": "None", "clusterIPs": ["None"]}}),

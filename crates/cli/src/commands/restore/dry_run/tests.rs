@@ -1,0 +1,94 @@
+use lifeboat_operator::Fight;
+
+use super::*;
+use crate::objects::tests::settings;
+
+fn item(resource: &str, item: &str, namespace: Option<&str>, would: Would) -> PlannedItem {
+    PlannedItem { resource: resource.into(), item: item.into(), namespace: namespace.map(Into::into), would }
+}
+
+fn planned() -> Planned {
+    let same = || Would::Skip("it is there and the same".into());
+    let fight = |pod: &str| Fight { pod: pod.into(), controller: "ReplicaSet copy/web".into() };
+    Planned {
+        backup: "nightly-1".into(),
+        items: vec![
+            item("namespaces", "shop", None, Would::Create),
+            item("pods", "shop/web-1", Some("copy"), Would::Create),
+            item("configmaps", "shop/a", Some("copy"), same()),
+            item("configmaps", "shop/b", Some("copy"), same()),
+            item("secrets", "shop/s", Some("copy"), Would::Update),
+            item(
+                "gadgets.example.org",
+                "shop/g",
+                Some("copy"),
+                Would::Fail("the cluster does not serve it".into()),
+            ),
+            item("events", "shop/e", Some("copy"), Would::NotSelected("its type is not included".into())),
+        ],
+        fights: ["copy/web-1", "copy/web-2", "copy/web-3", "copy/web-4"].map(fight).into(),
+        notes: vec!["the data of volume pv (claim shop/data) was not restored".into()],
+    }
+}
+
+#[test]
+fn a_plan_at_a_glance() {
+    insta::assert_snapshot!(page("r", &planned(), false).to_text());
+}
+
+#[test]
+fn a_plan_in_detail() {
+    insta::assert_snapshot!(page("r", &planned(), true).to_text());
+}
+
+#[test]
+fn machines_get_every_item_and_that_nothing_was_changed() {
+    let value = document("r", &planned());
+    assert_eq!(value["changed"], false);
+    assert_eq!(value["summary"], json!({"create": 2, "update": 1, "skip": 2, "fail": 1, "notSelected": 1}));
+    assert_eq!(
+        value["items"][2],
+        json!({"resource": "configmaps", "item": "shop/a", "namespace": "copy", "action": "skip",
+            "why": "it is there and the same"})
+    );
+    assert_eq!(
+        value["items"][0],
+        json!({"resource": "namespaces", "item": "shop", "namespace": null, "action": "create"})
+    );
+    assert_eq!(value["fights"].as_array().map(Vec::len), Some(4));
+}
+
+#[test]
+fn ten_thousand_items_fit_on_a_page() {
+    let mut planned = planned();
+    planned.items = (0..10_000)
+        .map(|number| {
+            let namespace = format!("ns-{}", number % 20);
+            let why = if number % 10 == 0 { Would::Skip(format!("reason {number}")) } else { Would::Create };
+            item("configmaps", &format!("{namespace}/c{number}"), Some(&namespace), why)
+        })
+        .collect();
+    let text = page("r", &planned, false).to_text();
+    assert!(text.lines().count() < 70, "{text}");
+    assert!(text.contains("and 980 more (--details)"), "{text}");
+}
+
+#[tokio::test]
+async fn a_restore_that_cannot_run_is_told_in_the_servers_words() {
+    use crate::objects::tests::{backup, holding};
+    let run = |spec: Value| async move {
+        let client = holding(vec![backup("b", "InProgress")]).await;
+        let restore =
+            serde_json::from_value(json!({"metadata": {"name": "r", "namespace": "lifeboat"}, "spec": spec}))
+                .unwrap();
+        let form = Form { output: Output::Table, details: false };
+        super::run(&settings(), client, restore, form).await.unwrap_err()
+    };
+    let error = run(json!({"backupName": "b", "includedResources": ["nodes"]})).await;
+    assert_eq!(error.code(), 4);
+    let words = error.to_string();
+    assert!(words.contains("nodes are non-restorable resources"), "{words}");
+    assert!(words.contains("backup b is in phase InProgress"), "{words}");
+    let help = miette::Diagnostic::help(&error).unwrap().to_string();
+    assert!(help.contains("kubectl exec -n lifeboat deploy/lifeboat"), "{help}");
+}

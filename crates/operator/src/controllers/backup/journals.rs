@@ -1,0 +1,74 @@
+//! Journals of backups that will not go on: the Backup was deleted, or ended, while no server ran. Their open post hooks
+//! run once at the start of a term, then the journals go. Called by the controller before its first pass.
+
+use std::time::Duration;
+
+use kube::ResourceExt;
+use kube::api::{DynamicObject, ListParams};
+use lifeboat_api::velero::BackupPhase;
+use lifeboat_cluster::{ApiError, Attempt};
+
+use super::{State, shown_phase, start};
+use crate::backup::journal::{self, Journal};
+use crate::backup::run_open_posts;
+use crate::context::Context;
+
+/// How often a journal is tried, and the pause between.
+const TRIES: u32 = 5;
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// The UIDs of the Backups whose journals nobody else will end; again and again until the API server tells.
+pub(super) async fn left_behind(context: &Context, state: &State) -> Vec<String> {
+    loop {
+        tokio::select! {
+            () = state.resting.cancelled() => return Vec::new(),
+            found = find(context, state) => match found {
+                Ok(found) => return found,
+                Err(error) => tracing::warn!(error = error.chain(), "cannot look for journals"),
+            },
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+pub(super) async fn find(context: &Context, state: &State) -> Result<Vec<String>, ApiError> {
+    let journals = journal::all(&context.client, &context.settings.namespace).await?;
+    if journals.is_empty() {
+        return Ok(journals);
+    }
+    let backups = state.api(context).list(&ListParams::default()).await.attempt("list Backups")?.items;
+    let goes_on = |uid: &String| backups.iter().any(|one| one.uid().as_ref() == Some(uid) && is_to_run(one));
+    Ok(journals.into_iter().filter(|uid| !goes_on(uid)).collect())
+}
+
+/// Whether the next attempt will look into the journal itself.
+fn is_to_run(backup: &DynamicObject) -> bool {
+    backup.metadata.deletion_timestamp.is_none() && shown_phase(backup) == BackupPhase::InProgress
+}
+
+/// Runs what is open and removes the journals. One that cannot be ended stays for the next term.
+pub(super) async fn end(context: &Context, uids: &[String]) {
+    for uid in uids {
+        let mut tries = 0;
+        while let Err(words) = end_one(context, uid).await {
+            tries += 1;
+            tracing::warn!(uid, error = words, "cannot end the hooks of a backup that is gone");
+            if tries == TRIES {
+                break;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+async fn end_one(context: &Context, uid: &str) -> Result<(), String> {
+    let journal = Journal::of(context.client.clone(), &context.settings.namespace, uid);
+    let report = start::report(context, uid).map_err(|error| error.chain())?;
+    run_open_posts(context.commands.as_ref(), &journal, &report).await?;
+    for (_, words) in report.results().errors.all() {
+        tracing::warn!(uid, error = words, "a post hook of a backup that is gone");
+    }
+    journal.remove().await;
+    tracing::info!(uid, "ended the journal of a backup that is gone");
+    Ok(())
+}

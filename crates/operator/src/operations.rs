@@ -1,0 +1,74 @@
+//! Operations that actions go on with in the background: what an answer about one changes in its record. Shared by backups
+//! and restores, which ask and wait each in their own way.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use lifeboat_api::common::Time;
+use lifeboat_archive::documents::{OperationPhase, OperationStatus};
+use lifeboat_plugin::actions::{ActionError, OperationProgress};
+
+/// How long an action may take to answer one question. Silence is borne until the operation's own time is over.
+pub(crate) const ANSWER: Duration = Duration::from_mins(1);
+
+/// Takes over what the action answered.
+pub(crate) fn answered(status: &mut OperationStatus, answer: Result<OperationProgress, ActionError>) {
+    let progress = match answer {
+        Ok(progress) => progress,
+        Err(error) => return fail(status, error.to_string()),
+    };
+    status.phase = OperationPhase::InProgress;
+    (status.n_completed, status.n_total) = (progress.done, progress.total);
+    (status.operation_units, status.description) = (progress.units, progress.description);
+    status.started = progress.started.map(Time).or(status.started.take());
+    status.updated = progress.updated.map(Time).or(status.updated.take());
+    if progress.completed && progress.error.is_empty() {
+        status.phase = OperationPhase::Completed;
+    } else if progress.completed {
+        fail(status, progress.error);
+    }
+}
+
+pub(crate) fn fail(status: &mut OperationStatus, words: impl Into<String>) {
+    status.phase = OperationPhase::Failed;
+    status.error = words.into();
+}
+
+/// Whether an operation that goes on had all the time it gets.
+pub(crate) fn is_over(status: &OperationStatus, timeout: Duration, now: Timestamp) -> bool {
+    let created = status.created.as_ref().map(|time| time.0);
+    let end = created.and_then(|time| time.checked_add(timeout).ok());
+    !status.phase.has_ended() && end.is_some_and(|end| now > end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_follows_the_answers() {
+        let mut status = OperationStatus::default();
+        let begun = Timestamp::from_second(1000).unwrap();
+        let answer =
+            OperationProgress { done: 1, total: 2, started: Some(begun), ..OperationProgress::default() };
+        answered(&mut status, Ok(answer));
+        assert_eq!((status.phase, status.n_completed), (OperationPhase::InProgress, 1));
+        let answer = OperationProgress { completed: true, done: 2, total: 2, ..OperationProgress::default() };
+        answered(&mut status, Ok(answer.clone()));
+        assert_eq!((status.phase, status.started.clone()), (OperationPhase::Completed, Some(Time(begun))));
+        answered(&mut status, Ok(OperationProgress { error: "full".into(), ..answer }));
+        assert_eq!((status.phase, status.error.as_str()), (OperationPhase::Failed, "full"));
+        answered(&mut status, Err(ActionError::NoOperations));
+        assert_eq!(status.phase, OperationPhase::Failed);
+    }
+
+    #[test]
+    fn time_is_over_only_for_what_goes_on() {
+        let at = |second| Timestamp::from_second(second).unwrap();
+        let mut status = OperationStatus { created: Some(Time(at(0))), ..OperationStatus::default() };
+        let timeout = Duration::from_secs(10);
+        assert!(!is_over(&status, timeout, at(10)) && is_over(&status, timeout, at(11)));
+        fail(&mut status, "x");
+        assert!(!is_over(&status, timeout, at(11)));
+    }
+}

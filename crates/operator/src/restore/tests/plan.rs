@@ -1,0 +1,51 @@
+//! Dry runs.
+
+use serde_json::json;
+
+use super::super::{Fight, Would};
+use super::shop;
+use super::world::{World, object};
+
+#[tokio::test]
+async fn a_dry_run_says_what_would_happen_and_writes_nothing() {
+    let mut objects = shop();
+    objects[2]["metadata"]["labels"] = json!({"app": "web"});
+    let mut world = World::new(objects);
+    world.spec = json!({"excludedResources": ["persistentvolumeclaims"]});
+    let other = json!({"metadata": {"name": "settings", "namespace": "shop"}, "data": {"a": "2"}});
+    let set = json!({"metadata": {"name": "live"}, "spec": {"replicas": 1, "selector": {"matchLabels": {"app": "web"}}}});
+    world.there = vec![
+        ("/api/v1/namespaces/shop/configmaps/settings", other),
+        ("/apis/apps/v1/namespaces/shop/replicasets/live", set),
+    ];
+    let (planned, api) = world.dry_run().await;
+    assert_eq!(api.created(), Vec::<String>::new());
+    let fate = |resource: &str| &planned.items.iter().find(|item| item.resource == resource).unwrap().would;
+    assert_eq!(*fate("pods"), Would::Create);
+    assert_eq!(*fate("persistentvolumeclaims"), Would::NotSelected("its type is not included".into()));
+    let there = "it is there and different (--existing-resource-policy update changes it)";
+    assert_eq!(*fate("configmaps"), Would::Skip(there.into()));
+    assert_eq!(*fate("namespaces"), Would::Create);
+    let fight = Fight { pod: "shop/web-1".into(), controller: "ReplicaSet shop/live".into() };
+    assert_eq!(planned.fights, [fight]);
+}
+
+#[tokio::test]
+async fn a_dry_run_follows_what_items_ask_for_and_names_what_would_fail() {
+    let mut objects = shop();
+    objects[3]["spec"] = json!({"volumeName": "pv"});
+    objects[3]["status"] = json!({"phase": "Bound"});
+    objects.push(object("v1", "PersistentVolume", "pv"));
+    objects.push(object("v1", "PersistentVolume", "other"));
+    objects.push(object("example.org/v1", "Gadget", "shop/g"));
+    objects.remove(5);
+    let mut world = World::new(objects);
+    world.spec = json!({"includedNamespaces": ["shop"], "namespaceMapping": {"shop": "copy"}});
+    world.there = vec![("/api/v1/namespaces/copy", json!({"metadata": {"deletionTimestamp": "t"}}))];
+    let (planned, _) = world.dry_run().await;
+    let fate = |name: &str| &planned.items.iter().find(|item| item.item == name).unwrap().would;
+    assert_eq!(*fate("pv"), Would::Create, "its claim asks for it");
+    assert!(matches!(fate("other"), Would::NotSelected(_)));
+    assert!(matches!(fate("shop/g"), Would::Fail(why) if why.contains("does not serve gadgets.example.org")));
+    assert!(planned.notes[0].starts_with("namespace copy is being deleted"), "{:?}", planned.notes);
+}

@@ -1,0 +1,166 @@
+//! A volume that was made anew for a restored claim gets the reclaim policy and the labels of the old one. Takes claim,
+//! storage class and volume as they are; says what to do. Asked by the controller at the end of a restore.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+/// What the old volume had.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wanted {
+    pub reclaim_policy: String,
+    pub labels: BTreeMap<String, String>,
+}
+
+/// What there is now.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Seen<'a> {
+    pub claim: Option<&'a Value>,
+    pub class: Option<&'a Value>,
+    pub volume: Option<&'a Value>,
+}
+
+/// What to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Look {
+    /// Nothing is left to do.
+    Done,
+    /// Look again.
+    Wait,
+    /// Its class makes a volume only for a pod, and no pod uses the claim.
+    Unused,
+    /// Merge `patch` into the volume.
+    Patch {
+        volume: String,
+        patch: Value,
+    },
+    Wrong(String),
+}
+
+pub fn look(seen: &Seen<'_>, wanted: &Wanted) -> Look {
+    // A volume of this class is as the old one was, whenever it comes.
+    if wanted.labels.is_empty() && seen.class.is_some_and(|class| policy_of(class) == wanted.reclaim_policy) {
+        return Look::Done;
+    }
+    let Some(claim) = seen.claim else { return Look::Wait };
+    match text(claim, "/status/phase") {
+        "Bound" => {}
+        "Pending"
+            if seen
+                .class
+                .is_some_and(|class| text(class, "/volumeBindingMode") == "WaitForFirstConsumer") =>
+        {
+            return Look::Unused;
+        }
+        _ => return Look::Wait,
+    }
+    let Some(volume) = seen.volume else { return Look::Wait };
+    if text(volume, "/status/phase") != "Bound" {
+        return Look::Wait;
+    }
+    let (own, other) = (place(claim, "/metadata"), place(volume, "/spec/claimRef"));
+    if own != other {
+        return Look::Wrong(format!("volume {} is bound to claim {other}", text(volume, "/metadata/name")));
+    }
+    patch(volume, wanted)
+}
+
+/// The labels that a provisioner gave stay.
+fn patch(volume: &Value, wanted: &Wanted) -> Look {
+    let labels = volume.pointer("/metadata/labels");
+    let missing: BTreeMap<&String, &String> = wanted
+        .labels
+        .iter()
+        .filter(|(key, value)| {
+            labels.and_then(|all| all.get(*key)).and_then(Value::as_str) != Some(value.as_str())
+        })
+        .collect();
+    let same = wanted.reclaim_policy.is_empty()
+        || text(volume, "/spec/persistentVolumeReclaimPolicy") == wanted.reclaim_policy;
+    let mut patch = json!({});
+    if !missing.is_empty() {
+        patch["metadata"] = json!({"labels": missing});
+    }
+    if !same {
+        patch["spec"] = json!({"persistentVolumeReclaimPolicy": wanted.reclaim_policy});
+    }
+    if patch == json!({}) {
+        return Look::Done;
+    }
+    Look::Patch { volume: text(volume, "/metadata/name").to_owned(), patch }
+}
+
+fn policy_of(class: &Value) -> &str {
+    let policy = text(class, "/reclaimPolicy");
+    if policy.is_empty() { "Delete" } else { policy }
+}
+
+fn place(object: &Value, pointer: &str) -> String {
+    format!("{}/{}", text(object, &format!("{pointer}/namespace")), text(object, &format!("{pointer}/name")))
+}
+
+fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn claim(phase: &str) -> Value {
+        json!({"metadata": {"namespace": "shop", "name": "data"}, "status": {"phase": phase}})
+    }
+
+    fn volume(policy: &str, claim: &str, phase: &str) -> Value {
+        json!({"metadata": {"name": "pv", "labels": {"zone": "a"}}, "status": {"phase": phase},
+            "spec": {"persistentVolumeReclaimPolicy": policy, "claimRef": {"namespace": "shop", "name": claim}}})
+    }
+
+    fn wanted(labels: &[(&str, &str)]) -> Wanted {
+        let labels = labels.iter().map(|(key, value)| ((*key).into(), (*value).into())).collect();
+        Wanted { reclaim_policy: "Retain".into(), labels }
+    }
+
+    #[rstest]
+    #[case::no_claim(None, None, None, Look::Wait)]
+    #[case::pending(Some("Pending"), Some("Immediate"), None, Look::Wait)]
+    #[case::unused(Some("Pending"), Some("WaitForFirstConsumer"), None, Look::Unused)]
+    #[case::no_volume(Some("Bound"), None, None, Look::Wait)]
+    #[case::volume_not_bound(Some("Bound"), None, Some(volume("Delete", "data", "Available")), Look::Wait)]
+    #[case::already(Some("Bound"), None, Some(volume("Retain", "data", "Bound")), Look::Done)]
+    #[case::other_claim(Some("Bound"), None, Some(volume("Delete", "other", "Bound")),
+        Look::Wrong("volume pv is bound to claim shop/other".into()))]
+    #[case::policy(Some("Bound"), None, Some(volume("Delete", "data", "Bound")),
+        Look::Patch { volume: "pv".into(), patch: json!({"spec": {"persistentVolumeReclaimPolicy": "Retain"}}) })]
+    fn a_new_volume_gets_back_what_the_old_one_had(
+        #[case] phase: Option<&str>,
+        #[case] mode: Option<&str>,
+        #[case] volume: Option<Value>,
+        #[case] expected: Look,
+    ) {
+        let claim = phase.map(claim);
+        let class = mode.map(|mode| json!({"volumeBindingMode": mode}));
+        let seen = Seen { claim: claim.as_ref(), class: class.as_ref(), volume: volume.as_ref() };
+        assert_eq!(look(&seen, &wanted(&[])), expected);
+    }
+
+    #[test]
+    fn labels_are_added_to_those_that_are_there() {
+        let (claim, volume) = (claim("Bound"), volume("Retain", "data", "Bound"));
+        let seen = Seen { claim: Some(&claim), class: None, volume: Some(&volume) };
+        let patch = json!({"metadata": {"labels": {"tier": "gold"}}});
+        assert_eq!(
+            look(&seen, &wanted(&[("zone", "a"), ("tier", "gold")])),
+            Look::Patch { volume: "pv".into(), patch }
+        );
+    }
+
+    #[test]
+    fn nothing_is_waited_for_where_the_class_does_the_same() {
+        let class = json!({"reclaimPolicy": "Retain", "volumeBindingMode": "WaitForFirstConsumer"});
+        let seen = Seen { class: Some(&class), ..Seen::default() };
+        assert_eq!(look(&seen, &wanted(&[])), Look::Done);
+    }
+}

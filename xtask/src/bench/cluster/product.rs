@@ -1,0 +1,93 @@
+//! The products: how each server is started, where it lives, and who counts its requests.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use anyhow::Result;
+use clap::ValueEnum;
+
+use super::identity::Identity;
+use crate::run;
+use crate::servers::{self, Home, Server};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Product {
+    /// Velero 1.18.3 with its defaults
+    Velero,
+    /// Velero 1.18.3 that may make more requests at once
+    VeleroTuned,
+    Lifeboat,
+}
+
+const TUNED: [&str; 6] = ["--client-qps", "2000", "--client-burst", "4000", "--item-block-worker-count", "8"];
+
+impl Product {
+    pub(super) fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+}
+
+/// What both need in the cluster; all of it goes when dropped.
+pub(super) struct Products {
+    program: PathBuf,
+    environment: BTreeMap<String, String>,
+    // Before the namespaces that they are in.
+    velero: Identity,
+    lifeboat: Identity,
+    unrelated: Identity,
+    velero_home: Home,
+    lifeboat_home: Home,
+}
+
+impl Products {
+    pub(super) fn prepare(program: PathBuf, environment: &BTreeMap<String, String>) -> Result<Self> {
+        run::output(Command::new(&program).envs(environment).args(["install", "--crds-only"]))?;
+        // A place of its own for each run: what is in the bucket would be synced.
+        let stamp = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+        let home = |product| {
+            Home::new(environment, &format!("{product}-bench"), &format!("bench-{stamp}/{product}"))
+        };
+        let (velero_home, lifeboat_home) = (home("velero")?, home("lifeboat")?);
+        Ok(Self {
+            velero: Identity::new(&velero_home, "product")?,
+            lifeboat: Identity::new(&lifeboat_home, "product")?,
+            unrelated: Identity::new(&lifeboat_home, "unrelated")?,
+            velero_home,
+            lifeboat_home,
+            program,
+            environment: environment.clone(),
+        })
+    }
+
+    /// A new process with an available location.
+    pub(super) fn start(&self, product: Product) -> Result<Server> {
+        let (home, mut environment) = (self.home(product), self.environment.clone());
+        let kubeconfig = self.identity(product).kubeconfig();
+        environment.insert("KUBECONFIG".to_owned(), kubeconfig.to_string_lossy().into_owned());
+        match product {
+            Product::Velero => servers::velero(&environment, home, &[]),
+            Product::VeleroTuned => servers::velero(&environment, home, &TUNED),
+            Product::Lifeboat => servers::lifeboat(&self.program, &environment, home, &[]),
+        }
+    }
+
+    pub(super) fn home(&self, product: Product) -> &Home {
+        if product == Product::Lifeboat { &self.lifeboat_home } else { &self.velero_home }
+    }
+
+    /// Requests that the product has made so far.
+    pub(super) fn requests(&self, product: Product) -> Result<u64> {
+        self.identity(product).requests()
+    }
+
+    /// The kubeconfig of somebody else.
+    pub(super) fn unrelated(&self) -> PathBuf {
+        self.unrelated.kubeconfig()
+    }
+
+    fn identity(&self, product: Product) -> &Identity {
+        if product == Product::Lifeboat { &self.lifeboat } else { &self.velero }
+    }
+}

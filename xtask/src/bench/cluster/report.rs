@@ -1,0 +1,195 @@
+//! What was measured, as rows, tables and verdicts. No effects; `cluster` prints and stores it.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+/// One work by one product.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct Row {
+    /// `backup`, `restore` or `rest`.
+    pub(super) work: String,
+    pub(super) data: String,
+    pub(super) product: String,
+    pub(super) wall_s: f64,
+    pub(super) items: u64,
+    pub(super) items_per_s: f64,
+    pub(super) cpu_s: f64,
+    pub(super) peak_rss_mb: f64,
+    /// At the end.
+    pub(super) rss_mb: f64,
+    pub(super) requests: u64,
+    pub(super) get_p50_ms: Option<f64>,
+    pub(super) get_p99_ms: Option<f64>,
+}
+
+/// What no server of ours may exceed, in MB.
+const MOST_MEMORY: f64 = 130.0;
+/// Memory with 50,000 objects may be so many times that with 10,000 and is still called flat.
+const FLAT: f64 = 1.25;
+
+impl Row {
+    /// For the person who waits.
+    pub(super) fn line(&self) -> String {
+        format!(
+            "{:<8} {:<13} {:<13} {:>7.2} s wall {:>6.0} items/s {:>7.2} s CPU {:>5.0} MB {:>7} requests, GETs {} ms",
+            self.work,
+            self.data,
+            self.product,
+            self.wall_s,
+            self.items_per_s,
+            self.cpu_s,
+            self.peak_rss_mb,
+            self.requests,
+            shown(self.get_p99_ms)
+        )
+    }
+}
+
+/// Markdown: works, then servers at rest.
+pub(super) fn tables(rows: &[Row]) -> String {
+    let rows = medians(rows);
+    let (rest, works): (Vec<&Row>, Vec<&Row>) = rows.iter().partition(|row| row.work == "rest");
+    let mut text = String::new();
+    // A String takes everything.
+    if !works.is_empty() {
+        let _ = writeln!(
+            text,
+            "| data | work | product | wall, s | times | items/s | CPU, s | peak memory, MB | requests | GETs' p99, ms |\n\
+             |{}",
+            " --- |".repeat(10)
+        );
+    }
+    for row in works {
+        let ours = find(&rows, &row.work, &row.data, "lifeboat").map_or(0.0, |ours| ours.wall_s);
+        let times = if ours > 0.0 { format!("{:.1}x", row.wall_s / ours) } else { String::new() };
+        let _ = writeln!(
+            text,
+            "| {} | {} | {} | {:.2} | {times} | {:.0} | {:.2} | {:.0} | {} | {} |",
+            row.data,
+            row.work,
+            row.product,
+            row.wall_s,
+            row.items_per_s,
+            row.cpu_s,
+            row.peak_rss_mb,
+            row.requests,
+            shown(row.get_p99_ms)
+        );
+    }
+    if !rest.is_empty() {
+        let _ = writeln!(
+            text,
+            "\n| at rest | memory, MB | requests in a minute | CPU, s |\n| --- | --- | --- | --- |"
+        );
+    }
+    for row in rest {
+        let _ =
+            writeln!(text, "| {} | {:.0} | {} | {:.2} |", row.product, row.rss_mb, row.requests, row.cpu_s);
+    }
+    text
+}
+
+/// Each aim, what was found, and whether that is enough.
+pub(super) fn verdicts(rows: &[Row]) -> Vec<String> {
+    let rows = medians(rows);
+    let mut found = Vec::new();
+    for ours in rows.iter().filter(|row| row.product == "lifeboat" && row.work != "rest") {
+        let (tuned, default) = if ours.work == "backup" { (5.0, 10.0) } else { (10.0, 20.0) };
+        for (product, aim) in [("velero-tuned", tuned), ("velero", default)] {
+            if let Some(peer) = find(&rows, &ours.work, &ours.data, product) {
+                let times = peer.wall_s / ours.wall_s;
+                let what = format!("{} of {}: {aim:.0}x {product}", ours.work, ours.data);
+                found.push(verdict(&what, &format!("{times:.1}x"), times >= aim));
+            }
+        }
+        let what = format!("{} of {}: at most {MOST_MEMORY:.0} MB", ours.work, ours.data);
+        found.push(verdict(&what, &format!("{:.0} MB", ours.peak_rss_mb), ours.peak_rss_mb <= MOST_MEMORY));
+    }
+    for work in ["backup", "restore"] {
+        let memory = |data| find(&rows, work, data, "lifeboat").map(|row| row.peak_rss_mb);
+        if let (Some(few), Some(many)) = (memory("config-10000"), memory("config-50000")) {
+            let what = format!("{work}: memory flat between 10,000 and 50,000 objects");
+            found.push(verdict(&what, &format!("{few:.0} and {many:.0} MB"), many <= few * FLAT));
+        }
+    }
+    found
+}
+
+fn verdict(aim: &str, found: &str, met: bool) -> String {
+    format!("{aim}: {found} ({})", if met { "met" } else { "not met" })
+}
+
+fn find<'a>(rows: &'a [Row], work: &str, data: &str, product: &str) -> Option<&'a Row> {
+    rows.iter().find(|row| row.work == work && row.data == data && row.product == product)
+}
+
+/// One row for each work, data and product: of several rounds the one with the middle wall time.
+fn medians(rows: &[Row]) -> Vec<Row> {
+    let mut found: Vec<Row> = Vec::new();
+    for row in rows {
+        if find(&found, &row.work, &row.data, &row.product).is_some() {
+            continue;
+        }
+        let same =
+            |other: &&Row| [&other.work, &other.data, &other.product] == [&row.work, &row.data, &row.product];
+        let mut rounds: Vec<&Row> = rows.iter().filter(same).collect();
+        rounds.sort_by(|one, other| one.wall_s.total_cmp(&other.wall_s));
+        found.push(rounds[rounds.len() / 2].clone());
+    }
+    found
+}
+
+fn shown(number: Option<f64>) -> String {
+    number.map_or_else(String::new, |number| format!("{number:.1}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(work: &str, data: &str, product: &str, wall_s: f64) -> Row {
+        Row {
+            work: work.into(),
+            data: data.into(),
+            product: product.into(),
+            wall_s,
+            items: 1000,
+            items_per_s: 1000.0 / wall_s,
+            cpu_s: 1.0,
+            peak_rss_mb: 100.0,
+            rss_mb: 90.0,
+            requests: 7,
+            get_p50_ms: Some(1.0),
+            get_p99_ms: Some(9.0),
+        }
+    }
+
+    #[test]
+    fn an_aim_is_met_or_the_distance_is_told() {
+        let rows = [
+            row("backup", "config-10000", "velero-tuned", 8.0),
+            row("backup", "config-10000", "lifeboat", 2.0),
+        ];
+        let found = verdicts(&rows);
+        assert_eq!(found[0], "backup of config-10000: 5x velero-tuned: 4.0x (not met)");
+        assert_eq!(found[1], "backup of config-10000: at most 130 MB: 100 MB (met)");
+    }
+
+    #[test]
+    fn of_several_rounds_the_middle_one_is_shown() {
+        let rows = [5.0, 1.0, 3.0].map(|wall| row("backup", "mixed-10000", "lifeboat", wall));
+        assert_eq!(medians(&rows), [row("backup", "mixed-10000", "lifeboat", 3.0)]);
+        assert!(
+            tables(&rows).contains("| mixed-10000 | backup | lifeboat | 3.00 | 1.0x | 333 |"),
+            "{}",
+            tables(&rows)
+        );
+    }
+
+    #[test]
+    fn servers_at_rest_have_a_table_of_their_own() {
+        let text = tables(&[row("rest", "rest-6000", "velero", 60.0)]);
+        assert!(text.contains("| velero | 90 | 7 | 1.00 |"), "{text}");
+    }
+}

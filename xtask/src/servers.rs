@@ -1,0 +1,131 @@
+//! Servers as processes on this machine, against the box and its storage: genuine Velero's, and Lifeboat's own beside the
+//! one that is installed. Each has a namespace (a [`Home`]) with an available location in it. The interop tests and
+//! `bench cluster` run them. The kinds that both work with are those that Lifeboat installs.
+
+mod home;
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{run, tools};
+pub(crate) use home::{Home, Kubectl};
+
+/// Upstream gives this port no flag.
+const CONTROLLER_METRICS: u16 = 8080;
+/// How long it may take until the location is available.
+const PATIENCE: Duration = Duration::from_mins(2);
+
+/// A running server; it is killed when dropped, its namespace stays.
+pub(crate) struct Server {
+    child: Child,
+    directory: TempDir,
+}
+
+/// Starts Velero's server with its defaults, except for `flags` and the addresses it listens on. `environment` leads to
+/// the box.
+pub(crate) fn velero(environment: &BTreeMap<String, String>, home: &Home, flags: &[&str]) -> Result<Server> {
+    TcpListener::bind(("0.0.0.0", CONTROLLER_METRICS)).with_context(|| {
+        format!("Velero's server needs port {CONTROLLER_METRICS}; end the program that holds it")
+    })?;
+    let (program, plugins) = (tools::velero()?, tools::velero_plugins()?);
+    let directory = TempDir::with_prefix("lifeboat-velero-").context("cannot create a directory")?;
+    let credentials = directory.path().join("credentials");
+    fs::write(&credentials, home::credentials(environment)).context("cannot write the credentials")?;
+    let mut command = Command::new(program);
+    command
+        .args(["server", "--namespace", &home.namespace, "--plugin-dir"])
+        .arg(plugins)
+        .args(["--metrics-address", "127.0.0.1:0", "--profiler-address", "127.0.0.1:0"])
+        .args(flags)
+        .env("AWS_SHARED_CREDENTIALS_FILE", credentials);
+    Server::start(command, environment, home, directory)
+}
+
+/// Starts Lifeboat's server, likewise.
+pub(crate) fn lifeboat(
+    program: &Path,
+    environment: &BTreeMap<String, String>,
+    home: &Home,
+    flags: &[&str],
+) -> Result<Server> {
+    let directory = TempDir::with_prefix("lifeboat-server-").context("cannot create a directory")?;
+    let mut command = Command::new(program);
+    command
+        .args(["server", "--namespace", &home.namespace, "--identity", "on-this-machine"])
+        .args(["--metrics-address", "127.0.0.1:0", "--spool-directory"])
+        .arg(directory.path())
+        .args(flags);
+    Server::start(command, environment, home, directory)
+}
+
+impl Server {
+    fn start(
+        mut command: Command,
+        environment: &BTreeMap<String, String>,
+        home: &Home,
+        directory: TempDir,
+    ) -> Result<Self> {
+        home.forget_the_location()?;
+        let log = File::create(directory.path().join("log")).context("cannot create a log")?;
+        let child = command
+            .env("KUBECONFIG", &environment["KUBECONFIG"])
+            // What it may do in storage its location says, not the shell that this was started from.
+            .env_remove("AWS_ACCESS_KEY_ID")
+            .env_remove("AWS_SECRET_ACCESS_KEY")
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            .spawn()
+            .with_context(|| format!("cannot start {}", run::describe(&command)))?;
+        let mut server = Self { child, directory };
+        server.wait(home)?;
+        Ok(server)
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// The end of what it has said.
+    pub(crate) fn last_words(&self) -> String {
+        let said = fs::read_to_string(self.log()).unwrap_or_default();
+        let lines: Vec<&str> = said.lines().collect();
+        lines[lines.len().saturating_sub(10)..].join("\n")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.directory.path().join("log")
+    }
+
+    fn wait(&mut self, home: &Home) -> Result<()> {
+        let began = Instant::now();
+        loop {
+            let ended = self.child.try_wait().context("cannot ask for the server")?;
+            let status = home.location().map_or(Value::Null, |mut location| location["status"].take());
+            if status["phase"] == "Available" && status["lastValidationTime"].is_string() {
+                return Ok(());
+            }
+            if ended.is_some() || began.elapsed() > PATIENCE {
+                let how = ended.map_or("runs".to_owned(), |status| format!("ended with {status}"));
+                bail!("the server {how}, its location is not available: {status}\n{}", self.last_words());
+            }
+            thread::sleep(Duration::from_millis(300));
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

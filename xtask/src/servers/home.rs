@@ -1,0 +1,146 @@
+//! The namespace of a server that runs outside the cluster: takes a name and a place in storage, makes what the server
+//! expects there, and removes all of it when dropped.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use crate::run;
+
+const LOCATIONS: &str = "backupstoragelocations.velero.io";
+
+/// A namespace with location `default`.
+pub(crate) struct Home {
+    pub(crate) namespace: String,
+    kubectl: Kubectl,
+}
+
+/// `kubectl` in a namespace of the box.
+#[derive(Clone)]
+pub(crate) struct Kubectl {
+    namespace: String,
+    environment: BTreeMap<String, String>,
+}
+
+impl Kubectl {
+    pub(crate) fn command(&self) -> Command {
+        // `Command` looks in the parent's PATH, not in the one it is given.
+        let path = self.environment.get("PATH").map(String::as_str).unwrap_or_default();
+        let mut candidates = path.split(':').map(|directory| PathBuf::from(directory).join("kubectl"));
+        let program = candidates.find(|candidate| candidate.is_file());
+        let mut command = Command::new(program.unwrap_or_else(|| "kubectl".into()));
+        command.envs(&self.environment).args(["--namespace", &self.namespace]);
+        command
+    }
+}
+
+impl Home {
+    /// `prefix` is a place of its own in the box's bucket. The kinds of group `velero.io` must be there.
+    pub(crate) fn new(environment: &BTreeMap<String, String>, namespace: &str, prefix: &str) -> Result<Self> {
+        let kubectl = Kubectl { namespace: namespace.to_owned(), environment: environment.clone() };
+        let home = Self { namespace: namespace.to_owned(), kubectl };
+        home.await_removal()?;
+        run::with_input(home.kubectl().args(["apply", "-f", "-"]), &home.objects(prefix).to_string())?;
+        Ok(home)
+    }
+
+    /// One of an earlier run may still be on its way out.
+    fn await_removal(&self) -> Result<()> {
+        let phase =
+            ["get", "namespace", &self.namespace, "--ignore-not-found", "-o", "jsonpath={.status.phase}"];
+        if run::output(self.kubectl().args(phase))? == "Terminating" {
+            let name = format!("namespace/{}", self.namespace);
+            run::output(self.kubectl().args(["wait", "--for=delete", &name, "--timeout=180s"]))?;
+        }
+        Ok(())
+    }
+
+    /// `kubectl` in this namespace.
+    pub(crate) fn kubectl(&self) -> Command {
+        self.kubectl.command()
+    }
+
+    /// The same, for those that outlive a borrow.
+    pub(crate) fn kubectl_maker(&self) -> Kubectl {
+        self.kubectl.clone()
+    }
+
+    /// The location as it is now.
+    pub(super) fn location(&self) -> Result<Value> {
+        let text = run::output(self.kubectl().args(["get", LOCATIONS, "default", "-o", "json"]))?;
+        serde_json::from_str(&text).context("cannot read the location")
+    }
+
+    /// What an earlier server said of it counts no more.
+    pub(super) fn forget_the_location(&self) -> Result<()> {
+        let patch = ["patch", LOCATIONS, "default", "--type=merge", "-p", r#"{"status":null}"#];
+        run::output(self.kubectl().args(patch)).map(drop)
+    }
+
+    /// Beside the location: its credentials, and a Deployment that Velero's restores ask for, which runs nowhere.
+    fn objects(&self, prefix: &str) -> Value {
+        let (namespace, labels) = (&self.namespace, json!({"app": "runs-elsewhere"}));
+        let environment = &self.kubectl.environment;
+        json!({"apiVersion": "v1", "kind": "List", "items": [
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}},
+            {
+                "apiVersion": "v1",
+                "kind": "Secret",
+                "metadata": {"name": "cloud-credentials", "namespace": namespace},
+                "stringData": {"cloud": credentials(environment)},
+            },
+            {
+                "apiVersion": "apps/v1",
+                "kind": "Deployment",
+                "metadata": {"name": "velero", "namespace": namespace},
+                "spec": {
+                    "replicas": 0,
+                    "selector": {"matchLabels": labels},
+                    "template": {
+                        "metadata": {"labels": labels},
+                        "spec": {"containers": [{"name": "velero", "image": "localhost/none:none"}]},
+                    },
+                },
+            },
+            {
+                "apiVersion": "velero.io/v1",
+                "kind": "BackupStorageLocation",
+                "metadata": {"name": "default", "namespace": namespace},
+                "spec": {
+                    "provider": "aws",
+                    "default": true,
+                    "objectStorage": {"bucket": "lifeboat", "prefix": prefix},
+                    "config": {
+                        "region": environment["AWS_REGION"],
+                        "s3Url": environment["LIFEBOAT_S3_ENDPOINT"],
+                        "s3ForcePathStyle": "true",
+                    },
+                },
+            },
+        ]})
+    }
+}
+
+impl Drop for Home {
+    /// Nobody is left to do what the finalizers of restores wait for.
+    fn drop(&mut self) {
+        let get = ["get", "restores.velero.io", "-o", "name"];
+        for restore in run::output(self.kubectl().args(get)).unwrap_or_default().lines() {
+            let free = ["patch", restore, "--type=merge", "-p", r#"{"metadata":{"finalizers":null}}"#];
+            let _ = run::output(self.kubectl().args(free));
+        }
+        let delete = ["delete", "namespace", &self.namespace, "--ignore-not-found", "--wait=false"];
+        let _ = run::output(self.kubectl().args(delete));
+    }
+}
+
+/// As Velero's Secret holds them.
+pub(super) fn credentials(environment: &BTreeMap<String, String>) -> String {
+    format!(
+        "[default]\naws_access_key_id = {}\naws_secret_access_key = {}\n",
+        environment["AWS_ACCESS_KEY_ID"], environment["AWS_SECRET_ACCESS_KEY"]
+    )
+}

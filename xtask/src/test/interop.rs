@@ -1,0 +1,51 @@
+//! The part `interop`: genuine Velero's server and Lifeboat's run side by side on this machine, each with a location at
+//! the same place in the bucket, and the tests are told where. Neither meets the Lifeboat that is installed. Runs only
+//! when named.
+
+use std::process::Command;
+
+use anyhow::{Result, bail};
+
+use super::part::Run;
+use super::tally::Tally;
+use crate::servers::{self, Home};
+use crate::{cluster_box, image, run, tools};
+
+const PREFIX: &str = "interop";
+/// What the other one has made should be seen soon.
+const FLAGS: [&str; 2] = ["--backup-sync-period=5s", "--store-validation-frequency=10s"];
+
+impl Run {
+    pub(crate) fn interop(&mut self) -> Result<Tally> {
+        if let Some(context) = self.context() {
+            bail!("the peer runs beside the box and uses its storage: it cannot run beside {context:?}");
+        }
+        let mut command = self.e2e_command(&["interop"], &[])?;
+        cluster_box::up()?;
+        cluster_box::load(&[image::debian()?])?;
+        let environment = cluster_box::environment()?;
+        let binary = image::binary(image::Profile::Fast)?;
+        // Velero's server does not start before its kinds are there, and sees others late.
+        run::output(Command::new(&binary).envs(&environment).args(["install", "--crds-only"]))?;
+        let (theirs, ours) = (
+            Home::new(&environment, "velero-peer", PREFIX)?,
+            Home::new(&environment, "lifeboat-peer", PREFIX)?,
+        );
+        let definition = run::checkout().join("e2e/fixtures/interop/definition.yaml");
+        run::output(theirs.kubectl().args(["apply", "-f"]).arg(&definition))?;
+        let _velero = servers::velero(&environment, &theirs, &FLAGS)?;
+        let _lifeboat = servers::lifeboat(&binary, &environment, &ours, &FLAGS)?;
+        command
+            .envs(&environment)
+            .env("LIFEBOAT_BIN", &binary)
+            .env("VELERO_BIN", tools::velero()?)
+            .env("LIFEBOAT_TEST_IMAGE", image::DEBIAN)
+            .env("LIFEBOAT_PEER_NAMESPACE", &theirs.namespace)
+            .env("LIFEBOAT_OWN_NAMESPACE", &ours.namespace)
+            .env("LIFEBOAT_PEER_PREFIX", PREFIX);
+        let tally = self.filtered(&mut command);
+        let remove = ["delete", "--ignore-not-found", "--wait=false", "-f"];
+        run::output(theirs.kubectl().args(remove).arg(&definition))?;
+        tally
+    }
+}
