@@ -4,6 +4,7 @@
 mod box_only;
 mod interop;
 mod part;
+mod plugins;
 mod repository;
 mod tally;
 
@@ -24,7 +25,7 @@ pub(crate) struct Args {
     parts: Vec<Part>,
     #[command(flatten)]
     target: TargetArgs,
-    /// Of box, repository, api, e2e, interop and soak only tests whose name contains this
+    /// Of box, repository, plugins, api, e2e, interop and soak only tests whose name contains this
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
 }
@@ -41,6 +42,8 @@ enum Part {
     Storage,
     /// Repositories beside genuine restic; needs no cluster
     Repository,
+    /// The plugin host beside plugins in Go; needs no cluster
+    Plugins,
     /// Schemas against a real API server
     Api,
     /// Real pods on a real cluster
@@ -51,8 +54,8 @@ enum Part {
     Soak,
 }
 
-const DEFAULT: [Part; 7] =
-    [Part::Lint, Part::Unit, Part::Repository, Part::Box, Part::Storage, Part::Api, Part::E2e];
+const DEFAULT: [Part; 8] =
+    [Part::Lint, Part::Unit, Part::Repository, Part::Plugins, Part::Box, Part::Storage, Part::Api, Part::E2e];
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let parts = if args.parts.is_empty() { DEFAULT.to_vec() } else { args.parts.clone() };
@@ -103,6 +106,7 @@ fn run_part(part: Part, run: &mut Run) -> Result<Tally> {
         Part::Box => run.machine(),
         Part::Storage => run.storage(),
         Part::Repository => run.repository(),
+        Part::Plugins => run.plugins(),
         Part::Api => run.api(),
         Part::E2e => {
             run.e2e(&["cluster", "server", "velero_cli", "backup", "restore", "faults", "chart", "image"])

@@ -27,6 +27,14 @@ const AWS_PLUGIN: Group = Group {
     about: "Velero's plugin for S3 (about a minute)",
 };
 
+/// Plugins of ours on Velero's own framework, and Velero's own host of plugins.
+const RECORDER: Group = Group {
+    name: "recorder-plugin",
+    source: "e2e/plugins/recorder",
+    make: make_recorder,
+    about: "the recording plugins",
+};
+
 const RESTIC: Group =
     Group { name: "restic", source: "e2e/programs/restic", make: make_restic, about: "restic" };
 
@@ -59,6 +67,16 @@ pub(crate) fn velero() -> Result<PathBuf> {
 /// The directory with Velero's own plugin for S3.
 pub(crate) fn velero_plugins() -> Result<PathBuf> {
     provide(&AWS_PLUGIN)
+}
+
+/// The plugins that record what they are asked.
+pub(crate) fn recorder_plugin() -> Result<PathBuf> {
+    Ok(provide(&RECORDER)?.join("recorder"))
+}
+
+/// Velero's code for plugins, as a program of its own.
+pub(crate) fn velero_host() -> Result<PathBuf> {
+    Ok(provide(&RECORDER)?.join("velerohost"))
 }
 
 /// Genuine restic, the version whose format we write.
@@ -99,6 +117,11 @@ fn make_velero(source: &Path, out: &Path) -> Result<()> {
 fn make_aws_plugin(source: &Path, out: &Path) -> Result<()> {
     let package = "github.com/vmware-tanzu/velero-plugin-for-aws/velero-plugin-for-aws";
     go_build(source, "", &out.join("velero-plugin-for-aws"), &[package])
+}
+
+fn make_recorder(source: &Path, out: &Path) -> Result<()> {
+    go_build(source, "", &out.join("recorder"), &["."])?;
+    go_build(source, "", &out.join("velerohost"), &["./velerohost"])
 }
 
 fn make_restic(source: &Path, out: &Path) -> Result<()> {

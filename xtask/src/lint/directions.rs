@@ -11,13 +11,15 @@ use serde::Deserialize;
 use crate::run;
 
 /// The crates of ours that each crate may use.
-const MAY_USE: [(&str, &[&str]); 13] = [
+const MAY_USE: [(&str, &[&str]); 17] = [
     ("lifeboat-api", &[]),
     ("lifeboat-plan", &["lifeboat-api"]),
     ("lifeboat-store", &[]),
     ("lifeboat-repository", &["lifeboat-store"]),
     ("lifeboat-archive", &["lifeboat-api", "lifeboat-plan", "lifeboat-store"]),
-    ("lifeboat-plugin", &["lifeboat-api", "lifeboat-plan"]),
+    ("lifeboat-plugin-protocol", &[]),
+    ("lifeboat-plugin-sdk", &["lifeboat-plugin-protocol"]),
+    ("lifeboat-plugin", &["lifeboat-api", "lifeboat-plan", "lifeboat-archive", "lifeboat-plugin-protocol"]),
     ("lifeboat-web", &[]),
     ("lifeboat-cluster", &["lifeboat-api", "lifeboat-plan"]),
     (
@@ -47,6 +49,12 @@ const MAY_USE: [(&str, &[&str]); 13] = [
     ("lifeboat", &["lifeboat-cli"]),
     // Only with its feature `torture`.
     ("lifeboat-e2e", &["lifeboat-repository", "lifeboat-store"]),
+    (
+        "lifeboat-test-plugins",
+        &["lifeboat-api", "lifeboat-archive", "lifeboat-plan", "lifeboat-plugin", "lifeboat-plugin-sdk"],
+    ),
+    // With the host only in its tests.
+    ("lifeboat-example-plugins", &["lifeboat-plugin-sdk", "lifeboat-plugin", "lifeboat-test-plugins"]),
     ("xtask", &[]),
 ];
 

@@ -1,0 +1,67 @@
+//! How far something in the background has come.
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use lifeboat_plugin_protocol::{generated, lifeboat};
+
+/// Progress of an operation that an action named.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OperationProgress {
+    /// Ended, well or not.
+    pub completed: bool,
+    /// Why it failed; empty where nothing is wrong.
+    pub error: String,
+    pub done: i64,
+    /// Zero where it is not known.
+    pub total: i64,
+    /// What is counted: `bytes`.
+    pub units: String,
+    pub description: String,
+    pub started: Option<SystemTime>,
+    pub updated: Option<SystemTime>,
+}
+
+impl From<OperationProgress> for generated::OperationProgress {
+    fn from(progress: OperationProgress) -> Self {
+        Self {
+            completed: progress.completed,
+            err: progress.error,
+            n_completed: progress.done,
+            n_total: progress.total,
+            operation_units: progress.units,
+            description: progress.description,
+            started: progress.started.map(Into::into),
+            updated: progress.updated.map(Into::into),
+        }
+    }
+}
+
+/// Progress of a snapshot, or of a volume that is made from one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VolumeProgress {
+    /// `Completed` or `Failed` at the end; any other word, or none, before.
+    pub phase: String,
+    pub message: String,
+    pub bytes_done: i64,
+    /// Zero where it is not known.
+    pub total_bytes: i64,
+    pub started: Option<SystemTime>,
+    pub completed: Option<SystemTime>,
+    /// What else a person may want to know.
+    pub plugin_specific: BTreeMap<String, String>,
+}
+
+impl From<VolumeProgress> for lifeboat::VolumeProgress {
+    fn from(progress: VolumeProgress) -> Self {
+        Self {
+            phase: progress.phase,
+            message: progress.message,
+            bytes_done: progress.bytes_done,
+            total_bytes: progress.total_bytes,
+            started: progress.started.map(Into::into),
+            completed: progress.completed.map(Into::into),
+            plugin_specific: progress.plugin_specific.into_iter().collect(),
+        }
+    }
+}

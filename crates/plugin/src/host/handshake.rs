@@ -1,0 +1,101 @@
+//! The one line that a plugin prints when it is ready, and what a program that is no plugin says instead. Pure.
+
+use std::path::PathBuf;
+
+use lifeboat_plugin_protocol::handshake::{CORE_VERSION, PROTOCOL_VERSION};
+
+use super::error::shortened;
+
+/// The longest line that can be a handshake.
+pub(super) const LONGEST: usize = 4096;
+
+/// Reads `1|2|unix|/tmp/plugin123|grpc|` and gives the socket, or why that is no plugin for us.
+pub(super) fn socket(line: &str) -> Result<PathBuf, String> {
+    let parts: Vec<&str> = line.trim().split('|').collect();
+    let [core, protocol, network, address, ..] = parts[..] else {
+        return Err(format!("it printed {:?} where a plugin prints its address", first_words(line)));
+    };
+    if core.parse::<u32>().is_err() {
+        return Err(format!("it printed {:?} where a plugin prints its address", first_words(line)));
+    }
+    if core != CORE_VERSION {
+        return Err(format!(
+            "it speaks version {core} of go-plugin's protocol, this host speaks {CORE_VERSION}"
+        ));
+    }
+    if protocol != PROTOCOL_VERSION {
+        return Err(format!(
+            "it speaks version {protocol} of Velero's plugin protocol, this host speaks {PROTOCOL_VERSION}; use a \
+             build of the plugin for Velero 1.1 or newer"
+        ));
+    }
+    if parts.get(4).is_none_or(|kind| *kind != "grpc") {
+        return Err("it speaks net/rpc and not gRPC".to_owned());
+    }
+    if network != "unix" {
+        return Err(format!("it listens on {network:?} and not on a unix socket"));
+    }
+    if parts.get(5).is_some_and(|certificate| !certificate.is_empty()) {
+        return Err("it wants TLS, which was not asked for".to_owned());
+    }
+    if !address.starts_with('/') {
+        return Err(format!("its socket {address:?} is no absolute path"));
+    }
+    Ok(PathBuf::from(address))
+}
+
+/// Why a program ended without a handshake. `said` is the end of what it printed.
+pub(super) fn ended(how: &str, said: &[String]) -> String {
+    if said
+        .iter()
+        .any(|line| line.contains("not meant to be executed directly") || line.contains("magic cookie"))
+    {
+        return "it is a plugin for another host: it did not take the cookie VELERO_PLUGIN".to_owned();
+    }
+    match said.last() {
+        Some(_) => format!("it ended at once ({how}) and said: {}", shortened(&said.join("\n"))),
+        None => format!("it ended at once ({how}) without a word"),
+    }
+}
+
+fn first_words(line: &str) -> String {
+    line.trim().chars().take(100).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[test]
+    fn a_go_plugin_is_understood_with_and_without_its_last_field() {
+        let expected = Ok(PathBuf::from("/tmp/plugin1"));
+        assert_eq!(socket("1|2|unix|/tmp/plugin1|grpc|\n"), expected);
+        assert_eq!(socket("1|2|unix|/tmp/plugin1|grpc||true"), expected);
+        assert_eq!(socket("1|2|unix|/tmp/plugin1|grpc"), expected);
+    }
+
+    #[rstest]
+    #[case::garbage("hello world", "it printed \"hello world\"")]
+    #[case::nothing("", "it printed \"\"")]
+    #[case::pipes("a|b|c|d|e", "it printed")]
+    #[case::core("2|2|unix|/tmp/a|grpc|", "version 2 of go-plugin's")]
+    #[case::protocol("1|1|unix|/tmp/a|grpc|", "version 1 of Velero's")]
+    #[case::net_rpc("1|2|unix|/tmp/a|netrpc|", "net/rpc")]
+    #[case::old("1|2|unix|/tmp/a", "net/rpc")]
+    #[case::tcp("1|2|tcp|127.0.0.1:1|grpc|", "\"tcp\"")]
+    #[case::tls("1|2|unix|/tmp/a|grpc|MIIB", "TLS")]
+    #[case::relative("1|2|unix|a|grpc|", "absolute")]
+    fn other_lines_are_refused_with_the_reason(#[case] line: &str, #[case] reason: &str) {
+        let error = socket(line).unwrap_err();
+        assert!(error.contains(reason), "{error}");
+    }
+
+    #[test]
+    fn the_end_of_a_program_is_told_with_its_last_words() {
+        assert!(ended("exit status: 1", &["usage: x".into()]).ends_with("said: usage: x"));
+        let foreign = "This binary is a plugin. These are not meant to be executed directly.".to_owned();
+        assert!(ended("exit status: 1", &[foreign]).contains("another host"));
+    }
+}

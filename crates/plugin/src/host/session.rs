@@ -1,0 +1,104 @@
+//! What one operation uses of the installed plugins: processes that start when they are needed and end with it. Made by
+//! [`PluginHost::session`]; the operation ends it with [`Session::close`], and dropping it kills what still runs.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use super::error::PluginError;
+use super::kind::{Kind, qualified};
+use super::log::LogSink;
+use super::slot::{Init, Slot};
+use super::{Plugin, PluginHost};
+
+/// The plugins of one operation.
+#[derive(Clone)]
+pub struct Session {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    host: PluginHost,
+    sink: Arc<dyn LogSink>,
+    programs: Mutex<BTreeMap<PathBuf, Vec<Member>>>,
+    closed: AtomicBool,
+}
+
+/// A process, and what it was or will be configured for.
+struct Member {
+    slot: Arc<Slot>,
+    configured: BTreeMap<(Kind, String), Arc<Init>>,
+}
+
+impl Session {
+    pub(super) fn new(host: PluginHost, sink: Arc<dyn LogSink>) -> Self {
+        Self {
+            inner: Arc::new(Inner { host, sink, programs: Mutex::default(), closed: AtomicBool::new(false) }),
+        }
+    }
+
+    pub fn host(&self) -> &PluginHost {
+        &self.inner.host
+    }
+
+    /// Ends all processes, politely. Nothing is started afterwards.
+    pub async fn close(&self) {
+        self.inner.closed.store(true, Ordering::Release);
+        let members: Vec<Member> = {
+            let mut programs = self.inner.programs.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::take(&mut *programs).into_values().flatten().collect()
+        };
+        futures::future::join_all(members.iter().map(|member| member.slot.close())).await;
+    }
+
+    /// The process that serves a program's actions.
+    pub(crate) fn actions(&self, plugin: &Plugin) -> Arc<Slot> {
+        self.with_members(&plugin.program, |members| match members.first() {
+            Some(member) => Arc::clone(&member.slot),
+            None => self.add(members, &plugin.program),
+        })
+    }
+
+    /// The process for one configuration of an object store or a snapshotter. What Init sets is the whole process's:
+    /// another configuration of the same plugin gets a process of its own.
+    pub(crate) fn configured(
+        &self,
+        kind: Kind,
+        name: &str,
+        config: BTreeMap<String, String>,
+    ) -> Result<(Arc<Slot>, Arc<Init>), PluginError> {
+        let name = qualified(name);
+        let plugin = self
+            .inner
+            .host
+            .find(kind, &name)
+            .ok_or_else(|| PluginError::NotInstalled { kind: kind.as_str(), name: name.clone() })?;
+        let init = Arc::new(Init { kind, name: name.clone(), config });
+        let key = (kind, name);
+        Ok(self.with_members(&plugin.program, |members| {
+            let fits = |member: &&mut Member| {
+                member.configured.get(&key).is_none_or(|present| present.config == init.config)
+            };
+            if members.iter_mut().find(fits).is_none() {
+                self.add(members, &plugin.program);
+            }
+            let member = members.iter_mut().find(fits).expect("one that fits was just added");
+            member.configured.insert(key.clone(), Arc::clone(&init));
+            (Arc::clone(&member.slot), init)
+        }))
+    }
+
+    fn add(&self, members: &mut Vec<Member>, program: &Path) -> Arc<Slot> {
+        let settings = self.inner.host.settings().clone();
+        let closed = self.inner.closed.load(Ordering::Acquire);
+        let slot = Slot::new(program.to_owned(), settings, Arc::clone(&self.inner.sink), closed);
+        members.push(Member { slot: Arc::clone(&slot), configured: BTreeMap::new() });
+        slot
+    }
+
+    fn with_members<T>(&self, program: &Path, use_them: impl FnOnce(&mut Vec<Member>) -> T) -> T {
+        let mut programs = self.inner.programs.lock().unwrap_or_else(PoisonError::into_inner);
+        use_them(programs.entry(program.to_owned()).or_default())
+    }
+}

@@ -1,0 +1,248 @@
+//! One program within a session: its process, started when it is needed and again after a crash, and the calls to it.
+//! Adapters call; sessions make and close slots.
+
+use std::collections::BTreeMap;
+use std::collections::HashSet;
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Mutex, OwnedSemaphorePermit};
+use tokio::time::{sleep, timeout};
+use tonic::transport::Channel;
+use tonic::{Code, Response, Status};
+
+use super::error::PluginError;
+use super::kind::Kind;
+use super::log::LogSink;
+use super::process::Process;
+use super::settings::{HostSettings, Timeouts};
+use crate::remote::init;
+
+/// After so many failed starts in a row a program is not started again.
+const MOST_FAILURES: u32 = 3;
+/// So often a call may find that its process ended while it waited for its place.
+const MOST_RESTARTS: u32 = 5;
+
+/// The configuration of an object store or a volume snapshotter; given again after a restart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Init {
+    pub(crate) kind: Kind,
+    pub(crate) name: String,
+    pub(crate) config: BTreeMap<String, String>,
+}
+
+/// A call: who is called, what for, and for how long at most.
+#[derive(Clone)]
+pub(crate) struct Call {
+    pub(crate) plugin: String,
+    pub(crate) what: &'static str,
+    pub(crate) limit: Duration,
+    pub(crate) init: Option<Arc<Init>>,
+}
+
+pub(crate) struct Slot {
+    program: PathBuf,
+    settings: HostSettings,
+    sink: Arc<dyn LogSink>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    process: Option<Arc<Process>>,
+    /// What the present process was configured for.
+    ready: HashSet<(Kind, String)>,
+    failures: u32,
+    last_failure: String,
+    closed: bool,
+}
+
+impl Slot {
+    /// A closed slot starts nothing.
+    pub(super) fn new(
+        program: PathBuf,
+        settings: HostSettings,
+        sink: Arc<dyn LogSink>,
+        closed: bool,
+    ) -> Arc<Self> {
+        let state = Mutex::new(State { closed, ..State::default() });
+        Arc::new(Self { program, settings, sink, state })
+    }
+
+    pub(crate) fn timeouts(&self) -> Timeouts {
+        self.settings.timeouts
+    }
+
+    /// A call that takes a place: at most as many at once as the program bears. Where it bears one, the call goes on
+    /// when its caller drops it, because the program goes on too.
+    pub(crate) async fn call<T, F, R>(&self, call: Call, make: F) -> Result<T, PluginError>
+    where
+        T: Send + 'static,
+        F: FnOnce(Channel) -> R + Send + 'static,
+        R: Future<Output = Result<Response<T>, Status>> + Send,
+    {
+        let (process, place) = self.place(&call).await?;
+        let serial = process.serial;
+        let work = async move {
+            let _place = place;
+            let answer = watched(&process, &call, make(process.channel.clone())).await;
+            if process.serial && matches!(answer, Err(PluginError::TimedOut { .. })) {
+                // Its place is free when it is gone, so that nobody calls a process that is being ended.
+                process.kill();
+                process.exited().await;
+            }
+            answer
+        };
+        if !serial {
+            return work.await;
+        }
+        tokio::spawn(work).await.unwrap_or(Err(PluginError::Closed))
+    }
+
+    /// A call that takes no place, for object stores: dropping it cancels it.
+    pub(crate) async fn call_beside<T, R>(
+        &self,
+        call: &Call,
+        make: impl FnOnce(Channel) -> R,
+    ) -> Result<T, PluginError>
+    where
+        R: Future<Output = Result<Response<T>, Status>>,
+    {
+        let process = self.process(call).await?;
+        watched(&process, call, make(process.channel.clone())).await
+    }
+
+    /// The connection, for streams that watch over their own time.
+    pub(crate) async fn channel(&self, call: &Call) -> Result<Channel, PluginError> {
+        Ok(self.process(call).await?.channel.clone())
+    }
+
+    /// Whether a snapshotter answers service Progress.
+    pub(crate) async fn reports_progress(&self, call: &Call) -> Result<bool, PluginError> {
+        Ok(self.process(call).await?.reports_progress(&call.plugin))
+    }
+
+    /// What the end of a stream or a call means, where the process may be gone.
+    pub(crate) async fn failure(&self, call: &Call, status: &Status) -> PluginError {
+        let process = self.state.lock().await.process.clone();
+        match process {
+            Some(process) => failure(&process, call, status).await,
+            None => PluginError::of_status(&call.plugin, call.what, status),
+        }
+    }
+
+    pub(super) async fn close(&self) {
+        let process = {
+            let mut state = self.state.lock().await;
+            state.closed = true;
+            state.process.take()
+        };
+        if let Some(process) = process {
+            process.stop().await;
+        }
+    }
+
+    async fn place(&self, call: &Call) -> Result<(Arc<Process>, OwnedSemaphorePermit), PluginError> {
+        let mut how = String::new();
+        for _ in 0..MOST_RESTARTS {
+            let process = self.process(call).await?;
+            let Ok(place) = Arc::clone(&process.places).acquire_owned().await else {
+                return Err(PluginError::Closed);
+            };
+            if !process.is_gone() {
+                return Ok((process, place));
+            }
+            how = process.exited().await;
+        }
+        Err(PluginError::Gone { plugin: call.plugin.clone(), call: call.what, how })
+    }
+
+    /// The running process, configured for this call; starts one where there is none.
+    async fn process(&self, call: &Call) -> Result<Arc<Process>, PluginError> {
+        let mut state = self.state.lock().await;
+        if state.closed {
+            return Err(PluginError::Closed);
+        }
+        let process = match &state.process {
+            Some(process) if !process.is_gone() => Arc::clone(process),
+            _ => self.start(&mut state).await?,
+        };
+        if let Some(init) = &call.init {
+            let key = (init.kind, init.name.clone());
+            if !state.ready.contains(&key) {
+                let call = Call { what: "Init", limit: self.settings.timeouts.call, ..call.clone() };
+                watched(&process, &call, init::send(process.channel.clone(), init)).await?;
+                state.ready.insert(key);
+            }
+        }
+        Ok(process)
+    }
+
+    async fn start(&self, state: &mut State) -> Result<Arc<Process>, PluginError> {
+        if state.failures >= MOST_FAILURES {
+            let last = state.last_failure.clone();
+            return Err(PluginError::GivenUp { program: self.program.clone(), times: state.failures, last });
+        }
+        if state.process.take().is_some() {
+            tracing::warn!(program = %self.program.display(), "a plugin program ended; it is started again");
+        }
+        state.ready.clear();
+        match Process::start(&self.program, &self.settings, Arc::clone(&self.sink)).await {
+            Ok(process) => {
+                state.failures = 0;
+                let process = Arc::new(process);
+                state.process = Some(Arc::clone(&process));
+                Ok(process)
+            }
+            Err(error) => {
+                state.failures += 1;
+                state.last_failure = error.to_string();
+                Err(error)
+            }
+        }
+    }
+}
+
+/// A call that ends: with an answer, when its process does, or when its time is over.
+async fn watched<T>(
+    process: &Process,
+    call: &Call,
+    answer: impl Future<Output = Result<Response<T>, Status>>,
+) -> Result<T, PluginError> {
+    tokio::select! {
+        biased;
+        answer = answer => match answer {
+            Ok(answer) => Ok(answer.into_inner()),
+            Err(status) => Err(failure(process, call, &status).await),
+        },
+        how = process.exited() => {
+            Err(PluginError::Gone { plugin: call.plugin.clone(), call: call.what, how })
+        }
+        () = sleep(call.limit) => {
+            Err(PluginError::TimedOut { plugin: call.plugin.clone(), call: call.what, after: call.limit })
+        }
+    }
+}
+
+/// A broken connection most often means that the process is gone: that is what a person wants to hear.
+async fn failure(process: &Process, call: &Call, status: &Status) -> PluginError {
+    let broken =
+        matches!(status.code(), Code::Unavailable | Code::Unknown | Code::Cancelled | Code::Internal)
+            && std::error::Error::source(status).is_some();
+    if broken && let Some(how) = process.end_of_connection().await {
+        return PluginError::Gone { plugin: call.plugin.clone(), call: call.what, how };
+    }
+    PluginError::of_status(&call.plugin, call.what, status)
+}
+
+/// Waits for the next piece of a stream, but not for ever.
+pub(crate) async fn moving<T>(
+    call: &Call,
+    limit: Duration,
+    next: impl Future<Output = T>,
+) -> Result<T, PluginError> {
+    let late = |_| PluginError::TimedOut { plugin: call.plugin.clone(), call: call.what, after: limit };
+    timeout(limit, next).await.map_err(late)
+}

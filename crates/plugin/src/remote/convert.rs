@@ -1,0 +1,252 @@
+//! Between the wire and our own types. What comes from a plugin is checked here: names that no API server would take,
+//! items that are no objects, lists without end. Pure.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use lifeboat_plan::catalogue::{GroupResource, ItemId};
+use lifeboat_plugin_protocol::generated::{
+    OperationProgress as WireProgress, ResourceIdentifier, ResourceSelector,
+};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::actions::{AppliesTo, OperationProgress};
+use crate::host::{PluginError, shortened};
+
+/// More additional items of one item are somebody's mistake.
+const MOST_ITEMS: usize = 10_000;
+/// The longest name of anything in Kubernetes.
+const LONGEST_NAME: usize = 253;
+/// Go's zero time: nothing that we know of began before 1970.
+const EARLIEST: i64 = 1;
+
+/// Whose answer to what is being read, for errors.
+#[derive(Clone, Copy)]
+pub(super) struct Answer<'a> {
+    pub(super) plugin: &'a str,
+    pub(super) call: &'static str,
+}
+
+impl Answer<'_> {
+    pub(super) fn wrong(self, reason: impl Into<String>) -> PluginError {
+        PluginError::Answer { plugin: self.plugin.to_owned(), call: self.call, reason: reason.into() }
+    }
+
+    /// An object as JSON. A plugin may change an object, but not make another kind of object of it.
+    pub(super) fn item(self, bytes: &[u8], asked: &Kinded) -> Result<Value, PluginError> {
+        let item: Value = serde_json::from_slice(bytes)
+            .map_err(|error| self.wrong(format!("the item is no JSON: {error}")))?;
+        let name = item.pointer("/metadata/name").and_then(Value::as_str);
+        let Some(name) = name.filter(|name| is_name(name)) else {
+            return Err(self.wrong(format!("the item has the name {name:?}")));
+        };
+        let namespace = item.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default();
+        if !namespace.is_empty() && !is_name(namespace) {
+            return Err(self.wrong(format!("the item {name:?} has the namespace {namespace:?}")));
+        }
+        let found = Kinded::of(&item);
+        if found != *asked {
+            return Err(self.wrong(format!("the item was a {asked} and came back as a {found}")));
+        }
+        Ok(item)
+    }
+
+    /// Identifiers of other items.
+    pub(super) fn items(self, wire: Vec<ResourceIdentifier>) -> Result<Vec<ItemId>, PluginError> {
+        if wire.len() > MOST_ITEMS {
+            return Err(self.wrong(format!("it names {} items, more than {MOST_ITEMS}", wire.len())));
+        }
+        wire.into_iter().map(|id| self.identifier(id)).collect()
+    }
+
+    fn identifier(self, id: ResourceIdentifier) -> Result<ItemId, PluginError> {
+        let wrong = |what: &str, value: &str| self.wrong(format!("an item has the {what} {value:?}"));
+        let is_type = |text: &str| {
+            text.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '.')
+                && text.len() <= LONGEST_NAME
+        };
+        if id.resource.is_empty() || !is_type(&id.resource) {
+            return Err(wrong("resource", &id.resource));
+        }
+        if !is_type(&id.group) || id.group.contains("..") {
+            return Err(wrong("group", &id.group));
+        }
+        if !is_name(&id.name) {
+            return Err(wrong("name", &id.name));
+        }
+        if !id.namespace.is_empty() && !is_name(&id.namespace) {
+            return Err(wrong("namespace", &id.namespace));
+        }
+        let namespace = (!id.namespace.is_empty()).then_some(id.namespace);
+        Ok(ItemId { resource: GroupResource::new(id.group, id.resource), namespace, name: id.name })
+    }
+}
+
+/// What kind of object something is; versions may change.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Kinded {
+    group: String,
+    kind: String,
+}
+
+impl Kinded {
+    pub(super) fn of(item: &Value) -> Self {
+        let version = item["apiVersion"].as_str().unwrap_or_default();
+        let group = version.split_once('/').map_or("", |(group, _)| group).to_owned();
+        Self { group, kind: item["kind"].as_str().unwrap_or_default().to_owned() }
+    }
+}
+
+impl std::fmt::Display for Kinded {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.group.is_empty() {
+            f.write_str(&self.kind)
+        } else {
+            write!(f, "{}.{}", self.kind, self.group)
+        }
+    }
+}
+
+/// What the API server takes as a name: one segment of a path.
+fn is_name(text: &str) -> bool {
+    let bad = |c: char| c == '/' || c == '%' || c.is_control() || c.is_whitespace();
+    !text.is_empty() && text.len() <= LONGEST_NAME && text != "." && text != ".." && !text.contains(bad)
+}
+
+/// An object of ours for the wire.
+pub(super) fn json<T: Serialize>(object: &T) -> Result<Vec<u8>, crate::ActionError> {
+    serde_json::to_vec(object)
+        .map_err(|error| crate::ActionError::Failed(format!("cannot write an object as JSON: {error}")))
+}
+
+pub(super) fn identifiers(items: &[ItemId]) -> Vec<ResourceIdentifier> {
+    let wire = |item: &ItemId| ResourceIdentifier {
+        group: item.resource.group.clone(),
+        resource: item.resource.resource.clone(),
+        namespace: item.namespace.clone().unwrap_or_default(),
+        name: item.name.clone(),
+    };
+    items.iter().map(wire).collect()
+}
+
+pub(super) fn applies_to(wire: Option<ResourceSelector>) -> AppliesTo {
+    let wire = wire.unwrap_or_default();
+    AppliesTo {
+        included_namespaces: wire.included_namespaces,
+        excluded_namespaces: wire.excluded_namespaces,
+        included_resources: wire.included_resources,
+        excluded_resources: wire.excluded_resources,
+        selector: wire.selector,
+    }
+}
+
+/// Progress without nonsense: nothing below zero, no time before time.
+pub(super) fn progress(wire: Option<WireProgress>) -> OperationProgress {
+    let wire = wire.unwrap_or_default();
+    OperationProgress {
+        completed: wire.completed,
+        error: shortened(&wire.err),
+        done: wire.n_completed.max(0),
+        total: wire.n_total.max(0),
+        units: shortened(&wire.operation_units),
+        description: shortened(&wire.description),
+        started: time(wire.started),
+        updated: time(wire.updated),
+    }
+}
+
+pub(super) fn time(wire: Option<prost_types::Timestamp>) -> Option<Timestamp> {
+    let wire = wire.filter(|time| time.seconds >= EARLIEST)?;
+    Timestamp::new(wire.seconds, wire.nanos.clamp(0, 999_999_999)).ok()
+}
+
+/// None for nothing, zero or less.
+pub(super) fn duration(wire: Option<prost_types::Duration>) -> Option<Duration> {
+    Duration::try_from(wire?).ok().filter(|duration| !duration.is_zero())
+}
+
+pub(super) fn text(value: String) -> Option<String> {
+    (!value.is_empty()).then_some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    const ANSWER: Answer<'static> = Answer { plugin: "a.io/b", call: "Execute" };
+
+    fn id(group: &str, resource: &str, namespace: &str, name: &str) -> ResourceIdentifier {
+        ResourceIdentifier {
+            group: group.into(),
+            resource: resource.into(),
+            namespace: namespace.into(),
+            name: name.into(),
+        }
+    }
+
+    #[rstest]
+    #[case::escape(id("", "pods", "ns", "../../etc"), "name \"../../etc\"")]
+    #[case::parent(id("", "pods", "ns", ".."), "name \"..\"")]
+    #[case::parent_namespace(id("", "pods", "..", "x"), "namespace \"..\"")]
+    #[case::path_in_resource(id("", "pods/../x", "ns", "x"), "resource")]
+    #[case::no_resource(id("", "", "ns", "x"), "resource \"\"")]
+    #[case::no_name(id("", "pods", "ns", ""), "name \"\"")]
+    #[case::group(id("a/b", "pods", "ns", "x"), "group")]
+    fn names_that_no_api_server_takes_are_refused(#[case] id: ResourceIdentifier, #[case] reason: &str) {
+        let error = ANSWER.items(vec![id]).unwrap_err().to_string();
+        assert!(error.contains(reason) && error.contains("a.io/b"), "{error}");
+    }
+
+    #[test]
+    fn thousands_of_items_are_taken_and_more_are_not() {
+        let some = |count| vec![id("rbac.authorization.k8s.io", "roles", "ns", "system:a"); count];
+        assert_eq!(ANSWER.items(some(9_999)).unwrap().len(), 9_999);
+        assert!(ANSWER.items(some(10_001)).unwrap_err().to_string().contains("10001 items"));
+    }
+
+    #[rstest]
+    #[case::other_kind(
+        r#"{"apiVersion":"v1","kind":"Secret","metadata":{"name":"a"}}"#,
+        "came back as a Secret"
+    )]
+    #[case::other_group(r#"{"apiVersion":"x/v1","kind":"Pod","metadata":{"name":"a"}}"#, "Pod.x")]
+    #[case::no_name(r#"{"apiVersion":"v1","kind":"Pod"}"#, "name None")]
+    #[case::bad_name(r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a/../b"}}"#, "a/../b")]
+    #[case::bad_namespace(
+        r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":".."}}"#,
+        "\"..\""
+    )]
+    #[case::no_object("[1]", "name None")]
+    #[case::no_json("{", "no JSON")]
+    fn an_item_must_come_back_as_what_it_was(#[case] text: &str, #[case] reason: &str) {
+        let pod = Kinded::of(&json!({"apiVersion": "v1", "kind": "Pod"}));
+        let error = ANSWER.item(text.as_bytes(), &pod).unwrap_err().to_string();
+        assert!(error.contains(reason), "{error}");
+    }
+
+    #[test]
+    fn another_version_and_another_name_are_a_plugins_right() {
+        let asked = Kinded::of(&json!({"apiVersion": "apps/v1beta1", "kind": "Deployment"}));
+        let text = br#"{"apiVersion":"apps/v1","kind":"Deployment","metadata":{"name":"renamed"}}"#;
+        assert!(ANSWER.item(text, &asked).is_ok());
+    }
+
+    #[test]
+    fn go_zero_times_and_negative_numbers_are_nothing() {
+        let zero = prost_types::Timestamp { seconds: -62_135_596_800, nanos: 0 };
+        let wire =
+            WireProgress { n_completed: -5, n_total: -1, started: Some(zero), ..WireProgress::default() };
+        let read = progress(Some(wire));
+        assert_eq!((read.done, read.total, read.started, read.updated), (0, 0, None, None));
+        assert_eq!(duration(Some(prost_types::Duration { seconds: 0, nanos: 0 })), None);
+        assert_eq!(duration(Some(prost_types::Duration { seconds: -1, nanos: 0 })), None);
+        assert_eq!(
+            duration(Some(prost_types::Duration { seconds: 2, nanos: 0 })),
+            Some(Duration::from_secs(2))
+        );
+    }
+}

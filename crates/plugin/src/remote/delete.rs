@@ -1,0 +1,46 @@
+//! Delete item actions in processes.
+
+use async_trait::async_trait;
+use lifeboat_api::velero::Backup;
+use lifeboat_plugin_protocol::generated::delete_item_action_client::DeleteItemActionClient;
+use lifeboat_plugin_protocol::generated::{DeleteItemActionAppliesToRequest, DeleteItemActionExecuteRequest};
+use serde_json::Value;
+
+use super::{Remote, convert};
+use crate::actions::{ActionError, AppliesTo, DeleteItemAction};
+
+pub(super) struct Delete(pub(super) Remote);
+
+#[async_trait]
+impl DeleteItemAction for Delete {
+    fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    async fn applies_to(&self) -> Result<AppliesTo, ActionError> {
+        let request = DeleteItemActionAppliesToRequest { plugin: self.0.name.clone() };
+        let answer = self
+            .0
+            .slot
+            .call(self.0.poll("AppliesTo"), |channel| async move {
+                DeleteItemActionClient::new(channel).applies_to(request).await
+            })
+            .await?;
+        Ok(convert::applies_to(answer.resource_selector))
+    }
+
+    async fn execute(&self, item: &Value, backup: &Backup) -> Result<(), ActionError> {
+        let request = DeleteItemActionExecuteRequest {
+            plugin: self.0.name.clone(),
+            item: convert::json(item)?,
+            backup: convert::json(backup)?,
+        };
+        self.0
+            .slot
+            .call(self.0.call("Execute"), |channel| async move {
+                DeleteItemActionClient::new(channel).execute(request).await
+            })
+            .await?;
+        Ok(())
+    }
+}

@@ -1,0 +1,166 @@
+//! Volume snapshotters: the trait that plugin processes implement (built-in ones could), and what they say about their
+//! progress. Made by [`Session::volume_snapshotter`](crate::host::Session::volume_snapshotter) for one location.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use serde_json::Value;
+
+use crate::ActionError;
+
+/// What a provider says of a volume; kept with the snapshot and given back when a volume is made from it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VolumeInfo {
+    pub volume_type: String,
+    pub iops: Option<i64>,
+}
+
+/// What is to be snapshotted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SnapshotRequest {
+    /// What [`VolumeSnapshotter::volume_id`] said.
+    pub volume_id: String,
+    /// Empty where the volume has no zone.
+    pub zone: String,
+    /// Kept with the snapshot: `velero.io/backup`, `velero.io/pv`, the labels of the backup.
+    pub tags: BTreeMap<String, String>,
+}
+
+/// What a volume is to be made from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VolumeRequest {
+    pub snapshot_id: String,
+    pub zone: String,
+    pub info: VolumeInfo,
+}
+
+/// Whose progress is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ProgressOf {
+    /// A snapshot that CreateSnapshot has not returned yet.
+    Snapshotting(SnapshotRequest),
+    /// One that it has returned.
+    Snapshot { snapshot_id: String },
+    /// A volume that is made from a snapshot; its name once CreateVolumeFromSnapshot has returned it.
+    Restore { snapshot_id: String, volume_id: Option<String> },
+}
+
+/// How an operation ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    Well,
+    Badly,
+}
+
+/// How far a snapshot or a volume has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VolumeProgress {
+    /// Any word; empty while the operation goes on.
+    pub phase: String,
+    pub message: String,
+    pub bytes_done: i64,
+    /// Zero where it is not known.
+    pub total_bytes: i64,
+    pub started: Option<Timestamp>,
+    pub completed: Option<Timestamp>,
+    pub plugin_specific: BTreeMap<String, String>,
+}
+
+impl VolumeProgress {
+    /// Whether the operation is at its end: a completion time, or the word for it in any spelling.
+    pub fn ended(&self) -> Option<Ended> {
+        match self.phase.to_lowercase().as_str() {
+            "failed" => Some(Ended::Badly),
+            "completed" => Some(Ended::Well),
+            _ => self.completed.map(|_| Ended::Well),
+        }
+    }
+
+    /// This progress as it can be shown after `previous`: never backwards, never beyond its total. Says what was wrong
+    /// with it.
+    #[must_use]
+    pub fn after(mut self, previous: Option<&Self>) -> (Self, Option<String>) {
+        let said = (self.bytes_done, self.total_bytes);
+        let floor = previous.map_or(0, |previous| previous.bytes_done);
+        self.total_bytes = self.total_bytes.max(0);
+        self.bytes_done = self.bytes_done.max(floor);
+        if self.total_bytes > 0 && self.bytes_done > self.total_bytes {
+            // What was shown stays shown; the total gives way only to that.
+            self.bytes_done = self.total_bytes.max(floor);
+            self.total_bytes = self.bytes_done;
+        }
+        let complaint = (said != (self.bytes_done, self.total_bytes)).then(|| {
+            format!(
+                "the plugin reported {} of {} bytes after {floor}; {} of {} are shown",
+                said.0, said.1, self.bytes_done, self.total_bytes
+            )
+        });
+        (self, complaint)
+    }
+}
+
+/// Snapshots of one provider's volumes, configured for one location.
+#[async_trait]
+pub trait VolumeSnapshotter: Send + Sync {
+    fn name(&self) -> &str;
+    /// The provider's name for a PersistentVolume's volume; None where it is not one of this provider's.
+    async fn volume_id(&self, volume: &Value) -> Result<Option<String>, ActionError>;
+    /// The PersistentVolume with another volume in it.
+    async fn with_volume_id(&self, volume: &Value, volume_id: &str) -> Result<Value, ActionError>;
+    async fn volume_info(&self, volume_id: &str, zone: &str) -> Result<VolumeInfo, ActionError>;
+    /// Makes a snapshot and returns the provider's name for it. May take hours.
+    async fn create_snapshot(&self, request: &SnapshotRequest) -> Result<String, ActionError>;
+    async fn delete_snapshot(&self, snapshot_id: &str) -> Result<(), ActionError>;
+    /// Makes a volume and returns the provider's name for it. May take hours.
+    async fn create_volume(&self, request: &VolumeRequest) -> Result<String, ActionError>;
+    /// Whether [`Self::progress`] is worth asking.
+    async fn reports_progress(&self) -> Result<bool, ActionError> {
+        Ok(false)
+    }
+    /// None where the snapshotter knows no such operation, or reports no progress.
+    async fn progress(&self, _of: &ProgressOf) -> Result<Option<VolumeProgress>, ActionError> {
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn progress(bytes_done: i64, total_bytes: i64) -> VolumeProgress {
+        VolumeProgress { bytes_done, total_bytes, ..VolumeProgress::default() }
+    }
+
+    #[rstest]
+    #[case::forward((5, 10), (7, 10), (7, 10), false)]
+    #[case::backwards((5, 10), (3, 10), (5, 10), true)]
+    #[case::beyond((5, 10), (12, 10), (10, 10), true)]
+    #[case::negative((0, 0), (-3, -1), (0, 0), true)]
+    #[case::total_grows((5, 10), (6, 20), (6, 20), false)]
+    #[case::total_shrinks_below((8, 10), (8, 4), (8, 8), true)]
+    #[case::no_total((5, 0), (9, 0), (9, 0), false)]
+    fn progress_is_shown_so_that_it_makes_sense(
+        #[case] before: (i64, i64),
+        #[case] said: (i64, i64),
+        #[case] shown: (i64, i64),
+        #[case] wrong: bool,
+    ) {
+        let previous = progress(before.0, before.1);
+        let (after, complaint) = progress(said.0, said.1).after(Some(&previous));
+        assert_eq!((after.bytes_done, after.total_bytes), shown);
+        assert_eq!(complaint.is_some(), wrong, "{complaint:?}");
+    }
+
+    #[test]
+    fn the_end_is_a_word_or_a_time() {
+        let phase = |word: &str| VolumeProgress { phase: word.into(), ..VolumeProgress::default() };
+        assert_eq!(phase("COMPLETED").ended(), Some(Ended::Well));
+        assert_eq!(phase("failed").ended(), Some(Ended::Badly));
+        assert_eq!(phase("Uploading").ended(), None);
+        let timed = VolumeProgress { completed: Some(Timestamp::UNIX_EPOCH), ..VolumeProgress::default() };
+        assert_eq!(timed.ended(), Some(Ended::Well));
+    }
+}
