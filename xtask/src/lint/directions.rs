@@ -198,11 +198,10 @@ mod tests {
             // Named test targets would need their files.
             let text = text.split("\n[[").next().unwrap().to_owned();
             fs::write(to.join(&dir).join("Cargo.toml"), text).unwrap();
-            for file in ["src/lib.rs", "src/main.rs"] {
-                if from.join(&dir).join(file).exists() {
-                    fs::write(to.join(&dir).join(file), "fn main() {}\n").unwrap();
-                }
-            }
+            // A package whose programs have names of their own gets a library: cargo wants some target.
+            let main = from.join(&dir).join("src/main.rs").exists();
+            let file = if main { "src/main.rs" } else { "src/lib.rs" };
+            fs::write(to.join(&dir).join(file), "fn main() {}\n").unwrap();
         }
     }
 
@@ -210,6 +209,8 @@ mod tests {
         match package {
             "lifeboat" | "xtask" => package.to_owned(),
             "lifeboat-e2e" => "e2e".to_owned(),
+            "lifeboat-test-plugins" => "e2e/plugins".to_owned(),
+            "lifeboat-example-plugins" => "examples/plugins".to_owned(),
             other => format!("crates/{}", other.trim_start_matches("lifeboat-")),
         }
     }
