@@ -13,6 +13,7 @@ mod lifeboat;
 mod namespace;
 mod objects;
 mod rest_server;
+mod sample;
 #[cfg(feature = "torture")]
 pub mod torture;
 pub mod tree;
@@ -32,6 +33,7 @@ pub use lifeboat::{Installation, S3, s3};
 pub use namespace::Namespace;
 pub use objects::{assert_same_objects, objects_of};
 pub use rest_server::RestServer;
+pub use sample::{sample_app, wait_until_running};
 pub use wait::wait_for;
 
 use std::sync::atomic::{AtomicUsize, Ordering};

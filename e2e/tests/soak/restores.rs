@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use lifeboat_e2e::{HostServer, Namespace, assert_same_objects, get, kubectl, objects_of};
+use lifeboat_e2e::{
+    HostServer, Namespace, assert_same_objects, get, kubectl, objects_of, wait_until_running,
+};
 use serde_json::Value;
 
 const TIMES: usize = 20;
@@ -67,10 +69,4 @@ fn created(namespace: &str) -> BTreeMap<String, usize> {
         }
     }
     made
-}
-
-fn wait_until_running(namespace: &str) {
-    for workload in ["deployment/web", "statefulset/db"] {
-        kubectl().args(["-n", namespace, "rollout", "status", workload, "--timeout=90s"]).ok();
-    }
 }
