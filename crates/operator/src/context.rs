@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use kube::Client;
 use lifeboat_cluster::events::Events;
 use lifeboat_plugin::actions::Registry;
+use lifeboat_plugin::host::PluginHost;
 use lifeboat_web::Metrics;
 
 use crate::backup::{Commands, PodCommands};
@@ -22,8 +23,10 @@ pub(crate) struct Context {
     pub(crate) metrics: Metrics,
     pub(crate) refused: Refused,
     pub(crate) settings: Arc<ServerSettings>,
-    /// What runs for items of backups and restores.
+    /// Built-in actions; one operation's own, plugins' included, are made by `acting`.
     pub(crate) actions: Arc<Registry>,
+    /// What is installed in the plugin directory.
+    pub(crate) plugins: PluginHost,
     /// Runs hooks in pods.
     pub(crate) commands: Arc<dyn Commands>,
 }
@@ -46,8 +49,14 @@ impl Context {
             refused: Refused::default(),
             settings,
             actions,
+            plugins: PluginHost::empty(),
             commands,
         }
+    }
+
+    pub(crate) fn with_plugins(mut self, plugins: PluginHost) -> Self {
+        self.plugins = plugins;
+        self
     }
 
     /// Restores write through `direct`: a client that makes each request once.

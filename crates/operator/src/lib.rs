@@ -12,6 +12,7 @@ mod locations;
 mod lookup;
 mod operations;
 pub mod password;
+mod plugins;
 mod refused;
 mod restore;
 pub mod runtime;
@@ -21,4 +22,6 @@ mod testing;
 
 pub use restore::{Fight, NotPlanned, Planned, PlannedItem, Would};
 pub use runtime::{ServerError, preview_restore, run};
-pub use settings::{BackupSettings, DownloadSettings, RestoreSettings, ServerSettings, StorageSettings};
+pub use settings::{
+    BackupSettings, DownloadSettings, PluginSettings, RestoreSettings, ServerSettings, StorageSettings,
+};

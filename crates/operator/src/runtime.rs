@@ -7,6 +7,7 @@ use std::time::Duration;
 use kube::Client;
 use lifeboat_cluster::lease::{Election, Ended};
 use lifeboat_cluster::{ConnectError, ConnectOptions, crds};
+use lifeboat_plugin::host::PluginHost;
 use lifeboat_web::{Health, Metrics, WebError};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
@@ -67,8 +68,11 @@ pub async fn run(
         stop_web.clone(),
     ));
     let direct = lifeboat_cluster::connect::direct(connection).await?;
-    let context =
-        Context::new(client, metrics, settings).with_patient_client(patient).with_direct_client(direct);
+    let plugins = discover_plugins(&settings).await;
+    let context = Context::new(client, metrics, settings)
+        .with_patient_client(patient)
+        .with_direct_client(direct)
+        .with_plugins(plugins);
     let downloads = serve_downloads(&context, &stop_web);
     let work = serve_terms(&context, &health, &stop);
     let ended = tokio::select! {
@@ -83,6 +87,21 @@ pub async fn run(
     stop_web.cancel();
     tracing::info!("server ends");
     ended
+}
+
+/// Runs each program of the plugin directory once. One that cannot be used keeps nobody from starting.
+async fn discover_plugins(settings: &ServerSettings) -> PluginHost {
+    let Some(plugins) = &settings.plugins else { return PluginHost::empty() };
+    let backups = &settings.backup;
+    let volume = backups.defaults.item_operation_timeout;
+    let host = PluginHost::discover(plugins.host(&settings.namespace, &backups.features, volume)).await;
+    for plugin in host.plugins() {
+        tracing::info!(kind = %plugin.kind, name = plugin.name, program = %plugin.program.display(), "plugin found");
+    }
+    for problem in host.problems() {
+        tracing::error!(path = %problem.path.display(), "plugin not used: {}", problem.message);
+    }
+    host
 }
 
 /// Answers links to files where the settings say so: in every replica, whoever leads.

@@ -1,6 +1,7 @@
 //! The server's settings, resolved once by the CLI (flag, then environment, then default) and passed down.
 
 mod backup;
+mod plugins;
 mod restore;
 
 use std::net::{Ipv4Addr, SocketAddr};
@@ -12,6 +13,7 @@ use lifeboat_plan::lease::LeaseTimes;
 use url::Url;
 
 pub use backup::BackupSettings;
+pub use plugins::PluginSettings;
 pub use restore::RestoreSettings;
 
 /// All that can be set about a server.
@@ -33,6 +35,8 @@ pub struct ServerSettings {
     pub storage: StorageSettings,
     pub backup: BackupSettings,
     pub restore: RestoreSettings,
+    /// How plugin programs are found and started; None where there are none.
+    pub plugins: Option<PluginSettings>,
 }
 
 impl ServerSettings {
@@ -49,6 +53,7 @@ impl ServerSettings {
             storage: StorageSettings::default(),
             backup: BackupSettings::default(),
             restore: RestoreSettings::default(),
+            plugins: None,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! `lifeboat server`: what the Deployment runs.
 
 mod backups;
+mod plugins;
 mod restores;
 
 use std::net::SocketAddr;
@@ -18,6 +19,7 @@ use url::Url;
 use crate::error::CliError;
 use crate::settings::{Settings, readable_variables};
 use backups::BackupArgs;
+use plugins::PluginArgs;
 use restores::RestoreArgs;
 
 #[derive(clap::Args)]
@@ -56,6 +58,8 @@ pub(crate) struct Args {
     backups: BackupArgs,
     #[command(flatten)]
     restores: RestoreArgs,
+    #[command(flatten)]
+    plugins: PluginArgs,
     /// What to log: error, warn, info, debug or trace, also per module as in "info,kube=debug"
     #[arg(long, default_value = "info", value_parser = log_filter)]
     log_level: String,
@@ -72,6 +76,7 @@ enum LogFormat {
 
 pub(crate) async fn run(settings: Settings, args: Args) -> Result<(), CliError> {
     start_log(&args)?;
+    let plugins = args.plugins.settings(&args.log_level);
     let server = ServerSettings {
         namespace: settings.namespace,
         identity: args.identity,
@@ -91,6 +96,7 @@ pub(crate) async fn run(settings: Settings, args: Args) -> Result<(), CliError> 
             .restores
             .settings(args.backups.resource_timeout, args.backups.default_item_operation_timeout),
         backup: args.backups.settings(),
+        plugins: Some(plugins),
     };
     let stop = CancellationToken::new();
     tokio::spawn(stop_on_signal(stop.clone()));

@@ -25,6 +25,7 @@ use crate::backup::{
 };
 use crate::context::Context;
 use crate::locations::{self, LocationError};
+use crate::plugins::PluginLines;
 
 /// How long storage may take for what is done after a backup failed: people wait for its end, and it may be out of reach.
 pub(super) const TIDYING: Duration = Duration::from_mins(1);
@@ -172,12 +173,13 @@ async fn watched(
 ) -> Result<Outcome, PassError> {
     let counters = Arc::new(Counters::default());
     let settings = &context.settings.backup;
+    let acting = context.acting(Arc::new(PluginLines(ready.report.log().clone())));
     let pass = run_pass(PassInput {
         client: context.client.clone(),
         backup: ready.backup,
         valid: ready.valid,
         catalogue: ready.catalogue,
-        registry: context.actions.as_ref().clone(),
+        registry: acting.actions.clone(),
         commands: context.commands.clone(),
         journal: ready.journal,
         report: ready.report,
@@ -196,11 +198,13 @@ async fn watched(
         }),
     });
     tokio::pin!(pass);
-    tokio::select! {
+    let outcome = tokio::select! {
         outcome = &mut pass => outcome,
         // Told to end: what is open is brought to its end first.
         () = watch.follow(&counters) => pass.await,
-    }
+    };
+    acting.close().await;
+    outcome
 }
 
 /// None where the object is gone or belongs to another attempt.

@@ -1,0 +1,75 @@
+//! What can be set about plugins.
+
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use lifeboat_plugin::host::{HostSettings, Timeouts, plugin_environment};
+
+/// Where plugin programs come from and what they find.
+#[derive(Clone, Debug)]
+pub struct PluginSettings {
+    /// Every executable below it is a plugin program. It need not exist.
+    pub directory: PathBuf,
+    /// What the server logs; plugins get its first level.
+    pub log_level: String,
+    /// The server's own environment; what plugins must not see is left out of theirs.
+    pub environment: Vec<(OsString, OsString)>,
+}
+
+impl PluginSettings {
+    /// `volume`: how long a snapshot or a volume may take.
+    pub(crate) fn host(
+        &self,
+        namespace: &str,
+        features: &BTreeSet<String>,
+        volume: Duration,
+    ) -> HostSettings {
+        let mut environment = plugin_environment(self.environment.iter().cloned());
+        // Plugins read where the server's objects are from here.
+        environment.retain(|(name, _)| name != "VELERO_NAMESPACE");
+        environment.push(("VELERO_NAMESPACE".into(), namespace.into()));
+        let mut arguments = vec![format!("--log-level={}", self.plugin_level())];
+        if !features.is_empty() {
+            let names: Vec<&str> = features.iter().map(String::as_str).collect();
+            arguments.push(format!("--features={}", names.join(",")));
+        }
+        let timeouts = Timeouts { volume, ..Timeouts::default() };
+        HostSettings { directory: self.directory.clone(), arguments, environment, timeouts }
+    }
+
+    /// The level that is not for one module, in logrus's words.
+    fn plugin_level(&self) -> &str {
+        let general = self.log_level.split(',').find(|part| !part.contains('='));
+        match general.unwrap_or("info") {
+            "warn" => "warning",
+            "off" => "error",
+            level => level,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plugins_are_told_level_features_and_namespace() {
+        let settings = PluginSettings {
+            directory: "/plugins".into(),
+            log_level: "kube=debug,warn".into(),
+            environment: vec![
+                ("VELERO_NAMESPACE".into(), "old".into()),
+                ("RESTIC_PASSWORD".into(), "x".into()),
+                ("AWS_REGION".into(), "here".into()),
+            ],
+        };
+        let features = ["EnableCSI".to_owned(), "Other".to_owned()].into();
+        let host = settings.host("lifeboat", &features, Duration::from_secs(7));
+        assert_eq!(host.arguments, ["--log-level=warning", "--features=EnableCSI,Other"]);
+        let environment = [("AWS_REGION", "here"), ("VELERO_NAMESPACE", "lifeboat")];
+        assert_eq!(host.environment, environment.map(|(name, value)| (name.into(), value.into())));
+        assert_eq!(host.timeouts.volume, Duration::from_secs(7));
+    }
+}
