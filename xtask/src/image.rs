@@ -115,6 +115,11 @@ pub(crate) fn binary(profile: Profile) -> Result<PathBuf> {
     lifeboat::binary(profile)
 }
 
+/// Builds a static program of the workspace if needed and gives its path.
+pub(crate) fn program(package: &str, name: &str, profile: Profile) -> Result<PathBuf> {
+    program::build(package, name, profile)
+}
+
 /// The archive of [`DEBIAN`], from the machine's cache or made now.
 pub(crate) fn debian() -> Result<PathBuf> {
     debian::build(&recipes::DEBIAN)

@@ -29,6 +29,14 @@ impl Context {
 }
 
 impl Acting {
+    /// Ends the plugins' processes, and says in `log` how they were used.
+    pub(crate) async fn close_telling(&self, log: &RunLog) {
+        for used in self.session.usage() {
+            log.info(&used.to_string(), &[]);
+        }
+        self.close().await;
+    }
+
     /// Ends the plugins' processes.
     pub(crate) async fn close(&self) {
         self.session.close().await;

@@ -13,6 +13,7 @@ mod program;
 mod session;
 mod settings;
 mod slot;
+mod usage;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ pub use log::{LogLevel, LogLine, LogSink, ServerLog};
 pub use session::Session;
 pub use settings::{HostSettings, Timeouts, plugin_environment};
 pub(crate) use slot::{Call, Init, Slot, moving};
+pub use usage::Used;
 
 /// One plugin that is installed. A program may serve many.
 #[derive(Clone, Debug, PartialEq, Eq)]

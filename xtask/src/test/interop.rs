@@ -33,8 +33,8 @@ impl Run {
         );
         let definition = run::checkout().join("e2e/fixtures/interop/definition.yaml");
         run::output(theirs.kubectl().args(["apply", "-f"]).arg(&definition))?;
-        let _velero = servers::velero(&environment, &theirs, &FLAGS)?;
-        let _lifeboat = servers::lifeboat(&binary, &environment, &ours, &FLAGS)?;
+        let _velero = servers::velero(&environment, &theirs, &FLAGS, &[])?;
+        let _lifeboat = servers::lifeboat(&binary, &environment, &ours, &FLAGS, &[])?;
         command
             .envs(&environment)
             .env("LIFEBOAT_BIN", &binary)

@@ -16,6 +16,8 @@ pub struct PluginSettings {
     pub log_level: String,
     /// The server's own environment; what plugins must not see is left out of theirs.
     pub environment: Vec<(OsString, OsString)>,
+    /// How long one call may take.
+    pub call_timeout: Duration,
 }
 
 impl PluginSettings {
@@ -35,7 +37,7 @@ impl PluginSettings {
             let names: Vec<&str> = features.iter().map(String::as_str).collect();
             arguments.push(format!("--features={}", names.join(",")));
         }
-        let timeouts = Timeouts { volume, ..Timeouts::default() };
+        let timeouts = Timeouts { volume, call: self.call_timeout, ..Timeouts::default() };
         HostSettings { directory: self.directory.clone(), arguments, environment, timeouts }
     }
 
@@ -64,12 +66,16 @@ mod tests {
                 ("RESTIC_PASSWORD".into(), "x".into()),
                 ("AWS_REGION".into(), "here".into()),
             ],
+            call_timeout: Duration::from_secs(3),
         };
         let features = ["EnableCSI".to_owned(), "Other".to_owned()].into();
         let host = settings.host("lifeboat", &features, Duration::from_secs(7));
         assert_eq!(host.arguments, ["--log-level=warning", "--features=EnableCSI,Other"]);
         let environment = [("AWS_REGION", "here"), ("VELERO_NAMESPACE", "lifeboat")];
         assert_eq!(host.environment, environment.map(|(name, value)| (name.into(), value.into())));
-        assert_eq!(host.timeouts.volume, Duration::from_secs(7));
+        assert_eq!(
+            (host.timeouts.volume, host.timeouts.call),
+            (Duration::from_secs(7), Duration::from_secs(3))
+        );
     }
 }

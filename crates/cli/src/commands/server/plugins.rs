@@ -1,14 +1,20 @@
 //! The server's flags about plugins.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use lifeboat_operator::PluginSettings;
+
+use super::duration;
 
 #[derive(clap::Args)]
 pub(super) struct PluginArgs {
     /// Directory whose programs are Velero plugins
     #[arg(long, value_name = "DIRECTORY", default_value = "/plugins", overrides_with = "plugin_dir")]
     plugin_dir: PathBuf,
+    /// How long one call of a plugin may take; snapshots and volumes have --default-item-operation-timeout
+    #[arg(long, default_value = "10m0s", value_parser = duration)]
+    plugin_call_timeout: Duration,
 }
 
 impl PluginArgs {
@@ -17,6 +23,7 @@ impl PluginArgs {
             directory: self.plugin_dir,
             log_level: log_level.to_owned(),
             environment: std::env::vars_os().collect(),
+            call_timeout: self.plugin_call_timeout,
         }
     }
 }

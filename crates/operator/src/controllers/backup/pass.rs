@@ -173,7 +173,8 @@ async fn watched(
 ) -> Result<Outcome, PassError> {
     let counters = Arc::new(Counters::default());
     let settings = &context.settings.backup;
-    let acting = context.acting(Arc::new(PluginLines(ready.report.log().clone())));
+    let log = ready.report.log().clone();
+    let acting = context.acting(Arc::new(PluginLines(log.clone())));
     let pass = run_pass(PassInput {
         client: context.client.clone(),
         backup: ready.backup,
@@ -203,7 +204,7 @@ async fn watched(
         // Told to end: what is open is brought to its end first.
         () = watch.follow(&counters) => pass.await,
     };
-    acting.close().await;
+    acting.close_telling(&log).await;
     outcome
 }
 
