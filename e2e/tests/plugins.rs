@@ -5,6 +5,8 @@
 
 #[path = "plugins/actions.rs"]
 mod actions;
+#[path = "plugins/installed.rs"]
+mod installed;
 #[path = "plugins/misbehaving.rs"]
 mod misbehaving;
 #[path = "plugins/waits.rs"]

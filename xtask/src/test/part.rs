@@ -129,6 +129,7 @@ impl Run {
             command.envs(plugin_programs()?);
             if is_box {
                 cluster_box::load(&image::plugins()?)?;
+                cluster_box::load(&[image::databases()?])?;
             }
         }
         let target = self.target()?;
