@@ -9,6 +9,8 @@ mod actions;
 mod installed;
 #[path = "plugins/misbehaving.rs"]
 mod misbehaving;
+#[path = "plugins/snapshots.rs"]
+mod snapshots;
 #[path = "plugins/waits.rs"]
 mod waits;
 
