@@ -147,9 +147,12 @@ struct Made {
 
 /// Runs the pass to its end. Dropped at any await, it leaves nothing in storage; hooks that are open are in the journal.
 pub(crate) async fn run(input: PassInput) -> Result<Outcome, PassError> {
-    let failed = |error: lifeboat_plugin::ActionError| PassError::Failed(error.to_string());
-    let actions = ResolvedActions::new(&input.registry, &input.catalogue).await.map_err(failed)?;
-    let blocks = ResolvedBlocks::new(&input.registry, &input.catalogue).await.map_err(failed)?;
+    let (actions, mut left_out) = ResolvedActions::new(&input.registry.backup, &input.catalogue).await;
+    let (blocks, no_blocks) = ResolvedBlocks::new(&input.registry.blocks, &input.catalogue).await;
+    left_out.extend(no_blocks);
+    for words in left_out {
+        input.report.error(&About::Server, &words, None);
+    }
     let name = input.backup.metadata.name.clone().unwrap_or_default();
     let files =
         lifeboat_archive::BackupFiles::new(&name).map_err(|error| PassError::Failed(error.to_string()))?;

@@ -34,7 +34,7 @@ pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
         backup::run(context, resting),
         backup_storage_location::run(context, resting),
         backup_sync::run(context, resting),
-        delete_backup_request::run(context, resting, &context.actions.delete),
+        delete_backup_request::run(context, resting),
         download_request::run(context, resting),
         garbage_collection::run(context, resting),
         schedule::run(context, resting),
