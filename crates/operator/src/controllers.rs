@@ -7,6 +7,7 @@ mod backup_sync;
 mod delete_backup_request;
 mod download_request;
 mod garbage_collection;
+mod own_deployment;
 pub(crate) mod restore;
 mod schedule;
 mod server_status_request;
@@ -37,6 +38,7 @@ pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
         delete_backup_request::run(context, resting),
         download_request::run(context, resting),
         garbage_collection::run(context, resting),
+        own_deployment::run(context, resting),
         schedule::run(context, resting),
         restore::run(context, resting),
         server_status_request::run(context, resting),

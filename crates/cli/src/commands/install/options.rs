@@ -82,6 +82,9 @@ pub(crate) struct Args {
     /// Size of the volume on which each server unpacks archives, in MiB; a restore may use three quarters of it
     #[arg(long, value_name = "MIB", default_value_t = DEFAULT_SPOOL_MIB, value_parser = clap::value_parser!(u64).range(64..))]
     spool_size: u64,
+    /// Images of Velero plugins to add
+    #[arg(long, value_delimiter = ',', value_name = "IMAGE,…", value_parser = image)]
+    plugins: Vec<String>,
     /// Base URL under which people reach the server for files of backups (a Service is made for it); without it storage
     /// signs links itself
     #[arg(long, value_name = "URL")]
@@ -201,7 +204,7 @@ fn check_storage(args: &Args) -> Result<(), CliError> {
 }
 
 /// Enough of an image reference to catch what no registry takes.
-fn image(text: &str) -> Result<String, String> {
+pub(crate) fn image(text: &str) -> Result<String, String> {
     let wrong =
         text.is_empty() || text.chars().any(|c| c.is_whitespace() || c.is_control()) || text.contains("::");
     if wrong {
@@ -226,6 +229,7 @@ fn options(namespace: &str, args: &Args) -> InstallOptions {
         env: env(args),
         resources: resources(args),
         spool: Spool::mib(args.spool_size),
+        plugins: args.plugins.clone(),
         download_url: args.download_url.as_ref().map(ToString::to_string),
         ..InstallOptions::new(namespace, &args.image)
     }
