@@ -86,7 +86,7 @@ fn a_backup_killed_with_its_server_leaves_no_process_and_ends_after_it() {
     told(&app, "settings", "password", &[("fail", "hang")]);
     server.lifeboat().args(["backup", "create", "killed", "--include-namespaces", &app.name]).ok();
     wait_for("the plugin that hangs", 60, || {
-        let calls = server.recorded("backup-v1", "Execute");
+        let calls = server.recorded("block", "GetRelatedItems");
         if calls.is_empty() { Err("not called".to_owned()) } else { Ok(()) }
     });
     assert!(!server.plugin_processes().is_empty());

@@ -106,9 +106,11 @@ impl Pass {
                 annotations.remove(names::MUST_INCLUDE_ADDITIONAL_ITEMS);
             }
             for other in &made.additional_items {
-                self.take_additional(other, must, depth + 1)
-                    .await
-                    .map_err(|error| format!("additional item {other}: {error}"))?;
+                // The item is as good without it: what is missing is named, and the item is kept.
+                if let Err(error) = self.take_additional(other, must, depth + 1).await {
+                    let words = format!("Error backing up {other}, which action {} asked for", action.name());
+                    self.report.error(&About::Item(&id), &words, Some(&error));
+                }
             }
         }
         let placed = placed(kind, &id, &value)?;

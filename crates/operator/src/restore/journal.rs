@@ -124,9 +124,10 @@ impl Journal {
         self.settle(number).await
     }
 
-    /// The call began nothing: its entry goes with the next write.
-    pub(super) fn forget(&self, operation: &RestoreOperation) {
-        self.put(operation, None);
+    /// The call began nothing; durable when this ends, as far as it can be: an entry that stays is named after a restart.
+    pub(super) async fn forget(&self, operation: &RestoreOperation) {
+        let number = self.put(operation, None);
+        let _ = self.settle(number).await;
     }
 
     /// The restore has ended.

@@ -67,7 +67,7 @@ impl Call {
                 **habit = Habit::Quiet;
             }
             if self.is_noted {
-                run.journal.forget(&self.operation);
+                run.journal.forget(&self.operation).await;
             }
             return;
         };
@@ -129,7 +129,7 @@ async fn cancel(run: &Run, subject: &Subject, operation: &RestoreOperation, note
             Ok(Ok(())) => {
                 let words = format!("operation {id} of an earlier attempt was cancelled; it is begun anew");
                 run.report.info(&words, &subject.id);
-                run.journal.forget(operation);
+                run.journal.forget(operation).await;
                 return;
             }
             Ok(Err(error)) => error.to_string(),

@@ -103,6 +103,7 @@ mod tests {
             directory: "/plugins".into(),
             credentials_file: Some("/credentials/cloud".into()),
             log_level: "info".into(),
+            call_timeout: Duration::from_secs(3),
             environment: vec![("AWS_SHARED_CREDENTIALS_FILE".into(), "/mine".into())],
         };
         let environment = settings.host("n", &BTreeSet::new(), Duration::ZERO).environment;
