@@ -38,7 +38,7 @@ use lifeboat_archive::{ArchiveSize, ArchiveWriter, ObjectStore};
 use lifeboat_plan::backup::phase::Counts;
 use lifeboat_plan::backup::validate::ValidBackup;
 use lifeboat_plan::backup::volumes::VolumeBook;
-use lifeboat_plan::catalogue::{Catalogue, GroupResource};
+use lifeboat_plan::catalogue::{Catalogue, GroupResource, ItemId};
 use lifeboat_plugin::Registry;
 use tokio_util::sync::CancellationToken;
 
@@ -139,6 +139,8 @@ struct Made {
     types: BTreeSet<GroupResource>,
     /// Namespaces in which the server may not list something.
     forbidden: BTreeSet<String>,
+    /// Additional items that were too deep, and whether they must be taken.
+    deep: Vec<(ItemId, bool)>,
     hooks_attempted: usize,
     hooks_failed: usize,
     /// Items of each type, for the log.
@@ -208,6 +210,7 @@ impl Pass {
             Self::run_streams(self).await;
         };
         tokio::join!(in_blocks, streams);
+        self.soon(self.take_deep()).await;
         self.soon(Self::take_namespaces(self)).await;
         self.soon(self.take_definitions()).await;
         self.ended()

@@ -18,7 +18,8 @@ use serde_json::Value;
 use super::actions::longest;
 use super::{About, Pass};
 
-/// Items that bring items that bring items: so deep at most, because each level waits for the next.
+/// Items that bring items that bring items: what is deeper is taken when the others are done, because each level is on the
+/// stack of the next.
 const DEEPEST: usize = 40;
 
 /// What became of an item.
@@ -129,10 +130,7 @@ impl Pass {
             return Ok(());
         }
         if depth > DEEPEST {
-            let words = format!(
-                "it is an additional item of an additional item, {DEEPEST} deep; what is deeper is taken only where the backup asks for it"
-            );
-            self.report.error(&About::Item(id), "Error backing up additional item", Some(&words));
+            self.made().deep.push((id.clone(), must));
             return Ok(());
         }
         let Some(item) = self.find(&kind, id).await? else {
@@ -145,6 +143,21 @@ impl Pass {
                 Ok(())
             }
             Verdict::Take => self.process(&kind, item, depth).await.map(drop),
+        }
+    }
+
+    /// Takes the additional items that were too deep.
+    pub(super) async fn take_deep(&self) {
+        loop {
+            let deep = std::mem::take(&mut self.made().deep);
+            if deep.is_empty() || self.stop.is_cancelled() {
+                return;
+            }
+            for (id, must) in deep {
+                if let Err(error) = self.take_additional(&id, must, 1).await {
+                    self.report.error(&About::Item(&id), "Error backing up additional item", Some(&error));
+                }
+            }
         }
     }
 

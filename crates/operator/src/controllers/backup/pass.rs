@@ -25,7 +25,7 @@ use crate::backup::{
 };
 use crate::context::Context;
 use crate::locations::{self, LocationError};
-use crate::plugins::PluginLines;
+use crate::plugins::CountedLines;
 
 /// How long storage may take for what is done after a backup failed: people wait for its end, and it may be out of reach.
 pub(super) const TIDYING: Duration = Duration::from_mins(1);
@@ -174,7 +174,7 @@ async fn watched(
     let counters = Arc::new(Counters::default());
     let settings = &context.settings.backup;
     let log = ready.report.log().clone();
-    let acting = context.acting(Arc::new(PluginLines(log.clone())));
+    let acting = context.acting(Arc::new(CountedLines::new(ready.report.clone())));
     let pass = run_pass(PassInput {
         client: context.client.clone(),
         backup: ready.backup,

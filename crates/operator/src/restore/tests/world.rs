@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::backup::Commands;
+use crate::testing::merge;
 
 use super::super::{Ended, Job, Journal, Planned, Progress, Question, Times, Tools, dry_run, restore};
 
@@ -86,20 +87,6 @@ fn is_list(path: &str) -> bool {
     ["configmaps", "serviceaccounts", "endpointslices", "replicasets", "statefulsets", "daemonsets", "jobs"]
         .iter()
         .any(|plural| path.ends_with(plural))
-}
-
-fn merge(target: &mut Value, patch: &Value) {
-    match patch.as_object() {
-        None => *target = patch.clone(),
-        Some(fields) => {
-            for (key, value) in fields {
-                if !target.is_object() {
-                    *target = json!({});
-                }
-                merge(&mut target[key], value);
-            }
-        }
-    }
 }
 
 /// What is to be restored, how, and what is there.
