@@ -175,7 +175,8 @@ fn with_plugins(text: &str) -> String {
         "MARK-plugin-name",
         "{{ regexReplaceAll \"[^a-z0-9]\" (lower $name) \"-\" | trunc 63 | trimSuffix \"-\" | quote }}",
     );
-    let lines: String = block.lines().map(|line| format!("\n      {line}")).collect();
+    let lines: Vec<String> = block.lines().map(|line| format!("\n      {line}")).collect();
+    let lines = lines.concat();
     let expression = format!(
         "{{{{- range .Values.plugins }}}}
       {{{{- $path := regexReplaceAll \"(:[^/:@]*)?(@.*)?$\" . \"\" }}}}
