@@ -178,12 +178,15 @@ fn with_plugins(text: &str) -> String {
     let lines: Vec<String> = block.lines().map(|line| format!("\n      {line}")).collect();
     let lines = lines.concat();
     let expression = format!(
-        "{{{{- range .Values.plugins }}}}
+        "      {{{{- with .Values.plugins }}}}
+      initContainers:
+      {{{{- range . }}}}
       {{{{- $path := regexReplaceAll \"(:[^/:@]*)?(@.*)?$\" . \"\" }}}}
       {{{{- $name := regexReplaceAll \"^[^/]+/([^/]+/.+)$\" $path \"${{1}}\" }}}}{lines}
+      {{{{- end }}}}
       {{{{- end }}}}"
     );
-    text.replace("MARK-plugins", &expression)
+    text.replace("      initContainers: MARK-plugins", &expression)
 }
 
 fn yaml(value: &Value) -> String {
