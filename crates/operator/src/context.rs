@@ -10,6 +10,7 @@ use lifeboat_plugin::host::PluginHost;
 use lifeboat_web::Metrics;
 
 use crate::backup::{Commands, PodCommands};
+use crate::locations::PluginStores;
 use crate::refused::Refused;
 use crate::settings::ServerSettings;
 
@@ -27,6 +28,8 @@ pub(crate) struct Context {
     pub(crate) actions: Arc<Registry>,
     /// What is installed in the plugin directory.
     pub(crate) plugins: PluginHost,
+    /// Plugins that are the stores of locations.
+    pub(crate) stores: PluginStores,
     /// Runs hooks in pods.
     pub(crate) commands: Arc<dyn Commands>,
 }
@@ -50,6 +53,7 @@ impl Context {
             settings,
             actions,
             plugins: PluginHost::empty(),
+            stores: PluginStores::default(),
             commands,
         }
     }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lifeboat_archive::{Level, RunLog};
+use lifeboat_plan::server_status::{Details, ListedPlugin, ListedProblem};
 use lifeboat_plugin::actions::Registry;
-use lifeboat_plugin::host::{LogLevel, LogLine, LogSink, ServerLog, Session};
+use lifeboat_plugin::host::{Kind, LogLevel, LogLine, LogSink, ServerLog, Session};
 
 use crate::backup::Report;
 use crate::context::Context;
@@ -27,6 +28,33 @@ impl Context {
     /// The same for an operation that has no log of its own.
     pub(crate) fn acting_quietly(&self) -> Acting {
         self.acting(Arc::new(ServerLog))
+    }
+}
+
+impl Context {
+    /// All actions and plugins, built-in ones first, and what cannot be used.
+    pub(crate) fn listed_plugins(&self) -> Details {
+        let actions = &self.actions;
+        let built_in = |kind: Kind, name: &str| ListedPlugin {
+            kind: kind.to_string(),
+            name: name.to_owned(),
+            program: None,
+        };
+        let mut plugins: Vec<ListedPlugin> = Vec::new();
+        plugins.extend(actions.backup.iter().map(|action| built_in(Kind::BackupItemAction, action.name())));
+        plugins.extend(actions.restore.iter().map(|action| built_in(Kind::RestoreItemAction, action.name())));
+        plugins.extend(actions.delete.iter().map(|action| built_in(Kind::DeleteItemAction, action.name())));
+        plugins.extend(actions.blocks.iter().map(|action| built_in(Kind::ItemBlockAction, action.name())));
+        plugins.extend(self.plugins.plugins().iter().map(|plugin| ListedPlugin {
+            kind: plugin.kind.to_string(),
+            name: plugin.name.clone(),
+            program: Some(plugin.program.display().to_string()),
+        }));
+        let problems = self.plugins.problems().iter().map(|problem| ListedProblem {
+            program: problem.path.display().to_string(),
+            message: problem.message.clone(),
+        });
+        Details { plugins, problems: problems.collect() }
     }
 }
 

@@ -48,14 +48,11 @@ fn name(image: &str, taken: &[&str]) -> String {
     let whole: String = path.chars().map(clean).collect();
     let whole = whole.trim_matches('-');
     let base = if whole.is_empty() { "plugin" } else { whole };
-    let numbered = |number: usize| match number {
-        1 => shortened(base, LONGEST).to_owned(),
-        _ => {
-            let end = format!("-{number}");
-            format!("{}{end}", shortened(base, LONGEST - end.len()))
-        }
+    let numbered = |number: usize| {
+        let end = if number == 1 { String::new() } else { format!("-{number}") };
+        format!("{}{end}", shortened(base, LONGEST - end.len()))
     };
-    (1..).map(numbered).find(|name| !taken.contains(&name.as_str())).unwrap_or_default()
+    (1..=taken.len() + 1).map(numbered).find(|name| !taken.contains(&name.as_str())).unwrap_or_default()
 }
 
 /// All characters are ASCII here.

@@ -70,6 +70,11 @@ impl PluginHost {
         Self { inner: Arc::new(Installed { settings, plugins: Vec::new(), problems: Vec::new() }) }
     }
 
+    /// Plugins that are known without asking: for tests of whoever uses a host.
+    pub fn of(settings: HostSettings, plugins: Vec<Plugin>) -> Self {
+        Self { inner: Arc::new(Installed { settings, plugins, problems: Vec::new() }) }
+    }
+
     /// In the order in which actions run: by path, then as the program lists them.
     pub fn plugins(&self) -> &[Plugin] {
         &self.inner.plugins

@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// Give rights in the whole cluster to an installation that was limited before
     #[arg(long, conflicts_with = "namespaces")]
     full_rights: bool,
-    /// Storage provider of the first location: aws, gcp, azure or local
+    /// Storage provider of the first location: aws, gcp, azure, local, or that of a plugin
     #[arg(long, requires = "bucket")]
     provider: Option<String>,
     /// Bucket of the first location
@@ -192,6 +192,10 @@ fn check_storage(args: &Args) -> Result<(), CliError> {
         credentials: Some(SecretSlice::from(spec::read_file(secret_file, "credentials")?)),
         customer_key: None,
     };
+    // What a plugin takes only the plugin knows.
+    if !args.plugins.is_empty() {
+        return Ok(());
+    }
     // Keys and files that only the server can read are judged there.
     let only_there = ["customerKeyEncryptionSecret", "customerKeyEncryptionFile"];
     if config.config.keys().any(|key| only_there.contains(&key.as_str())) {
