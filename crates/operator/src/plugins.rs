@@ -59,12 +59,11 @@ impl Context {
 }
 
 impl Acting {
-    /// Ends the plugins' processes, and says in `log` how they were used.
-    pub(crate) async fn close_telling(&self, log: &RunLog) {
+    /// Says in `log` how the plugins were used so far.
+    pub(crate) fn tell_usage(&self, log: &RunLog) {
         for used in self.session.usage() {
             log.info(&used.to_string(), &[]);
         }
-        self.close().await;
     }
 
     /// Ends the plugins' processes.

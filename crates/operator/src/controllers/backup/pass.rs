@@ -204,7 +204,8 @@ async fn watched(
         // Told to end: what is open is brought to its end first.
         () = watch.follow(&counters) => pass.await,
     };
-    acting.close_telling(&log).await;
+    acting.tell_usage(&log);
+    acting.close().await;
     outcome
 }
 

@@ -204,6 +204,7 @@ async fn items<'a>(
         let _ = rest.write_all().await;
         return Err(CANCELLED.to_owned());
     }
+    acting.tell_usage(&log);
     log.info("restore completed", &[]);
     if let Err(words) = rest.write_all().await {
         rest.results.errors.velero.push(words);

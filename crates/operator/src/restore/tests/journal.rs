@@ -93,7 +93,11 @@ async fn an_action_that_begins_nothing_leaves_nothing_in_the_journal_for_long() 
     });
     let (ended, _) = world.restore().await;
     assert!(ended.operations.is_empty() && ended.results.errors.is_empty(), "{:?}", ended.results);
-    assert_eq!((action.calls(), writes.load(Ordering::Relaxed)), (200, 3), "only the first call is noted, and forgotten");
+    assert_eq!(
+        (action.calls(), writes.load(Ordering::Relaxed)),
+        (200, 3),
+        "only the first call is noted, and forgotten"
+    );
 }
 
 #[tokio::test]
