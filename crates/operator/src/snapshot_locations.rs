@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Secret;
+use kube::api::ListParams;
 use kube::{Api, ResourceExt};
 use lifeboat_api::velero::VolumeSnapshotLocation;
 use lifeboat_cluster::{ApiError, Attempt, objects};
@@ -90,7 +91,7 @@ async fn find(context: &Context, name: &str) -> Result<VolumeSnapshotLocation, S
     let mut found = api.get_opt(name).await.attempt(format!("read VolumeSnapshotLocation {name}"))?;
     if found.is_none() {
         // A name that is too long for a label is there with a hash at its end.
-        let all = api.list(&Default::default()).await.attempt("list volumesnapshotlocations")?;
+        let all = api.list(&ListParams::default()).await.attempt("list volumesnapshotlocations")?;
         found = all.items.into_iter().find(|one| label::value(&one.name_any()) == name);
     }
     objects::typed(&found.ok_or_else(missing)?).map_err(|error| {

@@ -69,6 +69,7 @@ impl Pass {
             serde_json::from_slice(&item.json).map_err(|error| format!("cannot read the object: {error}"))?;
         self.watch_volumes(id, &value);
         if actions.is_empty() {
+            self.snapshot_volume(id, &value).await;
             return Ok(Some(item.json.clone()));
         }
         for action in actions {
@@ -100,6 +101,7 @@ impl Pass {
                     .map_err(|error| format!("additional item {other}: {error}"))?;
             }
         }
+        self.snapshot_volume(id, &value).await;
         serde_json::to_vec(&value).map(|json| Some(json.into())).map_err(|error| error.to_string())
     }
 
@@ -157,6 +159,12 @@ impl Pass {
             made.types.insert(id.resource.clone());
         }
         Ok(())
+    }
+
+    async fn snapshot_volume(&self, id: &ItemId, value: &Value) {
+        if id.resource.group.is_empty() && id.resource.resource == "persistentvolumes" {
+            self.snapshot(id, value).await;
+        }
     }
 
     fn watch_volumes(&self, id: &ItemId, value: &Value) {

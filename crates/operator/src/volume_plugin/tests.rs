@@ -1,7 +1,7 @@
 //! Operations over a cluster of a few lines, with a snapshotter made of functions.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 use async_trait::async_trait;
 use lifeboat_archive::{Level, RunLog};
@@ -14,14 +14,15 @@ use super::*;
 use crate::testing::Cluster;
 
 type Answer<T> = Result<T, ActionError>;
+type Does<Q, A> = dyn Fn(&Q) -> Answer<A> + Send + Sync;
 
 /// A snapshotter made of functions; what is not set does what a plain snapshotter does.
 pub(crate) struct FakeSnapshotter {
-    pub(crate) id: Box<dyn Fn(&Value) -> Answer<Option<String>> + Send + Sync>,
-    pub(crate) info: Box<dyn Fn() -> Answer<VolumeInfo> + Send + Sync>,
-    pub(crate) create: Box<dyn Fn(&SnapshotRequest) -> Answer<String> + Send + Sync>,
-    pub(crate) delete: Box<dyn Fn(&str) -> Answer<()> + Send + Sync>,
-    pub(crate) restore: Box<dyn Fn(&VolumeRequest) -> Answer<String> + Send + Sync>,
+    pub(crate) id: Box<Does<Value, Option<String>>>,
+    pub(crate) info: Box<Does<str, VolumeInfo>>,
+    pub(crate) create: Box<Does<SnapshotRequest, String>>,
+    pub(crate) delete: Box<Does<str, ()>>,
+    pub(crate) restore: Box<Does<VolumeRequest, String>>,
     /// The answers about progress, one after the other; the last one stays. None: there is no such service.
     pub(crate) progress: Option<Mutex<VecDeque<Answer<Option<VolumeProgress>>>>>,
     /// The calls return only after so many answers about their progress were given.
@@ -29,7 +30,7 @@ pub(crate) struct FakeSnapshotter {
     pub(crate) hangs: bool,
     pub(crate) asked: Mutex<Vec<ProgressOf>>,
     pub(crate) calls: Mutex<Vec<String>>,
-    answered: Notify,
+    pub(crate) answered: Notify,
 }
 
 impl Default for FakeSnapshotter {
@@ -38,7 +39,7 @@ impl Default for FakeSnapshotter {
             id: Box::new(|volume| {
                 Ok(volume.pointer("/metadata/name").and_then(Value::as_str).map(str::to_owned))
             }),
-            info: Box::new(|| Ok(VolumeInfo { volume_type: "ssd".into(), iops: Some(100) })),
+            info: Box::new(|_| Ok(VolumeInfo { volume_type: "ssd".into(), iops: Some(100) })),
             create: Box::new(|request| Ok(format!("snap-{}", request.volume_id))),
             delete: Box::new(|_| Ok(())),
             restore: Box::new(|request| Ok(format!("vol-{}", request.snapshot_id))),
@@ -84,8 +85,8 @@ impl VolumeSnapshotter for FakeSnapshotter {
         volume["spec"]["fake"] = volume_id.into();
         Ok(volume)
     }
-    async fn volume_info(&self, _volume_id: &str, _zone: &str) -> Answer<VolumeInfo> {
-        (self.info)()
+    async fn volume_info(&self, volume_id: &str, _zone: &str) -> Answer<VolumeInfo> {
+        (self.info)(volume_id)
     }
     async fn create_snapshot(&self, request: &SnapshotRequest) -> Answer<String> {
         self.note(format!("create {}", request.volume_id));
@@ -122,11 +123,13 @@ impl VolumeSnapshotter for FakeSnapshotter {
     }
 }
 
+#[allow(clippy::unnecessary_wraps)] // what a snapshotter answers
 pub(crate) fn bytes(done: i64, total: i64) -> Answer<Option<VolumeProgress>> {
     Ok(Some(VolumeProgress { bytes_done: done, total_bytes: total, ..VolumeProgress::default() }))
 }
 
-fn phase(word: &str) -> Answer<Option<VolumeProgress>> {
+#[allow(clippy::unnecessary_wraps)] // what a snapshotter answers
+pub(crate) fn phase(word: &str) -> Answer<Option<VolumeProgress>> {
     let progress =
         VolumeProgress { phase: word.into(), bytes_done: 7, total_bytes: 9, ..VolumeProgress::default() };
     Ok(Some(progress))
@@ -264,7 +267,7 @@ async fn a_call_that_fails_is_in_its_object(#[case] snapshotter: FakeSnapshotter
 }
 
 /// Makes the plugin's own object while the call runs.
-fn with_own(cluster: &Cluster, kind: Kind, name: &str, status: Value) -> FakeSnapshotter {
+fn with_own(cluster: &Cluster, kind: Kind, name: &str, status: &Value) -> FakeSnapshotter {
     let (spec, plural) = match kind {
         Kind::Backup => (json!({"backup": "b", "volume": "pv", "plugin": "example.com/fake"}), kind.plural()),
         Kind::Restore => {
@@ -301,7 +304,7 @@ async fn a_plugins_own_object_is_adopted_and_ours_goes(
     #[case] expected: Standing,
 ) {
     let cluster = Cluster::new().await;
-    let snapshotter = with_own(&cluster, kind, name, status.clone());
+    let snapshotter = with_own(&cluster, kind, name, &status);
     let done = called(&cluster, kind, &snapshotter).await;
     assert_eq!(done.standing, expected);
     assert_eq!(cluster.names(kind.plural()), [name]);
@@ -330,7 +333,7 @@ async fn an_object_that_is_deleted_while_it_runs_is_made_again() {
     };
     let done = called(&cluster, Kind::Backup, &snapshotter).await;
     assert_eq!(done.standing, Standing::Open);
-    assert_eq!(cluster.names("volumepluginbackups"), [name.clone()]);
+    assert_eq!(cluster.names("volumepluginbackups"), [name.as_str()]);
     cluster.shared().remove("volumepluginbackups", &name);
     let object = done.object.unwrap();
     look(&cluster.context.client, Kind::Backup, "lifeboat", &object, &snapshotter).await.unwrap();
