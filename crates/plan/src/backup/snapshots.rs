@@ -127,7 +127,7 @@ mod tests {
         #[case] copy_files: bool,
         #[case] expected: bool,
     ) {
-        let wishes = Wishes { snapshot, copy_files, ..Wishes::default() };
+        let wishes = Wishes { copy_files, snapshot, ..Wishes::default() };
         let wanted = is_wanted(&volume(), None, &pods(annotation), &wishes);
         assert_eq!(wanted.is_ok(), expected, "{wanted:?}");
     }
@@ -147,17 +147,17 @@ mod tests {
         assert_eq!(is_wanted(&volume(), Some(&claim), &pods, &wishes).is_ok(), expected);
     }
 
-    fn required(expressions: Value) -> Value {
+    fn required(expressions: &Value) -> Value {
         json!({"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}}}})
     }
 
     #[rstest]
     #[case::label(json!({"metadata": {"labels": {ZONE: "a", OLD_ZONE: "b"}}}), "a")]
     #[case::old_label(json!({"metadata": {"labels": {OLD_ZONE: "b"}}}), "b")]
-    #[case::affinity(required(json!([{"key": ZONE, "operator": "In", "values": ["c", "d"]}])), "c")]
-    #[case::not_in(required(json!([{"key": ZONE, "operator": "NotIn", "values": ["c"]}])), "")]
-    #[case::another_key(required(json!([{"key": "x", "operator": "In", "values": ["c"]}])), "")]
-    #[case::gke(required(json!([{"key": GKE_ZONE, "operator": "In", "values": ["c"]},
+    #[case::affinity(required(&json!([{"key": ZONE, "operator": "In", "values": ["c", "d"]}])), "c")]
+    #[case::not_in(required(&json!([{"key": ZONE, "operator": "NotIn", "values": ["c"]}])), "")]
+    #[case::another_key(required(&json!([{"key": "x", "operator": "In", "values": ["c"]}])), "")]
+    #[case::gke(required(&json!([{"key": GKE_ZONE, "operator": "In", "values": ["c"]},
         {"key": GKE_ZONE, "operator": "In", "values": ["d"]}])), "c__d")]
     #[case::nowhere(json!({}), "")]
     fn the_zone_is_a_label_or_what_nodes_must_have(#[case] volume: Value, #[case] expected: &str) {
