@@ -12,6 +12,7 @@ use lifeboat_plugin::volume::VolumeSnapshotter;
 use lifeboat_web::Metrics;
 
 use crate::backup::{Commands, PodCommands};
+use crate::locations::PluginStores;
 use crate::refused::Refused;
 use crate::settings::ServerSettings;
 
@@ -29,6 +30,8 @@ pub(crate) struct Context {
     pub(crate) actions: Arc<Registry>,
     /// What is installed in the plugin directory.
     pub(crate) plugins: PluginHost,
+    /// Plugins that are the stores of locations.
+    pub(crate) stores: PluginStores,
     /// Snapshotters that are no plugins, by provider.
     pub(crate) snapshotters: BTreeMap<String, Arc<dyn VolumeSnapshotter>>,
     /// Runs hooks in pods.
@@ -54,6 +57,7 @@ impl Context {
             settings,
             actions,
             plugins: PluginHost::empty(),
+            stores: PluginStores::default(),
             snapshotters: BTreeMap::new(),
             commands,
         }

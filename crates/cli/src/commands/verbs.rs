@@ -1,7 +1,7 @@
 //! The verb in front of the noun, as the stock command line also has it: `lifeboat get backups` is `lifeboat backup get`.
 
 use crate::args::Command;
-use crate::commands::{backup, backup_location, restore, schedule};
+use crate::commands::{backup, backup_location, plugin, restore, schedule};
 use crate::objects::get::GetArgs;
 
 /// `lifeboat get …`
@@ -19,6 +19,9 @@ pub(crate) enum Get {
     /// List locations, as `lifeboat backup-location get`
     #[command(visible_aliases = ["backup-location", "bsl"])]
     BackupLocations(backup_location::get::Args),
+    /// List plugins, as `lifeboat plugin get`
+    #[command(visible_alias = "plugin")]
+    Plugins(plugin::get::Args),
 }
 
 /// `lifeboat create …`
@@ -72,6 +75,7 @@ impl From<Get> for Command {
             Get::Backups(args) => Self::Backup(backup::Command::Get(args)),
             Get::Restores(args) => Self::Restore(restore::Command::Get(args)),
             Get::Schedules(args) => Self::Schedule(schedule::Command::Get(args)),
+            Get::Plugins(args) => Self::Plugin(plugin::Command::Get(args)),
             Get::BackupLocations(args) => Self::BackupLocation(Box::new(backup_location::Command::Get(args))),
         }
     }

@@ -25,7 +25,7 @@ use crate::backup::{
 };
 use crate::context::Context;
 use crate::locations::{self, LocationError};
-use crate::plugins::PluginLines;
+use crate::plugins::CountedLines;
 
 /// How long storage may take for what is done after a backup failed: people wait for its end, and it may be out of reach.
 pub(super) const TIDYING: Duration = Duration::from_mins(1);
@@ -179,7 +179,8 @@ async fn watched(
 ) -> Result<Outcome, PassError> {
     let counters = Arc::new(Counters::default());
     let settings = &context.settings.backup;
-    let lines = Arc::new(PluginLines(ready.report.log().clone()));
+    let log = ready.report.log().clone();
+    let lines = Arc::new(CountedLines::new(ready.report.clone()));
     let acting = context.acting(lines.clone());
     // A stock snapshotter keeps its whole program busy: not the one that runs actions.
     let session = context.plugins.session(lines);
@@ -214,6 +215,7 @@ async fn watched(
         // Told to end: what is open is brought to its end first.
         () = watch.follow(&counters) => pass.await,
     };
+    acting.tell_usage(&log);
     tokio::join!(acting.close(), session.close());
     outcome
 }

@@ -1,5 +1,6 @@
 mod ends;
 mod faults;
+mod killed;
 mod runs;
 mod setting;
 mod stages;
