@@ -16,6 +16,7 @@ mod items;
 pub(crate) mod journal;
 mod progress;
 mod report;
+mod snapshots;
 mod spool;
 mod stream;
 #[cfg(test)]
@@ -33,7 +34,7 @@ use std::time::Duration;
 
 use kube::Client;
 use lifeboat_api::velero::Backup;
-use lifeboat_archive::documents::{BackupOperation, BackupVolumeInfo, ResourceList, Results};
+use lifeboat_archive::documents::{BackupOperation, BackupVolumeInfo, NativeSnapshot, ResourceList, Results};
 use lifeboat_archive::{ArchiveSize, ArchiveWriter, ObjectStore};
 use lifeboat_plan::backup::phase::Counts;
 use lifeboat_plan::backup::validate::ValidBackup;
@@ -48,6 +49,7 @@ pub(crate) use again::read_again;
 pub(crate) use hooks::{Commands, PodCommands, run_open_posts};
 pub(crate) use progress::{Counters, Fence, Stop, Watch, verdict};
 pub(crate) use report::{About, Report};
+pub(crate) use snapshots::{SnapshotEntry, Snapshotters};
 pub(crate) use upload::{chain, upload_failure, upload_outcome};
 
 use actions::{ResolvedActions, ResolvedBlocks};
@@ -78,6 +80,8 @@ pub(crate) struct PassInput {
     pub(crate) directory: PathBuf,
     /// Asked before the archive becomes visible.
     pub(crate) fence: Option<Fence>,
+    /// Who takes snapshots of volumes.
+    pub(crate) snapshotters: Arc<Snapshotters>,
 }
 
 /// What a pass wrote.
@@ -87,6 +91,9 @@ pub(crate) struct Outcome {
     pub(crate) resources: ResourceList,
     pub(crate) operations: Vec<BackupOperation>,
     pub(crate) volumes: Vec<BackupVolumeInfo>,
+    pub(crate) snapshots: Vec<NativeSnapshot>,
+    /// The VolumePluginBackups, as they are stored.
+    pub(crate) volume_plugin_backups: Vec<serde_json::Value>,
     pub(crate) results: Results,
 }
 
@@ -121,6 +128,8 @@ struct Pass {
     all_versions: bool,
     directory: PathBuf,
     fence: Option<Fence>,
+    snapshotters: Arc<Snapshotters>,
+    pods: snapshots::PodsByNamespace,
     made: Mutex<Made>,
     /// The first error after which nothing more can be written.
     fatal: Mutex<Option<String>>,
@@ -134,6 +143,7 @@ struct Made {
     resources: ResourceList,
     operations: Vec<BackupOperation>,
     book: VolumeBook,
+    taken: snapshots::Taken,
     /// Namespaces of which something was written.
     namespaces: BTreeSet<String>,
     types: BTreeSet<GroupResource>,
@@ -180,6 +190,8 @@ pub(crate) async fn run(input: PassInput) -> Result<Outcome, PassError> {
         all_versions: input.all_versions,
         directory: input.directory,
         fence: input.fence,
+        snapshotters: input.snapshotters,
+        pods: snapshots::PodsByNamespace::default(),
         made: Mutex::default(),
         fatal: Mutex::default(),
         collected: std::sync::OnceLock::new(),

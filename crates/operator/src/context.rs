@@ -1,5 +1,6 @@
 //! What every controller gets: the client, the reporter, the metrics, the settings.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -7,6 +8,7 @@ use kube::Client;
 use lifeboat_cluster::events::Events;
 use lifeboat_plugin::actions::Registry;
 use lifeboat_plugin::host::PluginHost;
+use lifeboat_plugin::volume::VolumeSnapshotter;
 use lifeboat_web::Metrics;
 
 use crate::backup::{Commands, PodCommands};
@@ -30,6 +32,8 @@ pub(crate) struct Context {
     pub(crate) plugins: PluginHost,
     /// Plugins that are the stores of locations.
     pub(crate) stores: PluginStores,
+    /// Snapshotters that are no plugins, by provider.
+    pub(crate) snapshotters: BTreeMap<String, Arc<dyn VolumeSnapshotter>>,
     /// Runs hooks in pods.
     pub(crate) commands: Arc<dyn Commands>,
 }
@@ -54,6 +58,7 @@ impl Context {
             actions,
             plugins: PluginHost::empty(),
             stores: PluginStores::default(),
+            snapshotters: BTreeMap::new(),
             commands,
         }
     }

@@ -5,6 +5,7 @@ pub mod defaults;
 pub mod phase;
 pub mod queue;
 pub mod results;
+pub mod snapshots;
 pub mod validate;
 pub mod volumes;
 

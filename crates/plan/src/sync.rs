@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use lifeboat_api::velero::{BackupPhase, names};
 use serde_json::{Map, Value, json};
 
-use crate::label;
+use crate::{label, volume_plugin};
 
 /// How many complete listings in a row a backup must be missing from before storage is asked for it by name.
 const LISTINGS: u32 = 2;
@@ -138,19 +138,33 @@ fn lives(owner: &Value, schedules: &BTreeSet<(String, String)>) -> bool {
 /// A PodVolumeBackup of a backup that came in, as the cluster is to have it: only one that has ended, because nobody is
 /// to work on it here.
 pub fn pod_volume_backup(stored: &Stored<'_>, json: &Value, backup_uid: &str) -> Option<Value> {
-    let text = |path: &str| json.pointer(path).and_then(Value::as_str).unwrap_or_default();
-    let name = Some(text("/metadata/name")).filter(|name| !name.is_empty())?;
-    if !matches!(text("/status/phase"), "Completed" | "Failed" | "Canceled") {
+    let phase = json.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default();
+    if !matches!(phase, "Completed" | "Failed" | "Canceled") {
         return None;
     }
+    let mut object = of_volume(stored, "PodVolumeBackup", json, backup_uid)?;
+    object["spec"]["backupStorageLocation"] = stored.location.into();
+    Some(object)
+}
+
+/// The same for a VolumePluginBackup.
+pub fn volume_plugin_backup(stored: &Stored<'_>, json: &Value, backup_uid: &str) -> Option<Value> {
+    if volume_plugin::standing(json) == volume_plugin::Standing::Open {
+        return None;
+    }
+    of_volume(stored, "VolumePluginBackup", json, backup_uid)
+}
+
+fn of_volume(stored: &Stored<'_>, kind: &str, json: &Value, backup_uid: &str) -> Option<Value> {
+    let text = |path: &str| json.pointer(path).and_then(Value::as_str).unwrap_or_default();
+    let name = Some(text("/metadata/name")).filter(|name| !name.is_empty())?;
     let mut labels = json.pointer("/metadata/labels").and_then(Value::as_object).cloned().unwrap_or_default();
     labels.insert(names::BACKUP_NAME.into(), label::value(stored.name).into());
     labels.insert(names::BACKUP_UID.into(), backup_uid.into());
-    let mut spec = json.get("spec").cloned().filter(Value::is_object)?;
-    spec["backupStorageLocation"] = stored.location.into();
+    let spec = json.get("spec").cloned().filter(Value::is_object)?;
     Some(json!({
         "apiVersion": "velero.io/v1",
-        "kind": "PodVolumeBackup",
+        "kind": kind,
         "metadata": {
             "name": name,
             "namespace": stored.namespace,

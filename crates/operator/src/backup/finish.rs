@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use lifeboat_archive::documents::{BackupVolumeInfo, PodVolumeInfo, VolumeAttributes};
+use lifeboat_archive::documents::{BackupVolumeInfo, NativeSnapshot, PodVolumeInfo, VolumeAttributes};
 use lifeboat_archive::{ArchiveSize, SpoolLimits};
 use lifeboat_cluster::list::{ListQuery, Pager, RawItem};
 use lifeboat_plan::backup::phase::Counts;
@@ -122,6 +122,7 @@ impl Pass {
 
     /// Ends the archive and sums up.
     pub(super) async fn finish(pass: Arc<Self>) -> Result<Outcome, PassError> {
+        pass.keep_unused_snapshots();
         let volumes = pass.volumes();
         for (kind, count) in &pass.made().per_type {
             pass.report.info(&format!("Backed up {count} items of {kind}"), &[]);
@@ -171,33 +172,60 @@ impl Pass {
             operations: made.operations.len(),
             operations_open: open,
             operations_failed: 0,
+            snapshots: made.taken.snapshots.len(),
+            snapshots_failed: made.taken.failed(),
+            snapshots_open: made.taken.open,
         };
         let results = pass.report.results();
-        Ok(Outcome { counts, size, resources: made.resources, operations: made.operations, volumes, results })
+        Ok(Outcome {
+            counts,
+            size,
+            resources: made.resources,
+            operations: made.operations,
+            volumes,
+            snapshots: made.taken.snapshots.into_values().collect(),
+            volume_plugin_backups: made.taken.objects,
+            results,
+        })
     }
 
     /// One record for each volume; data that was asked for and is not there is an error.
     fn volumes(&self) -> Vec<BackupVolumeInfo> {
         let wishes = Wishes::new(&self.backup.spec, self.valid.policies.as_ref());
-        let records = self.made().book.records(&wishes);
+        let made = self.made();
+        let taken = &made.taken;
+        let records = made.book.records(&wishes, &taken.volumes());
         for record in &records {
+            let unclaimed = record.volume.as_ref().and_then(|volume| taken.unclaimed.get(volume));
             match &record.fate {
+                Fate::Snapshotted => {}
                 Fate::Skipped(reason) => {
                     self.report
                         .info(&format!("The data of volume {} is skipped: {reason}", record.title()), &[]);
                 }
-                Fate::Missed(_, reason) => {
+                Fate::Missed(method, reason) => {
+                    let why = match (method, unclaimed) {
+                        (Method::FileCopy, _) => "this version copies no files",
+                        (Method::Snapshot, Some(why)) => why,
+                        (Method::Snapshot, None) => {
+                            "there is no volume snapshot location whose snapshotter takes it, and this version takes no CSI snapshots"
+                        }
+                    };
                     let namespace = record.claim.as_ref().map(|claim| claim.0.as_str());
                     let about = namespace.map_or(About::Server, About::Namespace);
                     let words = format!(
-                        "the data of volume {} was not backed up: {reason}, and this version backs up objects only",
+                        "the data of volume {} was not backed up: {reason}, and {why}",
                         record.title()
                     );
                     self.report.error(&about, &words, None);
                 }
             }
         }
-        records.into_iter().map(info).collect()
+        let info_of = |record: VolumeRecord| {
+            let snapshot = record.volume.as_ref().and_then(|volume| taken.snapshots.get(volume));
+            info(record, snapshot)
+        };
+        records.into_iter().map(info_of).collect()
     }
 }
 
@@ -225,7 +253,7 @@ fn restorable(size: &ArchiveSize, limits: &SpoolLimits) -> Result<(), String> {
     Ok(())
 }
 
-fn info(record: VolumeRecord) -> BackupVolumeInfo {
+fn info(record: VolumeRecord, snapshot: Option<&NativeSnapshot>) -> BackupVolumeInfo {
     let (pvc_namespace, pvc_name) = record.claim.unwrap_or_default();
     let mut info = BackupVolumeInfo {
         pvc_name,
@@ -238,6 +266,12 @@ fn info(record: VolumeRecord) -> BackupVolumeInfo {
         ..BackupVolumeInfo::default()
     };
     match record.fate {
+        Fate::Snapshotted => {
+            let well = snapshot.is_some_and(|snapshot| snapshot.status.phase == "Completed");
+            "NativeSnapshot".clone_into(&mut info.backup_method);
+            if well { "succeeded" } else { "failed" }.clone_into(&mut info.result);
+            info.native_snapshot_info = snapshot.map(super::snapshots::info);
+        }
         Fate::Skipped(reason) => {
             info.skipped = true;
             info.skipped_reason = reason;

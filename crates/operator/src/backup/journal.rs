@@ -8,9 +8,12 @@ use kube::{Api, Client, ResourceExt};
 use lifeboat_api::velero::Backup;
 use lifeboat_cluster::{ApiError, Attempt, MANAGER};
 use lifeboat_plan::backup::JOURNAL;
+use lifeboat_plan::label;
+use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::hooks::OpenPod;
+use super::snapshots::SnapshotEntry;
 
 /// How often a write is tried: a pod that is frozen waits for it.
 const TRIES: u32 = 5;
@@ -68,21 +71,47 @@ impl Journal {
         }
     }
 
+    /// Records a snapshot: before its call without the provider's name for it, with it afterwards.
+    pub(crate) async fn note_snapshot(&self, entry: &SnapshotEntry) -> Result<(), String> {
+        let text = serde_json::to_string(entry).map_err(|error| error.to_string())?;
+        self.write(json!({snapshot_key(entry): text})).await
+    }
+
+    /// The snapshot is gone.
+    pub(crate) async fn forget_snapshot(&self, entry: &SnapshotEntry) {
+        if let Err(error) = self.write(json!({snapshot_key(entry): null})).await {
+            tracing::warn!(error, journal = self.name, "cannot remove an entry");
+        }
+    }
+
+    /// The snapshots that were begun; and what cannot be read of them, in words. An error is worth another try.
+    pub(crate) async fn snapshots(&self) -> Result<(Vec<SnapshotEntry>, Vec<String>), String> {
+        self.read("snapshot.", "snapshots may be left behind that nobody can name now").await
+    }
+
     /// The pods whose hooks are open; and what cannot be read of them, in words. An error is worth another try.
     pub(crate) async fn entries(&self) -> Result<(Vec<OpenPod>, Vec<String>), String> {
+        self.read("hook.", "hooks may be open that nobody can end now").await
+    }
+
+    async fn read<T: DeserializeOwned>(
+        &self,
+        kind: &str,
+        otherwise: &str,
+    ) -> Result<(Vec<T>, Vec<String>), String> {
         let found = match self.api.get_opt(&self.name).await.attempt("read the journal") {
             Ok(found) => found,
             Err(error) if error.is_transient() => return Err(error.chain()),
             Err(error) => {
-                let words = format!("hooks may be open that nobody can end now: {}", error.chain());
+                let words = format!("{otherwise}: {}", error.chain());
                 return Ok((Vec::new(), vec![words]));
             }
         };
         let data = found.and_then(|found| found.data).unwrap_or_default();
         let (mut open, mut unreadable) = (Vec::new(), Vec::new());
-        for (key, text) in data.iter().filter(|(key, _)| key.starts_with("hook.")) {
+        for (key, text) in data.iter().filter(|(key, _)| key.starts_with(kind)) {
             match serde_json::from_str(text) {
-                Ok(pod) => open.push(pod),
+                Ok(entry) => open.push(entry),
                 Err(error) => {
                     unreadable.push(format!("entry {key} of {} is unreadable: {error}", self.name));
                 }
@@ -143,6 +172,10 @@ impl Journal {
         let map = ConfigMap { metadata, data: Some(data), ..ConfigMap::default() };
         self.api.create(&PostParams::default(), &map).await.map(drop).map_err(|error| error.to_string())
     }
+}
+
+fn snapshot_key(entry: &SnapshotEntry) -> String {
+    format!("snapshot.{}", label::value(entry.volume()))
 }
 
 fn key(pod: &OpenPod) -> String {

@@ -41,12 +41,14 @@ async fn input(
         namespaces: &["shop".to_owned(), "blog".to_owned()],
         location: Some(LocationFacts { read_only: false, available: true }),
         snapshot_locations: &[],
+        default_snapshot_locations: &BTreeMap::new(),
         policies: None,
     })
     .unwrap();
     let log = RunLog::create(&std::env::temp_dir(), &[], Level::Info).unwrap();
     PassInput {
         fence: None,
+        snapshotters: Arc::default(),
         journal: Journal::new(client.clone(), "lifeboat", &backup),
         client,
         backup,

@@ -19,14 +19,19 @@ pub(crate) async fn upload_outcome(
     outcome: &Outcome,
     report: &Report,
 ) -> Result<(), String> {
-    let documents = [
+    let snapshots = &outcome.snapshots;
+    let mut documents = vec![
         (files.results(), encode(&outcome.results)),
         (files.resource_list(), encode(&outcome.resources)),
         (files.volume_info(), encode(&outcome.volumes)),
         (files.item_operations(), encode(&outcome.operations)),
         (files.pod_volume_backups(), encode_null()),
-        (files.volume_snapshots(), encode_null()),
+        // Upstream's list that nobody made.
+        (files.volume_snapshots(), if snapshots.is_empty() { encode_null() } else { encode(snapshots) }),
     ];
+    if !outcome.volume_plugin_backups.is_empty() {
+        documents.push((files.volume_plugin_backups(), encode(&outcome.volume_plugin_backups)));
+    }
     for (key, document) in documents {
         put(store, &key, document).await?;
     }

@@ -13,10 +13,12 @@ mod operations;
 mod pass;
 mod post_operations;
 mod queue;
+mod snapshots;
 mod start;
 mod status;
 #[cfg(test)]
 mod tests;
+mod volumes;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

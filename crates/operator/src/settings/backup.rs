@@ -1,6 +1,6 @@
 //! What can be set about backups of objects.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use lifeboat_plan::backup::defaults::ServerDefaults;
@@ -16,6 +16,8 @@ pub struct BackupSettings {
     pub page_size: u32,
     /// Upstream's feature flags, such as EnableAPIGroupVersions.
     pub features: BTreeSet<String>,
+    /// The VolumeSnapshotLocation to use of a provider that has several, by provider.
+    pub default_snapshot_locations: BTreeMap<String, String>,
     /// What stands in for fields that a spec leaves open.
     pub defaults: ServerDefaults,
 }
@@ -33,6 +35,7 @@ impl Default for BackupSettings {
             concurrent: 1,
             page_size: 500,
             features: BTreeSet::new(),
+            default_snapshot_locations: BTreeMap::new(),
             defaults: ServerDefaults {
                 ttl: Duration::from_hours(720),
                 item_operation_timeout: Duration::from_hours(4),

@@ -21,11 +21,15 @@ pub struct Counts {
     pub operations: usize,
     pub operations_open: usize,
     pub operations_failed: usize,
+    pub snapshots: usize,
+    pub snapshots_failed: usize,
+    /// Snapshots that their plugins go on with.
+    pub snapshots_open: usize,
 }
 
 /// The phase after the objects are written.
 pub fn after_pass(counts: &Counts) -> BackupPhase {
-    match (counts.operations_open > 0, counts.errors > 0) {
+    match (counts.operations_open + counts.snapshots_open > 0, counts.errors > 0) {
         (true, false) => BackupPhase::WaitingForPluginOperations,
         (true, true) => BackupPhase::WaitingForPluginOperationsPartiallyFailed,
         (false, false) => BackupPhase::Finalizing,
@@ -69,6 +73,8 @@ pub fn passed(counts: &Counts) -> Value {
             "hooksAttempted": number(counts.hooks_attempted),
             "hooksFailed": number(counts.hooks_failed),
         },
+        "volumeSnapshotsAttempted": number(counts.snapshots),
+        "volumeSnapshotsCompleted": number(counts.snapshots.saturating_sub(counts.snapshots_failed)),
         "backupItemOperationsAttempted": number(counts.operations),
         "backupItemOperationsCompleted":
             number(counts.operations - counts.operations_open - counts.operations_failed),
@@ -123,6 +129,17 @@ mod tests {
             after_pass(&Counts { errors, operations: open, operations_open: open, ..Counts::default() });
         assert_eq!(phase, expected);
         assert_eq!(finalized(&phase), end);
+    }
+
+    #[test]
+    fn a_snapshot_that_goes_on_is_waited_for_and_one_that_failed_is_counted() {
+        let counts = Counts { snapshots: 3, snapshots_failed: 1, snapshots_open: 1, ..Counts::default() };
+        let status = passed(&counts);
+        assert_eq!(status["phase"], "WaitingForPluginOperations");
+        assert_eq!(
+            (&status["volumeSnapshotsAttempted"], &status["volumeSnapshotsCompleted"]),
+            (&json!(3), &json!(2))
+        );
     }
 
     #[test]

@@ -1,6 +1,8 @@
 //! Whether a Backup can run: takes its whole spec (see [`super::defaults`]) and what the cluster holds; gives all that the
 //! pipeline needs, compiled, or every problem at once, in words for `status.validationErrors`.
 
+use std::collections::BTreeMap;
+
 use lifeboat_api::velero::BackupSpec;
 
 use crate::catalogue::Catalogue;
@@ -33,6 +35,8 @@ pub struct Input<'a> {
     /// None: there is no such location.
     pub location: Option<LocationFacts>,
     pub snapshot_locations: &'a [SnapshotLocation],
+    /// The server's choice for providers that have several, by provider.
+    pub default_snapshot_locations: &'a BTreeMap<String, String>,
     /// What the ConfigMap of `spec.resourcePolicy` holds, or why it cannot be used.
     pub policies: Option<Result<Policies, String>>,
 }
@@ -167,7 +171,7 @@ fn scoped_problems(included: &[String], excluded: &[String]) -> Vec<String> {
     Includes::problems(included, excluded)
 }
 
-/// One location for each provider: the one that is named, or the only one there is.
+/// One location for each provider: the one that is named, or the only one there is, or the server's default.
 fn snapshot_locations(input: &Input<'_>, problems: &mut Vec<String>) -> Vec<String> {
     if input.spec.snapshot_volumes == Some(false) {
         return Vec::new();
@@ -193,17 +197,30 @@ fn snapshot_locations(input: &Input<'_>, problems: &mut Vec<String>) -> Vec<Stri
         if chosen.iter().any(|other| other.provider == known.provider) {
             continue;
         }
-        let same = input.snapshot_locations.iter().filter(|other| other.provider == known.provider);
-        if same.count() == 1 {
-            chosen.push(known);
-        } else if input.spec.snapshot_volumes == Some(true) {
-            let words = format!(
-                "spec.volumeSnapshotLocations: provider {:?} has several volume snapshot locations; name one",
-                known.provider
-            );
-            if !problems.contains(&words) {
-                problems.push(words);
+        let mut same = input.snapshot_locations.iter().filter(|other| other.provider == known.provider);
+        let default = input.default_snapshot_locations.get(&known.provider).filter(|name| !name.is_empty());
+        let words = match default {
+            _ if same.clone().count() == 1 => {
+                chosen.push(known);
+                continue;
             }
+            Some(name) => {
+                if let Some(found) = same.find(|other| other.name == *name) {
+                    chosen.push(found);
+                    continue;
+                }
+                format!(
+                    "the server's --default-volume-snapshot-locations names {name:?} for provider {:?}, and there is no such VolumeSnapshotLocation; name one in spec.volumeSnapshotLocations",
+                    known.provider
+                )
+            }
+            None => format!(
+                "provider {} has more than one possible volume snapshot location, and none were specified explicitly or as a default; name one in spec.volumeSnapshotLocations",
+                known.provider
+            ),
+        };
+        if !problems.contains(&words) {
+            problems.push(words);
         }
     }
     chosen.into_iter().map(|location| location.name.clone()).collect()

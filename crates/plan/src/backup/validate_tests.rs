@@ -23,6 +23,15 @@ fn verdict(
     location: Option<LocationFacts>,
     policies: Option<Result<Policies, String>>,
 ) -> Result<ValidBackup, Vec<String>> {
+    verdict_with(spec, location, policies, &[("aws".to_owned(), "a1".to_owned())].into())
+}
+
+fn verdict_with(
+    spec: Value,
+    location: Option<LocationFacts>,
+    policies: Option<Result<Policies, String>>,
+    default_snapshot_locations: &BTreeMap<String, String>,
+) -> Result<ValidBackup, Vec<String>> {
     let spec: BackupSpec = serde_json::from_value(spec).unwrap();
     let location_of =
         |name: &str, provider: &str| SnapshotLocation { name: name.into(), provider: provider.into() };
@@ -33,6 +42,7 @@ fn verdict(
         namespaces: &["shop".to_owned()],
         location,
         snapshot_locations: &snapshot_locations,
+        default_snapshot_locations,
         policies,
     })
 }
@@ -44,9 +54,30 @@ fn usable() -> Option<LocationFacts> {
 
 #[test]
 fn a_plain_backup_is_valid() {
-    let valid = verdict(json!({"orderedResources": {"pod": "shop/a"}}), usable(), None).unwrap();
+    let spec = json!({"orderedResources": {"pod": "shop/a"}, "volumeSnapshotLocations": ["a2"]});
+    let valid = verdict(spec, usable(), None).unwrap();
     assert_eq!(valid.orders.by_type.len(), 1);
-    assert_eq!(valid.snapshot_locations, ["g"]);
+    assert_eq!(valid.snapshot_locations, ["a2", "g"]);
+}
+
+#[rstest]
+#[case::chosen("aws", "a1", json!({}), Ok(vec!["a1", "g"]))]
+#[case::named_all_the_same("aws", "a1", json!({"volumeSnapshotLocations": ["a2"]}), Ok(vec!["a2", "g"]))]
+#[case::missing("aws", "a9", json!({}), Err("a9"))]
+#[case::another_provider("azure", "a1", json!({}), Err("more than one possible volume snapshot location"))]
+#[case::no_snapshots("", "", json!({"snapshotVolumes": false}), Ok(vec![]))]
+fn the_server_chooses_where_a_provider_has_several_locations(
+    #[case] provider: &str,
+    #[case] name: &str,
+    #[case] spec: Value,
+    #[case] expected: Result<Vec<&str>, &str>,
+) {
+    let defaults = [(provider.to_owned(), name.to_owned())].into();
+    let verdict = verdict_with(spec, usable(), None, &defaults);
+    match expected {
+        Ok(names) => assert_eq!(verdict.unwrap().snapshot_locations, names),
+        Err(words) => assert!(verdict.unwrap_err()[0].contains(words)),
+    }
 }
 
 #[rstest]
@@ -62,7 +93,6 @@ fn a_plain_backup_is_valid() {
 #[case::hooks(json!({"hooks": {"resources": [{"name": "h", "includedNamespaces": ["["]}]}}), "hooks[h]")]
 #[case::snapshot_location(json!({"volumeSnapshotLocations": ["x"]}), "\"x\"")]
 #[case::two_of_one_provider(json!({"volumeSnapshotLocations": ["a1", "a2"]}), "both of provider")]
-#[case::none_named(json!({"snapshotVolumes": true}), "several volume snapshot locations")]
 fn a_bad_spec_is_refused_with_its_field(#[case] spec: Value, #[case] named: &str) {
     let problems = verdict(spec, usable(), None).unwrap_err();
     assert_eq!(problems.len(), 1, "{problems:?}");

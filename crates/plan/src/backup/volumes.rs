@@ -1,8 +1,9 @@
 //! What becomes of volume data. Takes the pods, claims and volumes of a backup, as the pipeline saw them pass by, and what
 //! the spec, the policies and the pods' annotations ask for; gives one record for each volume.
 //!
-//! This version copies no volume data. A volume whose data somebody asked for is an error that names it; one that nobody
-//! asked for is recorded as skipped, with the reason.
+//! Volume snapshotters take snapshots (see [`super::snapshots`]); files and CSI volumes are not copied by this version. A
+//! volume whose data somebody asked for and that nobody took is an error that names it; one that nobody asked for is
+//! recorded as skipped, with the reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,6 +25,8 @@ pub enum Method {
 /// What became of the data of one volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fate {
+    /// A snapshotter was called for it; how that went is in its snapshot.
+    Snapshotted,
     /// Nobody asked for it.
     Skipped(String),
     /// Asked for and not backed up.
@@ -155,8 +158,19 @@ impl VolumeBook {
         self.volumes.insert(text(volume, "/metadata/name"), known);
     }
 
-    /// One record for each volume, files of pods first.
-    pub fn records(&self, wishes: &Wishes<'_>) -> Vec<VolumeRecord> {
+    /// The pod that takes the files of a claim with it, where the spec or an annotation asks for it; policies decide
+    /// before.
+    pub(super) fn copier(&self, claim: &(String, String), wishes: &Wishes<'_>) -> Option<String> {
+        let mounts = self
+            .mounts
+            .iter()
+            .filter(|mount| mount.pod.0 == claim.0 && mount.claim.as_ref() == Some(&claim.1));
+        let copied = |mount: &&Mount| if wishes.copy_files { !mount.opted_out } else { mount.opted_in };
+        mounts.filter(copied).map(|mount| format!("{}/{}", mount.pod.0, mount.pod.1)).next()
+    }
+
+    /// One record for each volume, files of pods first. `snapshotted`: the volumes for which a snapshotter was called.
+    pub fn records(&self, wishes: &Wishes<'_>, snapshotted: &BTreeSet<String>) -> Vec<VolumeRecord> {
         let mut records = Vec::new();
         let mut done: BTreeSet<(String, String)> = BTreeSet::new();
         for mount in &self.mounts {
@@ -177,7 +191,11 @@ impl VolumeBook {
                 pod: None,
                 reclaim_policy: volume.reclaim_policy.clone(),
                 labels: volume.labels.clone(),
-                fate: self.snapshot_fate(volume, wishes),
+                fate: if snapshotted.contains(name) {
+                    Fate::Snapshotted
+                } else {
+                    self.snapshot_fate(volume, wishes)
+                },
             });
         }
         for ((namespace, name), claim) in &self.claims {

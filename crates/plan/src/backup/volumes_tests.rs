@@ -41,13 +41,13 @@ fn data_that_is_asked_for_is_missed(
     #[case] wishes: Wishes<'_>,
     #[case] expected: Option<Method>,
 ) {
-    let records = book(&annotations).records(&wishes);
+    let records = book(&annotations).records(&wishes, &BTreeSet::new());
     assert_eq!(records.len(), 1, "{records:?}");
     assert_eq!(records[0].title(), "pv-1 of claim shop/data");
     assert_eq!(records[0].reclaim_policy, "Delete");
     let missed = match &records[0].fate {
         Fate::Missed(method, _) => Some(*method),
-        Fate::Skipped(_) => None,
+        Fate::Skipped(_) | Fate::Snapshotted => None,
     };
     assert_eq!(missed, expected);
 }
@@ -65,7 +65,8 @@ fn a_policy_goes_before_the_spec(
         "version: v1\nvolumePolicies:\n- conditions: {{pvcLabels: {{app: db}}, csi: {{}}}}\n  action: {{type: {action}}}"
     );
     let policies = Policies::parse(&text).unwrap();
-    let records = book(&json!({})).records(&Wishes { snapshot, policies: Some(&policies), ..wishes() });
+    let records = book(&json!({}))
+        .records(&Wishes { snapshot, policies: Some(&policies), ..wishes() }, &BTreeSet::new());
     assert_eq!(records[0].fate, expected);
 }
 
@@ -74,10 +75,10 @@ fn a_volume_without_a_claim_belongs_to_its_pod() {
     let mut book = VolumeBook::default();
     book.add_pod(&json!({"metadata": {"namespace": "n", "name": "p"},
         "spec": {"volumes": [{"name": "tmp", "emptyDir": {}}, {"name": "host", "hostPath": {}}]}}));
-    let records = book.records(&Wishes { copy_files: true, ..wishes() });
+    let records = book.records(&Wishes { copy_files: true, ..wishes() }, &BTreeSet::new());
     assert_eq!(records.len(), 1);
     assert_eq!(records[0].title(), "tmp of pod n/p");
-    assert!(book.records(&wishes()).is_empty());
+    assert!(book.records(&wishes(), &BTreeSet::new()).is_empty());
 }
 
 #[test]
@@ -85,7 +86,7 @@ fn a_claim_that_two_pods_mount_is_one_volume() {
     let mut book = book(&json!({}));
     book.add_pod(&json!({"metadata": {"namespace": "shop", "name": "db-1"},
         "spec": {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]}}));
-    assert_eq!(book.records(&Wishes { copy_files: true, ..wishes() }).len(), 1);
+    assert_eq!(book.records(&Wishes { copy_files: true, ..wishes() }, &BTreeSet::new()).len(), 1);
 }
 
 #[rstest]
@@ -96,7 +97,7 @@ fn a_claim_whose_volume_is_left_out_has_a_record(#[case] wishes: Wishes<'_>, #[c
     let mut book = book(&json!({}));
     book.volumes.clear();
     book.add_claim(&json!({"metadata": {"namespace": "shop", "name": "unbound"}, "spec": {}}));
-    let records = book.records(&wishes);
+    let records = book.records(&wishes, &BTreeSet::new());
     assert_eq!(records.len(), 1, "{records:?}");
     assert_eq!(records[0].title(), "pv-1 of claim shop/data");
     assert_eq!(matches!(records[0].fate, Fate::Missed(Method::Snapshot, _)), missed);
@@ -108,6 +109,6 @@ fn a_policy_that_asks_for_files_that_no_pod_mounts_is_not_forgotten() {
     book.mounts.clear();
     let text = "version: v1\nvolumePolicies:\n- conditions: {csi: {}}\n  action: {type: fs-backup}";
     let policies = Policies::parse(text).unwrap();
-    let records = book.records(&Wishes { policies: Some(&policies), ..wishes() });
+    let records = book.records(&Wishes { policies: Some(&policies), ..wishes() }, &BTreeSet::new());
     assert!(matches!(records[0].fate, Fate::Missed(Method::FileCopy, _)), "{records:?}");
 }

@@ -33,6 +33,9 @@ pub(super) struct BackupArgs {
     /// The location of backups that name none, where no location is marked as default
     #[arg(long, default_value = "default")]
     default_backup_storage_location: String,
+    /// The volume snapshot location to use of a provider that has several, as PROVIDER:LOCATION, with commas between
+    #[arg(long, value_delimiter = ',', value_parser = provider_location)]
+    default_volume_snapshot_locations: Vec<(String, String)>,
     /// How long single steps may take: of plugins (it is written into each backup for them), and of a custom resource
     /// definition to be established in a restore
     #[arg(long, default_value = "10m0s", value_parser = duration)]
@@ -49,6 +52,7 @@ impl BackupArgs {
             concurrent: self.concurrent_backups.max(1),
             page_size: self.client_page_size,
             features: self.features.into_iter().map(|name| name.trim().to_owned()).collect(),
+            default_snapshot_locations: self.default_volume_snapshot_locations.into_iter().collect(),
             defaults: ServerDefaults {
                 ttl: self.default_backup_ttl,
                 item_operation_timeout: self.default_item_operation_timeout,
@@ -57,6 +61,29 @@ impl BackupArgs {
                 location: self.default_backup_storage_location,
                 resource_timeout: self.resource_timeout,
             },
+        }
+    }
+}
+
+fn provider_location(text: &str) -> Result<(String, String), String> {
+    match text.trim().split_once(':') {
+        Some((provider, location)) if !provider.is_empty() && !location.is_empty() => {
+            Ok((provider.to_owned(), location.to_owned()))
+        }
+        _ => Err("it must be PROVIDER:LOCATION, such as velero.io/aws:us-east-1".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_default_snapshot_location_has_a_provider() {
+        let made = provider_location("velero.io/aws:east").unwrap();
+        assert_eq!(made, ("velero.io/aws".to_owned(), "east".to_owned()));
+        for text in ["aws", ":east", "aws:"] {
+            assert!(provider_location(text).is_err(), "{text}");
         }
     }
 }

@@ -8,7 +8,7 @@ use kube::api::{DynamicObject, ListParams};
 use lifeboat_api::velero::BackupPhase;
 use lifeboat_cluster::{ApiError, Attempt};
 
-use super::{State, shown_phase, start};
+use super::{State, shown_phase, snapshots, start};
 use crate::backup::journal::{self, Journal};
 use crate::backup::run_open_posts;
 use crate::context::Context;
@@ -67,6 +67,9 @@ async fn end_one(context: &Context, uid: &str) -> Result<(), String> {
     run_open_posts(context.commands.as_ref(), &journal, &report).await?;
     for (_, words) in report.results().errors.all() {
         tracing::warn!(uid, error = words, "a post hook of a backup that is gone");
+    }
+    for words in snapshots::discard(context, &journal).await {
+        tracing::warn!(uid, error = words, "a snapshot of a backup that is gone");
     }
     journal.remove().await;
     tracing::info!(uid, "ended the journal of a backup that is gone");

@@ -15,9 +15,10 @@ use lifeboat_plugin::Registry;
 use serde_json::json;
 use tokio::time::timeout;
 
-use super::State;
 use super::finalize::{Trouble, open, run_of, wait};
 use super::status::write;
+use super::volumes::Snapshots;
+use super::{State, snapshots, volumes};
 use crate::backup::{chain, locked};
 use crate::context::Context;
 use crate::operations::{ANSWER, answered, fail, is_over};
@@ -49,6 +50,7 @@ pub(super) async fn follow(context: &Context, state: &State, backup: &Backup) ->
     if is_cancelled(backup.annotations().get(CANCEL).map(String::as_str)) {
         cancel(&acting.actions, backup, &operations).await;
         acting.close().await;
+        snapshots::end_objects(context, &this.uid, "the backup was cancelled").await;
         let words = "cancelled while its operations ran; nothing of it can be restored".to_owned();
         return wait(context, state, backup, Trouble::Gone(words)).await;
     }
@@ -70,28 +72,45 @@ pub(super) async fn follow(context: &Context, state: &State, backup: &Backup) ->
             return wait(context, state, backup, Trouble::Storage(words)).await;
         }
     }
+    let looked = match volumes::follow(context, backup, store.as_ref(), &files).await {
+        Ok(looked) => looked,
+        Err(trouble) => return wait(context, state, backup, trouble).await,
+    };
     locked(&state.trouble).remove(&this.uid);
-    let counts = counts(backup, &operations);
+    let counts = counts(backup, &operations, &looked);
+    let open = counts.operations_open + counts.snapshots_open;
     let status = json!({
         "phase": phase::after_pass(&counts).as_str(),
         "errors": counts.errors,
         "backupItemOperationsCompleted": counts.operations - counts.operations_open - counts.operations_failed,
         "backupItemOperationsFailed": counts.operations_failed,
+        "volumeSnapshotsCompleted": completed(&counts),
     });
-    if operations != before || counts.operations_open == 0 {
+    if operations != before || looked.changed || open == 0 {
         write(context, state, &this, &status).await?;
     }
-    Ok(Action::requeue(if counts.operations_open == 0 { Duration::from_secs(1) } else { LOOK }))
+    Ok(Action::requeue(if open == 0 { Duration::from_secs(1) } else { LOOK }))
 }
 
-fn counts(backup: &Backup, operations: &[BackupOperation]) -> Counts {
+/// None where there were no snapshots at all.
+fn completed(counts: &Counts) -> Option<usize> {
+    (counts.snapshots > 0).then(|| counts.snapshots.saturating_sub(counts.snapshots_failed))
+}
+
+fn counts(backup: &Backup, operations: &[BackupOperation], snapshots: &Snapshots) -> Counts {
     let shown = backup.status.clone().unwrap_or_default();
     let number = |count: Option<i64>| count.and_then(|count| usize::try_from(count).ok()).unwrap_or_default();
     let failed = operations.iter().filter(|one| one.status.phase == OperationPhase::Failed).count();
     let open = operations.iter().filter(|one| !one.status.phase.has_ended()).count();
     let new_failures = failed.saturating_sub(number(shown.backup_item_operations_failed));
+    let attempted = number(shown.volume_snapshots_attempted);
+    let failed_before = attempted.saturating_sub(number(shown.volume_snapshots_completed));
+    let failed_snapshots = snapshots.failed.max(failed_before);
     Counts {
-        errors: number(shown.errors) + new_failures,
+        errors: number(shown.errors) + new_failures + failed_snapshots - failed_before,
+        snapshots: attempted,
+        snapshots_failed: failed_snapshots,
+        snapshots_open: snapshots.open,
         operations: operations.len(),
         operations_open: open,
         operations_failed: failed,

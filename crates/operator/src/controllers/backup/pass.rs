@@ -17,11 +17,11 @@ use lifeboat_plan::deletion::NAME_TAKEN;
 use serde_json::json;
 
 use super::status::{Run, read, stop, write, write_noted};
-use super::{State, finalize};
+use super::{State, finalize, snapshots};
 use crate::backup::journal::Journal;
 use crate::backup::{
-    About, Counters, Fence, Outcome, PassError, PassInput, Report, Stop, Watch, chain, run as run_pass,
-    upload_failure, upload_outcome,
+    About, Counters, Fence, Outcome, PassError, PassInput, Report, SnapshotEntry, Stop, Watch, chain,
+    run as run_pass, upload_failure, upload_outcome,
 };
 use crate::context::Context;
 use crate::locations::{self, LocationError};
@@ -40,6 +40,8 @@ pub(super) struct Ready {
     pub(super) journal: Journal,
     /// Whether an earlier attempt was interrupted.
     pub(super) again: bool,
+    /// The snapshots that it began.
+    pub(super) earlier: Vec<SnapshotEntry>,
 }
 
 pub(super) async fn run(context: &Context, state: &State, ready: Ready) -> Result<Action, ApiError> {
@@ -64,7 +66,9 @@ pub(super) async fn run(context: &Context, state: &State, ready: Ready) -> Resul
             let size = outcome.size.compressed;
             // The fence: whoever lost the lead without noticing finds a higher attempt here.
             match stop(context, state, &this).await? {
-                Some(Stop::Deleted) => return deleted(store.as_ref(), &files, &journal, Some(size)).await,
+                Some(Stop::Deleted) => {
+                    return deleted(context, store.as_ref(), &files, &journal, Some(size)).await;
+                }
                 Some(Stop::Overtaken) => return Ok(Action::await_change()),
                 _ => {}
             }
@@ -76,7 +80,7 @@ pub(super) async fn run(context: &Context, state: &State, ready: Ready) -> Resul
             match passed(context, state, &this, &journal, &outcome).await? {
                 Some(action) => Ok(action),
                 None if stop(context, state, &this).await? == Some(Stop::Deleted) => {
-                    deleted(store.as_ref(), &files, &journal, Some(size)).await
+                    deleted(context, store.as_ref(), &files, &journal, Some(size)).await
                 }
                 None => Ok(Action::await_change()),
             }
@@ -93,7 +97,7 @@ pub(super) async fn run(context: &Context, state: &State, ready: Ready) -> Resul
             }
             Some(Stop::Deleted) => {
                 let written = other.ok().map(|outcome| outcome.size.compressed);
-                deleted(store.as_ref(), &files, &journal, written).await
+                deleted(context, store.as_ref(), &files, &journal, written).await
             }
             // The next leader begins the pass again.
             Some(Stop::Overtaken | Stop::Resting) | None => Ok(Action::await_change()),
@@ -111,6 +115,7 @@ async fn told(context: &Context, state: &State, this: &Run, watch: &Watch) -> Re
 
 /// Ends a pass whose object was deleted. `written`: the size of its archive, where it came so far.
 async fn deleted(
+    context: &Context,
     store: &dyn ObjectStore,
     files: &BackupFiles,
     journal: &Journal,
@@ -120,6 +125,7 @@ async fn deleted(
     if let Some(size) = written {
         remove_files(store, files, Some(size)).await;
     }
+    snapshots::discard(context, journal).await;
     journal.remove().await;
     Ok(Action::await_change())
 }
@@ -174,7 +180,11 @@ async fn watched(
     let counters = Arc::new(Counters::default());
     let settings = &context.settings.backup;
     let log = ready.report.log().clone();
-    let acting = context.acting(Arc::new(CountedLines::new(ready.report.clone())));
+    let lines = Arc::new(CountedLines::new(ready.report.clone()));
+    let acting = context.acting(lines.clone());
+    // A stock snapshotter keeps its whole program busy: not the one that runs actions.
+    let session = context.plugins.session(lines);
+    let snapshotters = snapshots::open(context, &session, &ready).await;
     let pass = run_pass(PassInput {
         client: context.client.clone(),
         backup: ready.backup,
@@ -197,6 +207,7 @@ async fn watched(
             uid: watch.uid.clone(),
             attempt: watch.attempt,
         }),
+        snapshotters: Arc::new(snapshotters),
     });
     tokio::pin!(pass);
     let outcome = tokio::select! {
@@ -205,7 +216,7 @@ async fn watched(
         () = watch.follow(&counters) => pass.await,
     };
     acting.tell_usage(&log);
-    acting.close().await;
+    tokio::join!(acting.close(), session.close());
     outcome
 }
 
@@ -260,9 +271,17 @@ async fn fail(
     journal: &Journal,
     words: &str,
 ) -> Result<Action, ApiError> {
+    // Nothing of it can be restored, so nothing of it is to stay.
+    let left = match stop(context, state, this).await? {
+        Some(Stop::Overtaken) => Vec::new(),
+        _ => snapshots::discard(context, journal).await,
+    };
+    let words = std::iter::once(words).chain(left.iter().map(String::as_str)).collect::<Vec<_>>().join("; ");
+    let words = words.as_str();
     let Some(object) = write(context, state, this, &phase::failed(words, context.now())).await? else {
         return Ok(Action::await_change());
     };
+    snapshots::end_objects(context, &this.uid, words).await;
     journal.remove().await;
     context.events.warning(&object.object_ref(&state.resource), "Failed", words).await;
     if let Ok(backup) = objects::typed::<Backup>(&object) {

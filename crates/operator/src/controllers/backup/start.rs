@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use super::gather::{Gathered, gather};
 use super::pass::{Ready, TIDYING, abort_uploads, run};
 use super::status::{Run, write};
-use super::{State, finalize, queue};
+use super::{State, finalize, queue, snapshots};
 use crate::backup::journal::Journal;
 use crate::backup::{About, Report, locked, run_open_posts, upload_failure};
 use crate::context::Context;
@@ -48,11 +48,20 @@ pub(super) async fn start(
         }
     };
     let journal = Journal::new(context.client.clone(), &context.settings.namespace, &backup);
+    let mut earlier = Vec::new();
     if again {
         // Before everything else: a pod may be frozen.
         run_open_posts(context.commands.as_ref(), &journal, &report)
             .await
             .map_err(|words| plain("run the hooks that an earlier attempt left open", words))?;
+        let (known, unreadable) = journal
+            .snapshots()
+            .await
+            .map_err(|words| plain("read which snapshots an earlier attempt began", words))?;
+        for words in unreadable {
+            report.warning(&About::Server, &words, None);
+        }
+        earlier = known;
     }
     let given_up = GivenUp { object: &object, backup: &backup, journal: &journal, report: &report, again };
     let over = if is_cancelled(annotation(CANCEL)) {
@@ -83,6 +92,7 @@ pub(super) async fn start(
         namespaces: &gathered.namespaces,
         location: gathered.location(&location),
         snapshot_locations: &gathered.snapshot_locations,
+        default_snapshot_locations: &context.settings.backup.default_snapshot_locations,
         policies: gathered.policies.clone(),
     });
     let valid = match valid {
@@ -106,7 +116,7 @@ pub(super) async fn start(
         report.warning(&About::Server, warning, None);
     }
     let catalogue = Arc::new(gathered.discovered.catalogue);
-    let ready = Ready { run: this, backup: claimed, valid, catalogue, report, journal, again };
+    let ready = Ready { run: this, backup: claimed, valid, catalogue, report, journal, again, earlier };
     Box::pin(run(context, state, ready)).await
 }
 
@@ -142,6 +152,11 @@ async fn give_up(
             tracing::warn!(backup = run.name, "the log of a failed backup is not written in time");
         }
     }
+    let left = snapshots::discard(context, over.journal).await;
+    let reason =
+        std::iter::once(reason).chain(left.iter().map(String::as_str)).collect::<Vec<_>>().join("; ");
+    let reason = reason.as_str();
+    snapshots::end_objects(context, &run.uid, reason).await;
     match write(context, state, &run, &phase::failed(reason, context.now())).await {
         Ok(Some(object)) => {
             context.events.warning(&object.object_ref(&state.resource), "Failed", reason).await;

@@ -2,6 +2,7 @@
 
 mod faults;
 mod operations;
+mod snapshots;
 
 use std::sync::Arc;
 

@@ -1,11 +1,11 @@
-//! Brings backups into the cluster: their objects, and those of their pod volumes.
+//! Brings backups into the cluster: their objects, and those of their volumes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::{FutureExt, StreamExt, stream};
 use kube::api::{DynamicObject, ListParams, PostParams};
 use kube::{Api, Resource, ResourceExt};
-use lifeboat_api::velero::{Backup, PodVolumeBackup, Schedule};
+use lifeboat_api::velero::{Backup, PodVolumeBackup, Schedule, VolumePluginBackup};
 use lifeboat_archive::{BackupFiles, documents};
 use lifeboat_cluster::{Attempt, objects};
 use lifeboat_plan::sync::{self, Incoming, Stored};
@@ -86,7 +86,8 @@ async fn bring_one(
         Incoming::Refused(problem) => return Err(problem),
     };
     // Read before the object is made: once it is there, nobody comes back for them.
-    let volumes = read_volumes(location, &files).await?;
+    let volumes = read_list(location, &files.pod_volume_backups(), "pod volume backups").await?;
+    let snapshots = read_list(location, &files.volume_plugin_backups(), "volume plugin backups").await?;
     let Some(backup) = create::<Backup>(context, object).await? else {
         return Ok(false);
     };
@@ -95,17 +96,21 @@ async fn bring_one(
             create::<PodVolumeBackup>(context, object).await?;
         }
     }
+    for json in &snapshots {
+        if let Some(object) = sync::volume_plugin_backup(&stored, json, &backup.uid().unwrap_or_default()) {
+            create::<VolumePluginBackup>(context, object).await?;
+        }
+    }
     Ok(true)
 }
 
-async fn read_volumes(location: &Location, files: &BackupFiles) -> Result<Vec<Value>, String> {
-    let bytes = match location.store.get(&files.pod_volume_backups(), documents::DOCUMENT_LIMIT).await {
+async fn read_list(location: &Location, key: &str, what: &str) -> Result<Vec<Value>, String> {
+    let bytes = match location.store.get(key, documents::DOCUMENT_LIMIT).await {
         Ok(bytes) => bytes,
         Err(error) if error.is_not_found() => return Ok(Vec::new()),
         Err(error) => return Err(locations::words(&error)),
     };
-    documents::decode_list(&bytes)
-        .map_err(|error| format!("its list of pod volume backups cannot be read: {error}"))
+    documents::decode_list(&bytes).map_err(|error| format!("its list of {what} cannot be read: {error}"))
 }
 
 /// None where the object is there already.

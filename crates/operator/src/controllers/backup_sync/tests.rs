@@ -66,6 +66,26 @@ async fn the_pod_volumes_of_a_backup_come_with_it() {
 }
 
 #[tokio::test]
+async fn the_volume_snapshots_of_a_backup_come_with_it() {
+    let cluster = Cluster::new().await;
+    store_backup(&cluster.store(), "one", "Completed").await;
+    let objects = json!([
+        {"metadata": {"name": "snap-1", "labels": {"velero.io/backup-uid": "elsewhere"}},
+            "spec": {"volume": "pv", "backup": "one"}, "status": {"phase": "COMPLETED", "progress": {"BytesDone": 7}}},
+        {"metadata": {"name": "snap-2"}, "spec": {"volume": "pv2"}, "status": {"phase": "Uploading"}},
+    ]);
+    let key = BackupFiles::new("one").unwrap().volume_plugin_backups();
+    cluster.store().put(&key, documents::encode(&objects).unwrap()).await.unwrap();
+    synced(&cluster, &mut Past::default()).await.unwrap();
+    assert_eq!(cluster.names("volumepluginbackups"), ["snap-1"], "nobody here would end the other");
+    let object = cluster.get("volumepluginbackups", "snap-1").unwrap();
+    assert_eq!(object["kind"], "VolumePluginBackup");
+    assert_eq!(object["metadata"]["ownerReferences"][0]["uid"], "uid-one");
+    assert_eq!(object["metadata"]["labels"]["velero.io/backup-uid"], "uid-one");
+    assert_eq!(object["status"]["progress"]["BytesDone"], 7);
+}
+
+#[tokio::test]
 async fn a_backup_whose_pod_volumes_cannot_be_read_comes_once_they_can() {
     let cluster = Cluster::new().await;
     store_backup(&cluster.store(), "one", "Completed").await;

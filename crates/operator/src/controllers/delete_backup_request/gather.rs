@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::context::Context;
 use crate::locations::{self, Location, LocationError};
+use crate::volume_plugin::{Kind, delete_all};
 
 /// More than any Backup object can have, which etcd keeps below 2 MiB.
 pub(super) const METADATA_LIMIT: usize = 16 * 1024 * 1024;
@@ -123,6 +124,11 @@ pub(super) async fn delete_objects(context: &Context, gathered: &Gathered, exten
         if let Err(error) = objects::delete(&restores, restore).await {
             return vec![error.chain()];
         }
+    }
+    // They would go with their owner; of a backup that came from elsewhere a stray one may have none.
+    let snapshots = delete_all(&context.client, Kind::Backup, &context.settings.namespace, &gathered.name);
+    if let Err(error) = snapshots.await {
+        return vec![error.chain()];
     }
     match &gathered.backup {
         Some(backup) => match objects::delete(&api::<Backup>(context), backup).await {

@@ -1,0 +1,173 @@
+//! Snapshots by volume snapshotters: which volumes, in which zone, with which tags. Takes the PersistentVolume, its claim, the
+//! pods that mount it and what the spec asks for; gives the decision. Called by the pass for each volume that goes into the
+//! backup.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::volumes::{VolumeBook, Wishes};
+use crate::policy::{VolumeAction, VolumeFacts};
+
+/// Tags that every snapshot gets beside the labels of its backup.
+const BACKUP_TAG: &str = "velero.io/backup";
+const VOLUME_TAG: &str = "velero.io/pv";
+
+/// Where the zone of a volume is written.
+const ZONE: &str = "topology.kubernetes.io/zone";
+const OLD_ZONE: &str = "failure-domain.beta.kubernetes.io/zone";
+/// A volume of this provider can be in several zones, which it names together.
+const GKE_ZONE: &str = "topology.gke.io/zone";
+const ZONE_KEYS: [&str; 7] = [
+    "topology.ebs.csi.aws.com/zone",
+    "topology.disk.csi.azure.com/zone",
+    GKE_ZONE,
+    "topology.cinder.csi.openstack.org/zone",
+    "topology.manila.csi.openstack.org/zone",
+    ZONE,
+    OLD_ZONE,
+];
+
+/// Whether a snapshotter is asked for a volume, as upstream decides it: policies first, then copies of files, then
+/// `spec.snapshotVolumes`. `pods`: those of the claim's namespace. An error says why not.
+pub fn is_wanted(
+    volume: &Value,
+    claim: Option<&Value>,
+    pods: &VolumeBook,
+    wishes: &Wishes<'_>,
+) -> Result<(), String> {
+    let mut facts = VolumeFacts::of_volume(volume);
+    if let Some(claim) = claim {
+        facts = facts.with_claim(claim);
+    }
+    match wishes.policies.and_then(|policies| policies.action(&facts)) {
+        Some(VolumeAction::Snapshot) => return Ok(()),
+        Some(VolumeAction::Skip) => return Err("a volume policy says skip".to_owned()),
+        Some(VolumeAction::Custom) => return Err("a volume policy leaves it to a plugin".to_owned()),
+        Some(VolumeAction::FsBackup) => return Err("a volume policy asks for fs-backup".to_owned()),
+        None => {}
+    }
+    let text = |path: &str| volume.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let claimed = (text("/spec/claimRef/namespace"), text("/spec/claimRef/name"));
+    if let Some(pod) = pods.copier(&claimed, wishes) {
+        return Err(format!("its files are copied with pod {pod}"));
+    }
+    if wishes.snapshot == Some(false) {
+        return Err("snapshotVolumes is false".to_owned());
+    }
+    Ok(())
+}
+
+/// The zone of a volume: its label, else what it requires of nodes; empty where neither says it.
+pub fn zone(volume: &Value) -> String {
+    let labels = &volume["metadata"]["labels"];
+    if let Some(zone) = labels[ZONE].as_str().or_else(|| labels[OLD_ZONE].as_str()) {
+        return zone.to_owned();
+    }
+    let terms = volume.pointer("/spec/nodeAffinity/required/nodeSelectorTerms").and_then(Value::as_array);
+    let expressions = terms
+        .into_iter()
+        .flatten()
+        .flat_map(|term| term["matchExpressions"].as_array().into_iter().flatten());
+    let mut together: Vec<String> = Vec::new();
+    for expression in expressions {
+        let key = expression["key"].as_str().unwrap_or_default();
+        let first = expression["values"][0].as_str();
+        let Some(first) = first.filter(|_| ZONE_KEYS.contains(&key) && expression["operator"] == "In") else {
+            continue;
+        };
+        if key != GKE_ZONE {
+            return first.to_owned();
+        }
+        together.push(first.to_owned());
+    }
+    together.join("__")
+}
+
+/// What is kept with a snapshot.
+pub fn tags(labels: &BTreeMap<String, String>, backup: &str, volume: &str) -> BTreeMap<String, String> {
+    let mut tags = labels.clone();
+    tags.insert(BACKUP_TAG.to_owned(), backup.to_owned());
+    tags.insert(VOLUME_TAG.to_owned(), volume.to_owned());
+    tags
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+    use crate::policy::Policies;
+
+    fn volume() -> Value {
+        json!({"metadata": {"name": "pv"}, "spec": {"claimRef": {"namespace": "shop", "name": "data"}}})
+    }
+
+    fn pods(annotation: &str) -> VolumeBook {
+        let mut book = VolumeBook::default();
+        book.add_pod(&json!({
+            "metadata": {"namespace": "shop", "name": "db", "annotations": {annotation: "vol"}},
+            "spec": {"volumes": [{"name": "vol", "persistentVolumeClaim": {"claimName": "data"}}]},
+        }));
+        book
+    }
+
+    #[rstest]
+    #[case::nothing_said(None, "", false, true)]
+    #[case::asked_for(Some(true), "", false, true)]
+    #[case::not_asked_for(Some(false), "", false, false)]
+    #[case::copied_by_annotation(None, "backup.velero.io/backup-volumes", false, false)]
+    #[case::copied_even_where_asked_for(Some(true), "backup.velero.io/backup-volumes", false, false)]
+    #[case::copied_by_default(None, "", true, false)]
+    #[case::left_out_of_copies(None, "backup.velero.io/backup-volumes-excludes", true, true)]
+    fn the_spec_and_the_pods_decide(
+        #[case] snapshot: Option<bool>,
+        #[case] annotation: &str,
+        #[case] copy_files: bool,
+        #[case] expected: bool,
+    ) {
+        let wishes = Wishes { copy_files, snapshot, ..Wishes::default() };
+        let wanted = is_wanted(&volume(), None, &pods(annotation), &wishes);
+        assert_eq!(wanted.is_ok(), expected, "{wanted:?}");
+    }
+
+    #[rstest]
+    #[case("snapshot", true)]
+    #[case("skip", false)]
+    #[case("fs-backup", false)]
+    fn policies_go_before_everything_else(#[case] action: &str, #[case] expected: bool) {
+        let text = format!(
+            "version: v1\nvolumePolicies:\n- conditions:\n    pvcLabels: {{tier: db}}\n  action: {{type: {action}}}"
+        );
+        let policies = Policies::parse(&text).unwrap();
+        let wishes = Wishes { snapshot: Some(!expected), policies: Some(&policies), ..Wishes::default() };
+        let claim = json!({"metadata": {"labels": {"tier": "db"}}});
+        let pods = pods("backup.velero.io/backup-volumes");
+        assert_eq!(is_wanted(&volume(), Some(&claim), &pods, &wishes).is_ok(), expected);
+    }
+
+    fn required(expressions: &Value) -> Value {
+        json!({"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": expressions}]}}}})
+    }
+
+    #[rstest]
+    #[case::label(json!({"metadata": {"labels": {ZONE: "a", OLD_ZONE: "b"}}}), "a")]
+    #[case::old_label(json!({"metadata": {"labels": {OLD_ZONE: "b"}}}), "b")]
+    #[case::affinity(required(&json!([{"key": ZONE, "operator": "In", "values": ["c", "d"]}])), "c")]
+    #[case::not_in(required(&json!([{"key": ZONE, "operator": "NotIn", "values": ["c"]}])), "")]
+    #[case::another_key(required(&json!([{"key": "x", "operator": "In", "values": ["c"]}])), "")]
+    #[case::gke(required(&json!([{"key": GKE_ZONE, "operator": "In", "values": ["c"]},
+        {"key": GKE_ZONE, "operator": "In", "values": ["d"]}])), "c__d")]
+    #[case::nowhere(json!({}), "")]
+    fn the_zone_is_a_label_or_what_nodes_must_have(#[case] volume: Value, #[case] expected: &str) {
+        assert_eq!(zone(&volume), expected);
+    }
+
+    #[test]
+    fn tags_are_the_labels_and_where_it_belongs() {
+        let made = tags(&[("a".to_owned(), "b".to_owned())].into(), "nightly", "pv");
+        let made: Vec<_> = made.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        assert_eq!(made, ["a=b", "velero.io/backup=nightly", "velero.io/pv=pv"]);
+    }
+}
