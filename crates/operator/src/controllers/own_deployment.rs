@@ -102,7 +102,8 @@ async fn reconcile(
     }
     let about = object.object_ref(&state.deployments);
     tell_problems(&context, &state, &about).await;
-    let completion = plugin_images::completion(&objects::to_json(&object));
+    let deployment = objects::to_json(&object);
+    let completion = plugin_images::completion(&deployment);
     let completed = complete(&context, &state, &object, &completion).await?;
     let generation = object.metadata.generation;
     if completed {
@@ -120,7 +121,7 @@ async fn reconcile(
             context.events.warning(&about, "PluginNeedsRoot", &refusal.message).await;
         }
     }
-    for trouble in plugin_images::troubles(&pods(&context, &state).await?) {
+    for trouble in plugin_images::troubles(&deployment, &pods(&context, &state).await?) {
         if state.is_news(generation, format!("{:?}/{}", trouble.kind, trouble.container)) {
             context.events.warning(&about, trouble.kind.reason(), &trouble.message).await;
         }

@@ -1,11 +1,11 @@
 //! Init containers of the server's pods that do not come to their end: an image that cannot be fetched, one that must run
-//! as root, one that fails. Takes pods, gives what is wrong in words that name the image and the next step.
+//! as root, one that fails. Takes the Deployment and its pods, gives what is wrong in words that name the image and the next step.
 
 use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::text;
+use super::{containers, text};
 
 /// How much of what a container said is repeated.
 const LONGEST: usize = 400;
@@ -41,12 +41,20 @@ impl TroubleKind {
     }
 }
 
-/// At most one for each container; pods that are being deleted do not count.
-pub fn troubles(pods: &[Value]) -> Vec<Trouble> {
+/// At most one for each container. Pods that are being deleted do not count, nor do containers that the Deployment no longer
+/// has: their pods go soon.
+pub fn troubles(deployment: &Value, pods: &[Value]) -> Vec<Trouble> {
+    let wanted = containers(deployment);
+    let is_wanted = |trouble: &Trouble| {
+        wanted.iter().any(|container| {
+            text(container, "name") == trouble.container && text(container, "image") == trouble.image
+        })
+    };
     let mut found = BTreeMap::new();
     for pod in pods.iter().filter(|pod| pod.pointer("/metadata/deletionTimestamp").is_none()) {
         let statuses = pod.pointer("/status/initContainerStatuses").and_then(Value::as_array);
-        for trouble in statuses.into_iter().flatten().filter_map(|status| judge(pod, status)) {
+        let statuses = statuses.into_iter().flatten();
+        for trouble in statuses.filter_map(|status| judge(pod, status)).filter(is_wanted) {
             found.entry(trouble.container.clone()).or_insert(trouble);
         }
     }
@@ -139,6 +147,14 @@ mod tests {
 
     use super::*;
 
+    fn deployment(image: &str) -> Value {
+        json!({"spec": {"template": {"spec": {"initContainers": [{"name": "aws", "image": image}]}}}})
+    }
+
+    fn found(pods: &[Value]) -> Vec<Trouble> {
+        troubles(&deployment("velero/aws:v1"), pods)
+    }
+
     fn pod(state: &Value, last: &Value) -> Value {
         json!({
             "metadata": {"name": "lifeboat-1"},
@@ -168,7 +184,7 @@ mod tests {
         #[case] kind: TroubleKind,
         #[case] words: &str,
     ) {
-        let found = troubles(&[pod(&state, &last), pod(&state, &last)]);
+        let found = found(&[pod(&state, &last), pod(&state, &last)]);
         let [trouble] = &found[..] else { panic!("{found:?}") };
         assert_eq!((trouble.kind, trouble.image.as_str()), (kind, "velero/aws:v1"));
         assert!(
@@ -184,14 +200,26 @@ mod tests {
     #[case::waits(json!({"waiting": {"reason": "PodInitializing"}}), json!({}))]
     #[case::runs_again(json!({"running": {}}), json!({"terminated": {"exitCode": 1}}))]
     fn what_goes_well_or_may_yet_is_no_trouble(#[case] state: Value, #[case] last: Value) {
-        assert_eq!(troubles(&[pod(&state, &last)]), []);
+        assert_eq!(found(&[pod(&state, &last)]), []);
     }
 
     #[test]
     fn a_pod_that_is_being_deleted_does_not_count() {
         let mut pod = pod(&json!({"terminated": {"exitCode": 7}}), &json!({}));
         pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
-        assert_eq!(troubles(&[pod]), []);
+        assert_eq!(found(&[pod]), []);
+    }
+
+    #[rstest]
+    #[case::another_version("velero/aws:v2", 0)]
+    #[case::this_one("velero/aws:v1", 1)]
+    fn a_container_that_was_taken_out_or_replaced_is_no_trouble_any_more(
+        #[case] image: &str,
+        #[case] expected: usize,
+    ) {
+        let pod = pod(&json!({"terminated": {"exitCode": 7}}), &json!({}));
+        assert_eq!(troubles(&deployment(image), std::slice::from_ref(&pod)).len(), expected);
+        assert_eq!(troubles(&json!({}), &[pod]), []);
     }
 
     #[test]

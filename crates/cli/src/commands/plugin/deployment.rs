@@ -45,14 +45,18 @@ pub(super) async fn change(
 }
 
 /// What keeps the server's pods from starting.
-pub(super) async fn troubles(client: &Client, namespace: &str) -> Result<Vec<Trouble>, ApiError> {
+pub(super) async fn troubles(
+    client: &Client,
+    namespace: &str,
+    deployment: &Value,
+) -> Result<Vec<Trouble>, ApiError> {
     let pods = objects::namespaced(client, namespace, &objects::resource("", "v1", "Pod", "pods"));
     let listed = pods
         .list(&ListParams::default().labels("app.kubernetes.io/name=lifeboat,component=velero"))
         .await
         .attempt("list the server's pods")?;
     let pods: Vec<Value> = listed.items.iter().map(objects::to_json).collect();
-    Ok(plugin_images::troubles(&pods))
+    Ok(plugin_images::troubles(deployment, &pods))
 }
 
 /// Waits until all servers are of the present form of the Deployment. An init container that fails ends the wait: it is
@@ -64,7 +68,7 @@ pub(super) async fn wait(client: &Client, settings: &Settings, limit: Duration) 
         let found = objects::to_json(&found);
         if let Some(seen) = not_rolled_out(&found) {
             // Images may come yet: registries have bad moments.
-            let troubles = troubles(client, namespace).await?;
+            let troubles = troubles(client, namespace, &found).await?;
             return Ok(match troubles.into_iter().min_by_key(|trouble| trouble.kind == TroubleKind::Image) {
                 Some(trouble) if trouble.kind != TroubleKind::Image => Look::Done(Err(trouble)),
                 Some(trouble) => Look::NotYet(trouble.message),

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lifeboat_cluster::objects;
 use lifeboat_plan::plugin_images::Trouble;
 use lifeboat_plan::server_status::Details;
 use serde_json::{Value, json};
@@ -25,8 +26,12 @@ pub(crate) async fn run(settings: &Settings, args: &Args) -> Result<(), CliError
     let client = settings.client().await?;
     let answer = server_status::ask(&client, &settings.namespace, Duration::from_secs(args.timeout)).await?;
     let details = Details::read(&answer);
-    // Whoever may ask the server may not always look at its pods.
-    let troubles = deployment::troubles(&client, &settings.namespace).await.unwrap_or_default();
+    // Whoever may ask the server may not always look at its pods; and a server outside of the cluster has none.
+    let troubles = match deployment::read(&client, settings).await {
+        Ok(found) => deployment::troubles(&client, &settings.namespace, &objects::to_json(&found)).await,
+        Err(_) => Ok(Vec::new()),
+    };
+    let troubles = troubles.unwrap_or_default();
     printer::print(args.output.output, &value(&details, &troubles), || {
         printer::table(&["NAME", "KIND", "PROGRAM", "STATUS"], rows(&details, &troubles))
     })
