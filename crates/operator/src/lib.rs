@@ -17,6 +17,7 @@ mod refused;
 mod restore;
 pub mod runtime;
 pub mod settings;
+mod snapshot_locations;
 #[cfg(test)]
 mod testing;
 

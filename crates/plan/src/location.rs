@@ -13,6 +13,9 @@ use serde_json::Value;
 
 use crate::conditions::{self, Fact};
 
+/// Annotation on a VolumeSnapshotLocation: why it cannot be used. Its status has no field for it.
+pub const UNAVAILABLE_BECAUSE: &str = "lifeboat.io/unavailable-because";
+
 /// A reference to one value of a Secret in Lifeboat's namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecretKey {
