@@ -1,5 +1,6 @@
 //! What every controller gets: the client, the reporter, the metrics, the settings.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use jiff::Timestamp;
@@ -7,6 +8,7 @@ use kube::Client;
 use lifeboat_cluster::events::Events;
 use lifeboat_plugin::actions::Registry;
 use lifeboat_plugin::host::PluginHost;
+use lifeboat_plugin::volume::VolumeSnapshotter;
 use lifeboat_web::Metrics;
 
 use crate::backup::{Commands, PodCommands};
@@ -27,6 +29,8 @@ pub(crate) struct Context {
     pub(crate) actions: Arc<Registry>,
     /// What is installed in the plugin directory.
     pub(crate) plugins: PluginHost,
+    /// Snapshotters that are no plugins, by provider.
+    pub(crate) snapshotters: BTreeMap<String, Arc<dyn VolumeSnapshotter>>,
     /// Runs hooks in pods.
     pub(crate) commands: Arc<dyn Commands>,
 }
@@ -50,6 +54,7 @@ impl Context {
             settings,
             actions,
             plugins: PluginHost::empty(),
+            snapshotters: BTreeMap::new(),
             commands,
         }
     }

@@ -20,6 +20,7 @@ pub mod settings;
 mod snapshot_locations;
 #[cfg(test)]
 mod testing;
+mod volume_plugin;
 
 pub use restore::{Fight, NotPlanned, Planned, PlannedItem, Would};
 pub use runtime::{ServerError, preview_restore, run};

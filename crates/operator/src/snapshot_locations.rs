@@ -1,17 +1,19 @@
-//! Opening a VolumeSnapshotLocation: the one way from its object to the snapshotter of its provider. Its own controller
-//! judges with it; backups, restores and deletions call plugins through it.
+//! Opening a VolumeSnapshotLocation: the one way from its object to the snapshotter of its provider, configured for it.
+//! Its own controller judges with it; backups, restores and deletion use it, each with a [`Session`] of its own, because a
+//! stock snapshotter does one call at a time. Nothing is started until the first call.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
 use kube::ResourceExt;
-use kube::api::DynamicObject;
+use kube::api::{DynamicObject, ListParams};
 use lifeboat_api::velero::VolumeSnapshotLocation;
 use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_plan::label;
 use lifeboat_plan::location::SecretKey;
-use lifeboat_plugin::host::{PluginError, Session, qualified};
+use lifeboat_plugin::host::{Session, qualified};
 use lifeboat_plugin::volume::VolumeSnapshotter;
 use tempfile::NamedTempFile;
 
@@ -21,111 +23,85 @@ use crate::locations::{Secrets, named_secrets, secret_value};
 /// The key of a location's configuration under which plugins look for the file with its credentials.
 const CREDENTIALS_FILE: &str = "credentialsFile";
 
-/// Where snapshotters come from: the plugins of a session, or a function in a test.
-pub(crate) trait Snapshotters: Send + Sync {
-    fn snapshotter(
-        &self,
-        provider: &str,
-        config: BTreeMap<String, String>,
-    ) -> Result<Arc<dyn VolumeSnapshotter>, PluginError>;
-}
-
-impl Snapshotters for Session {
-    fn snapshotter(
-        &self,
-        provider: &str,
-        config: BTreeMap<String, String>,
-    ) -> Result<Arc<dyn VolumeSnapshotter>, PluginError> {
-        self.volume_snapshotter(provider, config)
-    }
-}
-
-impl<F> Snapshotters for F
-where
-    F: Fn(&str, BTreeMap<String, String>) -> Result<Arc<dyn VolumeSnapshotter>, PluginError> + Send + Sync,
-{
-    fn snapshotter(
-        &self,
-        provider: &str,
-        config: BTreeMap<String, String>,
-    ) -> Result<Arc<dyn VolumeSnapshotter>, PluginError> {
-        self(provider, config)
-    }
-}
-
-/// A location that can be used. Its file with credentials goes when it is dropped, so keep it while plugins are called.
-pub(crate) struct SnapshotLocation {
-    pub(crate) name: String,
-    /// The plugin's full name.
-    pub(crate) provider: String,
+/// The snapshotter of one location. Its credentials are in a file for as long as this value lives.
+#[derive(Clone)]
+pub(crate) struct OpenSnapshotter {
+    /// Name of the VolumeSnapshotLocation.
+    pub(crate) location: String,
     pub(crate) snapshotter: Arc<dyn VolumeSnapshotter>,
-    _credentials: Option<NamedTempFile>,
+    _credentials: Option<Arc<NamedTempFile>>,
 }
 
-/// Why a location cannot be used.
+/// Why a location has no snapshotter.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum SnapshotLocationError {
-    #[error(
-        "volume snapshot location '{0}' does not exist; make it with `lifeboat snapshot-location create {0}`"
-    )]
-    NotFound(String),
-    #[error("volume snapshot location '{name}' cannot be used: {message}")]
-    Unusable { name: String, message: String },
+pub(crate) enum SnapshotterError {
+    /// May pass.
     #[error(transparent)]
     Api(#[from] ApiError),
+    /// Will not pass by itself.
+    #[error("{0}")]
+    Unusable(String),
 }
 
-impl SnapshotLocationError {
+impl SnapshotterError {
     /// The error with its causes, for people.
     pub(crate) fn chain(&self) -> String {
         match self {
             Self::Api(error) => error.chain(),
-            other => other.to_string(),
+            Self::Unusable(words) => words.clone(),
         }
+    }
+
+    pub(crate) fn unusable(name: &str, words: &str) -> Self {
+        Self::Unusable(format!("volume snapshot location '{name}' cannot be used: {words}"))
     }
 }
 
-/// The location called `name`, if it exists, as it can be read.
-pub(crate) async fn find(
+impl OpenSnapshotter {
+    /// For snapshotters that are no plugins.
+    pub(crate) fn built_in(location: &str, snapshotter: Arc<dyn VolumeSnapshotter>) -> Self {
+        Self { location: location.to_owned(), snapshotter, _credentials: None }
+    }
+}
+
+/// The snapshotter of the location called `name`, which may be given as the value of a label.
+pub(crate) async fn open(
     context: &Context,
+    session: &Session,
     name: &str,
-) -> Result<VolumeSnapshotLocation, SnapshotLocationError> {
-    let missing = || SnapshotLocationError::NotFound(name.to_owned());
+) -> Result<OpenSnapshotter, SnapshotterError> {
+    let location = find(context, name).await?;
+    let secrets = secrets(context, &location).await?;
+    open_with(context, session, &location, &secrets)
+}
+
+async fn find(context: &Context, name: &str) -> Result<VolumeSnapshotLocation, SnapshotterError> {
+    let resource = objects::resource_of::<VolumeSnapshotLocation>();
+    let api = objects::namespaced(&context.client, &context.settings.namespace, &resource);
+    let missing = || {
+        SnapshotterError::Unusable(format!(
+            "volume snapshot location '{name}' does not exist; make it with `lifeboat snapshot-location create`"
+        ))
+    };
     if name.is_empty() {
         return Err(missing());
     }
-    let resource = objects::resource_of::<VolumeSnapshotLocation>();
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &resource);
-    let found = api.get_opt(name).await.attempt(format!("read VolumeSnapshotLocation {name}"))?;
+    let mut found = api.get_opt(name).await.attempt(format!("read VolumeSnapshotLocation {name}"))?;
+    if found.is_none() {
+        // A name that is too long for a label is there with a hash at its end.
+        let all = api.list(&ListParams::default()).await.attempt("list volumesnapshotlocations")?;
+        found = all.items.into_iter().find(|one| label::value(&one.name_any()) == name);
+    }
     read(&found.ok_or_else(missing)?)
 }
 
 /// The typed form of a location.
-pub(crate) fn read(object: &DynamicObject) -> Result<VolumeSnapshotLocation, SnapshotLocationError> {
+pub(crate) fn read(object: &DynamicObject) -> Result<VolumeSnapshotLocation, SnapshotterError> {
     objects::typed(object).map_err(|error| {
-        let message =
+        let words =
             format!("the object cannot be read: {error}; correct it with `kubectl edit`, or make it anew");
-        SnapshotLocationError::Unusable { name: object.name_any(), message }
+        SnapshotterError::unusable(&object.name_any(), &words)
     })
-}
-
-/// The location called `name`, ready to be used. Nothing is asked of its plugin yet.
-pub(crate) async fn open(
-    context: &Context,
-    snapshotters: &dyn Snapshotters,
-    name: &str,
-) -> Result<SnapshotLocation, SnapshotLocationError> {
-    open_found(context, snapshotters, &find(context, name).await?).await
-}
-
-/// Opens a location that was read already. Its phase is not asked: what is wrong shows, and is newer.
-pub(crate) async fn open_found(
-    context: &Context,
-    snapshotters: &dyn Snapshotters,
-    location: &VolumeSnapshotLocation,
-) -> Result<SnapshotLocation, SnapshotLocationError> {
-    let secrets = secrets(context, location).await?;
-    open_with(snapshotters, location, &secrets, &context.settings.storage.spool_directory)
 }
 
 /// The Secret that a location names.
@@ -137,70 +113,77 @@ pub(crate) async fn secrets(
     named_secrets(context, names.filter(|name| !name.is_empty()).collect()).await
 }
 
-/// Opens a location with its Secret; the file with its credentials is made in `directory`.
+/// Opens a location that was read already, with its Secret.
 pub(crate) fn open_with(
-    snapshotters: &dyn Snapshotters,
+    context: &Context,
+    session: &Session,
     location: &VolumeSnapshotLocation,
     secrets: &Secrets,
-    directory: &Path,
-) -> Result<SnapshotLocation, SnapshotLocationError> {
+) -> Result<OpenSnapshotter, SnapshotterError> {
     let name = location.name_any();
-    let unusable = |message: String| SnapshotLocationError::Unusable { name: location.name_any(), message };
+    let unusable = |words: String| SnapshotterError::unusable(&name, &words);
     if location.spec.provider.is_empty() {
         return Err(unusable("spec.provider is required: name the volume snapshotter plugin".into()));
     }
-    let mut config = location.spec.config.clone().unwrap_or_default();
-    let credentials = match &location.spec.credential {
-        None => None,
-        Some(credential) => {
-            let wanted = SecretKey { secret: credential.name.clone(), key: credential.key.clone() };
-            match secret_value(secrets, "spec.credential", &wanted) {
-                Ok(value) => Some(private_file(directory, &value).map_err(|error| {
-                    unusable(format!("its credentials cannot be written to {}: {error}", directory.display()))
-                })?),
-                Err(_) if credential.optional == Some(true) => None,
-                Err(problem) => return Err(unusable(problem.message)),
-            }
-        }
-    };
+    let provider = qualified(&location.spec.provider);
+    let credentials = credentials(location, secrets, &context.settings.storage.spool_directory);
+    let credentials = credentials.map_err(unusable)?.map(Arc::new);
+    if let Some(snapshotter) = context.snapshotters.get(&provider) {
+        return Ok(OpenSnapshotter::built_in(&name, snapshotter.clone()));
+    }
+    let mut config: BTreeMap<String, String> = location.spec.config.clone().unwrap_or_default();
     if let Some(file) = &credentials {
         config.insert(CREDENTIALS_FILE.to_owned(), file.path().to_string_lossy().into_owned());
     }
-    let snapshotter = snapshotters
-        .snapshotter(&location.spec.provider, config)
-        .map_err(|error| unusable(error.to_string()))?;
-    let provider = qualified(&location.spec.provider);
-    Ok(SnapshotLocation { name, provider, snapshotter, _credentials: credentials })
+    let snapshotter =
+        session.volume_snapshotter(&provider, config).map_err(|error| unusable(error.to_string()))?;
+    Ok(OpenSnapshotter { location: name, snapshotter, _credentials: credentials })
 }
 
-/// A file that only this user can read (`tempfile` makes it with mode 0600), gone when it is dropped.
-fn private_file(directory: &Path, content: &[u8]) -> std::io::Result<NamedTempFile> {
-    let mut file = tempfile::Builder::new().prefix("credentials-").tempfile_in(directory)?;
-    file.write_all(content)?;
-    file.flush()?;
-    Ok(file)
+/// The location's own credentials, in a file that only the server and its plugins read (`tempfile` makes it with mode
+/// 0600); it goes when it is dropped.
+fn credentials(
+    location: &VolumeSnapshotLocation,
+    secrets: &Secrets,
+    directory: &Path,
+) -> Result<Option<NamedTempFile>, String> {
+    let Some(credential) = &location.spec.credential else { return Ok(None) };
+    let wanted = SecretKey { secret: credential.name.clone(), key: credential.key.clone() };
+    let value = match secret_value(secrets, "spec.credential", &wanted) {
+        Ok(value) => value,
+        Err(_) if credential.optional == Some(true) => return Ok(None),
+        Err(problem) => return Err(problem.message),
+    };
+    let written = || {
+        let mut file = tempfile::Builder::new().prefix("credentials-").tempfile_in(directory)?;
+        file.write_all(&value)?;
+        file.flush()?;
+        Ok::<_, std::io::Error>(file)
+    };
+    written().map(Some).map_err(|error| {
+        format!("its credentials cannot be written to a file in {}: {error}", directory.display())
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::PermissionsExt;
-    use std::sync::Mutex;
 
     use lifeboat_api::common::SecretKeySelector;
     use lifeboat_api::velero::VolumeSnapshotLocationSpec;
+    use lifeboat_plugin::host::ServerLog;
 
     use super::*;
     use crate::locations::SecretValues;
-    use crate::testing::volumes::FakeSnapshotter;
 
-    fn location(credential: Option<(&str, &str)>) -> VolumeSnapshotLocation {
+    fn location(credential: Option<(&str, &str)>, optional: bool) -> VolumeSnapshotLocation {
         let spec = VolumeSnapshotLocationSpec {
             provider: "fake".into(),
             config: Some([("region".to_owned(), "r".to_owned())].into()),
             credential: credential.map(|(name, key)| SecretKeySelector {
                 name: name.into(),
                 key: key.into(),
-                ..SecretKeySelector::default()
+                optional: Some(optional),
             }),
         };
         VolumeSnapshotLocation::new("main", spec)
@@ -213,40 +196,37 @@ mod tests {
     }
 
     #[test]
-    fn credentials_are_in_a_private_file_as_long_as_the_location_is_open() {
+    fn credentials_are_in_a_private_file_as_long_as_they_are_used() {
         let directory = tempfile::tempdir().unwrap();
-        let seen = Mutex::new(BTreeMap::new());
-        let fake = FakeSnapshotter::default();
-        let snapshotters = |_: &str, config: BTreeMap<String, String>| {
-            *seen.lock().unwrap() = config;
-            Ok(Arc::new(fake.clone()) as Arc<dyn VolumeSnapshotter>)
-        };
-        let opened =
-            open_with(&snapshotters, &location(Some(("s", "cloud"))), &secrets(), directory.path()).unwrap();
-        assert_eq!((opened.name.as_str(), opened.provider.as_str()), ("main", "velero.io/fake"));
-        let path = seen.lock().unwrap()[CREDENTIALS_FILE].clone();
+        let location = location(Some(("s", "cloud")), false);
+        let file = credentials(&location, &secrets(), directory.path()).unwrap().unwrap();
+        let path = file.path().to_owned();
         assert_eq!(std::fs::read(&path).unwrap(), b"key");
         assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-        assert_eq!(seen.lock().unwrap()["region"], "r");
-        drop(opened);
-        assert!(!Path::new(&path).exists());
+        drop(file);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_secret_that_need_not_be_there_is_not_missed() {
+        let directory = tempfile::tempdir().unwrap();
+        let location = location(Some(("gone", "cloud")), true);
+        assert!(credentials(&location, &secrets(), directory.path()).unwrap().is_none());
     }
 
     #[rstest::rstest]
     #[case::no_secret(Some(("gone", "cloud")), "Secret \"gone\", which does not exist")]
     #[case::no_key(Some(("s", "other")), "key \"other\" of Secret \"s\", which has only: cloud")]
     #[case::no_plugin(None, "no VolumeSnapshotter plugin named 'velero.io/fake' is installed")]
-    fn what_keeps_a_location_from_being_used_is_named(
+    #[tokio::test]
+    async fn what_keeps_a_location_from_being_used_is_named(
         #[case] credential: Option<(&str, &str)>,
         #[case] expected: &str,
     ) {
-        let directory = tempfile::tempdir().unwrap();
-        let nothing = |provider: &str, _: BTreeMap<String, String>| {
-            Err(PluginError::NotInstalled { kind: "VolumeSnapshotter", name: qualified(provider) })
-        };
-        let error = open_with(&nothing, &location(credential), &secrets(), directory.path());
-        let words = error.err().unwrap().chain();
+        let context = crate::testing::Cluster::new().await.context;
+        let session = context.plugins.session(Arc::new(ServerLog));
+        let opened = open_with(&context, &session, &location(credential, false), &secrets());
+        let words = opened.err().unwrap().chain();
         assert!(words.contains("'main'") && words.contains(expected), "{words}");
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "a file is left");
     }
 }

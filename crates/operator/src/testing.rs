@@ -65,6 +65,11 @@ impl Cluster {
         cluster
     }
 
+    /// The objects, for functions that change them while something runs.
+    pub(crate) fn shared(&self) -> SharedObjects {
+        SharedObjects(self.objects.clone())
+    }
+
     /// The bucket of the location.
     pub(crate) fn store(&self) -> Store {
         Store::local(self.bucket()).unwrap()
@@ -97,6 +102,21 @@ impl Cluster {
     /// Reasons of all events.
     pub(crate) fn events(&self) -> Vec<String> {
         self.events.lock().unwrap().clone()
+    }
+}
+
+/// The objects of a [`Cluster`].
+#[derive(Clone)]
+pub(crate) struct SharedObjects(Objects);
+
+impl SharedObjects {
+    pub(crate) fn put(&self, plural: &str, object: &Value) {
+        let name = object["metadata"]["name"].as_str().unwrap();
+        self.0.lock().unwrap().insert(format!("{plural}/{name}"), complete(object.clone()));
+    }
+
+    pub(crate) fn remove(&self, plural: &str, name: &str) {
+        self.0.lock().unwrap().remove(&format!("{plural}/{name}"));
     }
 }
 

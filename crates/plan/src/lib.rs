@@ -27,3 +27,4 @@ pub mod server_status;
 pub mod sync;
 pub mod time;
 pub mod unsupported;
+pub mod volume_plugin;

@@ -15,7 +15,7 @@ use kube::{Api, Resource, ResourceExt};
 use lifeboat_api::velero::VolumeSnapshotLocation;
 use lifeboat_cluster::{ApiError, objects};
 use lifeboat_plan::location::UNAVAILABLE_BECAUSE;
-use lifeboat_plugin::host::ServerLog;
+use lifeboat_plugin::host::{ServerLog, Session};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 use crate::context::Context;
 use crate::dynamic;
 use crate::locations::Secrets;
-use crate::snapshot_locations::{self, SnapshotLocationError, Snapshotters};
+use crate::snapshot_locations::{self, SnapshotterError};
 
 /// How long the plugin may take to be configured: a person waits for the answer.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -78,7 +78,7 @@ async fn judge(
     context: &Context,
     state: &State,
     object: &DynamicObject,
-    snapshotters: &dyn Snapshotters,
+    session: &Session,
 ) -> Result<Action, ApiError> {
     let uid = object.uid().unwrap_or_default();
     if object.metadata.deletion_timestamp.is_some() {
@@ -97,7 +97,7 @@ async fn judge(
     let problem = match (known, location) {
         (Some(known), _) => known.problem.clone(),
         (None, Ok(location)) => {
-            try_out(context, snapshotters, &location, &secrets).await.err().map(|error| error.chain())
+            try_out(context, session, &location, &secrets).await.err().map(|error| error.chain())
         }
         (None, Err(error)) => Some(error.chain()),
     };
@@ -123,13 +123,12 @@ fn inputs(object: &DynamicObject, secrets: &Secrets) -> String {
 /// Opens the location and lets its plugin be configured.
 async fn try_out(
     context: &Context,
-    snapshotters: &dyn Snapshotters,
+    session: &Session,
     location: &VolumeSnapshotLocation,
     secrets: &Secrets,
-) -> Result<(), SnapshotLocationError> {
-    let directory = &context.settings.storage.spool_directory;
-    let opened = snapshot_locations::open_with(snapshotters, location, secrets, directory)?;
-    let unusable = |message| SnapshotLocationError::Unusable { name: location.name_any(), message };
+) -> Result<(), SnapshotterError> {
+    let opened = snapshot_locations::open_with(context, session, location, secrets)?;
+    let unusable = |words: String| SnapshotterError::unusable(&location.name_any(), &words);
     // The first question to a plugin configures it, whatever the question is.
     match timeout(PATIENCE, opened.snapshotter.reports_progress()).await {
         Ok(Ok(_)) => Ok(()),
@@ -190,7 +189,6 @@ async fn write(
 
 #[cfg(test)]
 mod tests {
-    use lifeboat_plugin::host::{PluginError, qualified};
     use lifeboat_plugin::volume::VolumeSnapshotter;
 
     use super::*;
@@ -212,29 +210,29 @@ mod tests {
         cluster
     }
 
-    fn fakes(fake: FakeSnapshotter) -> impl Snapshotters {
-        move |_: &str, _: BTreeMap<String, String>| Ok(Arc::new(fake.clone()) as Arc<dyn VolumeSnapshotter>)
-    }
-
-    async fn look(cluster: &Cluster, state: &State, snapshotters: &dyn Snapshotters) -> (Value, Action) {
+    async fn look(cluster: &mut Cluster, state: &State, fake: Option<FakeSnapshotter>) -> (Value, Action) {
+        let fake =
+            fake.map(|fake| ("velero.io/fake".to_owned(), Arc::new(fake) as Arc<dyn VolumeSnapshotter>));
+        cluster.context.snapshotters = fake.into_iter().collect();
         let object = cluster.get("volumesnapshotlocations", "main").unwrap();
         let object = serde_json::from_value(object).unwrap();
-        let action = judge(&cluster.context, state, &object, snapshotters).await.unwrap();
+        let session = cluster.context.plugins.session(Arc::new(ServerLog));
+        let action = judge(&cluster.context, state, &object, &session).await.unwrap();
         (cluster.get("volumesnapshotlocations", "main").unwrap(), action)
     }
 
     #[tokio::test]
     async fn a_location_whose_plugin_takes_its_settings_is_available_and_asked_once() {
-        let (cluster, state) = (cluster().await, state());
+        let (mut cluster, state) = (cluster().await, state());
         let asked = Arc::new(Mutex::new(0));
         let counted = asked.clone();
         let init = at_once(move |()| {
             *counted.lock().unwrap() += 1;
             Ok(false)
         });
-        let snapshotters = fakes(FakeSnapshotter { init: Some(init), ..FakeSnapshotter::default() });
+        let fake = FakeSnapshotter { init: Some(init), ..FakeSnapshotter::default() };
         for _ in 0..3 {
-            let (written, action) = look(&cluster, &state, &snapshotters).await;
+            let (written, action) = look(&mut cluster, &state, Some(fake.clone())).await;
             assert_eq!(written["status"]["phase"], "Available");
             assert_eq!(action, Action::await_change());
         }
@@ -244,18 +242,18 @@ mod tests {
 
     #[tokio::test]
     async fn what_is_wrong_is_told_once_and_tried_again() {
-        let (cluster, state) = (cluster().await, state());
+        let (mut cluster, state) = (cluster().await, state());
         let broken =
             fakes(FakeSnapshotter { init: Some(failing("no region")), ..FakeSnapshotter::default() });
         for _ in 0..2 {
-            let (written, action) = look(&cluster, &state, &broken).await;
+            let (written, action) = look(&mut cluster, &state, Some(broken.clone())).await;
             assert_eq!(written["status"]["phase"], "Unavailable");
             let words = written["metadata"]["annotations"][UNAVAILABLE_BECAUSE].as_str().unwrap();
             assert!(words.contains("no region"), "{words}");
             assert_eq!(action, Action::requeue(NEXT_TRY));
         }
         assert_eq!(cluster.events(), ["Unavailable"]);
-        let (written, _) = look(&cluster, &state, &fakes(FakeSnapshotter::default())).await;
+        let (written, _) = look(&mut cluster, &state, Some(FakeSnapshotter::default())).await;
         assert_eq!(written["status"]["phase"], "Available");
         assert!(written["metadata"]["annotations"][UNAVAILABLE_BECAUSE].is_null());
         assert_eq!(cluster.events(), ["Unavailable", "Available"]);
@@ -263,26 +261,25 @@ mod tests {
 
     #[tokio::test]
     async fn a_provider_without_a_plugin_is_named() {
-        let (cluster, state) = (cluster().await, state());
-        let nothing = |provider: &str, _: BTreeMap<String, String>| {
-            Err(PluginError::NotInstalled { kind: "VolumeSnapshotter", name: qualified(provider) })
-        };
-        let (written, _) = look(&cluster, &state, &nothing).await;
+        let (mut cluster, state) = (cluster().await, state());
+        let (written, _) = look(&mut cluster, &state, None).await;
         let words = written["metadata"]["annotations"][UNAVAILABLE_BECAUSE].as_str().unwrap();
         assert!(words.contains("velero.io/fake") && words.contains("lifeboat plugin get"), "{words}");
     }
 
     #[tokio::test(start_paused = true)]
     async fn a_plugin_that_hangs_is_not_waited_for_for_ever() {
-        let context =
-            crate::testing::context(lifeboat_cluster::testing::client(|_| (200, Value::Null)).await);
-        let hanging = fakes(FakeSnapshotter { init: Some(never()), ..FakeSnapshotter::default() });
+        let client = lifeboat_cluster::testing::client(|_| (200, Value::Null)).await;
+        let mut context = crate::testing::context(client);
+        let hanging = FakeSnapshotter { init: Some(never()), ..FakeSnapshotter::default() };
+        context.snapshotters.insert("velero.io/fake".to_owned(), Arc::new(hanging));
         let spec = lifeboat_api::velero::VolumeSnapshotLocationSpec {
             provider: "fake".into(),
             ..Default::default()
         };
         let location = VolumeSnapshotLocation::new("main", spec);
-        let error = try_out(&context, &hanging, &location, &Secrets::new()).await.unwrap_err();
+        let session = context.plugins.session(Arc::new(ServerLog));
+        let error = try_out(&context, &session, &location, &Secrets::new()).await.unwrap_err();
         assert!(error.chain().contains("within 60 s"), "{}", error.chain());
     }
 }

@@ -1,0 +1,405 @@
+//! VolumePluginBackup and VolumePluginRestore: the object of one operation of a volume snapshotter, and what is written into
+//! it when. Takes what the operation is about, what the plugin says of itself and the time; gives objects and patches.
+//! Called by module `volume_plugin` of crate `operator`; [`hung`] by the command line too.
+//!
+//! An object of the server's carries the label [`OURS`]. A plugin's own gets our other labels and an owner, nothing else.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use lifeboat_api::velero::names;
+use lifeboat_api::velero::volume_plugin::phase;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use crate::label;
+use crate::time::seconds;
+
+/// Label on objects that the server made: it writes their status.
+pub const OURS: &str = "lifeboat.io/volume-plugin";
+
+/// Label: the VolumeSnapshotLocation whose snapshotter is at work.
+pub const SNAPSHOT_LOCATION: &str = "lifeboat.io/snapshot-location";
+
+/// Annotation on the server's objects: when their progress last changed.
+pub const PROGRESS_CHANGED: &str = "lifeboat.io/progress-changed";
+
+/// Annotation on the server's VolumePluginRestores: the volume, as the provider names it.
+pub const PROVIDER_VOLUME: &str = "lifeboat.io/provider-volume";
+
+/// An operation whose progress did not change for so long is shown as one that may hang.
+pub const HUNG_AFTER: Duration = Duration::from_mins(10);
+
+/// Which of the two kinds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Backup,
+    Restore,
+}
+
+impl Kind {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Backup => "VolumePluginBackup",
+            Self::Restore => "VolumePluginRestore",
+        }
+    }
+
+    pub fn plural(self) -> &'static str {
+        match self {
+            Self::Backup => "volumepluginbackups",
+            Self::Restore => "volumepluginrestores",
+        }
+    }
+
+    /// The kind of the owner, and the labels with its name and UID.
+    fn owner(self) -> (&'static str, &'static str, &'static str) {
+        match self {
+            Self::Backup => ("Backup", names::BACKUP_NAME, names::BACKUP_UID),
+            Self::Restore => ("Restore", names::RESTORE_NAME, names::RESTORE_UID),
+        }
+    }
+
+    /// Selects the objects of the owner with this UID.
+    pub fn uid_selector(self, uid: &str) -> String {
+        format!("{}={}", self.owner().2, label::value(uid))
+    }
+
+    /// Selects the objects of the owner of this name.
+    pub fn name_selector(self, name: &str) -> String {
+        format!("{}={}", self.owner().1, label::value(name))
+    }
+
+    /// The field of status that holds what the operation makes.
+    fn made(self) -> &'static str {
+        match self {
+            Self::Backup => "snapshotID",
+            Self::Restore => "volumeID",
+        }
+    }
+}
+
+/// What one operation is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Subject {
+    pub kind: Kind,
+    /// Lifeboat's.
+    pub namespace: String,
+    /// Name and UID of the Backup or Restore.
+    pub owner: (String, String),
+    /// Name of the Backup.
+    pub backup: String,
+    /// Name of the snapshotter.
+    pub plugin: String,
+    /// Name of the VolumeSnapshotLocation.
+    pub location: String,
+    /// Name of the PersistentVolume.
+    pub volume: String,
+    /// Of a restore: the snapshot. Empty for a backup, which makes it.
+    pub snapshot_id: String,
+}
+
+impl Subject {
+    /// The name of the server's object: the same for the same volume in every attempt.
+    pub fn name(&self) -> String {
+        let mut hash = Sha256::new();
+        for part in [&self.owner.1, &self.snapshot_id, &self.volume] {
+            hash.update(part.len().to_be_bytes());
+            hash.update(part.as_bytes());
+        }
+        let digest = hash.finalize();
+        let short = digest.iter().take(12).fold(String::new(), |text, byte| format!("{text}{byte:02x}"));
+        match self.kind {
+            Kind::Backup => format!("vpb-{short}"),
+            Kind::Restore => format!("vpr-{short}"),
+        }
+    }
+
+    /// Labels for the server's objects and for plugins' own.
+    pub fn labels(&self) -> BTreeMap<String, String> {
+        let (_, name, uid) = self.kind.owner();
+        let text = |value: &str| label::value(value);
+        [
+            (names::BACKUP_NAME.to_owned(), text(&self.backup)),
+            (name.to_owned(), text(&self.owner.0)),
+            (uid.to_owned(), text(&self.owner.1)),
+            (SNAPSHOT_LOCATION.to_owned(), text(&self.location)),
+        ]
+        .into()
+    }
+
+    pub fn owner_reference(&self) -> Value {
+        let (kind, _, _) = self.kind.owner();
+        json!({"apiVersion": "velero.io/v1", "kind": kind, "name": self.owner.0, "uid": self.owner.1})
+    }
+
+    /// The server's object as it is made.
+    pub fn object(&self, shown: &Shown, now: Timestamp) -> Value {
+        let mut labels = self.labels();
+        labels.insert(OURS.to_owned(), "server".to_owned());
+        let mut spec = json!({"backup": self.backup, "plugin": self.plugin});
+        match self.kind {
+            Kind::Backup => spec["volume"] = self.volume.clone().into(),
+            Kind::Restore => spec["snapshotID"] = self.snapshot_id.clone().into(),
+        }
+        let mut object = json!({
+            "apiVersion": "velero.io/v1",
+            "kind": self.kind.name(),
+            "metadata": {
+                "name": self.name(),
+                "namespace": self.namespace,
+                "labels": labels,
+                "ownerReferences": [self.owner_reference()],
+            },
+            "spec": spec,
+        });
+        let patch = self.patch(shown, now);
+        object["metadata"]["annotations"] = without_nulls(&patch["metadata"]["annotations"]);
+        object["status"] = without_nulls(&patch["status"]);
+        if !shown.plugin_specific.is_empty() {
+            object["spec"]["pluginSpecific"] = json!(shown.plugin_specific);
+        }
+        object
+    }
+
+    /// What to merge into the server's object.
+    pub fn patch(&self, shown: &Shown, now: Timestamp) -> Value {
+        patch(self.kind, &self.volume, shown, now)
+    }
+
+    /// What to merge into a plugin's own object: our labels, and us among its owners.
+    pub fn adoption(&self, object: &Value) -> Value {
+        let owners = object.pointer("/metadata/ownerReferences").and_then(Value::as_array);
+        let mut owners: Vec<Value> = owners.cloned().unwrap_or_default();
+        if owners.iter().all(|owner| owner["uid"] != self.owner.1.as_str()) {
+            owners.push(self.owner_reference());
+        }
+        json!({"metadata": {"labels": self.labels(), "ownerReferences": owners}})
+    }
+
+    /// Selects the objects that may be a plugin's own for this operation: neither ours nor somebody's yet.
+    pub fn own_selector(&self) -> String {
+        let (_, _, uid) = self.kind.owner();
+        format!("!{OURS},!{uid}")
+    }
+
+    /// Whether an object is the plugin's own for this operation. `made`: what the call returned; `before`: UIDs of the
+    /// objects that were there before it.
+    pub fn is_plugins_own(&self, object: &Value, made: Option<&str>, before: &[String]) -> bool {
+        let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
+        let (_, _, uid) = self.kind.owner();
+        let adopted = object["metadata"]["labels"][uid].as_str();
+        if is_ours(object) || adopted.is_some_and(|uid| uid != label::value(&self.owner.1)) {
+            return false;
+        }
+        let new = !before.iter().any(|uid| uid == text("/metadata/uid"));
+        match self.kind {
+            Kind::Backup => {
+                // The design gives it the snapshot's name, which not every snapshot's name can be.
+                let named = made == Some(text("/metadata/name"))
+                    && ["", self.backup.as_str()].contains(&text("/spec/backup"));
+                let about = text("/spec/backup") == self.backup && text("/spec/volume") == self.volume;
+                named || (new && about && same_plugin(text("/spec/plugin"), &self.plugin))
+            }
+            Kind::Restore => {
+                let about =
+                    text("/spec/snapshotID") == self.snapshot_id && text("/spec/backup") == self.backup;
+                new && about && same_plugin(text("/spec/plugin"), &self.plugin)
+            }
+        }
+    }
+}
+
+/// What to merge into the server's object of a kind; `volume`: the PersistentVolume.
+pub fn patch(kind: Kind, volume: &str, shown: &Shown, now: Timestamp) -> Value {
+    let made = match kind {
+        Kind::Backup => shown.made.clone(),
+        Kind::Restore => Some(volume.to_owned()),
+    };
+    let time = |time: Option<Timestamp>| time.map(seconds);
+    let mut annotations = json!({PROGRESS_CHANGED: seconds(now)});
+    if kind == Kind::Restore {
+        annotations[PROVIDER_VOLUME] = json!(shown.made);
+    }
+    let mut patch = json!({
+        "metadata": {"annotations": annotations},
+        "status": {
+            "phase": shown.phase,
+            "message": (!shown.message.is_empty()).then_some(&shown.message),
+            "startTimestamp": time(shown.started),
+            "completionTimestamp": time(shown.completed),
+            // Both spellings: the design's Go struct has no JSON names.
+            "progress": shown.progress.map(|(done, total)| {
+                json!({"bytesDone": done, "totalBytes": total, "BytesDone": done, "TotalBytes": total})
+            }),
+        },
+    });
+    patch["status"][kind.made()] = json!(made);
+    if !shown.plugin_specific.is_empty() {
+        patch["spec"] = json!({"pluginSpecific": shown.plugin_specific});
+    }
+    patch
+}
+
+/// `aws` is `velero.io/aws`.
+fn same_plugin(one: &str, other: &str) -> bool {
+    let bare = |name: &str| name.strip_prefix("velero.io/").unwrap_or(name).to_owned();
+    bare(one) == bare(other)
+}
+
+/// What an object of the server's shows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Shown {
+    pub phase: String,
+    pub message: String,
+    pub started: Option<Timestamp>,
+    pub completed: Option<Timestamp>,
+    /// Bytes done, and all of them.
+    pub progress: Option<(i64, i64)>,
+    pub plugin_specific: BTreeMap<String, String>,
+    /// What the call returned.
+    pub made: Option<String>,
+}
+
+impl Shown {
+    /// The call begins.
+    pub fn begun(now: Timestamp) -> Self {
+        Self { phase: phase::IN_PROGRESS.to_owned(), started: Some(now), ..Self::default() }
+    }
+
+    /// The same operation, ended; `words` where it failed.
+    #[must_use]
+    pub fn ended(mut self, words: Option<&str>, now: Timestamp) -> Self {
+        let word = if words.is_some() { phase::FAILED } else { phase::COMPLETED };
+        word.clone_into(&mut self.phase);
+        if let Some(words) = words {
+            words.clone_into(&mut self.message);
+        } else if let Some((done, total)) = &mut self.progress {
+            // A plugin that ended well has done all of it, whenever it last said how far it was.
+            *total = (*done).max(*total);
+            *done = *total;
+        }
+        self.completed = self.completed.or(Some(now));
+        self
+    }
+
+    /// What an object of the server's shows now.
+    pub fn of(kind: Kind, object: &Value) -> Self {
+        let text = |path: &str| object.pointer(path).and_then(Value::as_str).map(str::to_owned);
+        let time = |path: &str| text(path).and_then(|text| text.parse().ok());
+        let specific = object.pointer("/spec/pluginSpecific").and_then(Value::as_object);
+        let made = match kind {
+            Kind::Backup => text("/status/snapshotID"),
+            Kind::Restore => text(&format!("/metadata/annotations/{}", PROVIDER_VOLUME.replace('/', "~1"))),
+        };
+        Self {
+            phase: text("/status/phase").unwrap_or_default(),
+            message: text("/status/message").unwrap_or_default(),
+            started: time("/status/startTimestamp"),
+            completed: time("/status/completionTimestamp"),
+            progress: progress(object),
+            plugin_specific: specific
+                .into_iter()
+                .flatten()
+                .filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())))
+                .collect(),
+            made,
+        }
+    }
+}
+
+/// Whether the server made the object.
+pub fn is_ours(object: &Value) -> bool {
+    object["metadata"]["labels"].get(OURS).is_some()
+}
+
+/// Bytes done and all of them, in either spelling; of two, the larger one.
+pub fn progress(object: &Value) -> Option<(i64, i64)> {
+    let shown = object.pointer("/status/progress")?;
+    let number = |one: &str, other: &str| shown[one].as_i64().max(shown[other].as_i64());
+    let (done, total) = (number("bytesDone", "BytesDone"), number("totalBytes", "TotalBytes"));
+    (done.is_some() || total.is_some()).then(|| (done.unwrap_or_default(), total.unwrap_or_default()))
+}
+
+/// How an object of either kind stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    Open,
+    Completed,
+    /// With the plugin's words.
+    Failed(String),
+}
+
+/// At its end: a completion time, or phase Completed or Failed in any spelling.
+pub fn standing(object: &Value) -> Standing {
+    let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
+    let said = text("/status/phase");
+    if said.eq_ignore_ascii_case(phase::FAILED) {
+        let words = Some(text("/status/message")).filter(|words| !words.is_empty());
+        return Standing::Failed(words.unwrap_or("the plugin gives no reason").to_owned());
+    }
+    if said.eq_ignore_ascii_case(phase::COMPLETED) || !text("/status/completionTimestamp").is_empty() {
+        return Standing::Completed;
+    }
+    Standing::Open
+}
+
+/// When the progress last changed: our note of it; of a plugin's own object, the last write.
+pub fn last_change(object: &Value) -> Option<Timestamp> {
+    let time = |value: &Value| value.as_str().and_then(|text| text.parse::<Timestamp>().ok());
+    let noted = time(&object["metadata"]["annotations"][PROGRESS_CHANGED]);
+    let writes = object["metadata"]["managedFields"].as_array().into_iter().flatten();
+    noted.or_else(|| {
+        let last = writes.filter_map(|write| time(&write["time"])).max();
+        last.or_else(|| time(&object["status"]["startTimestamp"]))
+            .or_else(|| time(&object["metadata"]["creationTimestamp"]))
+    })
+}
+
+/// Since when an operation that goes on shows nothing new, where that is long ago.
+pub fn hung(object: &Value, now: Timestamp) -> Option<Timestamp> {
+    let changed = last_change(object)?;
+    let quiet = Duration::try_from(now.duration_since(changed)).unwrap_or_default();
+    (standing(object) == Standing::Open && quiet >= HUNG_AFTER).then_some(changed)
+}
+
+/// What to merge into an object, ours or a plugin's, whose time is over or whose plugin is gone.
+pub fn given_up(words: &str, now: Timestamp) -> Value {
+    json!({"status": {"phase": phase::FAILED, "message": words, "completionTimestamp": seconds(now)}})
+}
+
+/// An object without what only one cluster or one moment knows, as it is stored and made again.
+pub fn stored(object: &Value) -> Value {
+    let mut stored = object.clone();
+    if let Some(metadata) = stored.get_mut("metadata").and_then(Value::as_object_mut) {
+        for field in
+            ["uid", "resourceVersion", "managedFields", "generation", "selfLink", "creationTimestamp"]
+        {
+            metadata.remove(field);
+        }
+    }
+    stored
+}
+
+/// A name that an object can have; a provider's names are often none.
+pub fn can_be_name(text: &str) -> bool {
+    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let (first, last) = (text.bytes().next(), text.bytes().last());
+    text.len() <= 253
+        && first.is_some_and(plain)
+        && last.is_some_and(plain)
+        && text.bytes().all(|byte| plain(byte) || matches!(byte, b'-' | b'.'))
+}
+
+fn without_nulls(value: &Value) -> Value {
+    let mut value = value.clone();
+    if let Some(fields) = value.as_object_mut() {
+        fields.retain(|_, field| !field.is_null());
+    }
+    value
+}
+
+#[cfg(test)]
+#[path = "volume_plugin/tests.rs"]
+mod tests;

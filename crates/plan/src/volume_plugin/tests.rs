@@ -1,0 +1,139 @@
+use rstest::rstest;
+
+use super::*;
+
+pub(super) fn subject(kind: Kind) -> Subject {
+    Subject {
+        kind,
+        namespace: "lifeboat".into(),
+        owner: ("one".into(), "uid-one".into()),
+        backup: "nightly".into(),
+        plugin: "example.com/dirs".into(),
+        location: "disk".into(),
+        volume: "pv-data".into(),
+        snapshot_id: if kind == Kind::Backup { String::new() } else { "snap-1".into() },
+    }
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+#[test]
+fn the_name_follows_owner_snapshot_and_volume_and_nothing_else() {
+    let one = subject(Kind::Backup);
+    assert_eq!(one.name(), Subject { plugin: "other".into(), ..one.clone() }.name());
+    assert_ne!(one.name(), Subject { volume: "pv-other".into(), ..one.clone() }.name());
+    assert_ne!(one.name(), Subject { owner: ("one".into(), "other".into()), ..one.clone() }.name());
+    let restore = subject(Kind::Restore);
+    // Where one part ends and the next begins matters.
+    let shifted = Subject { snapshot_id: "snap-1p".into(), volume: "v-data".into(), ..restore.clone() };
+    assert_ne!(restore.name(), shifted.name());
+    assert!(can_be_name(&one.name()) && one.name().starts_with("vpb-") && restore.name().starts_with("vpr-"));
+}
+
+#[test]
+fn an_object_of_each_kind_as_it_is_made() {
+    let shown = Shown { progress: Some((5, 10)), ..Shown::begun(at(100)) };
+    let objects = [Kind::Backup, Kind::Restore].map(|kind| subject(kind).object(&shown, at(101)));
+    insta::assert_json_snapshot!(objects);
+}
+
+#[test]
+fn what_is_written_is_read_back() {
+    for kind in [Kind::Backup, Kind::Restore] {
+        let shown = Shown {
+            progress: Some((5, 10)),
+            message: "slowly".into(),
+            plugin_specific: [("a".to_owned(), "b".to_owned())].into(),
+            made: Some("id-1".into()),
+            ..Shown::begun(at(100))
+        };
+        let ended = shown.ended(Some("broke"), at(200));
+        let object = subject(kind).object(&ended, at(200));
+        assert_eq!(Shown::of(kind, &object), ended);
+        assert_eq!(standing(&object), Standing::Failed("broke".into()));
+    }
+}
+
+#[test]
+fn an_operation_that_ended_well_has_done_all_of_it() {
+    let shown = Shown { progress: Some((5, 10)), ..Shown::begun(at(0)) }.ended(None, at(9));
+    assert_eq!((shown.progress, shown.completed), (Some((10, 10)), Some(at(9))));
+    let unknown_total = Shown { progress: Some((5, 0)), ..Shown::begun(at(0)) }.ended(None, at(9));
+    assert_eq!(unknown_total.progress, Some((5, 5)));
+}
+
+#[rstest]
+#[case::nothing(json!({}), Standing::Open)]
+#[case::own_word(json!({"phase": "Uploading"}), Standing::Open)]
+#[case::any_spelling(json!({"phase": "COMPLETED"}), Standing::Completed)]
+#[case::a_time(json!({"phase": "done", "completionTimestamp": "2026-01-01T00:00:00Z"}), Standing::Completed)]
+#[case::failed(json!({"phase": "failed", "message": "full", "completionTimestamp": "2026-01-01T00:00:00Z"}),
+    Standing::Failed("full".into()))]
+fn the_end_is_a_word_or_a_time(#[case] status: Value, #[case] expected: Standing) {
+    assert_eq!(standing(&json!({"status": status})), expected);
+}
+
+#[rstest]
+#[case::its_own(json!({"metadata": {"name": "snap-1"}, "spec": {"backup": "nightly"}}), true)]
+#[case::that_says_little(json!({"metadata": {"name": "snap-1"}}), true)]
+#[case::ours(json!({"metadata": {"name": "snap-1", "labels": {OURS: "server"}}}), false)]
+#[case::of_another_backup(json!({"metadata": {"name": "snap-1"}, "spec": {"backup": "weekly"}}), false)]
+#[case::another_name(json!({"metadata": {"name": "snap-2"}}), false)]
+#[case::by_what_it_is_about(json!({"metadata": {"name": "any"},
+    "spec": {"backup": "nightly", "volume": "pv-data", "plugin": "example.com/dirs"}}), true)]
+#[case::of_another_attempt(json!({"metadata": {"name": "snap-1", "labels": {names::BACKUP_UID: "u2"}}}), false)]
+fn a_plugins_own_backup_object_has_the_snapshots_name(#[case] object: Value, #[case] expected: bool) {
+    assert_eq!(subject(Kind::Backup).is_plugins_own(&object, Some("snap-1"), &[]), expected);
+}
+
+#[rstest]
+#[case::its_own("snap-1", "example.com/dirs", "new", true)]
+#[case::there_before("snap-1", "example.com/dirs", "old", false)]
+#[case::another_snapshot("snap-2", "example.com/dirs", "new", false)]
+#[case::another_plugin("snap-1", "example.com/disks", "new", false)]
+fn a_plugins_own_restore_object_is_found_by_what_it_is_about(
+    #[case] snapshot: &str,
+    #[case] plugin: &str,
+    #[case] uid: &str,
+    #[case] expected: bool,
+) {
+    let object = json!({"metadata": {"name": "any", "uid": uid},
+        "spec": {"snapshotID": snapshot, "backup": "nightly", "plugin": plugin}});
+    assert_eq!(subject(Kind::Restore).is_plugins_own(&object, Some("vol-1"), &["old".to_owned()]), expected);
+}
+
+#[test]
+fn adoption_keeps_the_owners_that_are_there() {
+    let object = json!({"metadata": {"ownerReferences": [{"uid": "x"}]}});
+    let patch = subject(Kind::Backup).adoption(&object);
+    assert_eq!(patch["metadata"]["ownerReferences"].as_array().unwrap().len(), 2);
+    assert_eq!(subject(Kind::Backup).adoption(&patch), patch);
+    assert_eq!(patch["metadata"]["labels"].get(OURS), None);
+}
+
+#[test]
+fn an_operation_that_shows_nothing_new_for_long_is_told() {
+    let noted = json!({"metadata": {"annotations": {PROGRESS_CHANGED: "1970-01-01T00:00:00Z"}}});
+    assert_eq!(hung(&noted, at(599)), None);
+    assert_eq!(hung(&noted, at(600)), Some(at(0)));
+    let own = json!({"metadata": {"managedFields": [{"time": "1970-01-01T00:01:00Z"}, {"time": "1970-01-01T00:00:00Z"}]}});
+    assert_eq!(hung(&own, at(659)), None);
+    assert_eq!(hung(&own, at(660)), Some(at(60)));
+    let mut ended = noted;
+    ended["status"] = json!({"phase": "Completed"});
+    assert_eq!(hung(&ended, at(9999)), None);
+}
+
+#[rstest]
+#[case("snap-1", true)]
+#[case("snap-0a.b", true)]
+#[case("", false)]
+#[case("arn:aws:snapshot/1", false)]
+#[case("Snap", false)]
+#[case("../x", false)]
+#[case("-a", false)]
+fn a_providers_name_may_be_none_for_an_object(#[case] text: &str, #[case] expected: bool) {
+    assert_eq!(can_be_name(text), expected);
+}
