@@ -14,6 +14,7 @@ use lifeboat_web::Metrics;
 use crate::backup::{Commands, PodCommands};
 use crate::refused::Refused;
 use crate::settings::ServerSettings;
+use crate::turns::Turns;
 
 /// Shared by all controllers of one term of leadership.
 #[derive(Clone)]
@@ -31,6 +32,8 @@ pub(crate) struct Context {
     pub(crate) plugins: PluginHost,
     /// Snapshotters that are no plugins, by provider.
     pub(crate) snapshotters: BTreeMap<String, Arc<dyn VolumeSnapshotter>>,
+    /// Whoever makes a volume from a snapshot takes one.
+    pub(crate) turns: Turns,
     /// Runs hooks in pods.
     pub(crate) commands: Arc<dyn Commands>,
 }
@@ -55,6 +58,7 @@ impl Context {
             actions,
             plugins: PluginHost::empty(),
             snapshotters: BTreeMap::new(),
+            turns: Turns::default(),
             commands,
         }
     }

@@ -10,7 +10,9 @@ mod hooks;
 mod idle;
 mod item;
 mod lookup;
+mod maker;
 mod namespaces;
+mod native;
 mod plan;
 mod ready;
 mod report;
@@ -36,6 +38,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backup::Commands;
 
+pub(crate) use maker::{OpenVolume, Owner, Processes, VolumeMaker};
 pub use plan::{Fight, NotPlanned, Planned, PlannedItem, Would};
 pub(crate) use plan::{Question, dry_run};
 pub(crate) use report::{Ended, Progress};
@@ -59,6 +62,8 @@ pub(crate) struct Tools {
     pub(crate) direct: Client,
     pub(crate) catalogue: Arc<Catalogue>,
     pub(crate) actions: Vec<Arc<dyn RestoreItemAction>>,
+    /// Makes volumes from snapshots; None where nothing is to be made.
+    pub(crate) maker: Option<Arc<VolumeMaker>>,
     pub(crate) commands: Arc<dyn Commands>,
     pub(crate) priorities: Priorities,
     pub(crate) times: Times,
@@ -95,5 +100,7 @@ pub(crate) async fn restore(
     let run = run::Run::new(job, tools, progress.clone());
     run::drive(&run, cancel).await;
     let pods = hooks::finish(&run, cancel).await;
-    run.report.end(pods)
+    let mut ended = run.report.end(pods);
+    ended.volumes = std::mem::take(&mut *run::locked(&run.native));
+    ended
 }

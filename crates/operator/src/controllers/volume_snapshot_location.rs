@@ -243,8 +243,7 @@ mod tests {
     #[tokio::test]
     async fn what_is_wrong_is_told_once_and_tried_again() {
         let (mut cluster, state) = (cluster().await, state());
-        let broken =
-            fakes(FakeSnapshotter { init: Some(failing("no region")), ..FakeSnapshotter::default() });
+        let broken = FakeSnapshotter { init: Some(failing("no region")), ..FakeSnapshotter::default() };
         for _ in 0..2 {
             let (written, action) = look(&mut cluster, &state, Some(broken.clone())).await;
             assert_eq!(written["status"]["phase"], "Unavailable");

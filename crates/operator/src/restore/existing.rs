@@ -95,7 +95,7 @@ async fn again(
 }
 
 /// Whether an object is younger than this Restore: its label may come from an earlier one of the same name.
-fn is_new(run: &Run, found: &Value) -> bool {
+pub(super) fn is_new(run: &Run, found: &Value) -> bool {
     let time = |text: &str| text.parse::<jiff::Timestamp>().ok();
     let made = found.pointer("/metadata/creationTimestamp").and_then(Value::as_str).and_then(time);
     let begun = run.restore.metadata.creation_timestamp.as_ref().map(|begun| begun.0);

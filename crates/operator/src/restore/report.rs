@@ -7,6 +7,8 @@ use lifeboat_archive::RunLog;
 use lifeboat_archive::documents::{ResourceList, RestoreAction, RestoreOperation, Results};
 use lifeboat_plan::catalogue::ItemId;
 
+use super::native::Volumes;
+
 /// How far a restore has come; read by the controller while it runs.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
@@ -36,6 +38,8 @@ pub(crate) struct Ended {
     pub(crate) list: ResourceList,
     pub(crate) operations: Vec<RestoreOperation>,
     pub(crate) hooks: HookCounts,
+    /// Those that were made from snapshots.
+    pub(crate) volumes: Volumes,
 }
 
 /// Collects.
@@ -155,7 +159,8 @@ impl Report {
     pub(super) fn end(&self, hooks: HookCounts) -> Ended {
         let mut inner = std::mem::take(&mut *self.locked());
         inner.list.sort();
-        Ended { results: inner.results, list: inner.list, operations: inner.operations, hooks }
+        let volumes = Volumes::default();
+        Ended { results: inner.results, list: inner.list, operations: inner.operations, hooks, volumes }
     }
 
     fn locked(&self) -> MutexGuard<'_, Inner> {

@@ -14,10 +14,11 @@ use lifeboat_archive::documents::{BackupVolumeInfo, ResourceList};
 use lifeboat_archive::{BackupFiles, Level, RestoreFiles, RunLog, Spool};
 use lifeboat_cluster::{discovery, objects};
 use lifeboat_plan::catalogue::{Catalogue, GroupResource};
+use lifeboat_plan::restore::native::doubled;
 use lifeboat_plan::restore::trust::UNTRUSTED;
 use lifeboat_plan::restore::validate::compile;
 use lifeboat_plan::restore::versions::{Wishes, choose};
-use lifeboat_plan::restore::volumes::{Holder, by_volume, missing};
+use lifeboat_plan::restore::volumes::{DataIn, Holder, by_volume, missing};
 use lifeboat_plan::time;
 use lifeboat_web::Ending;
 use serde_json::{Value, json};
@@ -25,10 +26,11 @@ use serde_json::{Value, json};
 use super::rest::{CANCELLED, OVERTAKEN, Rest, created, operation_timeout};
 use super::status::Written;
 use super::volume_data::{self, data};
-use super::{Order, finalize, gather, operations, status, validate};
+use super::{Order, finalize, gather, operations, status, validate, volumes};
 use crate::context::Context;
 use crate::locations::{self, Location};
-use crate::restore::{self, Job, Progress, Times, Tools};
+use crate::restore::{self, Job, Owner, Progress, Times, Tools, VolumeMaker};
+use crate::volume_plugin::{self, Kind};
 
 /// How often progress is shown.
 const SHOWN: Duration = Duration::from_secs(1);
@@ -61,6 +63,8 @@ pub(super) async fn execute(context: &Context, resource: &ApiResource, order: Or
         }
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
+    let (namespace, uid) = (&context.settings.namespace, order.restore.uid().unwrap_or_default());
+    volume_plugin::end_open(&context.client, Kind::Restore, namespace, &uid, &note).await;
     context.metrics.velero().restore_ended(&schedule, ending);
     match ending {
         Ending::Completed => context.events.normal(&about, "Completed", &note).await,
@@ -95,6 +99,7 @@ async fn attempt(context: &Context, api: &Api<DynamicObject>, order: &Order) -> 
     };
     let ended = async {
         operations::follow(&mut rest).await?;
+        volumes::follow(&mut rest).await?;
         finalize::finalize(&mut rest).await
     };
     let ended = ended.await;
@@ -158,6 +163,8 @@ async fn items<'a>(
         results: ended.results,
         operations: ended.operations,
         volumes,
+        made: ended.volumes.infos,
+        open: ended.volumes.open,
         partial: false,
         of_items,
         changed: true,
@@ -266,7 +273,17 @@ pub(super) async fn prepare(context: &Context, restore: &Restore) -> Result<Prep
     let unreadable = unreadable
         .map(|one| (one.id.namespace.clone(), format!("error decoding {}: {}", one.id, one.problem)))
         .collect();
-    let tools = tools(context, restore, discovered.catalogue);
+    let mut tools = tools(context, restore, discovered.catalogue);
+    if job.volumes.values().any(|data| *data == DataIn::NativeSnapshot) {
+        let snapshots = volume_data::snapshots(location.store.as_ref(), &files).await?;
+        for words in doubled(&snapshots) {
+            job.log.warning(&words, &[]);
+        }
+        let uid = restore.uid().unwrap_or_default();
+        let owner = Owner { restore: (restore.name_any(), uid), backup: backup.name_any() };
+        let limit = operation_timeout(context, restore);
+        tools.maker = Some(Arc::new(VolumeMaker::new(context, owner, snapshots, job.log.clone(), limit)));
+    }
     Ok(Prepared { location, job, volumes, unreadable, tools })
 }
 
@@ -310,6 +327,7 @@ fn tools(context: &Context, restore: &Restore, catalogue: Catalogue) -> Tools {
         direct: context.direct.clone(),
         catalogue: Arc::new(catalogue),
         actions: context.actions.restore.clone(),
+        maker: None,
         commands: context.commands.clone(),
         priorities: settings.priorities.clone(),
         times: Times {
