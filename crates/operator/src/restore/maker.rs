@@ -38,7 +38,8 @@ pub(crate) struct Owner {
 pub(crate) struct VolumeMaker {
     context: Context,
     owner: Owner,
-    snapshots: Vec<Snapshot>,
+    /// Or why their list cannot be read.
+    snapshots: Result<Vec<Snapshot>, String>,
     log: RunLog,
     limit: Duration,
     places: Semaphore,
@@ -89,7 +90,7 @@ impl VolumeMaker {
     pub(crate) fn new(
         context: &Context,
         owner: Owner,
-        snapshots: Vec<Snapshot>,
+        snapshots: Result<Vec<Snapshot>, String>,
         log: RunLog,
         limit: Duration,
     ) -> Self {
@@ -97,8 +98,9 @@ impl VolumeMaker {
         Self { context: context.clone(), owner, snapshots, log, limit, places }
     }
 
-    pub(super) fn snapshots(&self) -> &[Snapshot] {
-        &self.snapshots
+    /// The snapshot of a volume.
+    pub(super) fn snapshot_of(&self, volume: &str) -> Result<&Snapshot, String> {
+        native::snapshot_of(self.snapshots.as_ref().map_err(Clone::clone)?, volume)
     }
 
     /// Makes a volume for `volume`, which will be called `name`.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use lifeboat_archive::documents::{NativeSnapshotInfo, RestoreVolumeInfo};
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use lifeboat_plan::restore::existing::is_ours;
-use lifeboat_plan::restore::native::{Snapshot, moves, other_name, rename, snapshot_of};
+use lifeboat_plan::restore::native::{Snapshot, moves, other_name, rename};
 use lifeboat_plan::restore::sanitise;
 use lifeboat_plugin::actions::Lookup;
 use serde_json::Value;
@@ -76,7 +76,7 @@ async fn make(
         return Ok(());
     }
     let Some(maker) = &run.maker else { return Err("no volume snapshotters can be used here".to_owned()) };
-    let snapshot = snapshot_of(maker.snapshots(), own)?;
+    let snapshot = maker.snapshot_of(own)?;
     run.report.info("Restoring persistent volume from snapshot.", &subject.id);
     // It may take hours: others go on.
     run.wait(subject.work);

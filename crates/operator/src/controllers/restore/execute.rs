@@ -275,8 +275,8 @@ pub(super) async fn prepare(context: &Context, restore: &Restore) -> Result<Prep
         .collect();
     let mut tools = tools(context, restore, discovered.catalogue);
     if job.volumes.values().any(|data| *data == DataIn::NativeSnapshot) {
-        let snapshots = volume_data::snapshots(location.store.as_ref(), &files).await?;
-        for words in doubled(&snapshots) {
+        let snapshots = volume_data::snapshots(location.store.as_ref(), &files).await;
+        for words in doubled(snapshots.as_deref().unwrap_or_default()) {
             job.log.warning(&words, &[]);
         }
         let uid = restore.uid().unwrap_or_default();
