@@ -35,12 +35,11 @@ const fn kind(version: &'static str, kind: &'static str, plural: &'static str, e
 }
 
 /// Every kind of the group that has no controller in this version.
-pub const KINDS: [UnsupportedKind; 7] = [
+pub const KINDS: [UnsupportedKind; 6] = [
     kind("v1", "PodVolumeBackup", "podvolumebackups", End::Message),
     kind("v1", "PodVolumeRestore", "podvolumerestores", End::Message),
     kind("v1", "BackupRepository", "backuprepositories", End::NotReady),
     kind("v1", "VolumePluginBackup", "volumepluginbackups", End::Message),
-    kind("v1", "VolumePluginRestore", "volumepluginrestores", End::Message),
     kind("v2alpha1", "DataUpload", "datauploads", End::Message),
     kind("v2alpha1", "DataDownload", "datadownloads", End::Message),
 ];

@@ -1,7 +1,7 @@
 //! The verb in front of the noun, as the stock command line also has it: `lifeboat get backups` is `lifeboat backup get`.
 
 use crate::args::Command;
-use crate::commands::{backup, backup_location, restore, schedule};
+use crate::commands::{backup, backup_location, restore, schedule, snapshot_location};
 use crate::objects::get::GetArgs;
 
 /// `lifeboat get …`
@@ -19,6 +19,9 @@ pub(crate) enum Get {
     /// List locations, as `lifeboat backup-location get`
     #[command(visible_aliases = ["backup-location", "bsl"])]
     BackupLocations(backup_location::get::Args),
+    /// List volume snapshot locations, as `lifeboat snapshot-location get`
+    #[command(visible_aliases = ["snapshot-location", "vsl"])]
+    SnapshotLocations(GetArgs),
 }
 
 /// `lifeboat create …`
@@ -33,6 +36,9 @@ pub(crate) enum Create {
     /// Make a location, as `lifeboat backup-location create`
     #[command(visible_alias = "bsl")]
     BackupLocation(Box<backup_location::create::Args>),
+    /// Make a volume snapshot location, as `lifeboat snapshot-location create`
+    #[command(visible_alias = "vsl")]
+    SnapshotLocation(Box<snapshot_location::create::Args>),
 }
 
 /// `lifeboat describe …`
@@ -64,6 +70,9 @@ pub(crate) enum Delete {
     /// Delete locations, as `lifeboat backup-location delete`
     #[command(visible_aliases = ["backup-locations", "bsl"])]
     BackupLocation(backup_location::delete::Args),
+    /// Delete volume snapshot locations, as `lifeboat snapshot-location delete`
+    #[command(visible_aliases = ["snapshot-locations", "vsl"])]
+    SnapshotLocation(snapshot_location::delete::Args),
 }
 
 impl From<Get> for Command {
@@ -73,6 +82,9 @@ impl From<Get> for Command {
             Get::Restores(args) => Self::Restore(restore::Command::Get(args)),
             Get::Schedules(args) => Self::Schedule(schedule::Command::Get(args)),
             Get::BackupLocations(args) => Self::BackupLocation(Box::new(backup_location::Command::Get(args))),
+            Get::SnapshotLocations(args) => {
+                Self::SnapshotLocation(Box::new(snapshot_location::Command::Get(args)))
+            }
         }
     }
 }
@@ -85,6 +97,9 @@ impl From<Create> for Command {
             Create::Schedule(args) => Self::Schedule(schedule::Command::Create(args)),
             Create::BackupLocation(args) => {
                 Self::BackupLocation(Box::new(backup_location::Command::Create(*args)))
+            }
+            Create::SnapshotLocation(args) => {
+                Self::SnapshotLocation(Box::new(snapshot_location::Command::Create(*args)))
             }
         }
     }
@@ -108,6 +123,9 @@ impl From<Delete> for Command {
             Delete::Schedule(args) => Self::Schedule(schedule::Command::Delete(args)),
             Delete::BackupLocation(args) => {
                 Self::BackupLocation(Box::new(backup_location::Command::Delete(args)))
+            }
+            Delete::SnapshotLocation(args) => {
+                Self::SnapshotLocation(Box::new(snapshot_location::Command::Delete(args)))
             }
         }
     }

@@ -5,7 +5,7 @@ mod snapshots;
 
 use async_trait::async_trait;
 use lifeboat_api::velero::Backup;
-use lifeboat_archive::{ArchiveWriter, BackupFiles, WriterOptions};
+use lifeboat_archive::{ArchiveWriter, BackupFiles, WriterOptions, documents};
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use lifeboat_plugin::actions::{ActionError, AppliesTo};
 use rstest::rstest;

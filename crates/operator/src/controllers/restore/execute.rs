@@ -64,7 +64,8 @@ pub(super) async fn execute(context: &Context, resource: &ApiResource, order: Or
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
     let (namespace, uid) = (&context.settings.namespace, order.restore.uid().unwrap_or_default());
-    volume_plugin::end_open(&context.client, Kind::Restore, namespace, &uid, &note).await;
+    let words = if matches!(ending, Ending::Failed) { &note } else { "its restore has ended" };
+    volume_plugin::end_open(&context.client, Kind::Restore, namespace, &uid, words).await;
     context.metrics.velero().restore_ended(&schedule, ending);
     match ending {
         Ending::Completed => context.events.normal(&about, "Completed", &note).await,
@@ -169,6 +170,9 @@ async fn items<'a>(
         of_items,
         changed: true,
     };
+    if tools.maker.is_some() {
+        volumes::gone_on_with(&mut rest).await;
+    }
     for (namespace, words) in unreadable {
         rest.error(namespace.as_deref(), words);
     }

@@ -9,7 +9,7 @@ use kube::ResourceExt;
 use kube::api::ListParams;
 use lifeboat_api::velero::Restore;
 use lifeboat_cluster::{Attempt, objects};
-use lifeboat_plan::volume_plugin::{SNAPSHOT_LOCATION, standing};
+use lifeboat_plan::volume_plugin::{PROVIDER_VOLUME, SNAPSHOT_LOCATION, standing};
 use lifeboat_plugin::host::ServerLog;
 use serde_json::Value;
 
@@ -35,6 +35,18 @@ pub(super) async fn left_open(context: &Context, restore: &Restore) -> Result<Ve
     let objects = listed.items.iter().map(objects::to_json);
     let open = objects.filter(|object| standing(object) == Standing::Open);
     Ok(open.map(|object| OpenVolume { object, snapshotter: None, processes: None }).collect())
+}
+
+/// Adds those whose call an earlier attempt made, and whose volume this one found restored.
+pub(super) async fn gone_on_with(rest: &mut Rest<'_>) {
+    let known: Vec<Value> = rest.open.iter().map(|one| one.object["metadata"]["name"].clone()).collect();
+    match left_open(rest.context, rest.restore).await {
+        Ok(left) => rest.open.extend(left.into_iter().filter(|one| {
+            let metadata = &one.object["metadata"];
+            !known.contains(&metadata["name"]) && !metadata["annotations"][PROVIDER_VOLUME].is_null()
+        })),
+        Err(words) => rest.error(None, format!("volumes that plugins go on with are not known: {words}")),
+    }
 }
 
 /// Waits for all of them. The error says that the restore was cancelled.

@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use lifeboat_archive::documents;
-
 use super::*;
 use crate::testing::volumes::{FakeSnapshotter, at_once, never};
 
