@@ -21,6 +21,7 @@ pub struct HostServer {
     pub cluster: Gate,
     pub bucket: Bucket,
     flags: Vec<String>,
+    environment: Vec<(String, String)>,
     directory: TempDir,
     proxy: Child,
     replicas: Vec<Replica>,
@@ -35,8 +36,20 @@ struct Replica {
 impl HostServer {
     /// A namespace with a location `default`, and a server that leads in it.
     pub fn start(prefix: &str, flags: &[&str]) -> Self {
+        Self::with_plugins(prefix, flags, &[])
+    }
+
+    /// The same with programs in its plugin directory, each under a name. They find in RECORDER_FILE where to write down what
+    /// they are asked.
+    pub fn with_plugins(prefix: &str, flags: &[&str], programs: &[(&str, &str)]) -> Self {
         let namespace = unique(prefix);
         let directory = tempfile::tempdir().unwrap();
+        let plugins = directory.path().join("plugins");
+        fs::create_dir(&plugins).unwrap();
+        for (name, program) in programs {
+            std::os::unix::fs::symlink(program, plugins.join(name)).unwrap();
+        }
+        let recorded = directory.path().join("recorded").display().to_string();
         install(&namespace);
         let (proxy, address) = proxy();
         let mut server = Self {
@@ -44,6 +57,7 @@ impl HostServer {
             cluster: Gate::before(&address),
             bucket: Bucket::below(&namespace),
             flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
+            environment: vec![("RECORDER_FILE".to_owned(), recorded)],
             replicas: Vec::new(),
             namespace,
             directory,
@@ -74,7 +88,10 @@ impl HostServer {
             .args(["server", "--namespace", &self.namespace, "--identity", identity])
             .args(["--metrics-address", "127.0.0.1:0", "--kubeconfig"])
             .arg(&kubeconfig)
+            .arg("--plugin-dir")
+            .arg(self.plugins())
             .args(&self.flags)
+            .envs(self.environment.iter().cloned())
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
             .stderr(log)
@@ -124,6 +141,28 @@ impl HostServer {
         kubectl().args(["--namespace", &self.namespace])
     }
 
+    /// Makes a backup and waits for its end; gives the object.
+    pub fn backup(&self, name: &str, arguments: &[&str]) -> Value {
+        self.lifeboat().args(["backup", "create", name]).args(arguments).ok();
+        self.ended("backup", name)
+    }
+
+    /// Restores a backup and waits for the end; gives the object.
+    pub fn restore(&self, name: &str, from: &str, arguments: &[&str]) -> Value {
+        self.lifeboat().args(["restore", "create", name, "--from-backup", from]).args(arguments).ok();
+        self.ended("restore", name)
+    }
+
+    /// What describe says, with details.
+    pub fn described(&self, kind: &str, name: &str) -> String {
+        self.lifeboat().args([kind, "describe", name, "--details"]).ok()
+    }
+
+    /// The log of a backup or restore that has ended.
+    pub fn logs(&self, kind: &str, name: &str) -> String {
+        self.lifeboat().args([kind, "logs", name]).ok()
+    }
+
     /// Waits for the end of a backup or restore; gives the object.
     pub fn ended(&self, kind: &str, name: &str) -> Value {
         wait_for(&format!("the end of {kind} {name}"), 150, || {
@@ -144,6 +183,44 @@ impl HostServer {
             let logs = self.lifeboat().args([kind.as_str(), "logs", name]).run();
             panic!("{kind} {name}: {}\n{}\n{}", object["status"], described.stdout, logs.stdout);
         }
+    }
+
+    /// What the server logged so far.
+    pub fn log_text(&self) -> String {
+        fs::read_to_string(self.log()).unwrap_or_default()
+    }
+
+    /// The directory of its plugin programs.
+    pub fn plugins(&self) -> PathBuf {
+        self.directory.path().join("plugins")
+    }
+
+    /// A file beside the one where plugins write down what they are asked.
+    pub fn beside_recorded(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// What the recording plugins wrote down: the calls of one method of one of them.
+    pub fn recorded(&self, plugin: &str, call: &str) -> Vec<Value> {
+        let text = fs::read_to_string(self.beside_recorded("recorded")).unwrap_or_default();
+        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines.filter(|line| line["plugin"] == plugin && line["call"] == call).collect()
+    }
+
+    /// Processes that were started from the plugin directory.
+    pub fn plugin_processes(&self) -> Vec<String> {
+        let program = self.plugins().display().to_string();
+        let lines = fs::read_dir("/proc").unwrap().flatten();
+        let lines = lines.filter_map(|entry| fs::read_to_string(entry.path().join("cmdline")).ok());
+        lines.filter(|line| line.starts_with(&program)).map(|line| line.replace('\0', " ")).collect()
+    }
+
+    /// Fails unless every plugin's process ends.
+    pub fn no_plugin_runs(&self) {
+        wait_for("the end of the plugins' processes", 30, || {
+            let left = self.plugin_processes();
+            if left.is_empty() { Ok(()) } else { Err(left.join("\n")) }
+        });
     }
 
     fn log(&self) -> PathBuf {
@@ -180,6 +257,9 @@ impl Drop for HostServer {
         for mut replica in self.replicas.drain(..) {
             let _ = replica.child.kill();
             let _ = replica.child.wait();
+        }
+        if !thread::panicking() {
+            self.no_plugin_runs();
         }
         let _ = self.proxy.kill();
         let _ = self.proxy.wait();

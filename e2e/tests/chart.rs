@@ -96,7 +96,8 @@ fn values_render_what_the_same_flags_of_install_apply() {
             "--set-string=podLabels.team=rescue",
             "--set-string=podAnnotations.number=1",
             "--set=env[0].name=HTTPS_PROXY,env[0].value=http://proxy:3128",
-            "--set-string=resources.limits.memory=1Gi,resources.requests.cpu=1",
+            "--set=plugins={docker.io/velero/velero-plugin-for-aws:v1.14.3,registry:5000/my_team/my.plugin@sha256:0123}",
+            "--set-string=resources.limits.memory=2Gi,resources.requests.cpu=1",
         ],
     );
     let wanted = install(&[
@@ -110,7 +111,8 @@ fn values_render_what_the_same_flags_of_install_apply() {
         "--pod-labels=team=rescue",
         "--pod-annotations=number=1",
         "--env=HTTPS_PROXY=http://proxy:3128",
-        "--pod-mem-limit=1Gi",
+        "--pod-mem-limit=2Gi",
+        "--plugins=docker.io/velero/velero-plugin-for-aws:v1.14.3,registry:5000/my_team/my.plugin@sha256:0123",
         "--pod-cpu-request=1",
     ]);
     assert_same(documents(&chart), &wanted);

@@ -8,6 +8,8 @@ mod app;
 mod bucket;
 #[path = "interop/files.rs"]
 mod files;
+#[path = "interop/plugins.rs"]
+mod plugins;
 #[path = "interop/restores.rs"]
 mod restores;
 

@@ -2,13 +2,15 @@
 //!
 //! Takes the workspace (for `lifeboat`) or the machine's Debian packages (for the test images) and gives archives
 //! that `ctr images import`, `podman load` and `docker load` read. `box load`, the demo and the e2e tests call
-//! [`lifeboat`], [`debian`] and [`databases`]. How it works and what is in each image: docs/images.md.
+//! [`lifeboat`], [`debian`], [`databases`] and [`plugins`]. How it works and what is in each image: docs/images.md.
 mod debian;
 mod elf;
 mod host_files;
 mod layer;
 mod lifeboat;
 mod oci;
+mod plugins;
+mod program;
 mod recipes;
 mod sources;
 
@@ -52,6 +54,8 @@ enum Which {
     Lifeboat,
     Debian,
     Databases,
+    /// Plugins that the tests run: Velero's for S3, recording ones in Go, the examples
+    Plugins,
     All,
 }
 
@@ -85,6 +89,9 @@ pub(crate) fn run(args: Args) -> Result<()> {
     if wants(Which::Databases) {
         archives.push(databases()?);
     }
+    if wants(Which::Plugins) {
+        archives.extend(plugins::build()?);
+    }
     for archive in archives {
         let archive = match &output {
             Some(directory) => copy_into(directory, &archive)?,
@@ -108,6 +115,11 @@ pub(crate) fn binary(profile: Profile) -> Result<PathBuf> {
     lifeboat::binary(profile)
 }
 
+/// Builds a static program of the workspace if needed and gives its path.
+pub(crate) fn program(package: &str, name: &str, profile: Profile) -> Result<PathBuf> {
+    program::build(package, name, profile)
+}
+
 /// The archive of [`DEBIAN`], from the machine's cache or made now.
 pub(crate) fn debian() -> Result<PathBuf> {
     debian::build(&recipes::DEBIAN)
@@ -116,6 +128,11 @@ pub(crate) fn debian() -> Result<PathBuf> {
 /// The archive of [`DATABASES`], from the machine's cache or made now.
 pub(crate) fn databases() -> Result<PathBuf> {
     debian::build(&recipes::DATABASES)
+}
+
+/// The archives of plugin images.
+pub(crate) fn plugins() -> Result<Vec<PathBuf>> {
+    plugins::build()
 }
 
 /// One line for a person about what happens now.

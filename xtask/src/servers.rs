@@ -30,14 +30,21 @@ pub(crate) struct Server {
     directory: TempDir,
 }
 
-/// Starts Velero's server with its defaults, except for `flags` and the addresses it listens on. `environment` leads to
-/// the box.
-pub(crate) fn velero(environment: &BTreeMap<String, String>, home: &Home, flags: &[&str]) -> Result<Server> {
+/// Starts Velero's server with its defaults, except for `flags` and the addresses it listens on, with its plugin for S3 and
+/// those in `more`. `environment` leads to the box.
+pub(crate) fn velero(
+    environment: &BTreeMap<String, String>,
+    home: &Home,
+    flags: &[&str],
+    more: &[PathBuf],
+) -> Result<Server> {
     TcpListener::bind(("0.0.0.0", CONTROLLER_METRICS)).with_context(|| {
         format!("Velero's server needs port {CONTROLLER_METRICS}; end the program that holds it")
     })?;
-    let (program, plugins) = (tools::velero()?, tools::velero_plugins()?);
+    let program = tools::velero()?;
     let directory = TempDir::with_prefix("lifeboat-velero-").context("cannot create a directory")?;
+    let store = tools::velero_plugins()?.join("velero-plugin-for-aws");
+    let plugins = plugin_directory(directory.path(), more.iter().chain([&store]))?;
     let credentials = directory.path().join("credentials");
     fs::write(&credentials, home::credentials(environment)).context("cannot write the credentials")?;
     let mut command = Command::new(program);
@@ -56,15 +63,31 @@ pub(crate) fn lifeboat(
     environment: &BTreeMap<String, String>,
     home: &Home,
     flags: &[&str],
+    plugins: &[PathBuf],
 ) -> Result<Server> {
     let directory = TempDir::with_prefix("lifeboat-server-").context("cannot create a directory")?;
+    let plugins = plugin_directory(directory.path(), plugins)?;
     let mut command = Command::new(program);
     command
         .args(["server", "--namespace", &home.namespace, "--identity", "on-this-machine"])
         .args(["--metrics-address", "127.0.0.1:0", "--spool-directory"])
         .arg(directory.path())
+        .arg("--plugin-dir")
+        .arg(plugins)
         .args(flags);
     Server::start(command, environment, home, directory)
+}
+
+/// A directory with these programs and nothing else. Velero does not look at links.
+fn plugin_directory<'a>(below: &Path, programs: impl IntoIterator<Item = &'a PathBuf>) -> Result<PathBuf> {
+    let directory = below.join("plugins");
+    fs::create_dir(&directory).context("cannot create the plugin directory")?;
+    for program in programs {
+        let name = program.file_name().context("a program has a name")?;
+        fs::copy(program, directory.join(name))
+            .with_context(|| format!("cannot copy {}", program.display()))?;
+    }
+    Ok(directory)
 }
 
 impl Server {

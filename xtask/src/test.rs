@@ -108,9 +108,17 @@ fn run_part(part: Part, run: &mut Run) -> Result<Tally> {
         Part::Repository => run.repository(),
         Part::Plugins => run.plugins(),
         Part::Api => run.api(),
-        Part::E2e => {
-            run.e2e(&["cluster", "server", "velero_cli", "backup", "restore", "faults", "chart", "image"])
-        }
+        Part::E2e => run.e2e(&[
+            "cluster",
+            "server",
+            "velero_cli",
+            "backup",
+            "restore",
+            "faults",
+            "plugins",
+            "chart",
+            "image",
+        ]),
         Part::Interop => run.interop(),
         Part::Soak => run.soak(),
     }

@@ -74,6 +74,16 @@ pub(crate) fn recorder_plugin() -> Result<PathBuf> {
     Ok(provide(&RECORDER)?.join("recorder"))
 }
 
+/// A restore action that is for everything and changes nothing.
+pub(crate) fn everything_plugin() -> Result<PathBuf> {
+    Ok(provide(&RECORDER)?.join("everything"))
+}
+
+/// What copies a plugin out of its image.
+pub(crate) fn plugin_copier() -> Result<PathBuf> {
+    Ok(provide(&RECORDER)?.join("cp-plugin"))
+}
+
 /// Velero's code for plugins, as a program of its own.
 pub(crate) fn velero_host() -> Result<PathBuf> {
     Ok(provide(&RECORDER)?.join("velerohost"))
@@ -121,7 +131,9 @@ fn make_aws_plugin(source: &Path, out: &Path) -> Result<()> {
 
 fn make_recorder(source: &Path, out: &Path) -> Result<()> {
     go_build(source, "", &out.join("recorder"), &["."])?;
-    go_build(source, "", &out.join("velerohost"), &["./velerohost"])
+    go_build(source, "", &out.join("velerohost"), &["./velerohost"])?;
+    go_build(source, "", &out.join("cp-plugin"), &["./cp-plugin"])?;
+    go_build(source, "", &out.join("everything"), &["./everything"])
 }
 
 fn make_restic(source: &Path, out: &Path) -> Result<()> {

@@ -90,6 +90,9 @@ pub(crate) enum Command {
     /// Work with volume snapshot locations: where plugins keep snapshots of volumes
     #[command(subcommand, visible_alias = "vsl")]
     SnapshotLocation(Box<commands::snapshot_location::Command>),
+    /// Work with the server's Velero plugins
+    #[command(subcommand)]
+    Plugin(commands::plugin::Command),
     /// Work with the password that protects volume data
     #[command(subcommand)]
     RepositoryPassword(commands::repository_password::Command),

@@ -5,6 +5,7 @@ pub(crate) mod backup_location;
 pub(crate) mod completion;
 pub(crate) mod crds;
 pub(crate) mod install;
+pub(crate) mod plugin;
 pub(crate) mod repository;
 pub(crate) mod repository_password;
 pub(crate) mod restore;
@@ -37,6 +38,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), CliError> {
         Command::Schedule(command) => schedule::run(&settings, command).await,
         Command::BackupLocation(command) => backup_location::run(&settings, *command).await,
         Command::SnapshotLocation(command) => snapshot_location::run(&settings, *command).await,
+        Command::Plugin(command) => plugin::run(&settings, command).await,
         Command::RepositoryPassword(command) => repository_password::run(&settings, command).await,
         Command::Repository(args) => repository::run(*args).await,
         Command::Crds(args) => crds::run(&args),

@@ -11,6 +11,7 @@ mod go_flags;
 mod objects;
 mod printer;
 mod restic;
+mod server_status;
 mod settings;
 
 use std::process::ExitCode;

@@ -38,7 +38,25 @@ pub fn typed<K: DeserializeOwned>(object: &DynamicObject) -> Result<K, serde_jso
 pub async fn merge(
     api: &Api<DynamicObject>,
     object: &DynamicObject,
+    patch: Value,
+) -> Result<DynamicObject, ApiError> {
+    change(api, object, patch, Patch::Merge).await
+}
+
+/// The same for kinds of Kubernetes itself, whose lists have keys: elements that the patch does not name stay.
+pub async fn merge_lists(
+    api: &Api<DynamicObject>,
+    object: &DynamicObject,
+    patch: Value,
+) -> Result<DynamicObject, ApiError> {
+    change(api, object, patch, Patch::Strategic).await
+}
+
+async fn change(
+    api: &Api<DynamicObject>,
+    object: &DynamicObject,
     mut patch: Value,
+    way: fn(Value) -> Patch<Value>,
 ) -> Result<DynamicObject, ApiError> {
     if let Some(version) = object.resource_version() {
         patch["metadata"]["resourceVersion"] = Value::String(version);
@@ -47,7 +65,7 @@ pub async fn merge(
     api.patch(
         &name,
         &PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() },
-        &Patch::Merge(patch),
+        &way(patch),
     )
     .await
     .attempt(format!("update {} {name}", kind_of(object)))

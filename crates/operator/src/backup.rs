@@ -38,7 +38,7 @@ use lifeboat_archive::{ArchiveSize, ArchiveWriter, ObjectStore};
 use lifeboat_plan::backup::phase::Counts;
 use lifeboat_plan::backup::validate::ValidBackup;
 use lifeboat_plan::backup::volumes::VolumeBook;
-use lifeboat_plan::catalogue::{Catalogue, GroupResource};
+use lifeboat_plan::catalogue::{Catalogue, GroupResource, ItemId};
 use lifeboat_plugin::Registry;
 use tokio_util::sync::CancellationToken;
 
@@ -139,6 +139,8 @@ struct Made {
     types: BTreeSet<GroupResource>,
     /// Namespaces in which the server may not list something.
     forbidden: BTreeSet<String>,
+    /// Additional items that were too deep, and whether they must be taken.
+    deep: Vec<(ItemId, bool)>,
     hooks_attempted: usize,
     hooks_failed: usize,
     /// Items of each type, for the log.
@@ -147,9 +149,12 @@ struct Made {
 
 /// Runs the pass to its end. Dropped at any await, it leaves nothing in storage; hooks that are open are in the journal.
 pub(crate) async fn run(input: PassInput) -> Result<Outcome, PassError> {
-    let failed = |error: lifeboat_plugin::ActionError| PassError::Failed(error.to_string());
-    let actions = ResolvedActions::new(&input.registry, &input.catalogue).await.map_err(failed)?;
-    let blocks = ResolvedBlocks::new(&input.registry, &input.catalogue).await.map_err(failed)?;
+    let (actions, mut left_out) = ResolvedActions::new(&input.registry.backup, &input.catalogue).await;
+    let (blocks, no_blocks) = ResolvedBlocks::new(&input.registry.blocks, &input.catalogue).await;
+    left_out.extend(no_blocks);
+    for words in left_out {
+        input.report.error(&About::Server, &words, None);
+    }
     let name = input.backup.metadata.name.clone().unwrap_or_default();
     let files =
         lifeboat_archive::BackupFiles::new(&name).map_err(|error| PassError::Failed(error.to_string()))?;
@@ -205,6 +210,7 @@ impl Pass {
             Self::run_streams(self).await;
         };
         tokio::join!(in_blocks, streams);
+        self.soon(self.take_deep()).await;
         self.soon(Self::take_namespaces(self)).await;
         self.soon(self.take_definitions()).await;
         self.ended()

@@ -12,6 +12,7 @@ use lifeboat_plugin::volume::VolumeSnapshotter;
 use lifeboat_web::Metrics;
 
 use crate::backup::{Commands, PodCommands};
+use crate::locations::PluginStores;
 use crate::refused::Refused;
 use crate::settings::ServerSettings;
 use crate::turns::Turns;
@@ -34,6 +35,8 @@ pub(crate) struct Context {
     pub(crate) snapshotters: BTreeMap<String, Arc<dyn VolumeSnapshotter>>,
     /// Whoever makes a volume from a snapshot takes one.
     pub(crate) turns: Turns,
+    /// Plugins that are the stores of locations.
+    pub(crate) stores: PluginStores,
     /// Runs hooks in pods.
     pub(crate) commands: Arc<dyn Commands>,
 }
@@ -59,6 +62,7 @@ impl Context {
             plugins: PluginHost::empty(),
             snapshotters: BTreeMap::new(),
             turns: Turns::default(),
+            stores: PluginStores::default(),
             commands,
         }
     }

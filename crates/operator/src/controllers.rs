@@ -7,6 +7,7 @@ mod backup_sync;
 mod delete_backup_request;
 mod download_request;
 mod garbage_collection;
+mod own_deployment;
 pub(crate) mod restore;
 mod schedule;
 mod server_status_request;
@@ -35,9 +36,10 @@ pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
         backup::run(context, resting),
         backup_storage_location::run(context, resting),
         backup_sync::run(context, resting),
-        delete_backup_request::run(context, resting, &context.actions.delete),
+        delete_backup_request::run(context, resting),
         download_request::run(context, resting),
         garbage_collection::run(context, resting),
+        own_deployment::run(context, resting),
         schedule::run(context, resting),
         restore::run(context, resting),
         server_status_request::run(context, resting),

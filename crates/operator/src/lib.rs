@@ -3,6 +3,7 @@
 //! decided is decided in crate `plan`.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
+mod applying;
 mod backup;
 mod context;
 mod controllers;

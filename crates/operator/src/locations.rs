@@ -1,6 +1,8 @@
 //! Opening a location: the one way from a BackupStorageLocation to its bucket. The location's own controller judges with
 //! it, every other controller and pipeline reads and writes through it.
 
+mod plugin_store;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -12,10 +14,13 @@ use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::garbage::LocationState;
 use lifeboat_plan::install::CLOUD_CREDENTIALS;
 use lifeboat_plan::location::{self, CaSource, SecretKey, ValidLocation};
-use lifeboat_store::{StoreConfig, Tuning};
+use lifeboat_plugin::host::{Kind, PluginHost, qualified};
+use lifeboat_plugin::remote::ObjectStoreLocation;
+use lifeboat_store::{Provider, StoreConfig, Tuning};
 use secrecy::SecretSlice;
 
 use crate::context::Context;
+pub(crate) use plugin_store::{PluginOpening, PluginStores};
 
 /// Archives come out of one compressor: two parts in flight keep up with it, and memory stays small. S3 takes no parts
 /// below 5 MiB.
@@ -32,9 +37,20 @@ pub(crate) struct SecretValues {
 /// The Secrets that a location names, by name; a missing one is `None`.
 pub(crate) type Secrets = BTreeMap<String, Option<SecretValues>>;
 
-/// All that is needed to open the bucket.
-pub(crate) struct Opening {
-    pub(crate) config: StoreConfig,
+/// All that is needed to open the bucket: an installed plugin for the provider goes before the built-in store.
+pub(crate) enum Opening {
+    BuiltIn(Box<StoreConfig>),
+    Plugin(PluginOpening),
+}
+
+impl Opening {
+    /// Which store is used, for people.
+    pub(crate) fn used(&self) -> &str {
+        match self {
+            Self::BuiltIn(_) => "the built-in store",
+            Self::Plugin(plugin) => &plugin.used,
+        }
+    }
 }
 
 /// Why the bucket cannot be used: a word for machines (`plan::conditions::reason`) and words for a person.
@@ -112,12 +128,27 @@ pub(crate) async fn open_found(
         return Err(LocationError::Unavailable { name, message });
     }
     let secrets = secrets(context, &object).await?;
-    let opening = opening(&object, &secrets).map_err(|problem| unavailable(&name, problem))?;
-    let tuning = Tuning { part_size: PART, upload_concurrency: PARTS_AT_ONCE, ..Tuning::default() };
-    let store = lifeboat_store::open(&opening.config, &context.settings.cloud, tuning)
-        .await
-        .map_err(|error| unavailable(&name, problem(&error)))?;
-    Ok(Location { name, object, store: Arc::new(Bounded::new(Arc::new(store))) })
+    let opening =
+        opening(&object, &secrets, &context.plugins).map_err(|problem| unavailable(&name, problem))?;
+    let store: Arc<dyn ObjectStore> = match opening {
+        Opening::BuiltIn(config) => {
+            let tuning = Tuning { part_size: PART, upload_concurrency: PARTS_AT_ONCE, ..Tuning::default() };
+            let store = lifeboat_store::open(&config, &context.settings.cloud, tuning).await;
+            Arc::new(store.map_err(|error| unavailable(&name, problem(&error)))?)
+        }
+        Opening::Plugin(opening) => {
+            open_plugin(context, &opening).map_err(|problem| unavailable(&name, problem))?
+        }
+    };
+    Ok(Location { name, object, store: Arc::new(Bounded::new(store)) })
+}
+
+/// The store of a location that a plugin serves.
+pub(crate) fn open_plugin(
+    context: &Context,
+    opening: &PluginOpening,
+) -> Result<Arc<dyn ObjectStore>, Problem> {
+    context.stores.open(&context.plugins, &context.settings.storage.spool_directory, opening)
 }
 
 fn unavailable(name: &str, problem: Problem) -> LocationError {
@@ -176,11 +207,22 @@ pub(crate) fn unreadable(error: &str) -> Problem {
 }
 
 /// From a location and its Secrets to what opens its bucket.
-pub(crate) fn opening(location: &BackupStorageLocation, secrets: &Secrets) -> Result<Opening, Problem> {
+pub(crate) fn opening(
+    location: &BackupStorageLocation,
+    secrets: &Secrets,
+    plugins: &PluginHost,
+) -> Result<Opening, Problem> {
     let valid = location::validate(&location.spec).map_err(|problems| {
         let message = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
         Problem { category: "config", message }
     })?;
+    if let Some(plugin) = plugins.find(Kind::ObjectStore, &valid.provider) {
+        let used = format!("plugin {} ({})", plugin.name, plugin.program.display());
+        return plugin_opening(location, secrets, &valid, used).map(Opening::Plugin);
+    }
+    if Provider::parse(&valid.provider).is_err() {
+        return Err(no_store(&valid.provider));
+    }
     let mut config = StoreConfig {
         provider: valid.provider.clone(),
         bucket: valid.bucket.clone(),
@@ -202,7 +244,61 @@ pub(crate) fn opening(location: &BackupStorageLocation, secrets: &Secrets) -> Re
             )?)),
             None => None,
         };
-    Ok(Opening { config })
+    Ok(Opening::BuiltIn(Box::new(config)))
+}
+
+/// What a plugin is configured with, as upstream does it: the location's `config`, the certificate authority where there is
+/// one, and credentials as a file only where the location names its own; the installation's are in the environment.
+fn plugin_opening(
+    location: &BackupStorageLocation,
+    secrets: &Secrets,
+    valid: &ValidLocation,
+    used: String,
+) -> Result<PluginOpening, Problem> {
+    let bucket = valid.bucket.trim_matches('/');
+    if bucket.contains('/') {
+        let message = format!(
+            "spec.objectStorage.bucket: {bucket:?} has a '/'; name the bucket only, and the directory in spec.objectStorage.prefix"
+        );
+        return Err(Problem { category: "config", message });
+    }
+    let mut config = valid.config.clone();
+    if let Some(pem) = authority(secrets, valid)? {
+        let text = String::from_utf8(pem).map_err(|_| Problem {
+            category: "config",
+            message: "spec.objectStorage: the certificate authority is no PEM text".to_owned(),
+        })?;
+        config.insert("caCert".to_owned(), text);
+    }
+    let credentials = match &valid.credential {
+        Some(wanted) => Some(SecretSlice::from(secret_value(secrets, "spec.credential", wanted)?)),
+        None => None,
+    };
+    let versions: Vec<_> =
+        secrets.iter().map(|(name, secret)| (name, secret.as_ref().map(|secret| &secret.version))).collect();
+    Ok(PluginOpening {
+        uid: location.uid().unwrap_or_else(|| location.name_any()),
+        state: format!("{:?} {versions:?}", location.spec),
+        provider: valid.provider.clone(),
+        used,
+        location: ObjectStoreLocation {
+            bucket: bucket.to_owned(),
+            prefix: valid.prefix.trim_matches('/').to_owned(),
+            config,
+        },
+        credentials,
+    })
+}
+
+/// Both ways to get a store.
+fn no_store(provider: &str) -> Problem {
+    let message = format!(
+        "spec.provider: there is no store for {provider:?}: it is neither built in (aws, gcp, azure, lifeboat.io/local) nor is \
+         a plugin '{}' of kind ObjectStore installed; correct the provider, or add its plugin with `lifeboat plugin add \
+         IMAGE` (`lifeboat plugin get` lists those that are there)",
+        qualified(provider)
+    );
+    Problem { category: "config", message }
 }
 
 fn authority(secrets: &Secrets, valid: &ValidLocation) -> Result<Option<Vec<u8>>, Problem> {
@@ -261,8 +357,13 @@ pub(crate) fn problem(error: &lifeboat_store::Error) -> Problem {
 
 /// The same for an error on the way through the narrow trait.
 pub(crate) fn words(error: &lifeboat_archive::StoreError) -> String {
+    narrow_problem(error).message
+}
+
+/// The same as a problem.
+pub(crate) fn narrow_problem(error: &lifeboat_archive::StoreError) -> Problem {
     match error {
-        lifeboat_archive::StoreError::Store(error) => problem(error).message,
-        other => other.to_string(),
+        lifeboat_archive::StoreError::Store(error) => problem(error),
+        other => Problem { category: other.category(), message: other.to_string() },
     }
 }

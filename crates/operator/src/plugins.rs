@@ -2,11 +2,14 @@
 //! that run for it, and the processes behind them, which end with it. Made by [`Context::acting`].
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lifeboat_archive::{Level, RunLog};
+use lifeboat_plan::server_status::{Details, ListedPlugin, ListedProblem};
 use lifeboat_plugin::actions::Registry;
-use lifeboat_plugin::host::{LogLevel, LogLine, LogSink, ServerLog, Session};
+use lifeboat_plugin::host::{Kind, LogLevel, LogLine, LogSink, ServerLog, Session};
 
+use crate::backup::Report;
 use crate::context::Context;
 
 /// The actions of one operation, built-in ones and plugins'. Dropping it kills what still runs; [`Self::close`] asks first.
@@ -28,32 +31,129 @@ impl Context {
     }
 }
 
+impl Context {
+    /// All actions and plugins, built-in ones first, and what cannot be used.
+    pub(crate) fn listed_plugins(&self) -> Details {
+        let actions = &self.actions;
+        let built_in = |kind: Kind, name: &str| ListedPlugin {
+            kind: kind.to_string(),
+            name: name.to_owned(),
+            program: None,
+        };
+        let mut plugins: Vec<ListedPlugin> = Vec::new();
+        plugins.extend(actions.backup.iter().map(|action| built_in(Kind::BackupItemAction, action.name())));
+        plugins.extend(actions.restore.iter().map(|action| built_in(Kind::RestoreItemAction, action.name())));
+        plugins.extend(actions.delete.iter().map(|action| built_in(Kind::DeleteItemAction, action.name())));
+        plugins.extend(actions.blocks.iter().map(|action| built_in(Kind::ItemBlockAction, action.name())));
+        plugins.extend(self.plugins.plugins().iter().map(|plugin| ListedPlugin {
+            kind: plugin.kind.to_string(),
+            name: plugin.name.clone(),
+            program: Some(plugin.program.display().to_string()),
+        }));
+        let problems = self.plugins.problems().iter().map(|problem| ListedProblem {
+            program: problem.path.display().to_string(),
+            message: problem.message.clone(),
+        });
+        Details { plugins, problems: problems.collect() }
+    }
+}
+
 impl Acting {
+    /// Says in `log` how the plugins were used so far.
+    pub(crate) fn tell_usage(&self, log: &RunLog) {
+        for used in self.session.usage() {
+            log.info(&used.to_string(), &[]);
+        }
+    }
+
     /// Ends the plugins' processes.
     pub(crate) async fn close(&self) {
         self.session.close().await;
     }
 }
 
-/// A backup's or restore's log, for the lines of its plugins.
+/// A restore's log, for the lines of its plugins. As upstream, they change nothing but the log.
 pub(crate) struct PluginLines(pub(crate) RunLog);
 
 impl LogSink for PluginLines {
     fn line(&self, line: LogLine) {
-        let level = match line.level {
-            LogLevel::Debug => Level::Debug,
-            LogLevel::Info => Level::Info,
-            LogLevel::Warning => Level::Warning,
-            LogLevel::Error => Level::Error,
-        };
-        let texts: Vec<(&String, String)> = line
-            .fields
-            .iter()
-            .map(|(key, value)| (key, value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
-            .collect();
-        let mut fields: Vec<(&str, &str)> =
-            texts.iter().map(|(key, text)| (key.as_str(), text.as_str())).collect();
-        fields.push(("pluginName", &line.program));
-        self.0.write(level, &line.message, &fields);
+        write(&line, |level, fields| self.0.write(level, &line.message, fields));
+    }
+}
+
+/// So many lines of plugins are told in a backup's results; the log has all of them.
+const MOST_COUNTED: usize = 100;
+
+/// A backup's log and results, for the lines of its plugins. As upstream, what they log as warnings and errors are
+/// warnings and errors of the backup.
+pub(crate) struct CountedLines {
+    report: Report,
+    counted: AtomicUsize,
+}
+
+impl CountedLines {
+    pub(crate) fn new(report: Report) -> Self {
+        Self { report, counted: AtomicUsize::new(0) }
+    }
+}
+
+impl LogSink for CountedLines {
+    fn line(&self, line: LogLine) {
+        let counts = matches!(line.level, LogLevel::Warning | LogLevel::Error)
+            && self.counted.fetch_add(1, Ordering::Relaxed) < MOST_COUNTED;
+        write(&line, |level, fields| self.report.line(level, &line.message, fields, counts));
+    }
+}
+
+fn write(line: &LogLine, write: impl FnOnce(Level, &[(&str, &str)])) {
+    let level = match line.level {
+        LogLevel::Debug => Level::Debug,
+        LogLevel::Info => Level::Info,
+        LogLevel::Warning => Level::Warning,
+        LogLevel::Error => Level::Error,
+    };
+    let texts: Vec<(&String, String)> = line
+        .fields
+        .iter()
+        .map(|(key, value)| (key, value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
+        .collect();
+    let mut fields: Vec<(&str, &str)> =
+        texts.iter().map(|(key, text)| (key.as_str(), text.as_str())).collect();
+    fields.push(("pluginName", &line.program));
+    write(level, &fields);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn line(level: LogLevel, message: &str) -> LogLine {
+        let fields = BTreeMap::from([
+            ("namespace".to_owned(), json!("shop")),
+            ("name".to_owned(), json!("web")),
+            ("error".to_owned(), json!("full")),
+        ]);
+        LogLine { program: "example".into(), level, message: message.into(), fields }
+    }
+
+    #[test]
+    fn what_plugins_log_as_errors_counts_in_a_backup_as_upstream_and_no_flood_of_it_does() {
+        let report = Report::new(RunLog::create(&std::env::temp_dir(), &[], Level::Info).unwrap());
+        let lines = CountedLines::new(report.clone());
+        lines.line(line(LogLevel::Info, "fine"));
+        lines.line(line(LogLevel::Warning, "odd"));
+        lines.line(line(LogLevel::Error, "bad"));
+        let results = report.results();
+        assert_eq!(results.errors.namespaces["shop"], [" name: /web message: /bad error: /full"]);
+        assert_eq!(results.warnings.count(), 1);
+        for _ in 0..1000 {
+            lines.line(line(LogLevel::Error, "bad"));
+        }
+        assert_eq!(report.results().errors.count(), 99);
+        assert_eq!(report.log().counts().errors, 1001, "the log has all of them");
     }
 }

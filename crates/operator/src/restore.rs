@@ -9,10 +9,12 @@ mod gates;
 mod hooks;
 mod idle;
 mod item;
+mod journal;
 mod lookup;
 mod maker;
 mod namespaces;
 mod native;
+mod operations;
 mod plan;
 mod ready;
 mod report;
@@ -38,10 +40,13 @@ use tokio_util::sync::CancellationToken;
 
 use crate::backup::Commands;
 
+pub(crate) use journal::{Begun, Journal};
 pub(crate) use maker::{OpenVolume, Owner, Processes, VolumeMaker};
 pub use plan::{Fight, NotPlanned, Planned, PlannedItem, Would};
 pub(crate) use plan::{Question, dry_run};
 pub(crate) use report::{Ended, Progress};
+
+use actions::Actions;
 
 /// What is to be restored, from what, and how.
 pub(crate) struct Job {
@@ -52,6 +57,8 @@ pub(crate) struct Job {
     pub(crate) volumes: BTreeMap<String, DataIn>,
     /// The location, where nobody vouches for what is in it.
     pub(crate) untrusted: Option<String>,
+    /// Operations that earlier attempts of this restore began.
+    pub(crate) begun: Begun,
     pub(crate) log: RunLog,
 }
 
@@ -64,6 +71,8 @@ pub(crate) struct Tools {
     pub(crate) actions: Vec<Arc<dyn RestoreItemAction>>,
     /// Makes volumes from snapshots; None where nothing is to be made.
     pub(crate) maker: Option<Arc<VolumeMaker>>,
+    /// Where operations are noted that actions begin.
+    pub(crate) journal: Arc<Journal>,
     pub(crate) commands: Arc<dyn Commands>,
     pub(crate) priorities: Priorities,
     pub(crate) times: Times,
@@ -97,8 +106,16 @@ pub(crate) async fn restore(
     progress: &Arc<Progress>,
     cancel: &CancellationToken,
 ) -> Ended {
-    let run = run::Run::new(job, tools, progress.clone());
-    run::drive(&run, cancel).await;
+    let asked = cancel.run_until_cancelled(Actions::ask(&tools.actions, &tools.catalogue)).await;
+    let (actions, left_out) = asked.unwrap_or_default();
+    let run = run::Run::new(job, tools, actions, progress.clone());
+    for words in left_out {
+        run.report.general_error(words);
+    }
+    // Without their actions items must not be created.
+    if !cancel.is_cancelled() {
+        run::drive(&run, cancel).await;
+    }
     let pods = hooks::finish(&run, cancel).await;
     let mut ended = run.report.end(pods);
     ended.volumes = std::mem::take(&mut *run::locked(&run.native));

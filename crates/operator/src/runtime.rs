@@ -85,6 +85,7 @@ pub async fn run(
         },
     };
     stop_web.cancel();
+    context.stores.close().await;
     tracing::info!("server ends");
     ended
 }

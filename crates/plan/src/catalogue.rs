@@ -182,6 +182,15 @@ impl Catalogue {
     }
 }
 
+/// The longest name of anything in Kubernetes.
+const LONGEST_NAME: usize = 253;
+
+/// Whether a text can be a name to the API server: one segment of a path, and no way out of it.
+pub fn is_path_segment(text: &str) -> bool {
+    let bad = |c: char| c == '/' || c == '%' || c.is_control() || c.is_whitespace();
+    !text.is_empty() && text.len() <= LONGEST_NAME && text != "." && text != ".." && !text.contains(bad)
+}
+
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
@@ -241,5 +250,18 @@ mod tests {
         assert_eq!(catalogue.get(&id).unwrap().version, "v1");
         assert_eq!(catalogue.types().count(), 1);
         assert_eq!(catalogue.version(&id, "v1beta1").unwrap().version, "v1beta1");
+    }
+
+    #[rstest]
+    #[case::plain("web-0", true)]
+    #[case::with_colons("system:node", true)]
+    #[case::dots_within("a..b", true)]
+    #[case::empty("", false)]
+    #[case::parent("..", false)]
+    #[case::path("a/../b", false)]
+    #[case::escaped("a%2fb", false)]
+    #[case::space("a b", false)]
+    fn a_name_is_one_segment_of_a_path(#[case] name: &str, #[case] expected: bool) {
+        assert_eq!(is_path_segment(name), expected);
     }
 }

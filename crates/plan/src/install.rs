@@ -13,6 +13,10 @@ use serde_json::{Value, json};
 pub const DEFAULT_NAMESPACE: &str = "lifeboat";
 /// The Secret with the credentials of locations that name none, and its key: upstream's names.
 pub const CLOUD_CREDENTIALS: (&str, &str) = ("cloud-credentials", "cloud");
+/// The server's Deployment.
+pub const DEPLOYMENT: &str = "lifeboat";
+/// The file in the server's container with those credentials, where the Secret exists: upstream's place.
+pub const CREDENTIALS_FILE: &str = "/credentials/cloud";
 
 /// What the server may do in the cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +45,8 @@ pub struct InstallOptions {
     pub env: Vec<Value>,
     pub resources: Value,
     pub spool: Spool,
+    /// Images of Velero plugins, in the order in which they are copied.
+    pub plugins: Vec<String>,
     /// Under which URL people reach the server for files of backups; None where storage signs links itself.
     pub download_url: Option<String>,
 }
@@ -78,14 +84,16 @@ impl InstallOptions {
             env: Vec::new(),
             resources: default_resources(),
             spool: Spool::mib(DEFAULT_SPOOL_MIB),
+            plugins: Vec::new(),
             download_url: None,
         }
     }
 }
 
-/// Requests are what an idle server needs; the limit is room for its work, bounded by concurrency.
+/// Requests are what an idle server needs; the limit is room for its work, bounded by concurrency, and for the processes of
+/// plugins, which are Go programs of 30 to 100 MB each, one for each program and operation, and count as the server's own.
 pub fn default_resources() -> Value {
-    json!({"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "512Mi"}})
+    json!({"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "1Gi"}})
 }
 
 /// All objects but the custom resource definitions and the Secrets, in the order to apply them.
@@ -182,6 +190,32 @@ mod tests {
         assert!(args.contains(&json!("--download-url=https://backups.example")), "{args:?}");
         assert!(args.contains(&json!("--spool-size=75")), "{args:?}");
         assert_eq!(pod["volumes"][1]["emptyDir"]["sizeLimit"], "100Mi");
+    }
+
+    #[test]
+    fn images_of_plugins_become_init_containers_that_a_restricted_namespace_takes() {
+        let images = ["velero/velero-plugin-for-aws:v1.14.3", "velero/velero-plugin-for-aws:v1.14.2"];
+        let options = InstallOptions {
+            plugins: images.map(str::to_owned).to_vec(),
+            ..InstallOptions::new("lifeboat", "localhost/lifeboat:dev")
+        };
+        let objects = objects(&options);
+        let deployment = objects.iter().find(|object| object["kind"] == "Deployment").unwrap();
+        let containers = crate::plugin_images::containers(deployment);
+        let names: Vec<_> = containers.iter().map(|container| container["name"].clone()).collect();
+        assert_eq!(names, ["velero-velero-plugin-for-aws", "velero-velero-plugin-for-aws-2"]);
+        assert_eq!(crate::plugin_images::completion(deployment), crate::plugin_images::Completion::default());
+    }
+
+    #[test]
+    fn stock_tools_find_the_deployment_and_its_plugins_volume() {
+        let objects = rendered(Rights::Full);
+        let deployment = objects.iter().find(|object| object["kind"] == "Deployment").unwrap();
+        assert_eq!(deployment["metadata"]["labels"]["component"], "velero");
+        let pod = &deployment["spec"]["template"]["spec"];
+        assert_eq!(pod["containers"][0]["name"], "velero");
+        let volumes = pod["volumes"].as_array().unwrap();
+        assert!(volumes.iter().any(|volume| volume["name"] == "plugins"), "{volumes:?}");
     }
 
     #[test]

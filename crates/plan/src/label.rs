@@ -15,9 +15,21 @@ pub fn value(name: &str) -> String {
     format!("{}{:02x}{:02x}{:02x}", &name[..end], digest[0], digest[1], digest[2])
 }
 
+/// 32 hex digits that stand for a text of any length, where only a key will do.
+pub fn digest(text: &str) -> String {
+    let digest = Sha256::digest(text.as_bytes());
+    digest.iter().take(16).fold(String::new(), |all, byte| format!("{all}{byte:02x}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_digest_is_a_key_of_fixed_length() {
+        assert_eq!(digest("").len(), 32);
+        assert_ne!(digest("a/b"), digest("a/c"));
+    }
 
     #[test]
     fn short_names_stay_and_long_ones_get_a_hash() {

@@ -19,6 +19,7 @@ pub mod lease;
 pub mod location;
 pub mod order;
 pub mod password;
+pub mod plugin_images;
 pub mod policy;
 pub mod restore;
 pub mod schedule;

@@ -15,6 +15,8 @@ use crate::conditions::{self, Fact};
 
 /// Annotation on a VolumeSnapshotLocation: why it cannot be used. Its status has no field for it.
 pub const UNAVAILABLE_BECAUSE: &str = "lifeboat.io/unavailable-because";
+/// The annotation of a location that says which store is used for it.
+pub const STORE_ANNOTATION: &str = "lifeboat.io/store";
 
 /// A reference to one value of a Secret in Lifeboat's namespace.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,7 +58,10 @@ pub fn validate(spec: &BackupStorageLocationSpec) -> Result<ValidLocation, Vec<F
     let mut problems = Vec::new();
     let storage = spec.object_storage.clone();
     if spec.provider.trim().is_empty() {
-        problems.push(problem("spec.provider", "is empty; name the storage: aws, gcp, azure or local"));
+        problems.push(problem(
+            "spec.provider",
+            "is empty; name the storage: aws, gcp, azure, lifeboat.io/local, or that of a plugin",
+        ));
     }
     if storage.bucket.trim().is_empty() {
         problems
@@ -190,14 +195,17 @@ pub fn next_look(
     due(frequency, changed, shown.last_look.max(past.map(|past| past.at)), now)
 }
 
-/// What a look found: `problem` is a category and a message.
-pub fn facts(problem: Option<(&str, &str)>, warnings: &[String]) -> Vec<Fact> {
+/// What a look found: `problem` is a category and a message, `used` the store that was asked.
+pub fn facts(problem: Option<(&str, &str)>, warnings: &[String], used: Option<&str>) -> Vec<Fact> {
     let mut facts = vec![match problem {
         None => Fact {
             kind: "Available",
             holds: true,
             reason: "BucketUsable".into(),
-            message: "the bucket can be used".to_owned(),
+            message: used.map_or_else(
+                || "the bucket can be used".to_owned(),
+                |used| format!("the bucket can be used through {used}"),
+            ),
         },
         Some((category, message)) => Fact {
             kind: "Available",
@@ -337,13 +345,19 @@ mod tests {
 
     #[test]
     fn a_look_shows_its_category_and_what_is_insecure() {
-        let found = facts(Some(("bucket_not_found", "no bucket")), &["verification is off".to_owned()]);
+        let found = facts(Some(("bucket_not_found", "no bucket")), &["verification is off".to_owned()], None);
         let shown: Vec<_> = found.iter().map(|fact| (fact.kind, fact.holds, fact.reason.as_ref())).collect();
         assert_eq!(
             shown,
             [("Available", false, "BucketNotFound"), ("StorageSecure", false, "InsecureSettings")]
         );
-        assert!(facts(None, &[]).iter().all(|fact| fact.holds));
+        let good = facts(None, &[], Some("plugin velero.io/aws (/plugins/aws)"));
+        assert!(good.iter().all(|fact| fact.holds));
+        assert!(
+            good[0].message.ends_with("through plugin velero.io/aws (/plugins/aws)"),
+            "{}",
+            good[0].message
+        );
     }
 
     #[rstest]

@@ -17,3 +17,4 @@ pub mod trust;
 pub mod validate;
 pub mod versions;
 pub mod volumes;
+pub mod waits;

@@ -46,7 +46,7 @@ impl<E: std::error::Error> From<E> for Error {
 #[derive(thiserror::Error)]
 pub enum ServeError {
     #[error(
-        "this program is a plugin: put it into the plugin directory of Lifeboat or Velero, which starts it"
+        "this program is a plugin: put it into the plugin directory of Lifeboat or Velero, which starts it; `install DIRECTORY` copies it there"
     )]
     NotStartedByAHost,
     #[error("the host speaks protocol {0}, this plugin speaks 2")]
@@ -55,6 +55,8 @@ pub enum ServeError {
     Name(String),
     #[error("cannot listen on '{path}': {error}")]
     Listen { path: String, error: std::io::Error },
+    #[error("cannot copy this program to '{path}': {error}")]
+    Install { path: String, error: std::io::Error },
     #[error("cannot serve: {0}")]
     Serve(String),
 }

@@ -31,6 +31,7 @@
 
 mod actions;
 mod error;
+mod install;
 mod logging;
 mod object;
 mod plugin;

@@ -10,7 +10,7 @@ use crate::actions::{BackupItemAction, DeleteItemAction, ItemBlockAction, Restor
 use crate::error::{ServeError, Served};
 use crate::snapshotter::VolumeSnapshotter;
 use crate::store::ObjectStore;
-use crate::{logging, serve};
+use crate::{install, logging, serve};
 
 const CALLS: u32 = 16;
 
@@ -98,7 +98,13 @@ impl Plugin {
     }
 
     /// Serves until the host says that it is enough. The last line of `main`; makes its own tokio runtime.
+    ///
+    /// Called as `PROGRAM install [DIRECTORY]` it copies itself into the directory (`/target`) instead: an image with nothing in it
+    /// but the program, and `ENTRYPOINT ["/program", "install"]`, is a plugin image.
     pub fn serve(self) -> Served {
+        if let Some(directory) = install::asked_for(std::env::args_os().skip(1)) {
+            return install::install(&directory);
+        }
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()

@@ -162,6 +162,10 @@ pub trait RestoreItemAction: Send + Sync {
     ) -> Result<bool, ActionError> {
         Ok(true)
     }
+    /// Whether calls may begin operations: then they are noted, so that a restart does not begin them twice.
+    fn may_operate(&self) -> bool {
+        false
+    }
     async fn progress(&self, _operation: &str, _restore: &Restore) -> Result<OperationProgress, ActionError> {
         Err(ActionError::NoOperations)
     }

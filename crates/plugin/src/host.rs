@@ -13,6 +13,7 @@ mod program;
 mod session;
 mod settings;
 mod slot;
+mod usage;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -24,6 +25,7 @@ pub use log::{LogLevel, LogLine, LogSink, ServerLog};
 pub use session::Session;
 pub use settings::{HostSettings, Timeouts, plugin_environment};
 pub(crate) use slot::{Call, Init, Slot, moving};
+pub use usage::Used;
 
 /// One plugin that is installed. A program may serve many.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,6 +68,11 @@ impl PluginHost {
     pub fn empty() -> Self {
         let settings = HostSettings::new(PathBuf::new());
         Self { inner: Arc::new(Installed { settings, plugins: Vec::new(), problems: Vec::new() }) }
+    }
+
+    /// Plugins that are known without asking: for tests of whoever uses a host.
+    pub fn of(settings: HostSettings, plugins: Vec<Plugin>) -> Self {
+        Self { inner: Arc::new(Installed { settings, plugins, problems: Vec::new() }) }
     }
 
     /// In the order in which actions run: by path, then as the program lists them.

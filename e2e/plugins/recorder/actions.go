@@ -1,6 +1,10 @@
 package main
 
 import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	api "github.com/vmware-tanzu/velero/pkg/apis/velero/v1"
@@ -21,10 +25,7 @@ func (a *backupV1) Execute(item runtime.Unstructured, backup *api.Backup) (runti
 	return item, related(item), nil
 }
 
-type backupV2 struct {
-	recorder
-	operations
-}
+type backupV2 struct{ recorder }
 
 func (a *backupV2) Name() string { return "example.io/backup-v2" }
 
@@ -41,12 +42,11 @@ func (a *backupV2) Execute(item runtime.Unstructured, backup *api.Backup) (runti
 
 func (a *backupV2) Progress(operationID string, backup *api.Backup) (velero.OperationProgress, error) {
 	a.record("Progress", map[string]any{"operation": operationID, "backup": backup.Name})
-	return a.operations.progress(operationID), nil
+	return a.progress(operationID), nil
 }
 
 func (a *backupV2) Cancel(operationID string, backup *api.Backup) error {
 	a.record("Cancel", map[string]any{"operation": operationID, "backup": backup.Name})
-	a.operations[operationID] = steps
 	return nil
 }
 
@@ -70,11 +70,7 @@ func (a *restoreV1) Execute(input *velero.RestoreItemActionExecuteInput) (*veler
 	return output, nil
 }
 
-type restoreV2 struct {
-	recorder
-	operations
-	asked int
-}
+type restoreV2 struct{ recorder }
 
 func (a *restoreV2) Name() string { return "example.io/restore-v2" }
 
@@ -105,24 +101,35 @@ func (a *restoreV2) Execute(input *velero.RestoreItemActionExecuteInput) (*veler
 
 func (a *restoreV2) Progress(operationID string, restore *api.Restore) (velero.OperationProgress, error) {
 	a.record("Progress", map[string]any{"operation": operationID, "restore": restore.Name})
-	return a.operations.progress(operationID), nil
+	return a.progress(operationID), nil
 }
 
 func (a *restoreV2) Cancel(operationID string, restore *api.Restore) error {
 	a.record("Cancel", map[string]any{"operation": operationID, "restore": restore.Name})
-	a.operations[operationID] = steps
 	return nil
 }
 
-// AreAdditionalItemsReady says yes when it is asked for the third time.
+// AreAdditionalItemsReady says yes when it is asked for the third time about the same items. Some names of items give other
+// answers: gate-… is ready when a file of this name is beside RECORDER_FILE, never-… never, error-… is an error.
 func (a *restoreV2) AreAdditionalItemsReady(items []velero.ResourceIdentifier, restore *api.Restore) (bool, error) {
 	var names []string
 	for _, item := range items {
 		names = append(names, item.Resource+" "+item.Namespace+"/"+item.Name)
 	}
-	a.record("AreAdditionalItemsReady", map[string]any{"items": names, "restore": restore.Name})
-	a.asked++
-	return a.asked >= 3, nil
+	all := strings.Join(names, " ")
+	a.record("AreAdditionalItemsReady", map[string]any{"items": names, "operation": all, "restore": restore.Name})
+	for _, item := range items {
+		switch kind, _, _ := strings.Cut(item.Name, "-"); kind {
+		case "gate":
+			_, err := os.Stat(filepath.Join(filepath.Dir(os.Getenv("RECORDER_FILE")), item.Name))
+			return err == nil, nil
+		case "never":
+			return false, nil
+		case "error":
+			return false, fmt.Errorf("the recorder was told to fail for %s", item.Name)
+		}
+	}
+	return a.recorded("AreAdditionalItemsReady", all) >= 3, nil
 }
 
 type deletion struct{ recorder }

@@ -1,13 +1,15 @@
 // Plugins on Velero's own framework that record what they are asked. One program serves every kind but object stores, so
 // that a host can be tested with what plugin authors really use. What the actions do is told by annotations below
 // recorder.lifeboat.dev/ of the item; each call becomes one line of JSON in the file that RECORDER_FILE names, and one
-// line of the log.
+// line of the log. Hosts end the program between calls, so what it remembers is what it wrote down there.
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -29,13 +31,13 @@ func main() {
 			return &backupV1{recorder{log, "backup-v1"}}, nil
 		}).
 		RegisterBackupItemActionV2("example.io/backup-v2", func(log logrus.FieldLogger) (any, error) {
-			return &backupV2{recorder{log, "backup-v2"}, operations{}}, nil
+			return &backupV2{recorder{log, "backup-v2"}}, nil
 		}).
 		RegisterRestoreItemAction("example.io/restore-v1", func(log logrus.FieldLogger) (any, error) {
 			return &restoreV1{recorder{log, "restore-v1"}}, nil
 		}).
 		RegisterRestoreItemActionV2("example.io/restore-v2", func(log logrus.FieldLogger) (any, error) {
-			return &restoreV2{recorder: recorder{log, "restore-v2"}, operations: operations{}}, nil
+			return &restoreV2{recorder{log, "restore-v2"}}, nil
 		}).
 		RegisterDeleteItemAction("example.io/delete", func(log logrus.FieldLogger) (any, error) {
 			return &deletion{recorder{log, "delete"}}, nil
@@ -157,16 +159,42 @@ func refused(item runtime.Unstructured) error {
 	return nil
 }
 
-// operations counts how often each operation was asked for.
-type operations map[string]int64
+// recorded counts the lines of a call of this plugin about an operation, also those of processes before this one.
+func (r recorder) recorded(call, operation string) (count int64) {
+	in, err := os.Open(os.Getenv("RECORDER_FILE"))
+	if err != nil {
+		return 0
+	}
+	defer in.Close()
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		var line struct{ Plugin, Call, Operation string }
+		if json.Unmarshal(lines.Bytes(), &line) == nil && line.Plugin == r.name && line.Call == call && line.Operation == operation {
+			count++
+		}
+	}
+	return count
+}
 
 const steps = 3
 
-func (o operations) progress(id string) velero.OperationProgress {
-	o[id]++
-	done := min(o[id], steps)
+// progress of an operation: a step for each question that was written down. One that is called endless never ends, one that
+// is called broken fails; a cancelled one is done.
+func (r recorder) progress(id string) velero.OperationProgress {
+	done := min(r.recorded("Progress", id), steps)
+	if strings.HasPrefix(id, "endless") {
+		done = 1
+	}
+	if r.recorded("Cancel", id) > 0 {
+		done = steps
+	}
+	failure := ""
+	if strings.HasPrefix(id, "broken") && done == steps {
+		failure = "the recorder was told to fail"
+	}
 	return velero.OperationProgress{
 		Completed:      done == steps,
+		Err:            failure,
 		NCompleted:     done,
 		NTotal:         steps,
 		OperationUnits: "steps",

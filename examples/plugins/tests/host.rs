@@ -30,11 +30,12 @@ async fn an_application_is_ready_when_its_database_answers() {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let item = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {
-        "name": "shop", "namespace": "web", "annotations": {"example.io/database": address}}});
+        "name": "shop", "namespace": "web", "annotations": {
+            "example.io/database": "db:5432", "example.io/database-address": address}}});
     let input = RestoreInput { item: item.clone(), from_backup: &item, restore: &restore() };
     let outcome = action.execute(input, &NoCluster).await.unwrap();
     assert!(outcome.wait_for_additional_items && outcome.ready_timeout.is_none());
-    assert_eq!(outcome.additional_items[0].to_string(), "services web/127.0.0.1");
+    assert_eq!(outcome.additional_items[0].to_string(), "services web/db");
     let line = plugins.log.until("waits for its database").await;
     assert_eq!(line.fields["item"], "shop");
 

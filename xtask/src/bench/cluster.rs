@@ -54,11 +54,18 @@ pub(crate) enum Data {
     Config,
     /// 40 types
     Mixed,
+    /// The same, restored with an action in Go that is for every item
+    Action,
     /// 1,000 schedules and 5,000 backups that nobody works on
     Rest,
 }
 
 impl Data {
+    /// What the program that fills the cluster calls these objects.
+    fn objects(self) -> String {
+        if self == Self::Action { Self::Config.name() } else { self.name() }
+    }
+
     fn name(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
@@ -129,16 +136,22 @@ fn cases(args: &Args) -> Vec<Case> {
         ([], Some(_)) => data == Data::Config,
         (chosen, _) => chosen.contains(&data),
     };
-    let all = Product::value_variants().to_vec();
+    let all = [Product::Velero, Product::VeleroTuned, Product::Lifeboat];
+    let with_action = [Product::Lifeboat, Product::VeleroTunedAction, Product::LifeboatAction];
     let case = |data, objects, products: &[Product]| Case { data, objects, products: products.to_vec() };
     let cases = match args.objects {
         Some(objects) => {
-            vec![case(Data::Config, objects, &all), case(Data::Mixed, objects, &all[1..])]
+            vec![
+                case(Data::Config, objects, &all),
+                case(Data::Mixed, objects, &all[1..]),
+                case(Data::Action, objects, &with_action),
+            ]
         }
         None => vec![
             case(Data::Config, 10_000, &all),
             case(Data::Config, 50_000, &all[1..]),
             case(Data::Mixed, 10_000, &all[1..]),
+            case(Data::Action, 10_000, &with_action),
         ],
     };
     let at_rest = case(Data::Rest, 6000, &[Product::Velero, Product::Lifeboat]);
@@ -171,7 +184,7 @@ mod tests {
     fn velero_with_its_defaults_runs_with_ten_thousand_objects_only() {
         let cases = cases(&args(None, &[]));
         let sizes: Vec<(u32, usize)> = cases.iter().map(|case| (case.objects, case.products.len())).collect();
-        assert_eq!(sizes, [(10_000, 3), (50_000, 2), (10_000, 2), (6000, 2)]);
+        assert_eq!(sizes, [(10_000, 3), (50_000, 2), (10_000, 2), (10_000, 3), (6000, 2)]);
     }
 
     #[test]

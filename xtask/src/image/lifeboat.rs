@@ -2,14 +2,13 @@
 //! the program statically and refuses one that is not, because nothing else is in the image to load it.
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
 
 use super::layer::{Owner, ROOT, Tree};
 use super::oci::{self, Image, Layer};
-use super::{LIFEBOAT, Profile, elf, host_files, progress};
+use super::{LIFEBOAT, Profile, host_files, program, progress};
 use crate::run;
 
 /// The promise of issue 3 on the size of the archive.
@@ -39,7 +38,7 @@ pub(super) fn reference(tag: &str) -> Result<String> {
 pub(super) fn build(profile: Profile, reference: &str) -> Result<PathBuf> {
     let architecture = run::architecture()?;
     let target = run::target_directory()?;
-    let program = program(profile, &target)?;
+    let program = program::build("lifeboat", "lifeboat", profile)?;
     let program = fs::read(&program).with_context(|| format!("cannot read {}", program.display()))?;
     let layer = Layer::gzip(&tree(program)?.to_tar()?)?;
     let directory = target.join("images").join(profile.name());
@@ -53,35 +52,7 @@ pub(super) fn build(profile: Profile, reference: &str) -> Result<PathBuf> {
 
 /// Builds the program if needed, without an image around it; gives its path.
 pub(super) fn binary(profile: Profile) -> Result<PathBuf> {
-    program(profile, &run::target_directory()?)
-}
-
-/// Compiles with the C library linked in. The target is named even though it is the host's, so that the flags do not
-/// reach build scripts and procedural macros, which cannot be static.
-fn program(profile: Profile, target_directory: &Path) -> Result<PathBuf> {
-    progress(&format!("building lifeboat (profile {})", profile.name()));
-    let triple = host_triple()?;
-    let mut flags = vec!["-Ctarget-feature=+crt-static".to_owned()];
-    if let Some(home) = cargo_home() {
-        // Keeps the builder's home out of the program; C code (aws-lc-sys) still carries it.
-        flags.push(format!("--remap-path-prefix={}=/cargo", home.display()));
-    }
-    let mut command = run::cargo();
-    command
-        .args(["build", "--package", "lifeboat", "--profile", profile.name(), "--target", &triple])
-        .arg("--config")
-        .arg(format!("target.{triple}.rustflags={}", json!(flags)))
-        // Either of these would replace the flags above.
-        .env_remove("RUSTFLAGS")
-        .env_remove("CARGO_ENCODED_RUSTFLAGS");
-    run::run(&mut command)?;
-    let path = target_directory.join(&triple).join(profile.name()).join("lifeboat");
-    let program = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
-    let needs = elf::needs(&program).with_context(|| format!("cannot inspect {}", path.display()))?;
-    if !needs.nothing() {
-        bail!("{} is not static ({needs:?}): it would not start in its image", path.display());
-    }
-    Ok(path)
+    program::build("lifeboat", "lifeboat", profile)
 }
 
 fn tree(program: Vec<u8>) -> Result<Tree> {
@@ -138,17 +109,6 @@ fn check_size(archive: &Path) -> Result<u64> {
 #[allow(clippy::cast_precision_loss)] // for people
 pub(super) fn megabytes(bytes: u64) -> f64 {
     bytes as f64 / 1e6
-}
-
-fn host_triple() -> Result<String> {
-    let version = run::output(Command::new("rustc").arg("-vV").current_dir(run::checkout()))?;
-    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(host.context("rustc -vV names no host")?.to_owned())
-}
-
-fn cargo_home() -> Option<PathBuf> {
-    let default = || std::env::home_dir().map(|home| home.join(".cargo"));
-    std::env::var_os("CARGO_HOME").map(PathBuf::from).or_else(default)
 }
 
 #[cfg(test)]

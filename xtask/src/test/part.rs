@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 use super::box_only;
 use super::tally::Tally;
 use crate::target::{Target, TargetArgs};
-use crate::{apt, cluster_box, run, tools};
+use crate::{apt, cluster_box, image, run, tools};
 
 /// What the parts share: the cluster, once it is there.
 pub(crate) struct Run {
@@ -124,6 +124,14 @@ impl Run {
             cluster_box::up()?;
             cluster_box::apiserver_up()?;
         }
+        self.target()?;
+        if files.contains(&"plugins") {
+            command.envs(plugin_programs()?);
+            if is_box {
+                cluster_box::load(&image::plugins()?)?;
+                cluster_box::load(&[image::databases()?])?;
+            }
+        }
         let target = self.target()?;
         // `env` of the box may have grown since the target was prepared: the bare API server has its own kubeconfig.
         let environment =
@@ -215,6 +223,19 @@ fn path() -> String {
 type Build = fn() -> Result<PathBuf>;
 const PROGRAMS: [(&str, Build); 2] =
     [("VELERO_BIN", tools::velero), ("HELM_BIN", || cluster_box::tool("helm"))];
+
+/// Plugins that servers on this machine run. A variable that is already set names one that people have.
+fn plugin_programs() -> Result<Vec<(&'static str, PathBuf)>> {
+    let ours = |package: &str, name: &str| image::program(package, name, image::Profile::Fast);
+    let example = |name: &str| ours("lifeboat-example-plugins", name);
+    Ok(vec![
+        ("LIFEBOAT_GO_PLUGIN", tools::recorder_plugin()?),
+        ("LIFEBOAT_AWS_PLUGIN", tools::velero_plugins()?.join("velero-plugin-for-aws")),
+        ("LIFEBOAT_WAITING_PLUGIN", example("wait-for-database")?),
+        ("LIFEBOAT_SNAPSHOTTER_PLUGIN", example("directory-snapshotter")?),
+        ("LIFEBOAT_MISBEHAVING_PLUGIN", ours("lifeboat-test-plugins", "misbehaving")?),
+    ])
+}
 
 /// A part without a test tests nothing.
 fn some(tally: Tally) -> Result<Tally> {

@@ -17,8 +17,8 @@ use lifeboat_operator::password;
 use lifeboat_plan::{install, password as password_plan};
 use serde_json::Value;
 
-pub(crate) use options::Args;
 use options::Checked;
+pub(crate) use options::{Args, image};
 
 use super::backup_location::{Freshness, wait_until_available};
 use crate::args::Format;

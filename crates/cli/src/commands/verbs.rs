@@ -1,7 +1,7 @@
 //! The verb in front of the noun, as the stock command line also has it: `lifeboat get backups` is `lifeboat backup get`.
 
 use crate::args::Command;
-use crate::commands::{backup, backup_location, restore, schedule, snapshot_location};
+use crate::commands::{backup, backup_location, plugin, restore, schedule, snapshot_location};
 use crate::objects::get::GetArgs;
 
 /// `lifeboat get …`
@@ -22,6 +22,9 @@ pub(crate) enum Get {
     /// List volume snapshot locations, as `lifeboat snapshot-location get`
     #[command(visible_aliases = ["snapshot-location", "vsl"])]
     SnapshotLocations(GetArgs),
+    /// List plugins, as `lifeboat plugin get`
+    #[command(visible_alias = "plugin")]
+    Plugins(plugin::get::Args),
 }
 
 /// `lifeboat create …`
@@ -81,6 +84,7 @@ impl From<Get> for Command {
             Get::Backups(args) => Self::Backup(backup::Command::Get(args)),
             Get::Restores(args) => Self::Restore(restore::Command::Get(args)),
             Get::Schedules(args) => Self::Schedule(schedule::Command::Get(args)),
+            Get::Plugins(args) => Self::Plugin(plugin::Command::Get(args)),
             Get::BackupLocations(args) => Self::BackupLocation(Box::new(backup_location::Command::Get(args))),
             Get::SnapshotLocations(args) => {
                 Self::SnapshotLocation(Box::new(snapshot_location::Command::Get(args)))

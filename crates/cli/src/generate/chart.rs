@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use lifeboat_api::crds;
 use lifeboat_plan::install::{self, InstallOptions, Rights, Spool};
+use lifeboat_plan::plugin_images;
 use serde_json::{Value, json};
 
 /// A mark that stands for a whole value of any type, and what takes its place.
@@ -112,6 +113,7 @@ fn objects(rights: Rights) -> Vec<Value> {
             if let Some(ports) = ports.as_array_mut() {
                 ports[1] = json!("MARK-download-port");
             }
+            object["spec"]["template"]["spec"]["initContainers"] = json!("MARK-plugins");
             let metadata = &mut object["spec"]["template"]["metadata"];
             metadata["annotations"] = json!("MARK-pod-annotations");
             metadata["labels"] = json!("MARK-pod-labels");
@@ -145,7 +147,7 @@ fn render(objects: &[Value]) -> String {
         text.push_str("---\n");
         text.push_str(&yaml(object));
     }
-    text = with_pod_metadata(&text);
+    text = with_plugins(&with_pod_metadata(&text));
     for (mark, expression) in MARKS {
         // A list item or a block takes the place of its whole line; other values only of the mark.
         text = text.replace(&format!("- {mark}\n"), &format!("{expression}\n")).replace(mark, expression);
@@ -163,6 +165,28 @@ fn with_pod_metadata(text: &str) -> String {
     let labels = format!("mergeOverwrite (deepCopy .Values.podLabels) {}", own("labels"));
     let block = |expression: &str| format!("{{{{- toYaml ({expression}) | nindent 8 }}}}");
     text.replace("MARK-pod-annotations", &block(&annotations)).replace("MARK-pod-labels", &block(&labels))
+}
+
+/// An init container for each image of `plugins`, called as `install` calls it.
+fn with_plugins(text: &str) -> String {
+    let mut container = plugin_images::container("MARK-plugin-image", "IfNotPresent", &[]);
+    container["name"] = json!("MARK-plugin-name");
+    let block = yaml(&json!([container])).replace("MARK-plugin-image", "{{ . | quote }}").replace(
+        "MARK-plugin-name",
+        "{{ regexReplaceAll \"[^a-z0-9]\" (lower $name) \"-\" | trunc 63 | trimSuffix \"-\" | quote }}",
+    );
+    let lines: Vec<String> = block.lines().map(|line| format!("\n      {line}")).collect();
+    let lines = lines.concat();
+    let expression = format!(
+        "      {{{{- with .Values.plugins }}}}
+      initContainers:
+      {{{{- range . }}}}
+      {{{{- $path := regexReplaceAll \"(:[^/:@]*)?(@.*)?$\" . \"\" }}}}
+      {{{{- $name := regexReplaceAll \"^[^/]+/([^/]+/.+)$\" $path \"${{1}}\" }}}}{lines}
+      {{{{- end }}}}
+      {{{{- end }}}}"
+    );
+    text.replace("      initContainers: MARK-plugins", &expression)
 }
 
 fn yaml(value: &Value) -> String {

@@ -6,9 +6,10 @@ use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
-use kube::Api;
 use kube::api::DynamicObject;
+use kube::{Api, ResourceExt};
 use lifeboat_cluster::Attempt;
+use lifeboat_plan::restore::waits::{WAITING, Waits};
 use tokio::time::sleep;
 
 use super::volumes::Running;
@@ -33,6 +34,8 @@ pub(crate) struct State {
     queue: i64,
     /// Operations of plugins: begun, ended well, ended badly.
     operations: (i64, i64, i64),
+    /// Items of a restore that wait, and for what.
+    waits: Waits,
     /// Why it failed, in the object's words.
     pub(crate) reasons: Vec<String>,
 }
@@ -62,6 +65,7 @@ impl State {
             warnings: number(object, "/status/warnings"),
             queue: number(object, "/status/queuePosition"),
             operations: (operations("Attempted"), operations("Completed"), operations("Failed")),
+            waits: Waits::read(object.annotations().get(WAITING).map(String::as_str)),
             reasons,
         }
     }
@@ -83,7 +87,11 @@ impl State {
             "Queued" if self.queue > 1 => format!("{} other backups that come first", self.queue - 1),
             "Queued" => "a running backup to end".to_owned(),
             "ReadyToStart" => "the start".to_owned(),
-            "InProgress" => "objects".to_owned(),
+            "InProgress" => match self.waits.waits.as_slice() {
+                [] => "objects".to_owned(),
+                [wait] if self.waits.more == 0 => format!("objects; {wait}"),
+                [wait, rest @ ..] => format!("objects; {wait}; {} more wait", rest.len() + self.waits.more),
+            },
             "WaitingForPluginOperations" | "WaitingForPluginOperationsPartiallyFailed" => {
                 let (begun, good, bad) = self.operations;
                 format!("plugins: {} of {begun} operations have ended", good + bad)
@@ -230,7 +238,9 @@ impl Shown {
             return;
         }
         let is_news = self.told.as_ref().is_none_or(|(before, when)| {
-            before.phase != state.phase || (before != state && when.elapsed() >= TOLD)
+            before.phase != state.phase
+                || before.waits != state.waits
+                || (before != state && when.elapsed() >= TOLD)
         });
         if is_news {
             eprintln!("  {line}");
@@ -283,6 +293,22 @@ mod tests {
         "WaitingForPluginOperations: 5 of 5 items, 40/s; waiting for plugins: 1 of 3 operations have ended")]
     fn what_is_waited_for(#[case] status: Value, #[case] seconds: u64, #[case] expected: &str) {
         assert_eq!(state(&status).line(Duration::from_secs(seconds), Some(40.2)), expected);
+    }
+
+    #[test]
+    fn a_restore_says_which_item_waits_for_what_since_when() {
+        let wait = json!({"item": "pods/shop/web", "for": ["services shop/db"], "action": "example.io/x",
+            "since": "2026-11-16T08:00:00Z"});
+        let line = |waits: Value| {
+            let annotations = json!({WAITING: waits.to_string()});
+            let object = json!({"apiVersion": "velero.io/v1", "kind": "Restore",
+                "metadata": {"name": "r", "annotations": annotations}, "status": {"phase": "InProgress"}});
+            State::of(&serde_json::from_value(object).unwrap()).line(Duration::ZERO, None)
+        };
+        let one = "InProgress: waiting for objects; pods/shop/web waits for services shop/db since 2026-11-16T08:00:00Z (example.io/x)";
+        assert_eq!(line(json!({"waits": [wait]})), one);
+        assert_eq!(line(json!({"waits": [wait, wait], "more": 3})), format!("{one}; 4 more wait"));
+        assert_eq!(line(json!("nonsense")), "InProgress: waiting for objects");
     }
 
     #[test]

@@ -15,6 +15,7 @@ use serde_json::Value;
 use tokio::time::timeout;
 
 use super::actions::{ResolvedActions, longest};
+use super::items::placed;
 use crate::lookup::ClusterLookup;
 
 /// What was read again.
@@ -33,8 +34,14 @@ pub(crate) async fn read_again(
     catalogue: Arc<Catalogue>,
     registry: &Registry,
     items: impl IntoIterator<Item = ItemId>,
-) -> Result<Again, String> {
-    let actions = ResolvedActions::new(registry, &catalogue).await.map_err(|error| error.to_string())?;
+) -> Again {
+    let (actions, left_out) = ResolvedActions::new(&registry.backup, &catalogue).await;
+    // Items without what their actions make of them would replace better ones.
+    if !left_out.is_empty() {
+        let words = left_out.join("; ");
+        let problems = items.into_iter().map(|id| (id, words.clone())).collect();
+        return Again { updates: Updates::default(), problems };
+    }
     let reader = Reader {
         lookup: ClusterLookup::new(client.clone(), catalogue.clone()),
         client,
@@ -54,7 +61,7 @@ pub(crate) async fn read_again(
             Err(problem) => again.problems.push((id, problem)),
         }
     }
-    Ok(again)
+    again
 }
 
 struct Reader<'a> {
@@ -103,6 +110,7 @@ impl Reader<'_> {
             }
         }
         let json = serde_json::to_vec(&value).map_err(|error| error.to_string())?;
+        let id = &placed(kind, id, &value)?;
         updates.add(id, &kind.version, kind.preferred, &json.into()).map_err(|error| error.to_string())?;
         Ok(additional)
     }

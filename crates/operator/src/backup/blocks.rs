@@ -149,7 +149,7 @@ impl Pass {
             if self.stop.is_cancelled() {
                 break;
             }
-            if let Some(Err(error)) = self.soon(self.take_additional(id, false)).await {
+            if let Some(Err(error)) = self.soon(self.take_additional(id, false, 1)).await {
                 self.report.error(&About::Item(id), "Error backing up related item", Some(&error));
             }
         }

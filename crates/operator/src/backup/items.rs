@@ -10,13 +10,17 @@ use lifeboat_api::velero::names;
 use lifeboat_archive::ArchiveError;
 use lifeboat_archive::documents::{BackupOperation, BackupOperationSpec, OperationStatus};
 use lifeboat_cluster::list::{RawItem, get_raw};
-use lifeboat_plan::catalogue::{ItemId, ResourceType};
+use lifeboat_plan::catalogue::{ItemId, ResourceType, is_path_segment};
 use lifeboat_plan::filter::Verdict;
 use lifeboat_plugin::actions::{BackupItemAction, BackupOutcome};
 use serde_json::Value;
 
 use super::actions::longest;
 use super::{About, Pass};
+
+/// Items that bring items that bring items: what is deeper is taken when the others are done, because each level is on the
+/// stack of the next.
+const DEEPEST: usize = 40;
 
 /// What became of an item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,12 +35,18 @@ impl Pass {
     /// Takes an item that passed the filters; what goes wrong with it is an error of the backup.
     pub(super) async fn take(&self, kind: &ResourceType, item: RawItem) {
         let id = item.meta.id(kind);
-        if let Err(error) = self.process(kind, item).await {
+        if let Err(error) = self.process(kind, item, 0).await {
             self.report.error(&About::Item(&id), "Error backing up item", Some(&error));
         }
     }
 
-    fn process<'a>(&'a self, kind: &'a ResourceType, item: RawItem) -> BoxFuture<'a, Result<Taken, String>> {
+    /// `depth`: how many items wait for this one.
+    fn process<'a>(
+        &'a self,
+        kind: &'a ResourceType,
+        item: RawItem,
+        depth: usize,
+    ) -> BoxFuture<'a, Result<Taken, String>> {
         async move {
             let id = item.meta.id(kind);
             if !self.written.claim(&id, &kind.version) {
@@ -44,11 +54,11 @@ impl Pass {
             }
             self.counters.see(1);
             let actions = self.actions.of(&kind.id, &item.meta);
-            let json = if actions.is_empty() && !is_watched(&id) {
-                item.json
+            let (id, json) = if actions.is_empty() && !is_watched(&id) {
+                (id, item.json)
             } else {
-                match self.act(&id, &item, &actions).await? {
-                    Some(json) => json,
+                match self.act(kind, id, &item, &actions, depth).await? {
+                    Some(made) => made,
                     None => return Ok(Taken::No),
                 }
             };
@@ -58,18 +68,20 @@ impl Pass {
         .boxed()
     }
 
-    /// Runs the actions; None where one of them drops the item.
+    /// Runs the actions; None where one of them drops the item. They may give it another name.
     async fn act(
         &self,
-        id: &ItemId,
+        kind: &ResourceType,
+        id: ItemId,
         item: &RawItem,
         actions: &[Arc<dyn BackupItemAction>],
-    ) -> Result<Option<bytes::Bytes>, String> {
+        depth: usize,
+    ) -> Result<Option<(ItemId, bytes::Bytes)>, String> {
         let mut value: Value =
             serde_json::from_slice(&item.json).map_err(|error| format!("cannot read the object: {error}"))?;
-        self.watch_volumes(id, &value);
+        self.watch_volumes(&id, &value);
         if actions.is_empty() {
-            return Ok(Some(item.json.clone()));
+            return Ok(Some((id, item.json.clone())));
         }
         for action in actions {
             let acting = action.execute(value, &self.backup, &self.lookup);
@@ -79,15 +91,15 @@ impl Pass {
                 .map_err(|error| format!("action {} failed: {error}", action.name()))?;
             let annotated = |key: &str| made.item["metadata"]["annotations"].get(key);
             if annotated(names::SKIP_FROM_BACKUP).is_some() {
-                self.report.info_about(id, &format!("Left out by action {}", action.name()));
+                self.report.info_about(&id, &format!("Left out by action {}", action.name()));
                 return Ok(None);
             }
             let must =
                 annotated(names::MUST_INCLUDE_ADDITIONAL_ITEMS).and_then(Value::as_str) == Some("true");
             for warning in &made.warnings {
-                self.report.warning(&About::Item(id), warning, None);
+                self.report.warning(&About::Item(&id), warning, None);
             }
-            self.note_operation(id, action.name(), &made);
+            self.note_operation(&id, action.name(), &made);
             value = made.item;
             if let Some(annotations) =
                 value.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut)
@@ -95,20 +107,30 @@ impl Pass {
                 annotations.remove(names::MUST_INCLUDE_ADDITIONAL_ITEMS);
             }
             for other in &made.additional_items {
-                self.take_additional(other, must)
-                    .await
-                    .map_err(|error| format!("additional item {other}: {error}"))?;
+                // The item is as good without it: what is missing is named, and the item is kept.
+                if let Err(error) = self.take_additional(other, must, depth + 1).await {
+                    let words = format!("Error backing up {other}, which action {} asked for", action.name());
+                    self.report.error(&About::Item(&id), &words, Some(&error));
+                }
             }
         }
-        serde_json::to_vec(&value).map(|json| Some(json.into())).map_err(|error| error.to_string())
+        let placed = placed(kind, &id, &value)?;
+        if placed != id && !self.written.claim(&placed, &kind.version) {
+            return Err(format!("an action made {placed} of it, which is in the backup already"));
+        }
+        serde_json::to_vec(&value).map(|json| Some((placed, json.into()))).map_err(|error| error.to_string())
     }
 
     /// Takes an item that another one brings, where the filters let it. One that is not there is a warning.
-    pub(super) async fn take_additional(&self, id: &ItemId, must: bool) -> Result<(), String> {
+    pub(super) async fn take_additional(&self, id: &ItemId, must: bool, depth: usize) -> Result<(), String> {
         let Some(kind) = self.catalogue.get(&id.resource).cloned() else {
             return Err("the cluster does not serve its type".to_owned());
         };
         if self.written.has(id, &kind.version) {
+            return Ok(());
+        }
+        if depth > DEEPEST {
+            self.made().deep.push((id.clone(), must));
             return Ok(());
         }
         let Some(item) = self.find(&kind, id).await? else {
@@ -120,7 +142,22 @@ impl Pass {
                 self.report.info_about(id, &format!("Left out because {reason}"));
                 Ok(())
             }
-            Verdict::Take => self.process(&kind, item).await.map(drop),
+            Verdict::Take => self.process(&kind, item, depth).await.map(drop),
+        }
+    }
+
+    /// Takes the additional items that were too deep.
+    pub(super) async fn take_deep(&self) {
+        loop {
+            let deep = std::mem::take(&mut self.made().deep);
+            if deep.is_empty() || self.stop.is_cancelled() {
+                return;
+            }
+            for (id, must) in deep {
+                if let Err(error) = self.take_additional(&id, must, 1).await {
+                    self.report.error(&About::Item(&id), "Error backing up additional item", Some(&error));
+                }
+            }
         }
     }
 
@@ -189,6 +226,30 @@ impl Pass {
             OperationStatus { created: Some(Time(jiff::Timestamp::now())), ..OperationStatus::default() };
         self.made().operations.push(BackupOperation { spec, status });
     }
+}
+
+/// The place in the archive of an item as its actions left it: as upstream, they may give it another name or namespace.
+pub(super) fn placed(kind: &ResourceType, id: &ItemId, item: &Value) -> Result<ItemId, String> {
+    let text = |field: &str| item["metadata"][field].as_str().filter(|text| !text.is_empty());
+    let name = text("name").ok_or("an action took its name away")?;
+    let namespace = text("namespace").filter(|_| id.namespace.is_some());
+    if namespace.is_some() != id.namespace.is_some() {
+        return Err("an action took its namespace away".to_owned());
+    }
+    if let Some(text) = item["kind"].as_str().filter(|text| *text != kind.kind && !kind.kind.is_empty()) {
+        return Err(format!("an action made a {text} of a {}", kind.kind));
+    }
+    if !is_path_segment(name) || !namespace.is_none_or(is_path_segment) {
+        return Err(format!(
+            "an action gave it the name {:?}, which no object can have",
+            item["metadata"]["name"]
+        ));
+    }
+    Ok(ItemId {
+        resource: id.resource.clone(),
+        namespace: namespace.map(str::to_owned),
+        name: name.to_owned(),
+    })
 }
 
 /// Types whose volumes are recorded.

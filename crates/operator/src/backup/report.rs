@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex};
 
-use lifeboat_archive::RunLog;
 use lifeboat_archive::documents::Results;
+use lifeboat_archive::{Level, RunLog};
 use lifeboat_plan::backup::results::{self, words};
 use lifeboat_plan::catalogue::ItemId;
 
@@ -60,6 +60,26 @@ impl Report {
         let resource = resource(about);
         self.log.error(message, &fields(about, &resource, error));
         self.add(about, &resource, message, error, false);
+    }
+
+    /// A line of a plugin; one that `counts` is a warning or an error of the backup too.
+    pub(crate) fn line(&self, level: Level, message: &str, fields: &[(&str, &str)], counts: bool) {
+        self.log.write(level, message, fields);
+        if !counts {
+            return;
+        }
+        let field = |key: &str| fields.iter().find(|(known, _)| *known == key).map(|(_, value)| *value);
+        let named = results::About { resource: field("resource"), name: field("name") };
+        let text = words(&named, message, field("error").or_else(|| field("error.message")));
+        let mut results = locked(&self.results);
+        let list = if level == Level::Error { &mut results.errors } else { &mut results.warnings };
+        if list.count() >= MOST {
+            return;
+        }
+        match field("namespace") {
+            Some(namespace) => list.add(Some(namespace), text),
+            None => list.velero.push(text),
+        }
     }
 
     fn add(&self, about: &About<'_>, resource: &str, message: &str, error: Option<&str>, warning: bool) {

@@ -1,5 +1,6 @@
 //! Passes over a cluster of a few lines, into memory.
 
+mod actions;
 mod faults;
 
 use lifeboat_archive::{Level, RunLog};

@@ -80,7 +80,7 @@ async fn reconcile(
         return Ok(Action::await_change());
     }
     let gathered = gather::gather(&context, &state, object).await?;
-    let validated = validate::validate(&gathered);
+    let validated = validate::validate(&gathered, &context.plugins);
     let past = state.past(&gathered.object);
     let plan =
         plan::plan(&gathered, validated, past.as_ref(), context.settings.validation_frequency, context.now());

@@ -22,12 +22,12 @@ use kube::runtime::controller::Action;
 use lifeboat_api::velero::{DeleteBackupRequest, names};
 use lifeboat_cluster::{ApiError, objects};
 use lifeboat_plan::deletion::{self, Extent, RequestPlan};
-use lifeboat_plugin::actions::DeleteItemAction;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
 use crate::dynamic;
+use crate::plugins::Acting;
 use gather::Gathered;
 
 /// How soon a request is looked at again whose backup another request deletes.
@@ -35,7 +35,6 @@ const NEXT_TRY: Duration = Duration::from_secs(5);
 
 struct State {
     resource: ApiResource,
-    actions: Vec<Arc<dyn DeleteItemAction>>,
     /// Backups that are being deleted: one request at a time works on each.
     busy: Arc<Mutex<BTreeSet<String>>>,
 }
@@ -60,15 +59,11 @@ impl Drop for Turn {
     }
 }
 
-pub(crate) async fn run(
-    context: &Context,
-    resting: &CancellationToken,
-    actions: &[Arc<dyn DeleteItemAction>],
-) {
+pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
     let resource = objects::resource_of::<DeleteBackupRequest>();
     let controller =
         dynamic::controller(context, &resource).graceful_shutdown_on(resting.clone().cancelled_owned());
-    let state = Arc::new(State { resource, actions: actions.to_vec(), busy: Arc::default() });
+    let state = Arc::new(State { resource, busy: Arc::default() });
     dynamic::drive("delete-backup-request", controller, context.clone(), state, reconcile).await;
 }
 
@@ -100,7 +95,9 @@ async fn reconcile(
         Err(words) => status::answer(&context, &state, &object, vec![words]).await,
         Ok(extent) => {
             let begun = status::begin(&context, &state, &object, &gathered, extent).await?;
-            let deleted = delete(&context, &state, &gathered, extent).await;
+            let acting = context.acting_quietly();
+            let deleted = delete(&context, &acting, &gathered, extent).await;
+            acting.close().await;
             tracing::info!(backup, problems = ?deleted.problems, "deletion ended");
             status::end(&context, &state, &begun, &gathered, deleted).await
         }
@@ -117,13 +114,13 @@ struct Deleted {
 }
 
 /// Carries the deletion out.
-async fn delete(context: &Context, state: &State, gathered: &Gathered, extent: Extent) -> Deleted {
+async fn delete(context: &Context, acting: &Acting, gathered: &Gathered, extent: Extent) -> Deleted {
     let mut deleted = Deleted::default();
     let problems = &mut deleted.problems;
     if extent == Extent::Everything
         && let Some(location) = &gathered.location
     {
-        problems.extend(items::run(context, &state.actions, gathered, location).await);
+        problems.extend(items::run(context, &acting.actions.delete, gathered, location).await);
         problems.extend(snapshots::delete(context, location, &gathered.name).await);
         problems.extend(files::volume_data(location, &gathered.name).await);
         if problems.is_empty() {

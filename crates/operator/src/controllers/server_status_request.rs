@@ -1,4 +1,4 @@
-//! ServerStatusRequest: answers which server runs, and removes answered requests. One decision
+//! ServerStatusRequest: answers which server runs and which plugins it has, and removes answered requests. One decision
 //! (`plan::server_status`), one write: there is nothing to gather or to validate.
 
 use std::sync::Arc;
@@ -27,7 +27,7 @@ async fn reconcile(
     resource: Arc<ApiResource>,
 ) -> Result<Action, ApiError> {
     let api = objects::namespaced(&context.client, &context.settings.namespace, &resource);
-    match plan(&objects::to_json(&object), VERSION, context.now()) {
+    match plan(&objects::to_json(&object), VERSION, &context.listed_plugins(), context.now()) {
         RequestPlan::Answer(status) => match objects::merge(&api, &object, status).await {
             Ok(_) => Ok(Action::requeue(KEEP)),
             Err(error) if error.is_invalid() => {

@@ -5,76 +5,65 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use lifeboat_api::common::Time;
-use lifeboat_archive::documents::{OperationPhase, OperationStatus, RestoreOperation, RestoreOperationSpec};
+use lifeboat_api::common::GoDuration;
 use lifeboat_plan::catalogue::{Catalogue, GroupResource, ItemId};
 use lifeboat_plan::restore::sanitise::remove_annotations;
 use lifeboat_plan::restore::scheduler::Need;
-use lifeboat_plugin::Applies;
 use lifeboat_plugin::actions::{ActionError, Lookup, RestoreInput, RestoreItemAction, RestoreOutcome};
 use serde_json::Value;
-use tokio::sync::OnceCell;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::item::{self, Subject};
+use super::operations;
 use super::ready::Pace;
 use super::report::Notes;
 use super::run::{Asked, Run, locked};
-use crate::operations::ANSWER;
+use crate::applying::{Applying, applying};
 
 /// Annotation that an action sets on its item: no filter counts for the additional items.
 const MUST_INCLUDE: &str = "restore.velero.io/must-include-additional-items";
 
-/// All actions, and what is known of which item they are for.
+/// An additional item that is not in the backup is named so often for each call.
+const MOST_NAMED: usize = 10;
+/// An item whose action does not answer for so long leaves its barrier.
+const SOON: Duration = Duration::from_millis(200);
+
+/// All actions, and which item they are for.
+#[derive(Default)]
 pub(super) struct Actions {
-    all: Vec<Arc<dyn RestoreItemAction>>,
-    /// What each says of itself, once it was asked.
-    applies: OnceCell<Vec<Arc<Applies>>>,
+    all: Vec<Arc<Applying<dyn RestoreItemAction>>>,
     for_types: Mutex<BTreeMap<GroupResource, Arc<Vec<Applicable>>>>,
 }
 
 /// An action that is for a type; what is left to ask of each item.
-pub(super) struct Applicable {
-    pub(super) action: Arc<dyn RestoreItemAction>,
-    applies: Arc<Applies>,
-}
+pub(super) struct Applicable(Arc<Applying<dyn RestoreItemAction>>);
 
 impl Actions {
-    pub(super) fn new(actions: Vec<Arc<dyn RestoreItemAction>>) -> Self {
-        Self { all: actions, applies: OnceCell::new(), for_types: Mutex::default() }
-    }
-
-    /// The actions for a type. What an action says of itself is asked once.
-    pub(super) async fn for_type(
-        &self,
-        resource: &GroupResource,
+    /// Asks each what it is for; gives also why some are left out.
+    pub(super) async fn ask(
+        actions: &[Arc<dyn RestoreItemAction>],
         catalogue: &Catalogue,
-    ) -> Result<Arc<Vec<Applicable>>, String> {
-        if let Some(known) = locked(&self.for_types).get(resource) {
-            return Ok(known.clone());
-        }
-        let applies = self.applies.get_or_try_init(|| self.ask(catalogue)).await?;
-        let fitting = self.all.iter().zip(applies).filter(|(_, applies)| applies.is_for_type(resource));
-        let found: Vec<Applicable> = fitting
-            .map(|(action, applies)| Applicable { action: action.clone(), applies: applies.clone() })
-            .collect();
-        let found = Arc::new(found);
-        locked(&self.for_types).insert(resource.clone(), found.clone());
-        Ok(found)
+    ) -> (Self, Vec<String>) {
+        let (all, left_out) = applying(actions, catalogue).await;
+        (Self { all: all.into_iter().map(Arc::new).collect(), for_types: Mutex::default() }, left_out)
     }
 
-    async fn ask(&self, catalogue: &Catalogue) -> Result<Vec<Arc<Applies>>, String> {
-        let mut found = Vec::new();
-        for action in &self.all {
-            let name = action.name();
-            let answer = timeout(ANSWER, action.applies_to()).await;
-            let answer = answer.map_err(|_elapsed| {
-                format!("action {name} did not say in time which items it is for; see its plugin's log")
-            })?;
-            let applies = answer.and_then(|applies| Applies::new(name, &applies, catalogue));
-            found.push(Arc::new(applies.map_err(|error| format!("action {name}: {error}"))?));
+    /// The action of this name.
+    pub(super) fn named(&self, name: &str) -> Option<Arc<dyn RestoreItemAction>> {
+        self.all.iter().find(|one| one.action.name() == name).map(|one| one.action.clone())
+    }
+
+    /// The actions for a type.
+    pub(super) fn for_type(&self, resource: &GroupResource) -> Arc<Vec<Applicable>> {
+        let mut known = locked(&self.for_types);
+        if let Some(found) = known.get(resource) {
+            return found.clone();
         }
-        Ok(found)
+        let fitting = self.all.iter().filter(|one| one.applies.is_for_type(resource));
+        let found = Arc::new(fitting.cloned().map(Applicable).collect::<Vec<_>>());
+        known.insert(resource.clone(), found.clone());
+        found
     }
 }
 
@@ -87,14 +76,8 @@ pub(super) enum After {
 
 /// Runs every action that is for the item, in order.
 pub(super) async fn run(run: &Arc<Run>, subject: &Subject, object: &mut Value, notes: &mut Notes) -> After {
-    let applicable = match run.actions.for_type(&subject.id.resource, &run.catalogue).await {
-        Ok(found) => found,
-        Err(words) => {
-            notes.error(format!("error preparing {}: {words}", subject.resource_id()));
-            return After::Stops;
-        }
-    };
-    if applicable.is_empty() {
+    let applicable = run.actions.for_type(&subject.id.resource);
+    if applicable.is_empty() || operations::were_done(run, subject, object, notes).await {
         return After::GoesOn;
     }
     let Some(from_backup) = subject.original(run).await else { return After::Stops };
@@ -103,36 +86,52 @@ pub(super) async fn run(run: &Arc<Run>, subject: &Subject, object: &mut Value, n
         if !one.is_for(subject.target.as_deref(), object) {
             continue;
         }
+        let call = operations::Call::begin(run, subject, one.0.action.as_ref(), notes).await;
         let input =
             RestoreInput { item: std::mem::take(object), from_backup: &from_backup, restore: &run.restore };
-        let mut outcome = match one.execute(input, &run.lookup, run.times.action).await {
+        let made = one.execute(input, &run.lookup, run.times.action).await;
+        call.end(run, made.as_ref().ok().and_then(|made| made.operation_id.as_deref()), notes).await;
+        let mut outcome = match made {
             Ok(outcome) => outcome,
             Err(error) => {
-                notes.error(format!("error preparing {}: {error}", subject.resource_id()));
+                notes.error(format!(
+                    "error preparing {}: action {}: {error}",
+                    subject.resource_id(),
+                    one.name()
+                ));
                 return After::Stops;
             }
         };
-        if let Some(operation) = &outcome.operation_id {
-            run.report.operation(operation_of(run, subject, one.action.name(), operation));
-        }
         if outcome.skip {
-            run.report.info("left out by an action", &subject.id);
+            run.report.info(&format!("left out by action {}", one.name()), &subject.id);
             return After::Stops;
         }
         *object = std::mem::take(&mut outcome.item);
+        if !object["metadata"].is_object() {
+            notes.error(format!(
+                "error preparing {}: action {} gave back something that is no object",
+                subject.resource_id(),
+                one.name()
+            ));
+            return After::Stops;
+        }
         additional(run, subject, one, outcome, object, notes).await;
     }
     After::GoesOn
 }
 
 impl Applicable {
+    pub(super) fn name(&self) -> &str {
+        self.0.action.name()
+    }
+
     pub(super) fn is_for(&self, namespace: Option<&str>, object: &Value) -> bool {
-        if !self.applies.asks_for_labels() {
-            return self.applies.is_for_item(namespace, &BTreeMap::new());
+        if !self.0.applies.asks_for_labels() {
+            return self.0.applies.is_for_item(namespace, &BTreeMap::new());
         }
         let labels = object.pointer("/metadata/labels").and_then(Value::as_object).into_iter().flatten();
         let labels = labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
-        self.applies.is_for_item(namespace, &labels.collect())
+        self.0.applies.is_for_item(namespace, &labels.collect())
     }
 
     /// Runs it, at most as long as an operation that it would begin.
@@ -142,11 +141,11 @@ impl Applicable {
         cluster: &dyn Lookup,
         limit: Duration,
     ) -> Result<RestoreOutcome, ActionError> {
-        match timeout(limit, self.action.execute(input, cluster)).await {
+        match timeout(limit, self.0.action.execute(input, cluster)).await {
             Ok(outcome) => outcome,
             Err(_elapsed) => Err(ActionError::Failed(format!(
                 "action {} did not end in time (spec.itemOperationTimeout)",
-                self.action.name()
+                self.name()
             ))),
         }
     }
@@ -167,39 +166,48 @@ async fn additional(
         remove_annotations(object, &[MUST_INCLUDE]);
     }
     let asked = Asked { additional: true, must_include };
-    let mut there = Vec::new();
+    let (mut there, mut missing) = (Vec::new(), 0);
     for id in outcome.additional_items {
-        if restore_additional(run, subject, &id, asked, notes).await {
+        let Some(other) = run.work_of(&id) else {
+            missing += 1;
+            if missing <= MOST_NAMED {
+                notes.warn(format!(
+                    "unable to restore additional item {id} of {}: it is not in the backup",
+                    subject.id
+                ));
+            }
+            continue;
+        };
+        if restore_additional(run, subject, other, asked).await {
             there.push(id);
         }
     }
+    if missing > MOST_NAMED {
+        let more = missing - MOST_NAMED;
+        notes.warn(format!("{more} more additional items of {} are not in the backup", subject.id));
+    }
     if outcome.wait_for_additional_items {
         let limit = outcome.ready_timeout.filter(|limit| !limit.is_zero()).unwrap_or(run.times.ready);
-        let until = Instant::now() + limit;
-        if let Err(words) = await_ready(run, subject, one, &there, until).await {
-            notes.error(format!("error verifying additional items are ready to use: {words}"));
+        if let Err(words) = await_ready(run, subject, one, &there, limit).await {
+            notes.error(format!(
+                "error verifying additional items are ready to use: {words} (action {} for {}, which was then restored all the same)",
+                one.name(),
+                subject.resource_id()
+            ));
         }
     }
 }
 
 /// Whether the additional item is in the cluster afterwards.
-async fn restore_additional(
-    run: &Arc<Run>,
-    subject: &Subject,
-    id: &ItemId,
-    asked: Asked,
-    notes: &mut Notes,
-) -> bool {
-    let Some(other) = run.work_of(id) else {
-        notes.warn(format!(
-            "unable to restore additional item {id} of {}: it is not in the backup",
-            subject.id
-        ));
-        return false;
-    };
+async fn restore_additional(run: &Arc<Run>, subject: &Subject, other: usize, asked: Asked) -> bool {
     match run.need(subject.work, other) {
         Need::Done => {}
-        Need::Start => item::process(run.clone(), other, asked).await,
+        Need::Start => {
+            // A task of its own, which ends with this one: a chain of items, each of which names the next, may be long.
+            let mut task = JoinSet::new();
+            task.spawn(item::process(run.clone(), other, asked));
+            task.join_next().await;
+        }
         Need::Wait => run.ended(other).await,
         Need::Circle => {
             run.report.info("an additional item waits for this item itself; going on", &subject.id);
@@ -209,46 +217,57 @@ async fn restore_additional(
     run.exists(other)
 }
 
-/// Asks until the answer is yes. The item leaves its barrier when the first answer is no.
+/// Asks until the answer is yes, at most for `limit`. The item leaves its barrier when the first answer is no, or does not come.
 async fn await_ready(
     run: &Arc<Run>,
     subject: &Subject,
     one: &Applicable,
     items: &[ItemId],
-    until: Instant,
+    limit: Duration,
 ) -> Result<(), String> {
-    let mut pace = Pace::default();
+    let (start, mut pace, mut waiting) = (Instant::now(), Pace::default(), None);
+    let until = start + limit;
+    let begin = || {
+        let things: Vec<String> = items.iter().map(ToString::to_string).collect();
+        run.waiting(subject, &things, one.name())
+    };
     loop {
-        let asked = one.action.are_ready(items, &run.restore, &run.lookup);
-        match timeout_at(until, asked).await {
-            Ok(Ok(true)) => return Ok(()),
+        let asked = timeout_at(until, one.0.action.are_ready(items, &run.restore, &run.lookup));
+        tokio::pin!(asked);
+        let answer = tokio::select! {
+            biased;
+            answer = &mut asked => answer,
+            () = sleep(SOON), if waiting.is_none() => {
+                waiting = Some(begin());
+                asked.await
+            }
+        };
+        match answer {
+            Ok(Ok(true)) if waiting.is_none() => return Ok(()),
+            Ok(Ok(true)) => {
+                let waited = GoDuration::from(Duration::from_secs(start.elapsed().as_secs()));
+                run.report.info(&format!("its additional items are ready after {waited}"), &subject.id);
+                return Ok(());
+            }
             Ok(Ok(false)) => {}
             Ok(Err(error)) => return Err(error.to_string()),
-            Err(_elapsed) => return Err("context deadline exceeded".to_owned()),
+            Err(_elapsed) => return Err(late(items, limit)),
         }
-        run.wait(subject.work);
+        waiting.get_or_insert_with(&begin);
         if Instant::now() >= until {
-            return Err("context deadline exceeded".to_owned());
+            return Err(late(items, limit));
         }
         sleep(pace.next().min(until.saturating_duration_since(Instant::now()))).await;
     }
 }
 
-fn operation_of(run: &Run, subject: &Subject, action: &str, operation: &str) -> RestoreOperation {
-    let mut id = subject.id.clone();
-    id.namespace.clone_from(&subject.target);
-    RestoreOperation {
-        spec: RestoreOperationSpec {
-            restore_name: run.name().to_owned(),
-            restore_uid: run.restore.metadata.uid.clone().unwrap_or_default(),
-            restore_item_action: action.to_owned(),
-            resource_identifier: (&id).into(),
-            operation_id: operation.to_owned(),
-        },
-        status: OperationStatus {
-            phase: OperationPhase::New,
-            created: Some(Time(jiff::Timestamp::now())),
-            ..OperationStatus::default()
-        },
-    }
+/// Upstream's words, and what was waited for.
+fn late(items: &[ItemId], limit: Duration) -> String {
+    let named: Vec<String> = items.iter().take(MOST_NAMED).map(ToString::to_string).collect();
+    let more = if items.len() > named.len() { ", …" } else { "" };
+    format!(
+        "context deadline exceeded: not ready after {}: {}{more}",
+        GoDuration::from(limit),
+        named.join(", ")
+    )
 }

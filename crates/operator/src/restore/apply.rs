@@ -9,7 +9,7 @@ use lifeboat_archive::Spool;
 use lifeboat_archive::documents::RestoreAction;
 use lifeboat_cluster::ApiError;
 use lifeboat_cluster::write::{Answer, Target, is_established, is_forbidden, is_port_taken};
-use lifeboat_plan::catalogue::{Catalogue, GroupResource, ItemId};
+use lifeboat_plan::catalogue::{Catalogue, GroupResource, ItemId, is_path_segment};
 use lifeboat_plan::restore::sanitise::Taken;
 use lifeboat_plan::restore::{filter, trust};
 use serde_json::{Value, json};
@@ -149,6 +149,11 @@ pub(super) fn target(
     }
     let name =
         object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or(&subject.id.name).to_owned();
+    if !is_path_segment(&name) {
+        return Err(format!(
+            "an action or a resource modifier gave it the name {name:?}, which no object can have"
+        ));
+    }
     Ok(Target { api_version, plural, kind, namespace: subject.target.clone(), name })
 }
 
@@ -221,6 +226,7 @@ async fn after(
 /// Waits until a definition can be used.
 async fn established(run: &Run, subject: &Subject, target: &Target) -> Result<(), String> {
     let (start, mut pace) = (Instant::now(), Pace::default());
+    let mut waiting = None;
     loop {
         match run.writer.get(target).await {
             Ok(Some(found)) if is_established(&found) => return Ok(()),
@@ -236,7 +242,7 @@ async fn established(run: &Run, subject: &Subject, target: &Target) -> Result<()
         if start.elapsed() >= run.times.resource {
             return Err(format!("the CRD {} is not available to use for custom resources", target.name));
         }
-        run.wait(subject.work);
+        waiting.get_or_insert_with(|| run.waiting(subject, &["its condition Established".to_owned()], ""));
         sleep(pace.next()).await;
     }
 }

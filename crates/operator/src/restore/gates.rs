@@ -24,7 +24,9 @@ pub(super) async fn await_service(run: &Run, subject: &Subject, object: &Value, 
     }
     let until = Instant::now() + PATIENCE.min(run.times.resource);
     let mut pace = Pace::default();
+    let mut waiting = None;
     for (namespace, name) in services {
+        let things = [format!("a ready endpoint of services/{namespace}/{name}")];
         while !answers(run, &namespace, &name).await {
             if Instant::now() >= until {
                 notes.warn(format!(
@@ -33,9 +35,10 @@ pub(super) async fn await_service(run: &Run, subject: &Subject, object: &Value, 
                 ));
                 break;
             }
-            run.wait(subject.work);
+            waiting.get_or_insert_with(|| run.waiting(subject, &things, ""));
             sleep(pace.next()).await;
         }
+        waiting = None;
     }
 }
 

@@ -121,8 +121,9 @@ impl Judged {
 
 /// Works out the plan.
 pub(crate) async fn dry_run(question: Question<'_>) -> Planned {
+    let (actions, left_out) = Actions::ask(&question.actions, question.catalogue).await;
     let session = Session {
-        actions: Actions::new(question.actions.clone()),
+        actions,
         lookup: ClusterLookup::new(question.writer.clone(), question.catalogue.clone()),
         provisioned: provisioned(&question).await,
         question: &question,
@@ -160,7 +161,7 @@ pub(crate) async fn dry_run(question: Question<'_>) -> Planned {
         next = asked.into_iter().filter(not_selected).collect();
     }
     let mut planned = session.planned(fates).await;
-    planned.notes.splice(0..0, idle);
+    planned.notes.splice(0..0, left_out.into_iter().chain(idle));
     planned
 }
 

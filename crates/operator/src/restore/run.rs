@@ -13,6 +13,7 @@ use lifeboat_plan::restore::scheduler::{Need, Scheduler};
 use lifeboat_plan::restore::trust;
 use lifeboat_plan::restore::validate::ValidRestore;
 use lifeboat_plan::restore::volumes::DataIn;
+use lifeboat_plan::restore::waits::Wait;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
@@ -20,11 +21,13 @@ use tokio_util::sync::CancellationToken;
 use super::actions::Actions;
 use super::hooks::HookRuns;
 use super::idle::idle;
+use super::item::Subject;
+use super::journal::{Begun, Journal};
 use super::lookup::ClusterLookup;
 use super::maker::VolumeMaker;
 use super::namespaces::Namespaces;
 use super::native::Volumes;
-use super::report::{Progress, Report};
+use super::report::{Progress, Report, Waiting};
 use super::{Job, Times, Tools, item};
 use crate::backup::Commands;
 
@@ -67,6 +70,9 @@ pub(super) struct Run {
     pub(super) writer: Writer,
     pub(super) lookup: ClusterLookup,
     pub(super) actions: Actions,
+    pub(super) journal: Arc<Journal>,
+    /// What earlier attempts began.
+    pub(super) begun: Begun,
     pub(super) namespaces: Namespaces,
     pub(super) volumes: BTreeMap<String, DataIn>,
     /// Volumes that are made anew for their claims.
@@ -92,8 +98,8 @@ pub(super) struct Run {
 }
 
 impl Run {
-    pub(super) fn new(job: Job, tools: &Tools, progress: Arc<Progress>) -> Arc<Self> {
-        let Job { restore, valid, spool, volumes, untrusted, log } = job;
+    pub(super) fn new(job: Job, tools: &Tools, actions: Actions, progress: Arc<Progress>) -> Arc<Self> {
+        let Job { restore, valid, spool, volumes, untrusted, begun, log } = job;
         let (works, wanted, scheduler) = schedule(&spool, &valid, tools);
         progress.total.store(wanted, Ordering::Relaxed);
         let report = Report::new(log, progress);
@@ -111,7 +117,9 @@ impl Run {
         Arc::new(Self {
             lookup: ClusterLookup::new(writer.clone(), tools.catalogue.clone()),
             writer,
-            actions: Actions::new(tools.actions.clone()),
+            actions,
+            journal: tools.journal.clone(),
+            begun,
             catalogue: tools.catalogue.clone(),
             namespaces: Namespaces::default(),
             volumes,
@@ -163,6 +171,17 @@ impl Run {
         let mut taken = locked(&self.taken);
         let holder = taken.entry(place).or_insert_with(|| id.clone());
         (holder != id).then(|| holder.clone())
+    }
+
+    /// An item waits for things outside: it leaves its barrier, and says so until what this gives is dropped. `action`: who asks
+    /// for it; empty for the server.
+    pub(super) fn waiting(&self, subject: &Subject, things: &[String], action: &str) -> Waiting {
+        self.wait(subject.work);
+        let now = jiff::Timestamp::now();
+        let since = jiff::Timestamp::from_second(now.as_second()).unwrap_or(now);
+        let wait = Wait::new(&subject.resource_id(), things, action, since);
+        self.report.log.info(&wait.to_string(), &[]);
+        self.report.progress.wait(subject.work, wait)
     }
 
     /// Work that waits for something outside leaves its barrier.

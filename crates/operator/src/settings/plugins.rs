@@ -7,15 +7,27 @@ use std::time::Duration;
 
 use lifeboat_plugin::host::{HostSettings, Timeouts, plugin_environment};
 
+/// Where plugins of each cloud look for the file with their credentials; upstream's list.
+const CREDENTIALS_VARIABLES: [&str; 4] = [
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "AWS_SHARED_CREDENTIALS_FILE",
+    "AZURE_CREDENTIALS_FILE",
+    "ALIBABA_CLOUD_CREDENTIALS_FILE",
+];
+
 /// Where plugin programs come from and what they find.
 #[derive(Clone, Debug)]
 pub struct PluginSettings {
     /// Every executable below it is a plugin program. It need not exist.
     pub directory: PathBuf,
+    /// Credentials of the installation, as a file; None where it has none.
+    pub credentials_file: Option<PathBuf>,
     /// What the server logs; plugins get its first level.
     pub log_level: String,
     /// The server's own environment; what plugins must not see is left out of theirs.
     pub environment: Vec<(OsString, OsString)>,
+    /// How long one call may take.
+    pub call_timeout: Duration,
 }
 
 impl PluginSettings {
@@ -30,12 +42,20 @@ impl PluginSettings {
         // Plugins read where the server's objects are from here.
         environment.retain(|(name, _)| name != "VELERO_NAMESPACE");
         environment.push(("VELERO_NAMESPACE".into(), namespace.into()));
+        // Only where there is such a file: some clouds' libraries fail without it instead of using an identity.
+        if let Some(file) = &self.credentials_file {
+            for name in CREDENTIALS_VARIABLES {
+                if environment.iter().all(|(given, _)| given != name) {
+                    environment.push((name.into(), file.into()));
+                }
+            }
+        }
         let mut arguments = vec![format!("--log-level={}", self.plugin_level())];
         if !features.is_empty() {
             let names: Vec<&str> = features.iter().map(String::as_str).collect();
             arguments.push(format!("--features={}", names.join(",")));
         }
-        let timeouts = Timeouts { volume, ..Timeouts::default() };
+        let timeouts = Timeouts { volume, call: self.call_timeout, ..Timeouts::default() };
         HostSettings { directory: self.directory.clone(), arguments, environment, timeouts }
     }
 
@@ -58,18 +78,42 @@ mod tests {
     fn plugins_are_told_level_features_and_namespace() {
         let settings = PluginSettings {
             directory: "/plugins".into(),
+            credentials_file: None,
             log_level: "kube=debug,warn".into(),
             environment: vec![
                 ("VELERO_NAMESPACE".into(), "old".into()),
                 ("RESTIC_PASSWORD".into(), "x".into()),
                 ("AWS_REGION".into(), "here".into()),
             ],
+            call_timeout: Duration::from_secs(3),
         };
         let features = ["EnableCSI".to_owned(), "Other".to_owned()].into();
         let host = settings.host("lifeboat", &features, Duration::from_secs(7));
         assert_eq!(host.arguments, ["--log-level=warning", "--features=EnableCSI,Other"]);
         let environment = [("AWS_REGION", "here"), ("VELERO_NAMESPACE", "lifeboat")];
         assert_eq!(host.environment, environment.map(|(name, value)| (name.into(), value.into())));
-        assert_eq!(host.timeouts.volume, Duration::from_secs(7));
+        assert_eq!(
+            (host.timeouts.volume, host.timeouts.call),
+            (Duration::from_secs(7), Duration::from_secs(3))
+        );
+    }
+    #[test]
+    fn plugins_find_the_credentials_of_the_installation_unless_somebody_named_others() {
+        let settings = PluginSettings {
+            directory: "/plugins".into(),
+            credentials_file: Some("/credentials/cloud".into()),
+            log_level: "info".into(),
+            call_timeout: Duration::from_secs(3),
+            environment: vec![("AWS_SHARED_CREDENTIALS_FILE".into(), "/mine".into())],
+        };
+        let environment = settings.host("n", &BTreeSet::new(), Duration::ZERO).environment;
+        let value = |name: &str| {
+            let found: Vec<_> = environment.iter().filter(|(given, _)| given == name).collect();
+            assert_eq!(found.len(), 1, "{name}");
+            found[0].1.clone()
+        };
+        assert_eq!(value("AWS_SHARED_CREDENTIALS_FILE"), "/mine");
+        assert_eq!(value("GOOGLE_APPLICATION_CREDENTIALS"), "/credentials/cloud");
+        assert_eq!(value("AZURE_CREDENTIALS_FILE"), "/credentials/cloud");
     }
 }

@@ -4,7 +4,8 @@
 use serde_json::{Value, json};
 
 use super::service::DOWNLOAD_PORT;
-use super::{InstallOptions, labels};
+use super::{CLOUD_CREDENTIALS, DEPLOYMENT, InstallOptions, labels};
+use crate::plugin_images;
 
 /// The port of metrics and probes, upstream's.
 const HTTP_PORT: u16 = 8085;
@@ -12,11 +13,17 @@ const HTTP_PORT: u16 = 8085;
 /// Where archives are unpacked.
 const SPOOL: &str = "/spool";
 
+/// Where plugins may write, upstream's place.
+const SCRATCH: &str = "/scratch";
+
+/// Where plugin programs are, upstream's place.
+const PLUGINS: &str = "/plugins";
+
 pub(super) fn object(options: &InstallOptions) -> Value {
     json!({
         "apiVersion": "apps/v1",
         "kind": "Deployment",
-        "metadata": {"name": "lifeboat", "namespace": options.namespace, "labels": labels()},
+        "metadata": {"name": DEPLOYMENT, "namespace": options.namespace, "labels": labels()},
         "spec": {
             "replicas": options.replicas,
             "selector": {"matchLabels": labels()},
@@ -31,7 +38,7 @@ pub(super) fn object(options: &InstallOptions) -> Value {
 }
 
 fn pod(options: &InstallOptions) -> Value {
-    json!({
+    let mut pod = json!({
         "serviceAccountName": "lifeboat",
         // Time to finish a step, write its status and hand the lease over.
         "terminationGracePeriodSeconds": 30,
@@ -52,8 +59,26 @@ fn pod(options: &InstallOptions) -> Value {
         "volumes": [
             {"name": "tmp", "emptyDir": {"sizeLimit": "64Mi"}},
             {"name": "spool", "emptyDir": {"sizeLimit": options.spool.limit}},
+            // Plugins of Go have 50 to 150 MB each.
+            {"name": plugin_images::VOLUME, "emptyDir": {"sizeLimit": "4Gi"}},
+            {"name": "scratch", "emptyDir": {"sizeLimit": "1Gi"}},
+            {"name": CLOUD_CREDENTIALS.0, "secret": {"secretName": CLOUD_CREDENTIALS.0, "optional": true}},
         ],
-    })
+    });
+    if !options.plugins.is_empty() {
+        pod["initContainers"] = json!(plugins(options));
+    }
+    pod
+}
+
+fn plugins(options: &InstallOptions) -> Vec<Value> {
+    let mut containers: Vec<Value> = Vec::new();
+    for image in &options.plugins {
+        let taken: Vec<&str> =
+            containers.iter().map(|container| plugin_images::text(container, "name")).collect();
+        containers.push(plugin_images::container(image, "IfNotPresent", &taken));
+    }
+    containers
 }
 
 fn container(options: &InstallOptions) -> Value {
@@ -79,7 +104,13 @@ fn container(options: &InstallOptions) -> Value {
             "readOnlyRootFilesystem": true,
             "capabilities": {"drop": ["ALL"]},
         },
-        "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}, {"name": "spool", "mountPath": SPOOL}],
+        "volumeMounts": [
+            {"name": "tmp", "mountPath": "/tmp"},
+            {"name": "spool", "mountPath": SPOOL},
+            {"name": plugin_images::VOLUME, "mountPath": PLUGINS, "readOnly": true},
+            {"name": "scratch", "mountPath": SCRATCH},
+            {"name": CLOUD_CREDENTIALS.0, "mountPath": "/credentials", "readOnly": true},
+        ],
     })
 }
 
@@ -98,8 +129,16 @@ fn probe(path: &str, period: u32, failures: u32) -> Value {
 fn env(options: &InstallOptions) -> Vec<Value> {
     let field =
         |name: &str, path: &str| json!({"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}});
-    let mut env =
-        vec![field("LIFEBOAT_NAMESPACE", "metadata.namespace"), field("LIFEBOAT_IDENTITY", "metadata.name")];
+    let mut env = vec![
+        field("LIFEBOAT_NAMESPACE", "metadata.namespace"),
+        field("LIFEBOAT_IDENTITY", "metadata.name"),
+        // For plugins, as upstream. Where credentials are is said by the server, which knows whether there are any.
+        field("VELERO_NAMESPACE", "metadata.namespace"),
+        json!({"name": "VELERO_SCRATCH_DIR", "value": SCRATCH}),
+        json!({"name": "LD_LIBRARY_PATH", "value": PLUGINS}),
+    ];
+    // What the user gave wins: a name may stand there once only.
+    env.retain(|own| options.env.iter().all(|given| given["name"] != own["name"]));
     env.extend(options.env.iter().cloned());
     env
 }

@@ -4,7 +4,7 @@
 
 use serde_json::{Value, json};
 
-use super::{InstallOptions, Rights, labels, rights_name};
+use super::{DEPLOYMENT, InstallOptions, Rights, labels, rights_name};
 
 pub(super) fn objects(options: &InstallOptions) -> Vec<Value> {
     match &options.rights {
@@ -78,6 +78,14 @@ fn own_role(options: &InstallOptions) -> Value {
                 "verbs": ["get", "create", "update"],
             },
             {"apiGroups": ["events.k8s.io", ""], "resources": ["events"], "verbs": ["create", "patch"]},
+            {
+                // Completes plugins' init containers in its own Deployment, and tells which of them fail.
+                "apiGroups": ["apps"],
+                "resources": ["deployments"],
+                "resourceNames": [DEPLOYMENT],
+                "verbs": ["get", "list", "watch", "patch"],
+            },
+            {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
         ],
     })
 }

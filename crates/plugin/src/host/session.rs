@@ -10,6 +10,7 @@ use super::error::PluginError;
 use super::kind::{Kind, qualified};
 use super::log::LogSink;
 use super::slot::{Init, Slot};
+use super::usage::{Usage, Used};
 use super::{Plugin, PluginHost};
 
 /// The plugins of one operation.
@@ -22,6 +23,7 @@ struct Inner {
     host: PluginHost,
     sink: Arc<dyn LogSink>,
     programs: Mutex<BTreeMap<PathBuf, Vec<Member>>>,
+    usage: Arc<Usage>,
     closed: AtomicBool,
 }
 
@@ -34,12 +36,23 @@ struct Member {
 impl Session {
     pub(super) fn new(host: PluginHost, sink: Arc<dyn LogSink>) -> Self {
         Self {
-            inner: Arc::new(Inner { host, sink, programs: Mutex::default(), closed: AtomicBool::new(false) }),
+            inner: Arc::new(Inner {
+                host,
+                sink,
+                programs: Mutex::default(),
+                usage: Arc::default(),
+                closed: AtomicBool::new(false),
+            }),
         }
     }
 
     pub fn host(&self) -> &PluginHost {
         &self.inner.host
+    }
+
+    /// How often actions and snapshotters were called so far, and how long that took.
+    pub fn usage(&self) -> Vec<Used> {
+        self.inner.usage.all()
     }
 
     /// Ends all processes, politely. Nothing is started afterwards.
@@ -92,7 +105,8 @@ impl Session {
     fn add(&self, members: &mut Vec<Member>, program: &Path) -> Arc<Slot> {
         let settings = self.inner.host.settings().clone();
         let closed = self.inner.closed.load(Ordering::Acquire);
-        let slot = Slot::new(program.to_owned(), settings, Arc::clone(&self.inner.sink), closed);
+        let (sink, usage) = (Arc::clone(&self.inner.sink), Arc::clone(&self.inner.usage));
+        let slot = Slot::new(program.to_owned(), settings, sink, usage, closed);
         members.push(Member { slot: Arc::clone(&slot), configured: BTreeMap::new() });
         slot
     }

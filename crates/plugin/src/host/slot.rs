@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::{Mutex, OwnedSemaphorePermit};
 use tokio::time::{sleep, timeout};
@@ -18,6 +18,7 @@ use super::kind::Kind;
 use super::log::LogSink;
 use super::process::Process;
 use super::settings::{HostSettings, Timeouts};
+use super::usage::Usage;
 use crate::remote::init;
 
 /// After so many failed starts in a row a program is not started again.
@@ -46,6 +47,7 @@ pub(crate) struct Slot {
     program: PathBuf,
     settings: HostSettings,
     sink: Arc<dyn LogSink>,
+    usage: Arc<Usage>,
     state: Mutex<State>,
 }
 
@@ -65,10 +67,11 @@ impl Slot {
         program: PathBuf,
         settings: HostSettings,
         sink: Arc<dyn LogSink>,
+        usage: Arc<Usage>,
         closed: bool,
     ) -> Arc<Self> {
         let state = Mutex::new(State { closed, ..State::default() });
-        Arc::new(Self { program, settings, sink, state })
+        Arc::new(Self { program, settings, sink, usage, state })
     }
 
     pub(crate) fn timeouts(&self) -> Timeouts {
@@ -85,9 +88,12 @@ impl Slot {
     {
         let (process, place) = self.place(&call).await?;
         let serial = process.serial;
+        let usage = Arc::clone(&self.usage);
         let work = async move {
             let _place = place;
+            let began = Instant::now();
             let answer = watched(&process, &call, make(process.channel.clone())).await;
+            usage.add(&call.plugin, call.what, began.elapsed());
             if process.serial && matches!(answer, Err(PluginError::TimedOut { .. })) {
                 // Its place is free when it is gone, so that nobody calls a process that is being ended.
                 process.kill();

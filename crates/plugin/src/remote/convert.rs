@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use lifeboat_plan::catalogue::{GroupResource, ItemId};
+use lifeboat_plan::catalogue::{GroupResource, ItemId, is_path_segment};
 use lifeboat_plugin_protocol::generated::{
     OperationProgress as WireProgress, ResourceIdentifier, ResourceSelector,
 };
@@ -38,11 +38,11 @@ impl Answer<'_> {
         let item: Value = serde_json::from_slice(bytes)
             .map_err(|error| self.wrong(format!("the item is no JSON: {error}")))?;
         let name = item.pointer("/metadata/name").and_then(Value::as_str);
-        let Some(name) = name.filter(|name| is_name(name)) else {
+        let Some(name) = name.filter(|name| is_path_segment(name)) else {
             return Err(self.wrong(format!("the item has the name {name:?}")));
         };
         let namespace = item.pointer("/metadata/namespace").and_then(Value::as_str).unwrap_or_default();
-        if !namespace.is_empty() && !is_name(namespace) {
+        if !namespace.is_empty() && !is_path_segment(namespace) {
             return Err(self.wrong(format!("the item {name:?} has the namespace {namespace:?}")));
         }
         let found = Kinded::of(&item);
@@ -72,10 +72,10 @@ impl Answer<'_> {
         if !is_type(&id.group) || id.group.contains("..") {
             return Err(wrong("group", &id.group));
         }
-        if !is_name(&id.name) {
+        if !is_path_segment(&id.name) {
             return Err(wrong("name", &id.name));
         }
-        if !id.namespace.is_empty() && !is_name(&id.namespace) {
+        if !id.namespace.is_empty() && !is_path_segment(&id.namespace) {
             return Err(wrong("namespace", &id.namespace));
         }
         let namespace = (!id.namespace.is_empty()).then_some(id.namespace);
@@ -106,12 +106,6 @@ impl std::fmt::Display for Kinded {
             write!(f, "{}.{}", self.kind, self.group)
         }
     }
-}
-
-/// What the API server takes as a name: one segment of a path.
-fn is_name(text: &str) -> bool {
-    let bad = |c: char| c == '/' || c == '%' || c.is_control() || c.is_whitespace();
-    !text.is_empty() && text.len() <= LONGEST_NAME && text != "." && text != ".." && !text.contains(bad)
 }
 
 /// An object of ours for the wire.

@@ -118,6 +118,10 @@ impl RestoreItemAction for V2 {
         })
     }
 
+    fn may_operate(&self) -> bool {
+        true
+    }
+
     async fn are_ready(
         &self,
         items: &[ItemId],

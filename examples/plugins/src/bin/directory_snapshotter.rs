@@ -8,11 +8,13 @@
 //!     snapshots: /snapshots      # where copies are kept
 //!     volumes: /volumes          # where volumes are made from them
 //!     bytesPerSecond: "1000000"  # optional: copy slowly, to see the progress
-//!     progress: none             # optional: say nothing about progress
+//!     progress: none             # optional: say nothing about progress; "object" to write the objects ourselves
 //! ```
 
 #[path = "directory_snapshotter/copy.rs"]
 mod copy;
+#[path = "directory_snapshotter/object.rs"]
+mod object;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -24,6 +26,7 @@ use lifeboat_plugin_sdk::{
     Config, Error, Object, Plugin, Result, Served, SnapshotRequest, VolumeInfo, VolumeProgress,
     VolumeRequest, VolumeSnapshotter, async_trait,
 };
+use object::Shown;
 
 fn main() -> Served {
     Plugin::new()
@@ -37,7 +40,18 @@ struct Settings {
     snapshots: PathBuf,
     volumes: PathBuf,
     bytes_per_second: Option<u64>,
-    silent: bool,
+    progress: Progress,
+}
+
+/// How this plugin says how far it is.
+#[derive(Clone, Copy, Default, PartialEq)]
+enum Progress {
+    /// It is asked, and Lifeboat writes the objects.
+    #[default]
+    Asked,
+    /// It writes them itself, as plugins of Velero can.
+    Object,
+    Silent,
 }
 
 #[derive(Default)]
@@ -54,16 +68,21 @@ impl DirectorySnapshotter {
     }
 
     /// Copies a directory into one that is not there before the copy is whole.
-    async fn copy(&self, key: String, from: PathBuf, to: PathBuf) -> Result<()> {
-        let meter = Arc::new(Meter::new(self.settings()?.bytes_per_second));
+    async fn copy(&self, key: String, from: PathBuf, to: PathBuf, shown: Shown) -> Result<()> {
+        let settings = self.settings()?;
+        let meter = Arc::new(Meter::new(settings.bytes_per_second));
         self.copies.lock().unwrap_or_else(PoisonError::into_inner).insert(key, Arc::clone(&meter));
+        let showing = (settings.progress == Progress::Object).then(|| shown.follow(Arc::clone(&meter)));
         let copied = Copied { from, to, meter: Arc::clone(&meter) }.run().await;
         meter.end(copied.as_ref().err().map(ToString::to_string));
+        if let Some(showing) = showing {
+            showing.await?;
+        }
         copied
     }
 
     fn progress(&self, key: &str) -> Result<Option<VolumeProgress>> {
-        if self.settings()?.silent {
+        if self.settings()?.progress != Progress::Asked {
             return Ok(None);
         }
         Ok(self.copies.lock().unwrap_or_else(PoisonError::into_inner).get(key).map(|meter| meter.progress()))
@@ -98,7 +117,8 @@ impl VolumeSnapshotter for DirectorySnapshotter {
         let to = self.settings()?.snapshots.join(&id);
         // The same request after a crash: what is there is whole.
         if !to.exists() {
-            self.copy(id.clone(), PathBuf::from(&request.volume_id), to).await?;
+            let shown = Shown::snapshot(&id, &request);
+            self.copy(id.clone(), PathBuf::from(&request.volume_id), to, shown).await?;
         }
         tracing::info!(volume = request.volume_id, snapshot = id, "made a snapshot");
         Ok(id)
@@ -120,7 +140,8 @@ impl VolumeSnapshotter for DirectorySnapshotter {
         let from = settings.snapshots.join(&id);
         let to = free(&settings.volumes, &id);
         let name = to.display().to_string();
-        self.copy(format!("restore/{}", request.snapshot_id), from, to).await?;
+        let shown = Shown::volume(&request.snapshot_id, &name);
+        self.copy(format!("restore/{}", request.snapshot_id), from, to, shown).await?;
         Ok(name)
     }
 
@@ -153,7 +174,18 @@ fn settings(config: &Config) -> Result<Settings> {
             "snapshots" => settings.snapshots = PathBuf::from(value),
             "volumes" => settings.volumes = PathBuf::from(value),
             "bytesPerSecond" => settings.bytes_per_second = Some(value.parse()?),
-            "progress" => settings.silent = value == "none",
+            "progress" => {
+                settings.progress = match value.as_str() {
+                    "asked" => Progress::Asked,
+                    "object" => Progress::Object,
+                    "none" => Progress::Silent,
+                    other => {
+                        return Err(Error::new(format!(
+                            "config key \"progress\" is {other:?}; it must be asked, object or none"
+                        )));
+                    }
+                };
+            }
             "credentialsFile" => {}
             other => return Err(Error::new(format!("config has the unknown key {other:?}"))),
         }
@@ -173,9 +205,10 @@ fn snapshot_id(request: &SnapshotRequest) -> String {
     safe(&format!("{}-{volume}", tag("velero.io/backup").unwrap_or("snapshot")))
 }
 
-/// One segment of a path.
+/// One segment of a path, and the name of an object.
 fn safe(text: &str) -> String {
-    text.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' || c == '_' { c } else { '_' }).collect()
+    let lower = text.to_lowercase();
+    lower.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' }).collect()
 }
 
 /// A directory that nobody has.

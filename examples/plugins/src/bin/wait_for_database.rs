@@ -8,10 +8,9 @@
 //!     example.io/database-workload: statefulsets.apps/orders-db   # restored before the application, if it is in the backup
 //! ```
 //!
-//! The address may also be an IP address, for a database outside of the cluster.
+//! Where the server cannot resolve names of Services, `example.io/database-address: 10.0.0.7:5432` says what to ask instead.
 
 use std::collections::HashMap;
-use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -25,6 +24,7 @@ use tokio::time::timeout;
 
 const DATABASE: &str = "example.io/database";
 const WORKLOAD: &str = "example.io/database-workload";
+const ADDRESS: &str = "example.io/database-address";
 const TIMEOUT: &str = "example.io/database-timeout-seconds";
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -32,10 +32,10 @@ fn main() -> Served {
     Plugin::new().restore_item_action("example.io/wait-for-database", WaitForDatabase::default()).serve()
 }
 
-/// Remembers the port of each database, because only its Service is named when readiness is asked for.
+/// Remembers where each database is, because only its Service is named when readiness is asked for.
 #[derive(Default)]
 struct WaitForDatabase {
-    ports: Mutex<HashMap<(String, String), u16>>,
+    databases: Mutex<HashMap<(String, String), Database>>,
 }
 
 #[async_trait]
@@ -48,10 +48,10 @@ impl RestoreItemAction for WaitForDatabase {
         let Some(database) = Database::of(&input.item)? else {
             return Ok(RestoreOutput::new(input.item));
         };
-        let mut items = vec![ResourceId::new("services", input.item.namespace(), &database.host)];
+        let mut items = vec![ResourceId::new("services", input.item.namespace(), &database.service)];
         items.extend(workload(&input.item)?);
-        self.remember(input.item.namespace(), &database);
-        tracing::info!(item = input.item.name(), database = database.host, "waits for its database");
+        tracing::info!(item = input.item.name(), database = database.service, "waits for its database");
+        self.remember(input.item.namespace(), database);
         let seconds = input.item.annotation(TIMEOUT).map(str::parse).transpose()?;
         let output = RestoreOutput::new(input.item).with_additional_items(items);
         Ok(match seconds {
@@ -65,7 +65,7 @@ impl RestoreItemAction for WaitForDatabase {
             // Items carry the names of the backup; the restore may put them into another namespace.
             let namespace =
                 restore["spec"]["namespaceMapping"][&item.namespace].as_str().unwrap_or(&item.namespace);
-            if !answers(&address(&item.name, namespace, self.port(item))).await {
+            if !answers(&self.address(item, namespace)).await {
                 return Ok(false);
             }
         }
@@ -74,20 +74,27 @@ impl RestoreItemAction for WaitForDatabase {
 }
 
 impl WaitForDatabase {
-    fn remember(&self, namespace: &str, database: &Database) {
-        let key = (namespace.to_owned(), database.host.clone());
-        self.ports.lock().unwrap_or_else(PoisonError::into_inner).insert(key, database.port);
+    fn remember(&self, namespace: &str, database: Database) {
+        let key = (namespace.to_owned(), database.service.clone());
+        self.databases.lock().unwrap_or_else(PoisonError::into_inner).insert(key, database);
     }
 
-    fn port(&self, service: &ResourceId) -> u16 {
+    /// `namespace`: where the Service is now.
+    fn address(&self, service: &ResourceId, namespace: &str) -> String {
         let key = (service.namespace.clone(), service.name.clone());
-        self.ports.lock().unwrap_or_else(PoisonError::into_inner).get(&key).copied().unwrap_or(5432)
+        let databases = self.databases.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = databases.get(&key);
+        let port = known.map_or(5432, |database| database.port);
+        let address = known.and_then(|database| database.address.clone());
+        address.unwrap_or_else(|| format!("{}.{namespace}.svc:{port}", service.name))
     }
 }
 
 struct Database {
-    host: String,
+    service: String,
     port: u16,
+    /// What to ask instead of the Service.
+    address: Option<String>,
 }
 
 impl Database {
@@ -95,8 +102,13 @@ impl Database {
         let Some(text) = item.annotation(DATABASE) else { return Ok(None) };
         let wrong =
             || Error::new(format!("annotation {DATABASE} is {text:?}; it must look like orders-db:5432"));
-        let (host, port) = text.rsplit_once(':').ok_or_else(wrong)?;
-        Ok(Some(Self { host: host.to_owned(), port: port.parse().map_err(|_| wrong())? }))
+        let (service, port) = text.rsplit_once(':').ok_or_else(wrong)?;
+        let port = port.parse().map_err(|_| wrong())?;
+        Ok(Some(Self {
+            service: service.to_owned(),
+            port,
+            address: item.annotation(ADDRESS).map(str::to_owned),
+        }))
     }
 }
 
@@ -111,13 +123,6 @@ fn workload(item: &Object) -> Result<Option<ResourceId>> {
     let (resource, name) = text.split_once('/').ok_or_else(wrong)?;
     let (resource, group) = resource.split_once('.').unwrap_or((resource, ""));
     Ok(Some(ResourceId::new(resource, item.namespace(), name).in_group(group)))
-}
-
-fn address(host: &str, namespace: &str, port: u16) -> String {
-    match host.parse::<IpAddr>() {
-        Ok(ip) => std::net::SocketAddr::new(ip, port).to_string(),
-        Err(_) => format!("{host}.{namespace}.svc:{port}"),
-    }
 }
 
 /// PostgreSQL answers the question for TLS with one byte as soon as it takes connections.
@@ -175,10 +180,10 @@ mod tests {
     #[tokio::test]
     async fn a_port_that_only_listens_is_no_database() {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-        let port = listener.local_addr().expect("an address").port();
+        let address = Some(listener.local_addr().expect("an address").to_string());
         let action = WaitForDatabase::default();
-        action.remember("web", &Database { host: "127.0.0.1".into(), port });
-        let items = [ResourceId::new("services", "web", "127.0.0.1")];
+        action.remember("web", Database { service: "db".into(), port: 1, address });
+        let items = [ResourceId::new("services", "web", "db")];
         let ready =
             || async { action.are_additional_items_ready(&items, &Object::default()).await.expect("asked") };
         let silent = tokio::spawn(async move {
@@ -199,7 +204,9 @@ mod tests {
 
     #[test]
     fn a_service_is_asked_in_the_namespace_of_the_restore() {
-        assert_eq!(address("db", "copy", 1), "db.copy.svc:1");
-        assert_eq!(address("::1", "copy", 1), "[::1]:1");
+        let action = WaitForDatabase::default();
+        action.remember("web", Database { service: "db".into(), port: 1, address: None });
+        let service = ResourceId::new("services", "web", "db");
+        assert_eq!(action.address(&service, "copy"), "db.copy.svc:1");
     }
 }

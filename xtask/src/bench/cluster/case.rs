@@ -28,7 +28,7 @@ impl Bench<'_> {
         if case.data == Data::Rest {
             return case.products.iter().map(|product| self.at_rest(case, *product)).collect();
         }
-        let data = case.data.name();
+        let data = case.data.objects();
         self.load.empty(&data)?;
         let rows = self.filled(case, &data);
         self.load.empty(&data)?;
@@ -88,6 +88,10 @@ impl Bench<'_> {
             peak_rss_mb,
             rss_mb,
             requests: self.products.requests(product)? - requests,
+            action_s: match work {
+                "restore" => self.products.action_seconds(product, name.as_str().unwrap_or_default())?,
+                _ => None,
+            },
             get_p50_ms: Some(ended.get_p50_ms),
             get_p99_ms: Some(ended.get_p99_ms),
         };
@@ -114,6 +118,7 @@ impl Bench<'_> {
             peak_rss_mb,
             rss_mb,
             requests: self.products.requests(product)? - requests,
+            action_s: None,
             get_p50_ms: None,
             get_p99_ms: None,
         };
@@ -156,5 +161,5 @@ fn name(case: &Case, product: Product, round: u16) -> String {
 
 /// As the program that fills them names them.
 fn namespaces(data: Data) -> Vec<String> {
-    (0..20).map(|number| format!("bench-{}-{number:02}", data.name())).collect()
+    (0..20).map(|number| format!("bench-{}-{number:02}", data.objects())).collect()
 }

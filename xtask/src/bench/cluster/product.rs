@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::ValueEnum;
 
 use super::identity::Identity;
-use crate::run;
 use crate::servers::{self, Home, Server};
+use crate::{run, tools};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Product {
@@ -19,11 +19,24 @@ pub(crate) enum Product {
     /// Velero 1.18.3 that may make more requests at once
     VeleroTuned,
     Lifeboat,
+    /// The tuned Velero, with an action in Go that is for every item
+    VeleroTunedAction,
+    /// Lifeboat with the same action
+    LifeboatAction,
 }
 
 const TUNED: [&str; 6] = ["--client-qps", "2000", "--client-burst", "4000", "--item-block-worker-count", "8"];
 
 impl Product {
+    /// Whether its plugin is measured, too.
+    pub(super) fn has_action(self) -> bool {
+        matches!(self, Self::VeleroTunedAction | Self::LifeboatAction)
+    }
+
+    fn is_lifeboat(self) -> bool {
+        matches!(self, Self::Lifeboat | Self::LifeboatAction)
+    }
+
     pub(super) fn name(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
@@ -66,15 +79,20 @@ impl Products {
         let (home, mut environment) = (self.home(product), self.environment.clone());
         let kubeconfig = self.identity(product).kubeconfig();
         environment.insert("KUBECONFIG".to_owned(), kubeconfig.to_string_lossy().into_owned());
+        let plugins = if product.has_action() { vec![tools::everything_plugin()?] } else { Vec::new() };
         match product {
-            Product::Velero => servers::velero(&environment, home, &[]),
-            Product::VeleroTuned => servers::velero(&environment, home, &TUNED),
-            Product::Lifeboat => servers::lifeboat(&self.program, &environment, home, &[]),
+            Product::Velero => servers::velero(&environment, home, &[], &plugins),
+            Product::VeleroTuned | Product::VeleroTunedAction => {
+                servers::velero(&environment, home, &TUNED, &plugins)
+            }
+            Product::Lifeboat | Product::LifeboatAction => {
+                servers::lifeboat(&self.program, &environment, home, &[], &plugins)
+            }
         }
     }
 
     pub(super) fn home(&self, product: Product) -> &Home {
-        if product == Product::Lifeboat { &self.lifeboat_home } else { &self.velero_home }
+        if product.is_lifeboat() { &self.lifeboat_home } else { &self.velero_home }
     }
 
     /// Requests that the product has made so far.
@@ -87,7 +105,20 @@ impl Products {
         self.unrelated.kubeconfig()
     }
 
+    /// How long the action of a restore was at work: the server says so in the restore's log. Velero does not.
+    pub(super) fn action_seconds(&self, product: Product, restore: &str) -> Result<Option<f64>> {
+        if product != Product::LifeboatAction {
+            return Ok(None);
+        }
+        let mut command = Command::new(&self.program);
+        command.envs(&self.environment).args(["--namespace", &self.lifeboat_home.namespace]);
+        let log = run::output(command.args(["restore", "logs", restore]))?;
+        let line = log.lines().find_map(|line| line.split_once(": Execute was called "));
+        let seconds = line.and_then(|(_, rest)| rest.split_once("took ")?.1.split_once(' ')?.0.parse().ok());
+        Ok(Some(seconds.context("the restore's log does not say how its plugin was used")?))
+    }
+
     fn identity(&self, product: Product) -> &Identity {
-        if product == Product::Lifeboat { &self.lifeboat } else { &self.velero }
+        if product.is_lifeboat() { &self.lifeboat } else { &self.velero }
     }
 }

@@ -19,6 +19,8 @@ pub(super) struct Row {
     /// At the end.
     pub(super) rss_mb: f64,
     pub(super) requests: u64,
+    /// How long a plugin's action was at work.
+    pub(super) action_s: Option<f64>,
     pub(super) get_p50_ms: Option<f64>,
     pub(super) get_p99_ms: Option<f64>,
 }
@@ -55,9 +57,9 @@ pub(super) fn tables(rows: &[Row]) -> String {
     if !works.is_empty() {
         let _ = writeln!(
             text,
-            "| data | work | product | wall, s | times | items/s | CPU, s | peak memory, MB | requests | GETs' p99, ms |\n\
+            "| data | work | product | wall, s | times | items/s | CPU, s | peak memory, MB | requests | GETs' p99, ms | in the plugin, s |\n\
              |{}",
-            " --- |".repeat(10)
+            " --- |".repeat(11)
         );
     }
     for row in works {
@@ -65,7 +67,7 @@ pub(super) fn tables(rows: &[Row]) -> String {
         let times = if ours > 0.0 { format!("{:.1}x", row.wall_s / ours) } else { String::new() };
         let _ = writeln!(
             text,
-            "| {} | {} | {} | {:.2} | {times} | {:.0} | {:.2} | {:.0} | {} | {} |",
+            "| {} | {} | {} | {:.2} | {times} | {:.0} | {:.2} | {:.0} | {} | {} | {} |",
             row.data,
             row.work,
             row.product,
@@ -74,7 +76,11 @@ pub(super) fn tables(rows: &[Row]) -> String {
             row.cpu_s,
             row.peak_rss_mb,
             row.requests,
-            shown(row.get_p99_ms)
+            shown(row.get_p99_ms),
+            row.action_s.map_or_else(String::new, |spent| format!(
+                "{spent:.2} ({:.0} %)",
+                100.0 * spent / row.wall_s
+            ))
         );
     }
     if !rest.is_empty() {
@@ -160,6 +166,7 @@ mod tests {
             peak_rss_mb: 100.0,
             rss_mb: 90.0,
             requests: 7,
+            action_s: None,
             get_p50_ms: Some(1.0),
             get_p99_ms: Some(9.0),
         }

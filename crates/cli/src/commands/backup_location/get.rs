@@ -3,6 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
+use lifeboat_plan::location::STORE_ANNOTATION;
 use serde_json::json;
 
 use super::{api, find, is_default, listed, text};
@@ -33,7 +34,16 @@ pub(crate) struct Args {
 }
 
 const COLUMNS: Columns = Columns {
-    headings: &["NAME", "PROVIDER", "BUCKET/PREFIX", "PHASE", "LAST VALIDATED", "ACCESS MODE", "DEFAULT"],
+    headings: &[
+        "NAME",
+        "PROVIDER",
+        "BUCKET/PREFIX",
+        "PHASE",
+        "LAST VALIDATED",
+        "ACCESS MODE",
+        "DEFAULT",
+        "STORE",
+    ],
     row,
     sort: |_| {},
 };
@@ -93,6 +103,7 @@ fn row(location: &DynamicObject, now: Timestamp) -> Vec<String> {
         ago(&text(location, "/status/lastValidationTime"), now),
         or(text(location, "/spec/accessMode"), "ReadWrite"),
         if is_default(location) { "true".to_owned() } else { String::new() },
+        location.annotations().get(STORE_ANNOTATION).cloned().unwrap_or_default(),
     ]
 }
 

@@ -31,7 +31,7 @@ pub(crate) struct Args {
     /// Give rights in the whole cluster to an installation that was limited before
     #[arg(long, conflicts_with = "namespaces")]
     full_rights: bool,
-    /// Storage provider of the first location: aws, gcp, azure or local
+    /// Storage provider of the first location: aws, gcp, azure, local, or that of a plugin
     #[arg(long, requires = "bucket")]
     provider: Option<String>,
     /// Bucket of the first location
@@ -88,6 +88,9 @@ pub(crate) struct Args {
     /// Size of the volume on which each server unpacks archives, in MiB; a restore may use three quarters of it
     #[arg(long, value_name = "MIB", default_value_t = DEFAULT_SPOOL_MIB, value_parser = clap::value_parser!(u64).range(64..))]
     spool_size: u64,
+    /// Images of Velero plugins to add
+    #[arg(long, value_delimiter = ',', value_name = "IMAGE,…", value_parser = image)]
+    plugins: Vec<String>,
     /// Base URL under which people reach the server for files of backups (a Service is made for it); without it storage
     /// signs links itself
     #[arg(long, value_name = "URL")]
@@ -218,6 +221,10 @@ fn check_storage(args: &Args) -> Result<(), CliError> {
         credentials: Some(SecretSlice::from(spec::read_file(secret_file, "credentials")?)),
         customer_key: None,
     };
+    // What a plugin takes only the plugin knows.
+    if !args.plugins.is_empty() {
+        return Ok(());
+    }
     // Keys and files that only the server can read are judged there.
     let only_there = ["customerKeyEncryptionSecret", "customerKeyEncryptionFile"];
     if config.config.keys().any(|key| only_there.contains(&key.as_str())) {
@@ -230,7 +237,7 @@ fn check_storage(args: &Args) -> Result<(), CliError> {
 }
 
 /// Enough of an image reference to catch what no registry takes.
-fn image(text: &str) -> Result<String, String> {
+pub(crate) fn image(text: &str) -> Result<String, String> {
     let wrong =
         text.is_empty() || text.chars().any(|c| c.is_whitespace() || c.is_control()) || text.contains("::");
     if wrong {
@@ -255,6 +262,7 @@ fn options(namespace: &str, args: &Args) -> InstallOptions {
         env: env(args),
         resources: resources(args),
         spool: Spool::mib(args.spool_size),
+        plugins: args.plugins.clone(),
         download_url: args.download_url.as_ref().map(ToString::to_string),
         ..InstallOptions::new(namespace, &args.image)
     }

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::{ExistingResourcePolicy, Restore, RestorePhase, RestoreSpec, RestoreStatus};
+use lifeboat_plan::restore::waits::{WAITING, Waits};
 use serde_json::Value;
 
 use crate::commands::backup::page::{
@@ -13,7 +14,7 @@ use crate::commands::backup::page::{
 };
 use crate::objects::get::selector_text;
 use crate::objects::results::{self, Fetched, Results};
-use crate::objects::show::{Node, Page};
+use crate::objects::show::{Node, Page, span};
 use crate::objects::volumes as objects_volumes;
 
 /// All that a description is made of.
@@ -63,10 +64,28 @@ fn head(page: &mut Page, restore: &Restore, status: &RestoreStatus, now: Timesta
         let (done, total) = (progress.items_restored, progress.total_items);
         page.items(done.unwrap_or_default(), total.unwrap_or_default(), restore.phase().is_terminal());
     }
+    waiting(page, restore, now);
     times(page, status.start_timestamp.as_ref(), status.completion_timestamp.as_ref(), now);
     if matches!(restore.phase(), RestorePhase::Failed | RestorePhase::PartiallyFailed) {
         page.text("Next step", format!("lifeboat restore logs {}", restore.name_any()));
     }
+}
+
+/// Items that wait, while the restore runs.
+fn waiting(page: &mut Page, restore: &Restore, now: Timestamp) {
+    let waits = Waits::read(restore.annotations().get(WAITING).map(String::as_str));
+    if waits.waits.is_empty() || restore.phase().is_terminal() {
+        return;
+    }
+    let mut lines: Vec<String> = waits
+        .waits
+        .iter()
+        .map(|wait| format!("{wait}, for {} now", span(now.duration_since(wait.since))))
+        .collect();
+    if waits.more > 0 {
+        lines.push(format!("and {} more", waits.more));
+    }
+    page.put("Waiting", Node::List(lines));
 }
 
 fn spec(spec: &RestoreSpec, details: bool) -> Page {
@@ -178,6 +197,25 @@ mod tests {
         let mut facts = partial();
         facts.resources = None;
         insta::assert_snapshot!(page(&facts, "2026-11-16T12:00:00Z".parse().unwrap(), false).to_text());
+    }
+
+    #[test]
+    fn a_restore_that_waits_says_for_what_and_how_long() {
+        let mut facts = partial();
+        let waits = json!({"waits": [{"item": "pods/shop/web", "for": ["services shop/db"], "action": "example.io/x",
+            "since": "2026-11-16T11:59:00Z"}], "more": 2});
+        facts.restore.metadata.annotations = Some([(WAITING.to_owned(), waits.to_string())].into());
+        let text = |facts: &Facts| page(facts, "2026-11-16T12:00:00Z".parse().unwrap(), false).to_text();
+        assert!(!text(&facts).contains("Waiting"), "a restore that has ended waits for nothing");
+        facts.restore.status.as_mut().unwrap().phase = Some(RestorePhase::InProgress);
+        let text = text(&facts);
+        assert!(
+            text.contains(
+                "pods/shop/web waits for services shop/db since 2026-11-16T11:59:00Z (example.io/x), for 1m"
+            ),
+            "{text}"
+        );
+        assert!(text.contains("and 2 more"), "{text}");
     }
 
     #[test]

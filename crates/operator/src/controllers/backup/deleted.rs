@@ -71,7 +71,9 @@ async fn clear(context: &Context, backup: &Backup) {
     let begun: Vec<BackupOperation> = stored.and_then(|bytes| decode_list(&bytes).ok()).unwrap_or_default();
     let its_own = |one: &BackupOperation| Some(&one.spec.backup_uid) == backup.metadata.uid.as_ref();
     let (own, others): (Vec<_>, Vec<_>) = begun.into_iter().partition(its_own);
-    operations::cancel(context, backup, &own).await;
+    let acting = context.acting_quietly();
+    operations::cancel(&acting.actions, backup, &own).await;
+    acting.close().await;
     abort_uploads(store.as_ref(), &files).await;
     // Operations change the size of the archive; then their list says whose it is.
     let noted = backup.metadata.annotations.as_ref().and_then(|all| all.get(ARCHIVE_BYTES));

@@ -11,6 +11,7 @@ use lifeboat_archive::documents::{BackupOperation, DOCUMENT_LIMIT, OperationPhas
 use lifeboat_cluster::ApiError;
 use lifeboat_plan::backup::phase::{self, Counts};
 use lifeboat_plan::backup::{CANCEL, is_cancelled};
+use lifeboat_plugin::Registry;
 use serde_json::json;
 use tokio::time::timeout;
 
@@ -43,15 +44,19 @@ pub(super) async fn follow(context: &Context, state: &State, backup: &Backup) ->
                 return wait(context, state, backup, Trouble::Storage(words)).await;
             }
         };
+    // A session for each look, as upstream; only a plugin that is asked is started.
+    let acting = context.acting_quietly();
     if is_cancelled(backup.annotations().get(CANCEL).map(String::as_str)) {
-        cancel(context, backup, &operations).await;
+        cancel(&acting.actions, backup, &operations).await;
+        acting.close().await;
         let words = "cancelled while its operations ran; nothing of it can be restored".to_owned();
         return wait(context, state, backup, Trouble::Gone(words)).await;
     }
     let before = operations.clone();
     for operation in operations.iter_mut().filter(|operation| !operation.status.phase.has_ended()) {
-        ask(context, backup, operation).await;
+        ask(context, &acting.actions, backup, operation).await;
     }
+    acting.close().await;
     if operations != before {
         let document = encode(&operations).map_err(|error| error.to_string());
         let written = match document {
@@ -95,9 +100,9 @@ fn counts(backup: &Backup, operations: &[BackupOperation]) -> Counts {
 }
 
 /// One question to the action that began the operation.
-async fn ask(context: &Context, backup: &Backup, operation: &mut BackupOperation) {
+async fn ask(context: &Context, actions: &Registry, backup: &Backup, operation: &mut BackupOperation) {
     let (id, action) = (operation.spec.operation_id.clone(), operation.spec.backup_item_action.clone());
-    let known = context.actions.backup.iter().find(|known| known.name() == action);
+    let known = actions.backup.iter().find(|known| known.name() == action);
     let Some(known) = known else {
         return fail(&mut operation.status, format!("the action {action} is not installed"));
     };
@@ -113,10 +118,10 @@ async fn ask(context: &Context, backup: &Backup, operation: &mut BackupOperation
 }
 
 /// Tells the actions to end what they began.
-pub(super) async fn cancel(context: &Context, backup: &Backup, operations: &[BackupOperation]) {
+pub(super) async fn cancel(actions: &Registry, backup: &Backup, operations: &[BackupOperation]) {
     for operation in operations.iter().filter(|operation| !operation.status.phase.has_ended()) {
         let (id, action) = (&operation.spec.operation_id, &operation.spec.backup_item_action);
-        let known = context.actions.backup.iter().find(|known| known.name() == action);
+        let known = actions.backup.iter().find(|known| known.name() == action);
         if let Some(known) = known
             && !matches!(timeout(ANSWER, known.cancel(id, backup)).await, Ok(Ok(())))
         {

@@ -25,7 +25,7 @@ use crate::backup::{
 };
 use crate::context::Context;
 use crate::locations::{self, LocationError};
-use crate::plugins::PluginLines;
+use crate::plugins::CountedLines;
 
 /// How long storage may take for what is done after a backup failed: people wait for its end, and it may be out of reach.
 pub(super) const TIDYING: Duration = Duration::from_mins(1);
@@ -173,7 +173,8 @@ async fn watched(
 ) -> Result<Outcome, PassError> {
     let counters = Arc::new(Counters::default());
     let settings = &context.settings.backup;
-    let acting = context.acting(Arc::new(PluginLines(ready.report.log().clone())));
+    let log = ready.report.log().clone();
+    let acting = context.acting(Arc::new(CountedLines::new(ready.report.clone())));
     let pass = run_pass(PassInput {
         client: context.client.clone(),
         backup: ready.backup,
@@ -203,6 +204,7 @@ async fn watched(
         // Told to end: what is open is brought to its end first.
         () = watch.follow(&counters) => pass.await,
     };
+    acting.tell_usage(&log);
     acting.close().await;
     outcome
 }

@@ -38,9 +38,10 @@ pub(super) async fn write_again(
         return Ok(Rewritten::default());
     }
     let catalogue = Arc::new(discover(&context.client).await.map_err(Trouble::Api)?.catalogue);
-    let again = read_again(&context.client, backup, catalogue, &context.actions, items)
-        .await
-        .map_err(Trouble::Storage)?;
+    // The backup's own log is in storage by now.
+    let acting = context.acting_quietly();
+    let again = read_again(&context.client, backup, catalogue, &acting.actions, items).await;
+    acting.close().await;
     let mut rewritten =
         Rewritten { errors: i64::try_from(again.problems.len()).unwrap_or(i64::MAX), bytes: None };
     if !again.problems.is_empty() {

@@ -6,7 +6,7 @@ use kube::runtime::controller::Action;
 use kube::{Resource, ResourceExt};
 use lifeboat_cluster::{ApiError, objects};
 use lifeboat_plan::conditions::Fact;
-use lifeboat_plan::location::{self, Due};
+use lifeboat_plan::location::{self, Due, STORE_ANNOTATION};
 use lifeboat_plan::{conditions, password, time};
 use serde_json::{Value, json};
 
@@ -77,17 +77,18 @@ async fn tell(
 /// All that holds, or does not, for this location: what the look found, what is known of the password.
 pub(super) fn facts(gathered: &Gathered, verdict: &Verdict) -> Vec<Fact> {
     let problem = verdict.problem.as_ref().map(|problem| (problem.category, problem.message.as_str()));
-    let mut facts = location::facts(problem, &verdict.warnings);
+    let mut facts = location::facts(problem, &verdict.warnings, verdict.used.as_deref());
     facts.extend(password::facts(gathered.password.as_ref()));
     facts
 }
 
 pub(super) fn patch(gathered: &Gathered, verdict: &Verdict, facts: &[Fact]) -> Value {
     let now = verdict.this_look.at;
-    json!({"status": {
+    let status = json!({
         "phase": if verdict.problem.is_none() { "Available" } else { "Unavailable" },
         "message": verdict.problem.as_ref().map(|problem| &problem.message),
         "lastValidationTime": time::seconds(now),
         "conditions": conditions::merge(&gathered.shown.conditions, facts, now),
-    }})
+    });
+    json!({"metadata": {"annotations": {STORE_ANNOTATION: verdict.used}}, "status": status})
 }

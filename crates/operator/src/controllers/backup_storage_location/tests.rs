@@ -11,13 +11,14 @@ use kube::runtime::controller::Action;
 use lifeboat_cluster::objects;
 use lifeboat_cluster::testing::{Asked, client, failure};
 use lifeboat_plan::location::{Due, PastLook, Shown};
+use lifeboat_plugin::host::PluginHost;
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::apply::{Outcome, Verdict, apply};
 use super::gather::Gathered;
 use super::plan::{Look, Plan, plan};
-use super::validate::{Problem, validate};
+use super::validate::{Opening, Problem, validate};
 use super::{State, status};
 use crate::context::Context;
 use crate::locations::SecretValues;
@@ -53,11 +54,11 @@ fn gathered(object: DynamicObject) -> Gathered {
 }
 
 fn planned(gathered: &Gathered, past: Option<&PastLook>) -> Plan {
-    plan(gathered, validate(gathered), past, MINUTE, at(100))
+    plan(gathered, validate(gathered, &PluginHost::empty()), past, MINUTE, at(100))
 }
 
 fn category(gathered: &Gathered) -> &'static str {
-    validate(gathered).err().map_or("none", |problem| problem.category)
+    validate(gathered, &PluginHost::empty()).err().map_or("none", |problem| problem.category)
 }
 
 #[test]
@@ -66,8 +67,9 @@ fn a_complete_location_is_opened_with_the_credentials_of_the_installation() {
     let secret = SecretValues { version: "1".into(), values: [("cloud".to_owned(), b"x".to_vec())].into() };
     gathered.secrets.insert("cloud-credentials".into(), Some(secret));
     let Look::Now(opening) = planned(&gathered, None).look else { panic!("not looked at") };
-    assert_eq!(opening.config.bucket, "b");
-    assert!(opening.config.credentials.is_some());
+    let Opening::BuiltIn(config) = *opening else { panic!("through a plugin") };
+    assert_eq!(config.bucket, "b");
+    assert!(config.credentials.is_some());
 }
 
 #[rstest]
@@ -75,6 +77,7 @@ fn a_complete_location_is_opened_with_the_credentials_of_the_installation() {
 #[case::no_bucket(json!({"provider": "aws", "objectStorage": {"bucket": ""}}), "config")]
 #[case::written_before_the_schema(
     json!({"provider": "aws", "objectStorage": {"bucket": "b"}, "config": {"region": ["x"]}}), "unreadable")]
+#[case::neither_built_in_nor_a_plugin(json!({"provider": "example.io/tape", "objectStorage": {"bucket": "b"}}), "config")]
 #[case::secret_that_is_not_there(
     json!({"provider": "aws", "objectStorage": {"bucket": "b"}, "credential": {"name": "s", "key": "k"}}),
     "secret_not_found")]
@@ -89,6 +92,7 @@ fn after_verdict(spec: &Value, problem: Option<Problem>) -> (Gathered, PastLook)
     let verdict = Verdict {
         problem,
         warnings: vec!["verification is off".into()],
+        used: Some("the built-in store".into()),
         this_look: plan.this_look.clone(),
         first_look: true,
         next_look: plan.frequency,
@@ -103,7 +107,7 @@ fn after_verdict(spec: &Value, problem: Option<Problem>) -> (Gathered, PastLook)
 #[case::usable(spec())]
 #[case::unreadable(json!({"provider": "aws", "objectStorage": {"bucket": "b"}, "config": {"region": ["x"]}}))]
 fn a_written_verdict_does_not_ask_for_the_next_look(#[case] spec: Value) {
-    let problem = validate(&gathered(location("l", 1, &spec))).err();
+    let problem = validate(&gathered(location("l", 1, &spec)), &PluginHost::empty()).err();
     let (after, past) = after_verdict(&spec, problem);
     assert!(matches!(planned(&after, Some(&past)).look, Look::Later(Due::In(rest)) if rest == MINUTE));
 }
@@ -249,6 +253,7 @@ async fn write_verdict(code: u16) -> (Result<Action, String>, State, Gathered, A
     let verdict = Verdict {
         problem: Some(Problem { category: "dns", message: "no such host".into() }),
         warnings: Vec::new(),
+        used: None,
         this_look: plan.this_look,
         first_look: true,
         next_look: plan.frequency,

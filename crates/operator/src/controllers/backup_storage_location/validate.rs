@@ -1,12 +1,14 @@
 //! From what was gathered to a location that can be opened, or the reason why not, in words for a person. The rules are
 //! those of every opening of a location (`locations`).
 
+use lifeboat_plugin::host::PluginHost;
+
 use super::gather::Gathered;
 use crate::locations;
 
 pub(super) use crate::locations::{Opening, Problem};
 
-pub(super) fn validate(gathered: &Gathered) -> Result<Opening, Problem> {
+pub(super) fn validate(gathered: &Gathered, plugins: &PluginHost) -> Result<Opening, Problem> {
     let location = gathered.location.as_ref().map_err(|error| locations::unreadable(error))?;
-    locations::opening(location, &gathered.secrets)
+    locations::opening(location, &gathered.secrets, plugins)
 }

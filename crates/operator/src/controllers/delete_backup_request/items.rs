@@ -2,28 +2,23 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use lifeboat_api::velero::Backup;
 use lifeboat_archive::{BackupFiles, Item, Spool};
 use lifeboat_cluster::discovery::discover;
 use lifeboat_cluster::objects;
-use lifeboat_plan::catalogue::Catalogue;
-use lifeboat_plan::includes::Includes;
-use lifeboat_plan::selector::Selector;
-use lifeboat_plugin::actions::{AppliesTo, DeleteItemAction};
+use lifeboat_plugin::Applies;
+use lifeboat_plugin::actions::DeleteItemAction;
+use tokio::time::timeout;
 
 use super::gather::Gathered;
+use crate::applying::applying;
 use crate::context::Context;
 use crate::locations::{self, Location};
-use crate::operations::ANSWER;
 
-/// An action and what it is for.
-struct Matched {
-    action: Arc<dyn DeleteItemAction>,
-    namespaces: Includes,
-    resources: Includes,
-    selector: Selector,
-}
+/// So many problems are named in the request; its object must stay small.
+const MOST: usize = 50;
 
 pub(super) async fn run(
     context: &Context,
@@ -50,9 +45,9 @@ async fn run_all(
     let backup: Backup =
         objects::typed(object).map_err(|error| format!("the Backup cannot be read: {error}"))?;
     let catalogue = discover(&context.client).await.map_err(|error| error.chain())?.catalogue;
-    let mut matched = Vec::new();
-    for action in actions {
-        matched.push(match_action(action, &catalogue).await?);
+    let (matched, mut problems) = applying(actions, &catalogue).await;
+    if matched.is_empty() {
+        return Ok(problems);
     }
     let files = BackupFiles::new(&gathered.name).map_err(|error| error.to_string())?;
     let archive = match location.store.get_stream(&files.contents()).await {
@@ -64,56 +59,42 @@ async fn run_all(
     let settings = &context.settings.storage;
     let spool = Spool::read(archive, &settings.spool_directory, settings.spool_limits()).await;
     let spool = spool.map_err(|error| format!("delete item actions were not run: {error}"))?;
-    let mut problems = Vec::new();
+    let limit = context.settings.backup.defaults.resource_timeout;
+    let mut left_out = 0;
     for item in spool.items() {
-        for action in matched.iter().filter(|action| action.is_for(&item)) {
-            let json = spool.get(item.index()).await.map_err(|error| error.to_string())?;
-            let json = serde_json::from_slice(&json).map_err(|error| format!("{}: {error}", item.id()))?;
-            let limit = context.settings.backup.defaults.resource_timeout;
-            let problem = match tokio::time::timeout(limit, action.action.execute(&json, &backup)).await {
-                Ok(Ok(())) => continue,
-                Ok(Err(error)) => error.to_string(),
-                Err(_elapsed) => "it did not end in time (--resource-timeout)".to_owned(),
+        let labels: BTreeMap<String, String> = item.labels().iter().cloned().collect();
+        let fits = |applies: &Applies| applies.is_for(item.resource(), item.namespace(), &labels);
+        for one in matched.iter().filter(|one| fits(&one.applies)) {
+            let Err(problem) = execute(one.action.as_ref(), &backup, &spool, &item, limit).await else {
+                continue;
             };
-            problems.push(format!("{}: action {}: {problem}", item.id(), action.action.name()));
+            if problems.len() < MOST {
+                problems.push(format!("{}: action {}: {problem}", item.id(), one.action.name()));
+            } else {
+                left_out += 1;
+            }
         }
+    }
+    if left_out > 0 {
+        problems.push(format!(
+            "and {left_out} more of the same kind; the server's log has the plugins' own words"
+        ));
     }
     Ok(problems)
 }
 
-async fn match_action(action: &Arc<dyn DeleteItemAction>, catalogue: &Catalogue) -> Result<Matched, String> {
-    let wrong = |words: String| format!("action {}: {words}", action.name());
-    let applies = tokio::time::timeout(ANSWER, action.applies_to()).await;
-    let applies = applies.map_err(|_elapsed| wrong("it did not say in time what it is for".to_owned()))?;
-    let applies: AppliesTo = applies.map_err(|error| wrong(error.to_string()))?;
-    let includes = |included: &[String], excluded: &[String]| {
-        Includes::new(included, excluded).map_err(|error| wrong(error.to_string()))
-    };
-    // Types in any of their names; one that the cluster does not serve stays as it is written, and may be in the archive.
-    let resolved = |names: &[String]| -> Vec<String> {
-        let resolve = |name: &String| {
-            let found = catalogue.resolve(name).into_iter().map(|kind| kind.id.to_string());
-            std::iter::once(name.clone()).chain(found).collect::<Vec<_>>()
-        };
-        names.iter().flat_map(resolve).collect()
-    };
-    Ok(Matched {
-        namespaces: includes(&applies.included_namespaces, &applies.excluded_namespaces)?,
-        resources: includes(&resolved(&applies.included_resources), &resolved(&applies.excluded_resources))?,
-        selector: Selector::parse(&applies.selector).map_err(|error| wrong(error.to_string()))?,
-        action: Arc::clone(action),
-    })
-}
-
-impl Matched {
-    fn is_for(&self, item: &Item<'_>) -> bool {
-        let resource = item.resource();
-        let (short, full) = (&resource.resource, resource.to_string());
-        let type_fits = (self.resources.includes(short) || self.resources.includes(&full))
-            && !self.resources.excludes(short)
-            && !self.resources.excludes(&full);
-        let namespace_fits = item.namespace().is_none_or(|namespace| self.namespaces.takes(namespace));
-        let labels: BTreeMap<String, String> = item.labels().iter().cloned().collect();
-        type_fits && namespace_fits && self.selector.matches(&labels)
+/// One action for one item.
+async fn execute(
+    action: &dyn DeleteItemAction,
+    backup: &Backup,
+    spool: &Spool,
+    item: &Item<'_>,
+    limit: Duration,
+) -> Result<(), String> {
+    let json = spool.get(item.index()).await.map_err(|error| error.to_string())?;
+    let json = serde_json::from_slice(&json).map_err(|error| error.to_string())?;
+    match timeout(limit, action.execute(&json, backup)).await {
+        Ok(ended) => ended.map_err(|error| error.to_string()),
+        Err(_elapsed) => Err("it did not end in time (--resource-timeout)".to_owned()),
     }
 }

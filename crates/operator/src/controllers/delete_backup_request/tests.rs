@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use lifeboat_api::velero::Backup;
 use lifeboat_archive::{ArchiveWriter, BackupFiles, WriterOptions, documents};
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
-use lifeboat_plugin::actions::{ActionError, AppliesTo};
+use lifeboat_plugin::actions::{ActionError, AppliesTo, DeleteItemAction, Registry};
 use rstest::rstest;
 use serde_json::json;
 
@@ -75,10 +75,12 @@ async fn request(cluster: &Cluster, backup: &str, action: Option<Arc<Recorder>>)
 /// The request that is there, reconciled once.
 async fn reconcile_stored(cluster: &Cluster, action: Option<Arc<Recorder>>) -> Option<Value> {
     let object = serde_json::from_value(cluster.get("deletebackuprequests", "q").unwrap()).unwrap();
-    let actions = action.into_iter().map(|action| action as Arc<dyn DeleteItemAction>).collect();
+    let delete = action.into_iter().map(|action| action as Arc<dyn DeleteItemAction>).collect();
     let resource = objects::resource_of::<DeleteBackupRequest>();
-    let state = Arc::new(State { resource, actions, busy: Arc::default() });
-    reconcile(Arc::new(object), cluster.context.clone(), state).await.unwrap();
+    let state = Arc::new(State { resource, busy: Arc::default() });
+    let mut context = cluster.context.clone();
+    context.actions = Arc::new(Registry { delete, ..Registry::default() });
+    reconcile(Arc::new(object), context, state).await.unwrap();
     cluster.get("deletebackuprequests", "q")
 }
 

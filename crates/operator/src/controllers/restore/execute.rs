@@ -19,7 +19,9 @@ use lifeboat_plan::restore::trust::UNTRUSTED;
 use lifeboat_plan::restore::validate::compile;
 use lifeboat_plan::restore::versions::{Wishes, choose};
 use lifeboat_plan::restore::volumes::{DataIn, Holder, by_volume, missing};
+use lifeboat_plan::restore::waits::WAITING;
 use lifeboat_plan::time;
+use lifeboat_plugin::Registry;
 use lifeboat_web::Ending;
 use serde_json::{Value, json};
 
@@ -29,7 +31,8 @@ use super::volume_data::{self, data};
 use super::{Order, finalize, gather, operations, status, validate, volumes};
 use crate::context::Context;
 use crate::locations::{self, Location};
-use crate::restore::{self, Job, Owner, Progress, Times, Tools, VolumeMaker};
+use crate::plugins::{Acting, PluginLines};
+use crate::restore::{self, Begun, Job, Journal, Owner, Progress, Times, Tools, VolumeMaker};
 use crate::volume_plugin::{self, Kind};
 
 /// How often progress is shown.
@@ -48,6 +51,7 @@ pub(super) async fn execute(context: &Context, resource: &ApiResource, order: Or
             (json!({"status": status}), Ending::Failed, words)
         }
     };
+    let patch = status::without_waits(patch);
     loop {
         match status::write(&api, &order.restore, &patch).await {
             Ok(Written::Done) => break,
@@ -66,6 +70,7 @@ pub(super) async fn execute(context: &Context, resource: &ApiResource, order: Or
     let (namespace, uid) = (&context.settings.namespace, order.restore.uid().unwrap_or_default());
     let words = if matches!(ending, Ending::Failed) { &note } else { "its restore has ended" };
     volume_plugin::end_open(&context.client, Kind::Restore, namespace, &uid, words).await;
+    journal(context, &order.restore).remove().await;
     context.metrics.velero().restore_ended(&schedule, ending);
     match ending {
         Ending::Completed => context.events.normal(&about, "Completed", &note).await,
@@ -80,23 +85,40 @@ pub(super) struct Over {
     pub(super) note: String,
 }
 
+/// Plugins live as long as the run: its items, operations and end share their processes.
 async fn attempt(context: &Context, api: &Api<DynamicObject>, order: &Order) -> Result<Over, String> {
-    let restore = &order.restore;
     let later = matches!(
-        restore.phase(),
+        order.restore.phase(),
         RestorePhase::WaitingForPluginOperations
             | RestorePhase::WaitingForPluginOperationsPartiallyFailed
             | RestorePhase::Finalizing
             | RestorePhase::FinalizingPartiallyFailed
     );
-    let mut rest = if later {
-        match Rest::reopen(context, api, restore, &order.cancel).await {
+    // A run that goes on after its items has its log in storage.
+    let log = if later { None } else { Some(log(context, &order.restore)?) };
+    let acting = match &log {
+        Some(log) => context.acting(Arc::new(PluginLines(log.clone()))),
+        None => context.acting_quietly(),
+    };
+    let ended = Box::pin(stages(context, api, order, log, &acting)).await;
+    acting.close().await;
+    ended
+}
+
+async fn stages(
+    context: &Context,
+    api: &Api<DynamicObject>,
+    order: &Order,
+    log: Option<RunLog>,
+    acting: &Acting,
+) -> Result<Over, String> {
+    let mut rest = match log {
+        Some(log) => Box::pin(items(context, api, order, log, acting)).await?,
+        None => match Rest::reopen(context, api, &order.restore, &order.cancel, acting).await {
             Ok(rest) => rest,
             Err(words) if order.cancel.is_cancelled() => return Err(words),
             Err(words) => return Ok(unfinished(context, &words)),
-        }
-    } else {
-        Box::pin(items(context, api, order)).await?
+        },
     };
     let ended = async {
         operations::follow(&mut rest).await?;
@@ -127,11 +149,13 @@ async fn items<'a>(
     context: &'a Context,
     api: &'a Api<DynamicObject>,
     order: &'a Order,
+    log: RunLog,
+    acting: &'a Acting,
 ) -> Result<Rest<'a>, String> {
     let restore = &order.restore;
     let failed = |words: String| format!("restore execution failed: {words}");
     let prepared = tokio::select! {
-        prepared = prepare(context, restore) => prepared.map_err(failed)?,
+        prepared = prepare(context, restore, log, &acting.actions) => prepared.map_err(failed)?,
         () = order.cancel.cancelled() => return Err(CANCELLED.to_owned()),
     };
     let Prepared { location, job, volumes, unreadable, tools } = prepared;
@@ -140,7 +164,8 @@ async fn items<'a>(
         &format!("Starting restore of backup {}/{}", context.settings.namespace, job_backup(restore)),
         &[],
     );
-    let (progress, name) = (Arc::new(Progress::default()), restore.name_any());
+    let progress = Progress::going_on(restore.annotations().get(WAITING).map(String::as_str));
+    let (progress, name) = (Arc::new(progress), restore.name_any());
     let ended = tokio::select! {
         ended = restore::restore(job, &tools, &progress, &order.cancel) => ended,
         () = show(api, restore, &progress) => return Err(OVERTAKEN.to_owned()),
@@ -154,6 +179,7 @@ async fn items<'a>(
     }
     let mut rest = Rest {
         context,
+        acting,
         api,
         restore,
         cancel: &order.cancel,
@@ -189,6 +215,7 @@ async fn items<'a>(
         let _ = rest.write_all().await;
         return Err(CANCELLED.to_owned());
     }
+    acting.tell_usage(&log);
     log.info("restore completed", &[]);
     if let Err(words) = rest.write_all().await {
         rest.results.errors.velero.push(words);
@@ -235,15 +262,17 @@ pub(super) struct Prepared {
 }
 
 /// Opens and reads all that the pipeline needs, and creates nothing.
-pub(super) async fn prepare(context: &Context, restore: &Restore) -> Result<Prepared, String> {
+pub(super) async fn prepare(
+    context: &Context,
+    restore: &Restore,
+    log: RunLog,
+    actions: &Registry,
+) -> Result<Prepared, String> {
     let settings = &context.settings.storage;
     let gathered = gather::gather(context, restore).await.map_err(|error| error.chain())?;
     let backup = gathered.backup.as_ref().ok_or_else(|| format!("backup {} is gone", job_backup(restore)))?;
     let location = open(context, backup).await?;
     let files = BackupFiles::new(&backup.name_any()).map_err(|error| error.to_string())?;
-    let name = format!("{}/{}", context.settings.namespace, restore.name_any());
-    let log = RunLog::create(&settings.spool_directory, &[("restore", &name)], Level::Info)
-        .map_err(|error| format!("cannot write a log in {}: {error}", settings.spool_directory.display()))?;
     let reading = location
         .store
         .get_stream(&files.contents())
@@ -265,19 +294,26 @@ pub(super) async fn prepare(context: &Context, restore: &Restore) -> Result<Prep
         .with_policies(&policies, &discovered.catalogue)
         .map_err(|error| format!("invalid restore {error}"))?;
     valid.versions = versions(context, &spool, &discovered.catalogue).await?;
+    let journal = journal(context, restore);
+    let begun = if status::is_first_attempt(restore) {
+        Begun::default()
+    } else {
+        journal.read().await.map_err(|error| error.chain())?
+    };
     let job = Job {
         restore: restore.clone(),
         valid,
         spool,
         volumes: by_volume(&data(&volumes)),
         untrusted: untrusted.then(|| location.name.clone()),
+        begun,
         log,
     };
     let unreadable = job.spool.unreadable().iter();
     let unreadable = unreadable
         .map(|one| (one.id.namespace.clone(), format!("error decoding {}: {}", one.id, one.problem)))
         .collect();
-    let mut tools = tools(context, restore, discovered.catalogue);
+    let mut tools = tools(context, restore, discovered.catalogue, actions, journal);
     if job.volumes.values().any(|data| *data == DataIn::NativeSnapshot) {
         let snapshots = volume_data::snapshots(location.store.as_ref(), &files).await;
         for words in doubled(snapshots.as_deref().unwrap_or_default()) {
@@ -325,13 +361,32 @@ async fn open(context: &Context, backup: &Backup) -> Result<Location, String> {
     locations::open(context, &name).await.map_err(|error| error.chain())
 }
 
-fn tools(context: &Context, restore: &Restore, catalogue: Catalogue) -> Tools {
+/// The log of a run, in a file.
+pub(super) fn log(context: &Context, restore: &Restore) -> Result<RunLog, String> {
+    let directory = &context.settings.storage.spool_directory;
+    let name = format!("{}/{}", context.settings.namespace, restore.name_any());
+    RunLog::create(directory, &[("restore", &name)], Level::Info)
+        .map_err(|error| format!("cannot write a log in {}: {error}", directory.display()))
+}
+
+pub(super) fn journal(context: &Context, restore: &Restore) -> Journal {
+    Journal::new(context.client.clone(), &context.settings.namespace, restore)
+}
+
+fn tools(
+    context: &Context,
+    restore: &Restore,
+    catalogue: Catalogue,
+    actions: &Registry,
+    journal: Journal,
+) -> Tools {
     let settings = &context.settings.restore;
     Tools {
         direct: context.direct.clone(),
         catalogue: Arc::new(catalogue),
-        actions: context.actions.restore.clone(),
+        actions: actions.restore.clone(),
         maker: None,
+        journal: Arc::new(journal),
         commands: context.commands.clone(),
         priorities: settings.priorities.clone(),
         times: Times {
@@ -344,16 +399,17 @@ fn tools(context: &Context, restore: &Restore, catalogue: Catalogue) -> Tools {
     }
 }
 
-/// Writes progress once in a second; ends when another server goes on with the restore.
+/// Writes progress, and what is waited for, once in a second; ends when another server goes on with the restore.
 async fn show(api: &Api<DynamicObject>, restore: &Restore, progress: &Progress) {
-    let mut shown = (0, 0);
+    let mut shown = ((0, 0), restore.annotations().get(WAITING).cloned());
     loop {
         tokio::time::sleep(SHOWN).await;
-        let now = progress.now();
+        let now = (progress.now(), progress.waits().annotation());
         if now != shown {
+            let ((total, restored), waits) = &now;
+            let patch = json!({"metadata": {"annotations": {WAITING: waits}},
+                "status": {"progress": {"totalItems": total.max(restored), "itemsRestored": restored}}});
             shown = now;
-            let patch =
-                json!({"status": {"progress": {"totalItems": now.0.max(now.1), "itemsRestored": now.1}}});
             match status::write(api, restore, &patch).await {
                 Ok(Written::Done) => {}
                 Ok(Written::NotOurs) => return,

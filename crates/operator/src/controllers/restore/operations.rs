@@ -45,7 +45,7 @@ pub(super) async fn cancel_all(rest: &mut Rest<'_>) {
     let mut operations = std::mem::take(&mut rest.operations);
     for operation in operations.iter_mut().filter(|one| !one.status.phase.has_ended()) {
         let action = operation.spec.restore_item_action.clone();
-        if let Some(known) = rest.context.actions.restore.iter().find(|known| known.name() == action) {
+        if let Some(known) = rest.acting.actions.restore.iter().find(|known| known.name() == action) {
             // Whether it could be cancelled does not change that nobody waits for it any more.
             let _ = timeout(ANSWER, known.cancel(&operation.spec.operation_id, rest.restore)).await;
         }
@@ -74,7 +74,7 @@ async fn ask_all(rest: &mut Rest<'_>) {
 /// One question to the action that began the operation.
 async fn ask(rest: &Rest<'_>, operation: &mut RestoreOperation) {
     let (id, action) = (operation.spec.operation_id.clone(), operation.spec.restore_item_action.clone());
-    let known = rest.context.actions.restore.iter().find(|known| known.name() == action);
+    let known = rest.acting.actions.restore.iter().find(|known| known.name() == action);
     let Some(known) = known else {
         return fail(&mut operation.status, format!("the action {action} is not installed"));
     };

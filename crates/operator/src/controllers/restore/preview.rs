@@ -17,7 +17,9 @@ pub(crate) async fn preview(context: &Context, mut restore: Restore) -> Result<P
     let claim =
         validate::validate(&restore, &gathered).map_err(|problems| NotPlanned { problems, refused: true })?;
     restore.spec.backup_name = Some(claim.backup.clone());
-    let prepared = execute::prepare(context, &restore).await.map_err(unread)?;
+    // Plugins act on the world: a dry run does not call them.
+    let log = execute::log(context, &restore).map_err(unread)?;
+    let prepared = execute::prepare(context, &restore, log, &context.actions).await.map_err(unread)?;
     let (job, tools) = (&prepared.job, &prepared.tools);
     let writer = Writer::new(context.direct.clone(), Throttle::default().into());
     let mut planned = dry_run(Question {

@@ -23,10 +23,11 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::execute::Over;
+use super::execute::{Over, journal};
 use super::{gather, status, volumes};
 use crate::context::Context;
 use crate::locations;
+use crate::plugins::Acting;
 use crate::restore::OpenVolume;
 
 /// How often a location that is out of reach is tried again.
@@ -42,6 +43,8 @@ pub(super) const OVERTAKEN: &str = "the Restore is gone, or another server goes 
 /// The restore, in memory and in storage.
 pub(super) struct Rest<'a> {
     pub(super) context: &'a Context,
+    /// The actions, and the plugins behind them.
+    pub(super) acting: &'a Acting,
     pub(super) api: &'a Api<DynamicObject>,
     pub(super) restore: &'a Restore,
     pub(super) cancel: &'a CancellationToken,
@@ -73,10 +76,11 @@ impl<'a> Rest<'a> {
         api: &'a Api<DynamicObject>,
         restore: &'a Restore,
         cancel: &'a CancellationToken,
+        acting: &'a Acting,
     ) -> Result<Self, String> {
         let until = Instant::now() + operation_timeout(context, restore);
         loop {
-            let words = match Self::read(context, api, restore, cancel).await {
+            let words = match Self::read(context, api, restore, cancel, acting).await {
                 Ok(rest) => return Ok(rest),
                 Err(words) => words,
             };
@@ -93,6 +97,7 @@ impl<'a> Rest<'a> {
         api: &'a Api<DynamicObject>,
         restore: &'a Restore,
         cancel: &'a CancellationToken,
+        acting: &'a Acting,
     ) -> Result<Self, String> {
         let gathered = gather::gather(context, restore).await.map_err(|error| error.chain())?;
         let backup = gathered.backup.ok_or_else(|| "its backup is gone".to_owned())?;
@@ -101,8 +106,16 @@ impl<'a> Rest<'a> {
         let files = RestoreFiles::new(&restore.name_any()).map_err(|error| error.to_string())?;
         let of_backup = BackupFiles::new(&backup.name_any()).map_err(|error| error.to_string())?;
         let store = location.store;
+        let mut operations: Vec<RestoreOperation> =
+            document(store.as_ref(), &files.item_operations()).await?.unwrap_or_default();
+        // A read-only location has no list of them.
+        let noted = journal(context, restore).read().await.map_err(|error| error.chain())?;
+        let is_new = |one: &RestoreOperation| operations.iter().all(|known| known.spec != one.spec);
+        let noted: Vec<RestoreOperation> = noted.operations().filter(is_new).collect();
+        operations.extend(noted);
         Ok(Self {
             context,
+            acting,
             api,
             restore,
             cancel,
@@ -110,7 +123,7 @@ impl<'a> Rest<'a> {
             volumes: document(store.as_ref(), &of_backup.volume_info()).await?.unwrap_or_default(),
             list: document(store.as_ref(), &files.resource_list()).await?.unwrap_or_default(),
             results: document(store.as_ref(), &files.results()).await?.unwrap_or_default(),
-            operations: document(store.as_ref(), &files.item_operations()).await?.unwrap_or_default(),
+            operations,
             made: Vec::new(),
             open: volumes::left_open(context, restore).await?,
             partial: restore.phase().as_str().ends_with("PartiallyFailed"),
@@ -159,7 +172,7 @@ impl<'a> Rest<'a> {
     /// Shows the phase and what was counted.
     pub(super) async fn show(&self) {
         let phase = phase_after_items(self.errors(), self.is_waiting());
-        let patch = json!({"status": self.status(&phase)});
+        let patch = status::without_waits(json!({"status": self.status(&phase)}));
         if let Err(error) = status::write(self.api, self.restore, &patch).await {
             let error = error.chain();
             tracing::warn!(restore = self.restore.name_any(), error, "cannot show how a restore stands");

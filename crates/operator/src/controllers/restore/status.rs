@@ -9,6 +9,7 @@ use lifeboat_api::velero::{Restore, RestorePhase};
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::backup::{ATTEMPT, attempt};
 use lifeboat_plan::restore::validate::excluded_resources;
+use lifeboat_plan::restore::waits::WAITING;
 use lifeboat_plan::time;
 use lifeboat_web::Ending;
 use serde_json::{Value, json};
@@ -56,6 +57,17 @@ pub(super) async fn gave_up(context: &Context, restore: &Restore) {
 
 fn attempt_of(metadata: &ObjectMeta) -> u64 {
     attempt(metadata.annotations.as_ref().and_then(|all| all.get(ATTEMPT)).map(String::as_str))
+}
+
+/// Whether no server worked on it before.
+pub(super) fn is_first_attempt(restore: &Restore) -> bool {
+    attempt_of(restore.meta()) <= 1
+}
+
+/// The same patch for a Restore in which nothing waits any more.
+pub(super) fn without_waits(mut patch: Value) -> Value {
+    patch["metadata"]["annotations"][WAITING] = Value::Null;
+    patch
 }
 
 fn completed(context: &Context, restore: &Restore) -> Value {

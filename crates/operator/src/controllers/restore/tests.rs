@@ -1,5 +1,6 @@
 mod ends;
 mod faults;
+mod killed;
 mod native;
 mod runs;
 mod setting;

@@ -102,16 +102,15 @@ async fn actions(
     judged: &mut Judged,
 ) -> Result<(), Would> {
     let question = session.question;
-    let found = session.actions.for_type(&subject.id.resource, question.catalogue).await;
-    for one in found.map_err(Would::Fail)?.iter() {
+    for one in session.actions.for_type(&subject.id.resource).iter() {
         if !one.is_for(subject.target.as_deref(), object) {
             continue;
         }
         let input = RestoreInput { item: std::mem::take(object), from_backup, restore: question.restore };
         let outcome = one.execute(input, &session.lookup, question.action_limit).await;
-        let outcome = outcome.map_err(|error| Would::Fail(format!("{}: {error}", one.action.name())))?;
+        let outcome = outcome.map_err(|error| Would::Fail(format!("{}: {error}", one.name())))?;
         if outcome.skip {
-            return Err(Would::Skip(format!("{} leaves it out", one.action.name())));
+            return Err(Would::Skip(format!("{} leaves it out", one.name())));
         }
         *object = outcome.item;
         judged.asks_for.extend(outcome.additional_items);

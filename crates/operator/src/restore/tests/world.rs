@@ -18,8 +18,9 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::backup::Commands;
+use crate::testing::merge;
 
-use super::super::{Ended, Job, Planned, Progress, Question, Times, Tools, dry_run, restore};
+use super::super::{Ended, Job, Journal, Planned, Progress, Question, Times, Tools, dry_run, restore};
 
 /// What the server does instead of the ordinary.
 type Rule = Box<dyn Fn(&Asked, &Api) -> Option<(u16, Value)> + Send + Sync>;
@@ -88,20 +89,6 @@ fn is_list(path: &str) -> bool {
         .any(|plural| path.ends_with(plural))
 }
 
-fn merge(target: &mut Value, patch: &Value) {
-    match patch.as_object() {
-        None => *target = patch.clone(),
-        Some(fields) => {
-            for (key, value) in fields {
-                if !target.is_object() {
-                    *target = json!({});
-                }
-                merge(&mut target[key], value);
-            }
-        }
-    }
-}
-
 /// What is to be restored, how, and what is there.
 pub(super) struct World {
     pub(super) objects: Vec<Value>,
@@ -114,6 +101,7 @@ pub(super) struct World {
     pub(super) times: Times,
     pub(super) rule: Rule,
     pub(super) cancel: CancellationToken,
+    pub(super) progress: Arc<Progress>,
 }
 
 impl World {
@@ -136,6 +124,7 @@ impl World {
             },
             rule: Box::new(|_, _| None),
             cancel: CancellationToken::new(),
+            progress: Arc::default(),
         }
     }
 
@@ -189,15 +178,19 @@ impl World {
         let catalogue = Arc::new(catalogue(&spool));
         let valid = validate::compile(&restore_object.spec, &catalogue, self.modifiers).unwrap();
         let directory = tempfile::tempdir().unwrap();
+        let journal = Arc::new(Journal::new(direct.clone(), "lifeboat", &restore_object));
+        let begun = journal.read().await.unwrap();
         let job = Job {
             restore: restore_object,
             valid,
             spool,
             volumes: BTreeMap::new(),
             untrusted: self.untrusted,
+            begun,
             log: RunLog::create(directory.path(), &[], Level::Info).unwrap(),
         };
         let tools = Tools {
+            journal,
             direct,
             catalogue,
             actions: self.actions,
@@ -206,7 +199,7 @@ impl World {
             priorities: lifeboat_plan::restore::priorities::Priorities::default(),
             times: self.times,
         };
-        let ended = restore(job, &tools, &Arc::new(Progress::default()), &self.cancel).await;
+        let ended = restore(job, &tools, &self.progress, &self.cancel).await;
         (ended, api)
     }
 }

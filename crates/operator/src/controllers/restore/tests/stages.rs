@@ -49,6 +49,10 @@ impl RestoreItemAction for Fills {
         Ok(RestoreOutcome { operation_id: Some(format!("op-{name}")), ..RestoreOutcome::item(input.item) })
     }
 
+    fn may_operate(&self) -> bool {
+        true
+    }
+
     async fn progress(&self, _: &str, _: &Restore) -> Result<OperationProgress, ActionError> {
         Ok((self.answer)(self.asked.fetch_add(1, Ordering::Relaxed)))
     }

@@ -1,0 +1,110 @@
+//! `lifeboat plugin get`: what the server has, what it cannot use, and which images keep new servers from starting.
+
+use std::time::Duration;
+
+use lifeboat_plan::plugin_images::Trouble;
+use lifeboat_plan::server_status::Details;
+use serde_json::{Value, json};
+
+use super::deployment;
+use crate::args::OutputArg;
+use crate::error::CliError;
+use crate::settings::Settings;
+use crate::{printer, server_status};
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// How many seconds to wait for the server
+    #[arg(long, default_value_t = 5, value_name = "SECONDS")]
+    timeout: u64,
+    #[command(flatten)]
+    output: OutputArg,
+}
+
+pub(crate) async fn run(settings: &Settings, args: &Args) -> Result<(), CliError> {
+    let client = settings.client().await?;
+    let answer = server_status::ask(&client, &settings.namespace, Duration::from_secs(args.timeout)).await?;
+    let details = Details::read(&answer);
+    // Whoever may ask the server may not always look at its pods.
+    let troubles = deployment::troubles(&client, &settings.namespace).await.unwrap_or_default();
+    printer::print(args.output.output, &value(&details, &troubles), || {
+        printer::table(&["NAME", "KIND", "PROGRAM", "STATUS"], rows(&details, &troubles))
+    })
+}
+
+fn value(details: &Details, troubles: &[Trouble]) -> Value {
+    let images: Vec<_> = troubles
+        .iter()
+        .map(|trouble| {
+            json!({"container": trouble.container, "image": trouble.image, "reason": trouble.kind.reason(),
+                "message": trouble.message})
+        })
+        .collect();
+    json!({"plugins": details.plugins, "problems": details.problems, "images": images})
+}
+
+fn rows(details: &Details, troubles: &[Trouble]) -> Vec<Vec<String>> {
+    let mut plugins = details.plugins.clone();
+    plugins.sort_by(|a, b| (&a.kind, &a.name).cmp(&(&b.kind, &b.name)));
+    let none = || "<none>".to_owned();
+    let used = plugins.into_iter().map(|plugin| {
+        let program = plugin.program.unwrap_or_else(|| "built in".to_owned());
+        vec![plugin.name, plugin.kind, program, "Ready".to_owned()]
+    });
+    let unused = details.problems.iter().map(|problem| {
+        vec![none(), none(), problem.program.clone(), format!("NotUsed: {}", one_line(&problem.message))]
+    });
+    let images = troubles.iter().map(|trouble| {
+        let status = format!("{}: {}", trouble.kind.reason(), one_line(&trouble.message));
+        vec![trouble.container.clone(), none(), trouble.image.clone(), status]
+    });
+    used.chain(unused).chain(images).collect()
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use lifeboat_plan::plugin_images::TroubleKind;
+    use lifeboat_plan::server_status::{ListedPlugin, ListedProblem};
+
+    use super::*;
+
+    #[test]
+    fn plugins_problems_and_images_are_one_table() {
+        let plugin = |kind: &str, name: &str, program: Option<&str>| ListedPlugin {
+            kind: kind.into(),
+            name: name.into(),
+            program: program.map(str::to_owned),
+        };
+        let details = Details {
+            plugins: vec![
+                plugin("ObjectStore", "velero.io/aws", Some("/plugins/velero-plugin-for-aws")),
+                plugin("BackupItemAction", "velero.io/pod", None),
+            ],
+            problems: vec![ListedProblem {
+                program: "/plugins/x".into(),
+                message: "it is\nno plugin".into(),
+            }],
+        };
+        let trouble = Trouble {
+            container: "gcp".into(),
+            image: "velero/gcp:v0".into(),
+            kind: TroubleKind::Image,
+            message: "not found".into(),
+        };
+        let rows = rows(&details, &[trouble]);
+        let text: Vec<String> = rows.iter().map(|row| row.join(" | ")).collect();
+        assert_eq!(
+            text,
+            [
+                "velero.io/pod | BackupItemAction | built in | Ready",
+                "velero.io/aws | ObjectStore | /plugins/velero-plugin-for-aws | Ready",
+                "<none> | <none> | /plugins/x | NotUsed: it is no plugin",
+                "gcp | <none> | velero/gcp:v0 | PluginImageNotPulled: not found",
+            ]
+        );
+    }
+}

@@ -1,0 +1,203 @@
+//! Init containers of the server's pods that do not come to their end: an image that cannot be fetched, one that must run
+//! as root, one that fails. Takes pods, gives what is wrong in words that name the image and the next step.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::text;
+
+/// How much of what a container said is repeated.
+const LONGEST: usize = 400;
+
+/// What is wrong with one container, in one of its pods.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    pub container: String,
+    pub image: String,
+    pub kind: TroubleKind,
+    /// For people.
+    pub message: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TroubleKind {
+    /// The image cannot be fetched.
+    Image,
+    /// It works as root only, which this namespace forbids.
+    NeedsRoot,
+    /// It ended with an error, or cannot be started.
+    Failed,
+}
+
+impl TroubleKind {
+    /// The reason of an event.
+    pub fn reason(self) -> &'static str {
+        match self {
+            Self::Image => "PluginImageNotPulled",
+            Self::NeedsRoot => "PluginNeedsRoot",
+            Self::Failed => "PluginImageFailed",
+        }
+    }
+}
+
+/// At most one for each container; pods that are being deleted do not count.
+pub fn troubles(pods: &[Value]) -> Vec<Trouble> {
+    let mut found = BTreeMap::new();
+    for pod in pods.iter().filter(|pod| pod.pointer("/metadata/deletionTimestamp").is_none()) {
+        let statuses = pod.pointer("/status/initContainerStatuses").and_then(Value::as_array);
+        for trouble in statuses.into_iter().flatten().filter_map(|status| judge(pod, status)) {
+            found.entry(trouble.container.clone()).or_insert(trouble);
+        }
+    }
+    found.into_values().collect()
+}
+
+fn judge(pod: &Value, status: &Value) -> Option<Trouble> {
+    let waiting = text(status.pointer("/state/waiting").unwrap_or(&Value::Null), "reason");
+    let said = status.pointer("/state/waiting/message").and_then(Value::as_str).unwrap_or_default();
+    let (kind, what) = match waiting {
+        "ErrImagePull" | "ImagePullBackOff" | "InvalidImageName" | "ErrImageNeverPull"
+        | "ImageInspectError" => {
+            (TroubleKind::Image, format!("its image cannot be fetched: {}", clean(said)))
+        }
+        "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => {
+            (of_words(said), format!("it cannot be started: {}", clean(said)))
+        }
+        // Between two tries the last one counts.
+        _ => ended(status)?,
+    };
+    let container = text(status, "name").to_owned();
+    // The status may name the image by its digest; people know the name that they gave.
+    let image = given_image(pod, &container).unwrap_or_else(|| text(status, "image").to_owned());
+    let message = format!(
+        "init container '{container}' (image {image}) keeps new servers from starting, the old one goes on: {what}; {}",
+        advice(kind, &container)
+    );
+    Some(Trouble { container, image, kind, message })
+}
+
+fn ended(status: &Value) -> Option<(TroubleKind, String)> {
+    let of = |pointer: &str| status.pointer(pointer).filter(|ended| ended["exitCode"] != 0);
+    let ended = of("/state/terminated").or_else(|| {
+        // One that runs again may succeed; one that waits to be run again failed.
+        status.pointer("/state/waiting").and_then(|_| of("/lastState/terminated"))
+    })?;
+    let said = text(ended, "message");
+    let words = if said.trim().is_empty() { text(ended, "reason") } else { said };
+    Some((of_words(said), format!("it ended with exit code {}: {}", ended["exitCode"], clean(words))))
+}
+
+fn of_words(said: &str) -> TroubleKind {
+    let said = said.to_lowercase();
+    let root =
+        ["permission denied", "operation not permitted", "run as root", "must be root", "eacces", "eperm"];
+    if root.iter().any(|words| said.contains(words)) { TroubleKind::NeedsRoot } else { TroubleKind::Failed }
+}
+
+fn advice(kind: TroubleKind, container: &str) -> String {
+    match kind {
+        TroubleKind::Image => {
+            format!("correct the image, or take it out with `lifeboat plugin remove {container}`")
+        }
+        TroubleKind::NeedsRoot => format!(
+            "the image must run as root, which Pod Security level 'restricted' forbids; take it out with `lifeboat plugin \
+             remove {container}` and use an image whose files any user may read and whose program only writes to /target"
+        ),
+        TroubleKind::Failed => {
+            format!(
+                "an image of plugins copies them to /target and ends; `lifeboat plugin remove {container}` takes it out"
+            )
+        }
+    }
+}
+
+fn given_image(pod: &Value, container: &str) -> Option<String> {
+    let containers = pod.pointer("/spec/initContainers")?.as_array()?;
+    let found = containers.iter().find(|found| text(found, "name") == container)?;
+    Some(text(found, "image").to_owned()).filter(|image| !image.is_empty())
+}
+
+/// Bounded, and on one line.
+fn clean(said: &str) -> String {
+    let said = said.trim();
+    // The end of a log says why.
+    let skip = said.chars().count().saturating_sub(LONGEST);
+    let line: String = said.chars().skip(skip).map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let line = line.trim();
+    match (line.is_empty(), skip) {
+        (true, _) => "it says no more".to_owned(),
+        (_, 0) => line.to_owned(),
+        _ => format!("…{line}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    fn pod(state: &Value, last: &Value) -> Value {
+        json!({
+            "metadata": {"name": "lifeboat-1"},
+            "spec": {"initContainers": [{"name": "aws", "image": "velero/aws:v1"}]},
+            "status": {"initContainerStatuses": [
+                {"name": "aws", "image": "sha256:1234", "state": state, "lastState": last}
+            ]},
+        })
+    }
+
+    #[rstest]
+    #[case::no_such_image(json!({"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}), json!({}),
+        TroubleKind::Image, "not found")]
+    #[case::root_image(json!({"waiting": {"reason": "CreateContainerConfigError",
+        "message": "container has runAsNonRoot and image will run as root"}}), json!({}),
+        TroubleKind::NeedsRoot, "must run as root")]
+    #[case::needs_root(json!({"waiting": {"reason": "CrashLoopBackOff"}}),
+        json!({"terminated": {"exitCode": 1, "message": "cp: /root/x: Permission denied\n"}}),
+        TroubleKind::NeedsRoot, "exit code 1: cp: /root/x: Permission denied;")]
+    #[case::failed(json!({"terminated": {"exitCode": 7, "reason": "Error"}}), json!({}),
+        TroubleKind::Failed, "exit code 7: Error;")]
+    #[case::no_program(json!({"waiting": {"reason": "CreateContainerError", "message": "no command specified"}}),
+        json!({}), TroubleKind::Failed, "no command specified")]
+    fn what_keeps_a_server_from_starting_is_told(
+        #[case] state: Value,
+        #[case] last: Value,
+        #[case] kind: TroubleKind,
+        #[case] words: &str,
+    ) {
+        let found = troubles(&[pod(&state, &last), pod(&state, &last)]);
+        let [trouble] = &found[..] else { panic!("{found:?}") };
+        assert_eq!((trouble.kind, trouble.image.as_str()), (kind, "velero/aws:v1"));
+        assert!(
+            trouble.message.contains(words) && trouble.message.contains("velero/aws:v1"),
+            "{}",
+            trouble.message
+        );
+        assert!(trouble.message.contains("lifeboat plugin"), "{}", trouble.message);
+    }
+
+    #[rstest]
+    #[case::done(json!({"terminated": {"exitCode": 0, "reason": "Completed"}}), json!({}))]
+    #[case::waits(json!({"waiting": {"reason": "PodInitializing"}}), json!({}))]
+    #[case::runs_again(json!({"running": {}}), json!({"terminated": {"exitCode": 1}}))]
+    fn what_goes_well_or_may_yet_is_no_trouble(#[case] state: Value, #[case] last: Value) {
+        assert_eq!(troubles(&[pod(&state, &last)]), []);
+    }
+
+    #[test]
+    fn a_pod_that_is_being_deleted_does_not_count() {
+        let mut pod = pod(&json!({"terminated": {"exitCode": 7}}), &json!({}));
+        pod["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+        assert_eq!(troubles(&[pod]), []);
+    }
+
+    #[test]
+    fn a_long_log_is_cut_to_its_end_and_one_line() {
+        let said = format!("{}\nthe end", "ü".repeat(1000));
+        let words = clean(&said);
+        assert!(words.starts_with('…') && words.ends_with("the end") && !words.contains('\n'), "{words}");
+    }
+}

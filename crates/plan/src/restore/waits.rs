@@ -1,0 +1,136 @@
+//! What items of a restore wait for, and since when: written by the server into an annotation of the Restore while it runs,
+//! read by the CLI for `describe` and `watch`. Bounded, because an object must stay small whatever plugins name.
+
+use std::fmt;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// Annotation of a Restore: what it waits for now, as JSON; none where it waits for nothing.
+pub const WAITING: &str = "lifeboat.io/waiting";
+
+/// So many waits are told, the longest first.
+const MOST: usize = 20;
+/// So many things that one item waits for are told.
+const MOST_THINGS: usize = 5;
+/// The longest name of anything that is told.
+const LONGEST: usize = 300;
+
+/// One item that waits.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Wait {
+    /// `pods/shop/web`, as it is called in the cluster.
+    pub item: String,
+    /// What it waits for, as the backup calls it.
+    #[serde(rename = "for")]
+    pub things: Vec<String>,
+    /// How many more things than those that are told.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more: usize,
+    /// The action that asks to wait; empty where it is the server itself.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub action: String,
+    pub since: Timestamp,
+}
+
+/// All of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Waits {
+    pub waits: Vec<Wait>,
+    /// How many more items wait than those that are told.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more: usize,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // the shape that serde wants
+fn is_zero(count: &usize) -> bool {
+    *count == 0
+}
+
+impl Wait {
+    pub fn new(item: &str, things: &[String], action: &str, since: Timestamp) -> Self {
+        let told: Vec<String> = things.iter().take(MOST_THINGS).map(|thing| cut(thing)).collect();
+        Self { item: cut(item), more: things.len() - told.len(), things: told, action: cut(action), since }
+    }
+}
+
+impl fmt::Display for Wait {
+    /// `pods/shop/web waits for services/shop/db since 2026-11-16T08:00:00Z (example.io/x)`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let things =
+            if self.things.is_empty() { "what its action needs".to_owned() } else { self.things.join(", ") };
+        write!(f, "{} waits for {things}", self.item)?;
+        if self.more > 0 {
+            write!(f, " and {} more", self.more)?;
+        }
+        write!(f, " since {}", crate::time::seconds(self.since))?;
+        if !self.action.is_empty() {
+            write!(f, " ({})", self.action)?;
+        }
+        Ok(())
+    }
+}
+
+impl Waits {
+    /// Those that wait longest; the others are counted.
+    pub fn new(mut all: Vec<Wait>) -> Self {
+        all.sort_by(|one, other| (one.since, &one.item).cmp(&(other.since, &other.item)));
+        let more = all.len().saturating_sub(MOST);
+        all.truncate(MOST);
+        Self { waits: all, more }
+    }
+
+    /// The annotation's value; None where nothing waits.
+    pub fn annotation(&self) -> Option<String> {
+        if self.waits.is_empty() { None } else { serde_json::to_string(self).ok() }
+    }
+
+    /// What an annotation says; nothing where it says nothing that can be read.
+    pub fn read(annotation: Option<&str>) -> Self {
+        annotation.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    }
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(LONGEST).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wait(item: &str, things: usize, since: i64) -> Wait {
+        let things: Vec<String> = (0..things).map(|number| format!("secrets/shop/s{number}")).collect();
+        Wait::new(item, &things, "example.io/x", Timestamp::from_second(since).unwrap())
+    }
+
+    #[test]
+    fn a_wait_says_who_waits_for_what_since_when_and_for_whom() {
+        assert_eq!(
+            wait("pods/shop/web", 2, 0).to_string(),
+            "pods/shop/web waits for secrets/shop/s0, secrets/shop/s1 since 1970-01-01T00:00:00Z (example.io/x)"
+        );
+        assert!(wait("a", 7, 0).to_string().contains("s4 and 2 more since"));
+        assert!(wait("a", 0, 0).to_string().starts_with("a waits for what its action needs since"));
+    }
+
+    #[test]
+    fn however_many_wait_the_annotation_stays_small_and_tells_the_longest() {
+        let all = (0..5000).rev().map(|at| wait(&"x".repeat(4000), 10_000, at)).collect();
+        let waits = Waits::new(all);
+        assert_eq!((waits.waits.len(), waits.more), (20, 4980));
+        assert_eq!(waits.waits[0].since.as_second(), 0);
+        let text = waits.annotation().unwrap();
+        assert!(text.len() < 32 * 1024, "{}", text.len());
+        assert_eq!(Waits::read(Some(&text)), waits);
+    }
+
+    #[test]
+    fn nothing_that_waits_is_no_annotation_and_nonsense_is_nothing() {
+        assert_eq!(Waits::default().annotation(), None);
+        for text in [None, Some("{"), Some("[]")] {
+            assert_eq!(Waits::read(text), Waits::default());
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! Images of plugins, as init containers take them: Velero's plugin for S3 and the recording plugins, each with a program
+//! that copies it, and the examples on our SDK, which copy themselves. Gives archives in the target directory.
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
+
+use super::layer::Tree;
+use super::oci::{self, Image, Layer};
+use super::{Profile, program, progress};
+use crate::{run, tools};
+
+/// Velero's plugin for S3.
+const AWS: &str = "localhost/lifeboat-test/velero-plugin-for-aws:v1.14.3";
+/// Plugins on Velero's framework that record what they are asked.
+const RECORDER: &str = "localhost/lifeboat-test/recorder:dev";
+
+/// Every archive; builds what is missing.
+pub(super) fn build() -> Result<Vec<PathBuf>> {
+    let copier = read(&tools::plugin_copier()?)?;
+    let aws = tools::velero_plugins()?.join("velero-plugin-for-aws");
+    let mut archives = vec![
+        with_copier(AWS, "velero-plugin-for-aws", &read(&aws)?, &copier)?,
+        with_copier(RECORDER, "recorder", &read(&tools::recorder_plugin()?)?, &copier)?,
+    ];
+    for name in ["wait-for-database", "directory-snapshotter"] {
+        let program = program::build("lifeboat-example-plugins", name, Profile::Fast)?;
+        archives.push(alone(&format!("localhost/lifeboat-example/{name}:dev"), name, &read(&program)?)?);
+    }
+    Ok(archives)
+}
+
+/// The way Velero's own plugins are packed.
+fn with_copier(reference: &str, name: &str, plugin: &[u8], copier: &[u8]) -> Result<PathBuf> {
+    let mut tree = Tree::default();
+    let (from, to) = (format!("plugins/{name}"), format!("/target/{name}"));
+    tree.file(&from, 0o755, plugin.to_vec());
+    tree.file("bin/cp-plugin", 0o755, copier.to_vec());
+    write(reference, name, &tree, &json!(["/bin/cp-plugin", format!("/{from}"), to]))
+}
+
+/// The way plugins on our SDK are packed: nothing but the program.
+fn alone(reference: &str, name: &str, plugin: &[u8]) -> Result<PathBuf> {
+    let mut tree = Tree::default();
+    tree.file(name, 0o755, plugin.to_vec());
+    write(reference, name, &tree, &json!([format!("/{name}"), "install"]))
+}
+
+fn write(reference: &str, name: &str, tree: &Tree, entrypoint: &Value) -> Result<PathBuf> {
+    let directory = run::target_directory()?.join("images/plugins");
+    fs::create_dir_all(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
+    let tar = directory.join(format!("{name}.layer"));
+    fs::write(&tar, tree.to_tar()?).with_context(|| format!("cannot write {}", tar.display()))?;
+    let archive = directory.join(format!("{name}.tar"));
+    let config = json!({"User": "65532:65532", "Entrypoint": entrypoint, "Env": ["PATH=/bin"]});
+    let layer = Layer::plain(&tar)?;
+    oci::write(Image { reference, architecture: run::architecture()?, config, layer }, &archive)?;
+    fs::remove_file(&tar)?;
+    progress(&format!("{reference}: {}", archive.display()));
+    Ok(archive)
+}
+
+fn read(path: &Path) -> Result<Vec<u8>> {
+    fs::read(path).with_context(|| format!("cannot read {}", path.display()))
+}

@@ -1,0 +1,51 @@
+//! Static programs of the workspace: takes a package, a program of it and a cargo profile, gives the path. Refuses one that is not
+//! static, because nothing else is in an image to load it. `lifeboat.rs` and `plugins.rs` call it.
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result, bail};
+use serde_json::json;
+
+use super::{Profile, elf, progress};
+use crate::run;
+
+/// Compiles with the C library linked in. The target is named even though it is the host's, so that the flags do not
+/// reach build scripts and procedural macros, which cannot be static.
+pub(super) fn build(package: &str, name: &str, profile: Profile) -> Result<PathBuf> {
+    progress(&format!("building {name} (profile {})", profile.name()));
+    let triple = host_triple()?;
+    let mut flags = vec!["-Ctarget-feature=+crt-static".to_owned()];
+    if let Some(home) = cargo_home() {
+        // Keeps the builder's home out of the program; C code (aws-lc-sys) still carries it.
+        flags.push(format!("--remap-path-prefix={}=/cargo", home.display()));
+    }
+    let mut command = run::cargo();
+    command
+        .args(["build", "--package", package, "--bin", name])
+        .args(["--profile", profile.name(), "--target", &triple])
+        .arg("--config")
+        .arg(format!("target.{triple}.rustflags={}", json!(flags)))
+        // Either of these would replace the flags above.
+        .env_remove("RUSTFLAGS")
+        .env_remove("CARGO_ENCODED_RUSTFLAGS");
+    run::run(&mut command)?;
+    let path = run::target_directory()?.join(&triple).join(profile.name()).join(name);
+    let program = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let needs = elf::needs(&program).with_context(|| format!("cannot inspect {}", path.display()))?;
+    if !needs.nothing() {
+        bail!("{} is not static ({needs:?}): it would not start in its image", path.display());
+    }
+    Ok(path)
+}
+
+fn host_triple() -> Result<String> {
+    let version = run::output(Command::new("rustc").arg("-vV").current_dir(run::checkout()))?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+    Ok(host.context("rustc -vV names no host")?.to_owned())
+}
+
+fn cargo_home() -> Option<PathBuf> {
+    let default = || std::env::home_dir().map(|home| home.join(".cargo"));
+    std::env::var_os("CARGO_HOME").map(PathBuf::from).or_else(default)
+}
