@@ -87,6 +87,9 @@ pub(crate) enum Command {
     /// Work with backup storage locations: where backups are kept
     #[command(subcommand, visible_alias = "bsl")]
     BackupLocation(Box<commands::backup_location::Command>),
+    /// Work with volume snapshot locations: where plugins keep snapshots of volumes
+    #[command(subcommand, visible_alias = "vsl")]
+    SnapshotLocation(Box<commands::snapshot_location::Command>),
     /// Work with the server's Velero plugins
     #[command(subcommand)]
     Plugin(commands::plugin::Command),

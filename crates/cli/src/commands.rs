@@ -11,6 +11,7 @@ pub(crate) mod repository_password;
 pub(crate) mod restore;
 pub(crate) mod schedule;
 pub(crate) mod server;
+pub(crate) mod snapshot_location;
 pub(crate) mod uninstall;
 pub(crate) mod verbs;
 pub(crate) mod version;
@@ -36,6 +37,7 @@ pub(crate) async fn run(cli: Cli) -> Result<(), CliError> {
         Command::Restore(command) => restore::run(&settings, command).await,
         Command::Schedule(command) => schedule::run(&settings, command).await,
         Command::BackupLocation(command) => backup_location::run(&settings, *command).await,
+        Command::SnapshotLocation(command) => snapshot_location::run(&settings, *command).await,
         Command::Plugin(command) => plugin::run(&settings, command).await,
         Command::RepositoryPassword(command) => repository_password::run(&settings, command).await,
         Command::Repository(args) => repository::run(*args).await,

@@ -10,6 +10,7 @@ pub(crate) mod logs;
 pub(crate) mod remove;
 pub(crate) mod results;
 pub(crate) mod show;
+pub(crate) mod volumes;
 
 use kube::api::{DynamicObject, ListParams};
 use kube::core::ApiResource;

@@ -15,6 +15,7 @@ use crate::backup::{Commands, PodCommands};
 use crate::locations::PluginStores;
 use crate::refused::Refused;
 use crate::settings::ServerSettings;
+use crate::turns::Turns;
 
 /// Shared by all controllers of one term of leadership.
 #[derive(Clone)]
@@ -30,10 +31,12 @@ pub(crate) struct Context {
     pub(crate) actions: Arc<Registry>,
     /// What is installed in the plugin directory.
     pub(crate) plugins: PluginHost,
-    /// Plugins that are the stores of locations.
-    pub(crate) stores: PluginStores,
     /// Snapshotters that are no plugins, by provider.
     pub(crate) snapshotters: BTreeMap<String, Arc<dyn VolumeSnapshotter>>,
+    /// Whoever makes a volume from a snapshot takes one.
+    pub(crate) turns: Turns,
+    /// Plugins that are the stores of locations.
+    pub(crate) stores: PluginStores,
     /// Runs hooks in pods.
     pub(crate) commands: Arc<dyn Commands>,
 }
@@ -57,8 +60,9 @@ impl Context {
             settings,
             actions,
             plugins: PluginHost::empty(),
-            stores: PluginStores::default(),
             snapshotters: BTreeMap::new(),
+            turns: Turns::default(),
+            stores: PluginStores::default(),
             commands,
         }
     }

@@ -12,6 +12,7 @@ pub(crate) mod restore;
 mod schedule;
 mod server_status_request;
 mod unsupported;
+mod volume_snapshot_location;
 
 use tokio_util::sync::CancellationToken;
 
@@ -43,5 +44,6 @@ pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
         restore::run(context, resting),
         server_status_request::run(context, resting),
         unsupported::run(context, resting),
+        volume_snapshot_location::run(context, resting),
     );
 }

@@ -21,6 +21,7 @@ pub mod settings;
 mod snapshot_locations;
 #[cfg(test)]
 mod testing;
+mod turns;
 mod volume_plugin;
 
 pub use restore::{Fight, NotPlanned, Planned, PlannedItem, Would};

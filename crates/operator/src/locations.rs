@@ -160,10 +160,15 @@ pub(crate) async fn secrets(
     context: &Context,
     location: &BackupStorageLocation,
 ) -> Result<Secrets, ApiError> {
+    named_secrets(context, secret_names(location)).await
+}
+
+/// The Secrets of these names in Lifeboat's namespace.
+pub(crate) async fn named_secrets(context: &Context, names: Vec<String>) -> Result<Secrets, ApiError> {
     let namespace = &context.settings.namespace;
     let api: Api<Secret> = Api::namespaced(context.client.clone(), namespace);
     let mut secrets = Secrets::new();
-    for name in secret_names(location) {
+    for name in names {
         let found = api.get_opt(&name).await.attempt(format!("read Secret {namespace}/{name}"))?;
         secrets.insert(name, found.map(values));
     }
@@ -318,7 +323,8 @@ fn credentials(secrets: &Secrets, valid: &ValidLocation) -> Result<Option<Secret
     Ok(installation.and_then(|secret| secret.values.get(key)).map(|value| SecretSlice::from(value.clone())))
 }
 
-fn secret_value(secrets: &Secrets, field: &str, wanted: &SecretKey) -> Result<Vec<u8>, Problem> {
+/// One value of a Secret that `field` names.
+pub(crate) fn secret_value(secrets: &Secrets, field: &str, wanted: &SecretKey) -> Result<Vec<u8>, Problem> {
     let SecretKey { secret: name, key } = wanted;
     let Some(Some(secret)) = secrets.get(name) else {
         return Err(no_secret(format!(

@@ -11,7 +11,9 @@ mod idle;
 mod item;
 mod journal;
 mod lookup;
+mod maker;
 mod namespaces;
+mod native;
 mod operations;
 mod plan;
 mod ready;
@@ -39,6 +41,7 @@ use tokio_util::sync::CancellationToken;
 use crate::backup::Commands;
 
 pub(crate) use journal::{Begun, Journal};
+pub(crate) use maker::{OpenVolume, Owner, Processes, VolumeMaker};
 pub use plan::{Fight, NotPlanned, Planned, PlannedItem, Would};
 pub(crate) use plan::{Question, dry_run};
 pub(crate) use report::{Ended, Progress};
@@ -66,6 +69,8 @@ pub(crate) struct Tools {
     pub(crate) direct: Client,
     pub(crate) catalogue: Arc<Catalogue>,
     pub(crate) actions: Vec<Arc<dyn RestoreItemAction>>,
+    /// Makes volumes from snapshots; None where nothing is to be made.
+    pub(crate) maker: Option<Arc<VolumeMaker>>,
     /// Where operations are noted that actions begin.
     pub(crate) journal: Arc<Journal>,
     pub(crate) commands: Arc<dyn Commands>,
@@ -112,5 +117,7 @@ pub(crate) async fn restore(
         run::drive(&run, cancel).await;
     }
     let pods = hooks::finish(&run, cancel).await;
-    run.report.end(pods)
+    let mut ended = run.report.end(pods);
+    ended.volumes = std::mem::take(&mut *run::locked(&run.native));
+    ended
 }

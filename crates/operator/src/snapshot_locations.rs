@@ -1,23 +1,27 @@
 //! Opening a VolumeSnapshotLocation: the one way from its object to the snapshotter of its provider, configured for it.
-//! Used by backups, restores and deletion, each with a [`Session`] of its own, because a stock snapshotter does one call at
-//! a time. Nothing is started until the first call.
+//! Its own controller judges with it; backups, restores and deletion use it, each with a [`Session`] of its own, because a
+//! stock snapshotter does one call at a time. Nothing is started until the first call.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::Secret;
-use kube::api::ListParams;
-use kube::{Api, ResourceExt};
+use kube::ResourceExt;
+use kube::api::{DynamicObject, ListParams};
 use lifeboat_api::velero::VolumeSnapshotLocation;
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::label;
+use lifeboat_plan::location::SecretKey;
 use lifeboat_plugin::host::{Session, qualified};
 use lifeboat_plugin::volume::VolumeSnapshotter;
 use tempfile::NamedTempFile;
 
 use crate::context::Context;
+use crate::locations::{Secrets, named_secrets, secret_value};
+
+/// The key of a location's configuration under which plugins look for the file with its credentials.
+const CREDENTIALS_FILE: &str = "credentialsFile";
 
 /// The snapshotter of one location. Its credentials are in a file for as long as this value lives.
 #[derive(Clone)]
@@ -47,6 +51,10 @@ impl SnapshotterError {
             Self::Unusable(words) => words.clone(),
         }
     }
+
+    pub(crate) fn unusable(name: &str, words: &str) -> Self {
+        Self::Unusable(format!("volume snapshot location '{name}' cannot be used: {words}"))
+    }
 }
 
 impl OpenSnapshotter {
@@ -63,28 +71,18 @@ pub(crate) async fn open(
     name: &str,
 ) -> Result<OpenSnapshotter, SnapshotterError> {
     let location = find(context, name).await?;
-    let name = location.name_any();
-    let provider = qualified(&location.spec.provider);
-    if let Some(snapshotter) = context.snapshotters.get(&provider) {
-        return Ok(OpenSnapshotter::built_in(&name, snapshotter.clone()));
-    }
-    let mut config: BTreeMap<String, String> = location.spec.config.clone().unwrap_or_default();
-    let credentials = credentials(context, &location).await?;
-    if let Some(file) = &credentials {
-        config.insert("credentialsFile".to_owned(), file.path().to_string_lossy().into_owned());
-    }
-    let snapshotter = session.volume_snapshotter(&provider, config).map_err(|error| {
-        SnapshotterError::Unusable(format!(
-            "volume snapshot location {name:?}: {error}; `lifeboat plugin get` lists what is installed"
-        ))
-    })?;
-    Ok(OpenSnapshotter { location: name, snapshotter, _credentials: credentials.map(Arc::new) })
+    let secrets = secrets(context, &location).await?;
+    open_with(context, session, &location, &secrets)
 }
 
 async fn find(context: &Context, name: &str) -> Result<VolumeSnapshotLocation, SnapshotterError> {
     let resource = objects::resource_of::<VolumeSnapshotLocation>();
     let api = objects::namespaced(&context.client, &context.settings.namespace, &resource);
-    let missing = || SnapshotterError::Unusable(format!("volume snapshot location {name:?} does not exist"));
+    let missing = || {
+        SnapshotterError::Unusable(format!(
+            "volume snapshot location '{name}' does not exist; make it with `lifeboat snapshot-location create`"
+        ))
+    };
     if name.is_empty() {
         return Err(missing());
     }
@@ -94,39 +92,141 @@ async fn find(context: &Context, name: &str) -> Result<VolumeSnapshotLocation, S
         let all = api.list(&ListParams::default()).await.attempt("list volumesnapshotlocations")?;
         found = all.items.into_iter().find(|one| label::value(&one.name_any()) == name);
     }
-    objects::typed(&found.ok_or_else(missing)?).map_err(|error| {
-        SnapshotterError::Unusable(format!("volume snapshot location {name:?} cannot be read: {error}"))
+    read(&found.ok_or_else(missing)?)
+}
+
+/// The typed form of a location.
+pub(crate) fn read(object: &DynamicObject) -> Result<VolumeSnapshotLocation, SnapshotterError> {
+    objects::typed(object).map_err(|error| {
+        let words =
+            format!("the object cannot be read: {error}; correct it with `kubectl edit`, or make it anew");
+        SnapshotterError::unusable(&object.name_any(), &words)
     })
 }
 
-/// The location's own credentials, in a file that only the server and its plugins read.
-async fn credentials(
+/// The Secret that a location names.
+pub(crate) async fn secrets(
     context: &Context,
     location: &VolumeSnapshotLocation,
-) -> Result<Option<NamedTempFile>, SnapshotterError> {
-    let Some(reference) = &location.spec.credential else { return Ok(None) };
-    let (name, key) = (reference.name.as_str(), reference.key.as_str());
-    let unusable = |words: String| {
-        let location = location.name_any();
-        SnapshotterError::Unusable(format!("volume snapshot location {location:?}: spec.credential {words}"))
-    };
-    let api: Api<Secret> = Api::namespaced(context.client.clone(), &context.settings.namespace);
-    let found = api.get_opt(name).await.attempt(format!("read Secret {name}"))?;
-    let secret = found.ok_or_else(|| {
-        unusable(format!("names Secret {name:?}, which does not exist in Lifeboat's namespace"))
-    })?;
-    let value =
-        secret.data.as_ref().and_then(|data| data.get(key)).ok_or_else(|| {
-            unusable(format!("names key {key:?} of Secret {name:?}, which does not have it"))
-        })?;
-    let written = file(&context.settings.storage.spool_directory, &value.0);
-    written.map(Some).map_err(|error| unusable(format!("cannot be given to the plugin in a file: {error}")))
+) -> Result<Secrets, ApiError> {
+    let names = location.spec.credential.iter().map(|credential| credential.name.clone());
+    named_secrets(context, names.filter(|name| !name.is_empty()).collect()).await
 }
 
-/// Readable for this user only, which is what a temporary file is made as.
-fn file(directory: &Path, content: &[u8]) -> std::io::Result<NamedTempFile> {
-    let mut file = NamedTempFile::new_in(directory)?;
-    file.write_all(content)?;
-    file.flush()?;
-    Ok(file)
+/// Opens a location that was read already, with its Secret.
+pub(crate) fn open_with(
+    context: &Context,
+    session: &Session,
+    location: &VolumeSnapshotLocation,
+    secrets: &Secrets,
+) -> Result<OpenSnapshotter, SnapshotterError> {
+    let name = location.name_any();
+    let unusable = |words: String| SnapshotterError::unusable(&name, &words);
+    if location.spec.provider.is_empty() {
+        return Err(unusable("spec.provider is required: name the volume snapshotter plugin".into()));
+    }
+    let provider = qualified(&location.spec.provider);
+    let credentials = credentials(location, secrets, &context.settings.storage.spool_directory);
+    let credentials = credentials.map_err(unusable)?.map(Arc::new);
+    if let Some(snapshotter) = context.snapshotters.get(&provider) {
+        return Ok(OpenSnapshotter::built_in(&name, snapshotter.clone()));
+    }
+    let mut config: BTreeMap<String, String> = location.spec.config.clone().unwrap_or_default();
+    if let Some(file) = &credentials {
+        config.insert(CREDENTIALS_FILE.to_owned(), file.path().to_string_lossy().into_owned());
+    }
+    let snapshotter =
+        session.volume_snapshotter(&provider, config).map_err(|error| unusable(error.to_string()))?;
+    Ok(OpenSnapshotter { location: name, snapshotter, _credentials: credentials })
+}
+
+/// The location's own credentials, in a file that only the server and its plugins read (`tempfile` makes it with mode
+/// 0600); it goes when it is dropped.
+fn credentials(
+    location: &VolumeSnapshotLocation,
+    secrets: &Secrets,
+    directory: &Path,
+) -> Result<Option<NamedTempFile>, String> {
+    let Some(credential) = &location.spec.credential else { return Ok(None) };
+    let wanted = SecretKey { secret: credential.name.clone(), key: credential.key.clone() };
+    let value = match secret_value(secrets, "spec.credential", &wanted) {
+        Ok(value) => value,
+        Err(_) if credential.optional == Some(true) => return Ok(None),
+        Err(problem) => return Err(problem.message),
+    };
+    let written = || {
+        let mut file = tempfile::Builder::new().prefix("credentials-").tempfile_in(directory)?;
+        file.write_all(&value)?;
+        file.flush()?;
+        Ok::<_, std::io::Error>(file)
+    };
+    written().map(Some).map_err(|error| {
+        format!("its credentials cannot be written to a file in {}: {error}", directory.display())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use lifeboat_api::common::SecretKeySelector;
+    use lifeboat_api::velero::VolumeSnapshotLocationSpec;
+    use lifeboat_plugin::host::ServerLog;
+
+    use super::*;
+    use crate::locations::SecretValues;
+
+    fn location(credential: Option<(&str, &str)>, optional: bool) -> VolumeSnapshotLocation {
+        let spec = VolumeSnapshotLocationSpec {
+            provider: "fake".into(),
+            config: Some([("region".to_owned(), "r".to_owned())].into()),
+            credential: credential.map(|(name, key)| SecretKeySelector {
+                name: name.into(),
+                key: key.into(),
+                optional: Some(optional),
+            }),
+        };
+        VolumeSnapshotLocation::new("main", spec)
+    }
+
+    fn secrets() -> Secrets {
+        let values =
+            SecretValues { version: "1".into(), values: [("cloud".to_owned(), b"key".to_vec())].into() };
+        [("s".to_owned(), Some(values)), ("gone".to_owned(), None)].into()
+    }
+
+    #[test]
+    fn credentials_are_in_a_private_file_as_long_as_they_are_used() {
+        let directory = tempfile::tempdir().unwrap();
+        let location = location(Some(("s", "cloud")), false);
+        let file = credentials(&location, &secrets(), directory.path()).unwrap().unwrap();
+        let path = file.path().to_owned();
+        assert_eq!(std::fs::read(&path).unwrap(), b"key");
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        drop(file);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_secret_that_need_not_be_there_is_not_missed() {
+        let directory = tempfile::tempdir().unwrap();
+        let location = location(Some(("gone", "cloud")), true);
+        assert!(credentials(&location, &secrets(), directory.path()).unwrap().is_none());
+    }
+
+    #[rstest::rstest]
+    #[case::no_secret(Some(("gone", "cloud")), "Secret \"gone\", which does not exist")]
+    #[case::no_key(Some(("s", "other")), "key \"other\" of Secret \"s\", which has only: cloud")]
+    #[case::no_plugin(None, "no VolumeSnapshotter plugin named 'velero.io/fake' is installed")]
+    #[tokio::test]
+    async fn what_keeps_a_location_from_being_used_is_named(
+        #[case] credential: Option<(&str, &str)>,
+        #[case] expected: &str,
+    ) {
+        let context = crate::testing::Cluster::new().await.context;
+        let session = context.plugins.session(Arc::new(ServerLog));
+        let opened = open_with(&context, &session, &location(credential, false), &secrets());
+        let words = opened.err().unwrap().chain();
+        assert!(words.contains("'main'") && words.contains(expected), "{words}");
+    }
 }

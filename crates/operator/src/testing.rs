@@ -1,6 +1,7 @@
 //! For tests: a context, and a cluster of a few lines that keeps objects, with a location in a directory.
 
 pub(crate) mod acts;
+pub(crate) mod volumes;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -13,6 +13,8 @@ use serde_json::Value;
 
 use crate::conditions::{self, Fact};
 
+/// Annotation on a VolumeSnapshotLocation: why it cannot be used. Its status has no field for it.
+pub const UNAVAILABLE_BECAUSE: &str = "lifeboat.io/unavailable-because";
 /// The annotation of a location that says which store is used for it.
 pub const STORE_ANNOTATION: &str = "lifeboat.io/store";
 

@@ -6,6 +6,7 @@ pub mod filter;
 pub mod hooks;
 pub mod idle;
 pub mod modifiers;
+pub mod native;
 pub mod outcome;
 pub mod priorities;
 pub mod provisioned;

@@ -19,8 +19,6 @@ enum End {
     Message,
     /// phase NotReady, message
     NotReady,
-    /// phase Unavailable; the event says why
-    Unavailable,
 }
 
 /// One kind without a controller.
@@ -37,12 +35,10 @@ const fn kind(version: &'static str, kind: &'static str, plural: &'static str, e
 }
 
 /// Every kind of the group that has no controller in this version.
-pub const KINDS: [UnsupportedKind; 7] = [
-    kind("v1", "VolumeSnapshotLocation", "volumesnapshotlocations", End::Unavailable),
+pub const KINDS: [UnsupportedKind; 5] = [
     kind("v1", "PodVolumeBackup", "podvolumebackups", End::Message),
     kind("v1", "PodVolumeRestore", "podvolumerestores", End::Message),
     kind("v1", "BackupRepository", "backuprepositories", End::NotReady),
-    kind("v1", "VolumePluginRestore", "volumepluginrestores", End::Message),
     kind("v2alpha1", "DataUpload", "datauploads", End::Message),
     kind("v2alpha1", "DataDownload", "datadownloads", End::Message),
 ];
@@ -67,7 +63,6 @@ pub fn end(kind: &UnsupportedKind, object: &Value, version: &str, now: Timestamp
     let status = match kind.end {
         End::Message => json!({"phase": "Failed", "message": text, "completionTimestamp": time}),
         End::NotReady => json!({"phase": "NotReady", "message": text}),
-        End::Unavailable => json!({"phase": "Unavailable"}),
     };
     Some(json!({"status": status}))
 }

@@ -53,6 +53,7 @@ pub(crate) async fn run(settings: &Settings, args: &Args) -> Result<(), CliError
     }
     take_back_other_rights(&client, settings, &applied).await?;
     apply_optional(&client, checked.location.as_ref()).await?;
+    apply_optional(&client, checked.snapshot_location.as_ref()).await?;
     if checked.wait {
         wait_until_running(&client, settings, checked.timeout).await?;
         if checked.location.is_some() {
@@ -115,6 +116,7 @@ fn print_objects(checked: &Checked) -> Result<(), CliError> {
     if !checked.crds_only {
         objects.extend(install::objects(&checked.options));
         objects.extend(checked.location.clone());
+        objects.extend(checked.snapshot_location.clone());
     }
     match checked.output {
         Format::Json => printer::line(&printer::json(&printer::list(&objects))?),

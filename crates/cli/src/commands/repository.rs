@@ -43,7 +43,7 @@ mod snapshots;
 mod source;
 mod stats;
 mod tag;
-mod units;
+pub(crate) mod units;
 mod unlock;
 
 pub(crate) use arguments::{COMMON_HEADING, CommonArgs};

@@ -1,7 +1,7 @@
 //! The verb in front of the noun, as the stock command line also has it: `lifeboat get backups` is `lifeboat backup get`.
 
 use crate::args::Command;
-use crate::commands::{backup, backup_location, plugin, restore, schedule};
+use crate::commands::{backup, backup_location, plugin, restore, schedule, snapshot_location};
 use crate::objects::get::GetArgs;
 
 /// `lifeboat get …`
@@ -19,6 +19,9 @@ pub(crate) enum Get {
     /// List locations, as `lifeboat backup-location get`
     #[command(visible_aliases = ["backup-location", "bsl"])]
     BackupLocations(backup_location::get::Args),
+    /// List volume snapshot locations, as `lifeboat snapshot-location get`
+    #[command(visible_aliases = ["snapshot-location", "vsl"])]
+    SnapshotLocations(GetArgs),
     /// List plugins, as `lifeboat plugin get`
     #[command(visible_alias = "plugin")]
     Plugins(plugin::get::Args),
@@ -36,6 +39,9 @@ pub(crate) enum Create {
     /// Make a location, as `lifeboat backup-location create`
     #[command(visible_alias = "bsl")]
     BackupLocation(Box<backup_location::create::Args>),
+    /// Make a volume snapshot location, as `lifeboat snapshot-location create`
+    #[command(visible_alias = "vsl")]
+    SnapshotLocation(Box<snapshot_location::create::Args>),
 }
 
 /// `lifeboat describe …`
@@ -67,6 +73,9 @@ pub(crate) enum Delete {
     /// Delete locations, as `lifeboat backup-location delete`
     #[command(visible_aliases = ["backup-locations", "bsl"])]
     BackupLocation(backup_location::delete::Args),
+    /// Delete volume snapshot locations, as `lifeboat snapshot-location delete`
+    #[command(visible_aliases = ["snapshot-locations", "vsl"])]
+    SnapshotLocation(snapshot_location::delete::Args),
 }
 
 impl From<Get> for Command {
@@ -77,6 +86,9 @@ impl From<Get> for Command {
             Get::Schedules(args) => Self::Schedule(schedule::Command::Get(args)),
             Get::Plugins(args) => Self::Plugin(plugin::Command::Get(args)),
             Get::BackupLocations(args) => Self::BackupLocation(Box::new(backup_location::Command::Get(args))),
+            Get::SnapshotLocations(args) => {
+                Self::SnapshotLocation(Box::new(snapshot_location::Command::Get(args)))
+            }
         }
     }
 }
@@ -89,6 +101,9 @@ impl From<Create> for Command {
             Create::Schedule(args) => Self::Schedule(schedule::Command::Create(args)),
             Create::BackupLocation(args) => {
                 Self::BackupLocation(Box::new(backup_location::Command::Create(*args)))
+            }
+            Create::SnapshotLocation(args) => {
+                Self::SnapshotLocation(Box::new(snapshot_location::Command::Create(*args)))
             }
         }
     }
@@ -112,6 +127,9 @@ impl From<Delete> for Command {
             Delete::Schedule(args) => Self::Schedule(schedule::Command::Delete(args)),
             Delete::BackupLocation(args) => {
                 Self::BackupLocation(Box::new(backup_location::Command::Delete(args)))
+            }
+            Delete::SnapshotLocation(args) => {
+                Self::SnapshotLocation(Box::new(snapshot_location::Command::Delete(args)))
             }
         }
     }

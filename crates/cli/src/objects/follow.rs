@@ -5,13 +5,14 @@
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use kube::api::DynamicObject;
 use kube::{Api, ResourceExt};
 use lifeboat_cluster::Attempt;
 use lifeboat_plan::restore::waits::{WAITING, Waits};
 use tokio::time::sleep;
 
+use super::volumes::Running;
 use super::{Noun, number, phase, text};
 use crate::error::CliError;
 
@@ -180,6 +181,7 @@ pub(crate) async fn follow(noun: Noun, api: &Api<DynamicObject>, name: &str) -> 
                     return verdict(noun, name, &state);
                 }
                 shown.show(&state);
+                shown.volumes.show(api.clone().into_client(), noun, &object).await;
             }
             Ok(None) => {
                 shown.clear();
@@ -195,6 +197,8 @@ pub(crate) async fn follow(noun: Noun, api: &Api<DynamicObject>, name: &str) -> 
 /// What a person sees meanwhile.
 struct Shown {
     bar: Option<ProgressBar>,
+    /// Those that plugins snapshot or make.
+    volumes: Running,
     start: Instant,
     /// When work began to count, and from where.
     counted: Option<(Instant, i64)>,
@@ -203,13 +207,14 @@ struct Shown {
 
 impl Shown {
     fn new() -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| {
-            let bar = ProgressBar::new(0);
+        let terminal = std::io::stderr().is_terminal().then(MultiProgress::new);
+        let bar = terminal.as_ref().map(|terminal| {
+            let bar = terminal.add(ProgressBar::new(0));
             let style = ProgressStyle::with_template("{prefix} [{elapsed}] {bar:24} {msg}");
             bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
             bar
         });
-        Self { bar, start: Instant::now(), counted: None, told: None }
+        Self { bar, volumes: Running::new(terminal), start: Instant::now(), counted: None, told: None }
     }
 
     fn rate(&mut self, state: &State) -> Option<f64> {
@@ -256,6 +261,7 @@ impl Shown {
     }
 
     fn clear(&self) {
+        self.volumes.clear();
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }

@@ -78,7 +78,11 @@ pub(crate) async fn none_found(
     }
     Ok(match selector {
         Some(selector) => format!("No {many} in namespace {namespace} match {selector:?}."),
-        None => format!("No {many} in namespace {namespace}; make one with `lifeboat {} create`.", noun.one),
+        None => {
+            // The command of volume snapshot locations is shorter than their name.
+            let command = noun.one.trim_start_matches("volume ").replace(' ', "-");
+            format!("No {many} in namespace {namespace}; make one with `lifeboat {command} create`.")
+        }
     })
 }
 

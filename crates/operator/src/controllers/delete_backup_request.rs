@@ -6,6 +6,7 @@
 mod files;
 mod gather;
 mod items;
+mod snapshots;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -120,7 +121,8 @@ async fn delete(context: &Context, acting: &Acting, gathered: &Gathered, extent:
         && let Some(location) = &gathered.location
     {
         problems.extend(items::run(context, &acting.actions.delete, gathered, location).await);
-        problems.extend(files::snapshots(location, &gathered.name).await);
+        problems.extend(snapshots::delete(context, location, &gathered.name).await);
+        problems.extend(files::volume_data(location, &gathered.name).await);
         if problems.is_empty() {
             deleted.begun = true;
             problems.extend(files::of_backup(location, &gathered.name).await);

@@ -14,6 +14,7 @@ mod status;
 mod tests;
 mod validate;
 mod volume_data;
+mod volumes;
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

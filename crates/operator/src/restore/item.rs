@@ -141,7 +141,7 @@ async fn steps(run: &Arc<Run>, subject: &Subject, asked: Asked, notes: &mut Note
         run.report.info("Not restoring pod because its Job is restored and makes a new one", &subject.id);
         return false;
     }
-    if !volumes::volume(run, subject, &mut object) {
+    if !volumes::volume(run, subject, &mut object, notes).await {
         return false;
     }
     if let Some(location) = run.untrusted.as_deref().filter(|_| subject.is("pods"))

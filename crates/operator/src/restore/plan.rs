@@ -269,7 +269,7 @@ async fn provisioned(question: &Question<'_>) -> BTreeSet<String> {
         let Ok(bytes) = question.spool.get(item.index()).await else { continue };
         let object: Value = serde_json::from_slice(&bytes).unwrap_or_default();
         let data = question.volumes.get(item.name()).copied().unwrap_or(DataIn::Nothing);
-        if plan(&object, data) == VolumePlan::Provision {
+        if plan(&object, data, question.valid.volumes) == VolumePlan::Provision {
             found.insert(item.name().to_owned());
         }
     }

@@ -11,6 +11,8 @@ use lifeboat_plan::restore::waits::{Wait, Waits};
 
 use super::run::locked;
 
+use super::native::Volumes;
+
 /// How far a restore has come; read by the controller while it runs.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
@@ -76,6 +78,8 @@ pub(crate) struct Ended {
     pub(crate) list: ResourceList,
     pub(crate) operations: Vec<RestoreOperation>,
     pub(crate) hooks: HookCounts,
+    /// Those that were made from snapshots.
+    pub(crate) volumes: Volumes,
 }
 
 /// Collects.
@@ -195,7 +199,8 @@ impl Report {
     pub(super) fn end(&self, hooks: HookCounts) -> Ended {
         let mut inner = std::mem::take(&mut *self.locked());
         inner.list.sort();
-        Ended { results: inner.results, list: inner.list, operations: inner.operations, hooks }
+        let volumes = Volumes::default();
+        Ended { results: inner.results, list: inner.list, operations: inner.operations, hooks, volumes }
     }
 
     fn locked(&self) -> MutexGuard<'_, Inner> {

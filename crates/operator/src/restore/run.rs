@@ -24,7 +24,9 @@ use super::idle::idle;
 use super::item::Subject;
 use super::journal::{Begun, Journal};
 use super::lookup::ClusterLookup;
+use super::maker::VolumeMaker;
 use super::namespaces::Namespaces;
+use super::native::Volumes;
 use super::report::{Progress, Report, Waiting};
 use super::{Job, Times, Tools, item};
 use crate::backup::Commands;
@@ -75,6 +77,9 @@ pub(super) struct Run {
     pub(super) volumes: BTreeMap<String, DataIn>,
     /// Volumes that are made anew for their claims.
     pub(super) provisioned: Mutex<BTreeSet<String>>,
+    /// Volumes that are made from snapshots.
+    pub(super) native: Mutex<Volumes>,
+    pub(super) maker: Option<Arc<VolumeMaker>>,
     /// Which item took a place in the cluster, where several could want the same one.
     taken: Mutex<HashMap<Place, ItemId>>,
     pub(super) untrusted: Option<String>,
@@ -119,6 +124,8 @@ impl Run {
             namespaces: Namespaces::default(),
             volumes,
             provisioned: Mutex::default(),
+            native: Mutex::default(),
+            maker: tools.maker.clone(),
             taken: Mutex::default(),
             untrusted,
             report,

@@ -1,4 +1,7 @@
-//! Volumes and claims within a restore: which volumes are restored as objects, which are made anew for their claims.
+//! Volumes and claims within a restore: which volumes are restored as objects, which are made from snapshots, which are made
+//! anew for their claims.
+
+use std::sync::Arc;
 
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use lifeboat_plan::restore::sanitise;
@@ -8,16 +11,18 @@ use serde_json::Value;
 
 use super::item::Subject;
 use super::lookup::ClusterLookup;
+use super::native;
 use super::report::Notes;
 use super::run::{Run, locked};
 
 /// Whether a volume is restored as an object; other types always are.
-pub(super) fn volume(run: &Run, subject: &Subject, object: &mut Value) -> bool {
+pub(super) async fn volume(run: &Arc<Run>, subject: &Subject, object: &mut Value, notes: &mut Notes) -> bool {
     if !subject.is("persistentvolumes") {
         return true;
     }
     let data = run.volumes.get(&subject.id.name).copied().unwrap_or(DataIn::Nothing);
-    match plan(object, data) {
+    match plan(object, data, run.valid.volumes) {
+        VolumePlan::FromSnapshot => native::volume(run, subject, object, notes).await,
         VolumePlan::AsItIs => {
             sanitise::move_claim(object, &run.valid.mapping);
             sanitise::unbind(object);
@@ -39,6 +44,18 @@ pub(super) async fn claim(run: &Run, subject: &Subject, object: &mut Value, note
     }
     bind_anew(object, |volume| locked(&run.provisioned).contains(volume));
     let Some(volume) = bound_to(object) else { return };
+    if let Some(name) = locked(&run.native).renamed.get(&volume.name) {
+        object["spec"]["volumeName"] = Value::String(name.clone());
+        return;
+    }
+    if locked(&run.native).failed.contains(&volume.name) {
+        notes.warn(format!(
+            "{} waits for volume {}, which could not be made from its snapshot; restore persistentvolumes again when that is mended",
+            subject.resource_id(),
+            volume.name
+        ));
+        return;
+    }
     let restored = run.work_of(&volume).is_some_and(|work| run.exists(work));
     if !restored && is_nowhere(&run.lookup, &volume).await {
         notes.warn(unbound(&subject.resource_id(), &volume.name));

@@ -29,12 +29,17 @@ pub enum VolumePlan {
     Provision,
     /// Restore the object: it points at storage that outlived its claim.
     AsItIs,
+    /// Make a volume from the snapshot of a volume plugin, and restore the object with that one in it.
+    FromSnapshot,
 }
 
-/// Decides.
-pub fn plan(volume: &Value, data: DataIn) -> VolumePlan {
+/// Decides. `wants_data`: whether the Restore asks for the data of volumes.
+pub fn plan(volume: &Value, data: DataIn, wants_data: bool) -> VolumePlan {
     let policy = volume.pointer("/spec/persistentVolumeReclaimPolicy").and_then(Value::as_str);
     match data {
+        DataIn::NativeSnapshot if wants_data => VolumePlan::FromSnapshot,
+        // As upstream: the object is all that is left of it, with the volume that it had.
+        DataIn::NativeSnapshot => VolumePlan::AsItIs,
         DataIn::Nothing | DataIn::Failed if policy != Some("Delete") => VolumePlan::AsItIs,
         _ => VolumePlan::Provision,
     }
@@ -79,6 +84,10 @@ pub fn missing(
     is_restored: impl Fn(Holder<'_>) -> bool,
 ) -> Vec<(Option<String>, String)> {
     let wanted = |one: &&VolumeData| {
+        // A volume that was met was made from its snapshot, or has an error of its own.
+        if one.data == DataIn::NativeSnapshot && is_restored(Holder::Volume(&one.volume)) {
+            return false;
+        }
         let claim =
             one.claim.as_ref().is_some_and(|(namespace, name)| is_restored(Holder::Claim(namespace, name)));
         let pod =
@@ -105,7 +114,12 @@ fn held(data: DataIn) -> Option<String> {
         DataIn::Failed => {
             return Some("the backup does not hold it, because backing it up failed".to_owned());
         }
-        DataIn::NativeSnapshot => "a snapshot of a volume plugin",
+        DataIn::NativeSnapshot => {
+            return Some(
+                "the backup holds it as a snapshot of a volume plugin, and its PersistentVolume was not restored; restore persistentvolumes as well"
+                    .to_owned(),
+            );
+        }
         DataIn::PodVolume => "a copy of its files in a repository",
         DataIn::CsiSnapshot => "a CSI snapshot",
         DataIn::MovedSnapshot => "a CSI snapshot that was moved into a repository",
@@ -132,18 +146,24 @@ mod tests {
     use super::*;
 
     #[rstest]
-    #[case("Delete", DataIn::Nothing, VolumePlan::Provision)]
-    #[case("Retain", DataIn::Nothing, VolumePlan::AsItIs)]
-    #[case("Retain", DataIn::Failed, VolumePlan::AsItIs)]
-    #[case("Delete", DataIn::Failed, VolumePlan::Provision)]
-    #[case("Retain", DataIn::PodVolume, VolumePlan::Provision)]
-    #[case("Retain", DataIn::CsiSnapshot, VolumePlan::Provision)]
+    #[case("Delete", DataIn::Nothing, true, VolumePlan::Provision)]
+    #[case("Retain", DataIn::Nothing, true, VolumePlan::AsItIs)]
+    #[case("Retain", DataIn::Failed, true, VolumePlan::AsItIs)]
+    #[case("Delete", DataIn::Failed, true, VolumePlan::Provision)]
+    #[case("Retain", DataIn::PodVolume, true, VolumePlan::Provision)]
+    #[case("Retain", DataIn::CsiSnapshot, true, VolumePlan::Provision)]
+    #[case("Delete", DataIn::NativeSnapshot, true, VolumePlan::FromSnapshot)]
+    #[case("Retain", DataIn::NativeSnapshot, true, VolumePlan::FromSnapshot)]
+    #[case("Delete", DataIn::NativeSnapshot, false, VolumePlan::AsItIs)]
+    #[case("Delete", DataIn::PodVolume, false, VolumePlan::Provision)]
     fn a_volume_without_data_is_kept_unless_it_went_with_its_claim(
         #[case] policy: &str,
         #[case] data: DataIn,
+        #[case] wants_data: bool,
         #[case] expected: VolumePlan,
     ) {
-        assert_eq!(plan(&json!({"spec": {"persistentVolumeReclaimPolicy": policy}}), data), expected);
+        let volume = json!({"spec": {"persistentVolumeReclaimPolicy": policy}});
+        assert_eq!(plan(&volume, data, wants_data), expected);
     }
 
     fn volume(name: &str, claim: Option<&str>, pod: Option<&str>, data: DataIn) -> VolumeData {
@@ -162,7 +182,9 @@ mod tests {
             volume("", None, Some("web"), DataIn::PodVolume),
             volume("skipped", Some("tmp"), None, DataIn::Nothing),
             volume("elsewhere", Some("elsewhere"), None, DataIn::CsiSnapshot),
-            volume("static", None, None, DataIn::NativeSnapshot),
+            volume("static", None, None, DataIn::PodVolume),
+            volume("made", Some("made"), None, DataIn::NativeSnapshot),
+            volume("left", Some("left"), None, DataIn::NativeSnapshot),
             volume("lost", Some("lost"), None, DataIn::Failed),
         ];
         let restored = [
@@ -171,16 +193,20 @@ mod tests {
             Holder::Claim("shop", "lost"),
             Holder::Pod("shop", "web"),
             Holder::Volume("static"),
+            Holder::Claim("shop", "made"),
+            Holder::Volume("made"),
+            Holder::Claim("shop", "left"),
         ];
         let found = missing(&volumes, |holder| restored.contains(&holder));
         let words: Vec<&str> = found.iter().map(|(_, words)| words.as_str()).collect();
-        assert_eq!(words.len(), 4, "{words:?}");
+        assert_eq!(words.len(), 5, "{words:?}");
         assert!(words[0].starts_with(
             "the data of volume pv (claim shop/data) was not restored: the backup holds it as a copy"
         ));
         assert!(words[1].starts_with("the data of volume v of pod shop/web was not restored"));
         assert!(words[2].starts_with("the data of volume static was not restored"));
-        assert!(words[3].contains("backing it up failed"));
+        assert!(words[3].contains("volume left") && words[3].contains("restore persistentvolumes as well"));
+        assert!(words[4].contains("backing it up failed"));
         assert_eq!((found[0].0.as_deref(), found[2].0.as_deref()), (Some("shop"), None));
     }
 

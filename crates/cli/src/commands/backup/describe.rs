@@ -11,6 +11,7 @@ use lifeboat_api::velero::names::{BACKUP_NAME, BACKUP_UID};
 use lifeboat_api::velero::{Backup, DeleteBackupRequest, DownloadTargetKind};
 use lifeboat_cluster::Attempt;
 use lifeboat_plan::label;
+use lifeboat_plan::volume_plugin::Kind;
 use serde::de::DeserializeOwned;
 
 use super::page::{Facts, page};
@@ -18,6 +19,7 @@ use crate::download::{Fetcher, TlsArgs};
 use crate::error::CliError;
 use crate::objects::results::Fetched;
 use crate::objects::show::Page;
+use crate::objects::volumes as objects_volumes;
 use crate::objects::{BACKUP, typed};
 use crate::printer;
 use crate::settings::Settings;
@@ -107,7 +109,8 @@ async fn gather(
         fetch(&fetcher, written && args.details, DownloadTargetKind::BackupResourceList, &name),
         fetch(&fetcher, written && args.details && worked, DownloadTargetKind::BackupItemOperations, &name),
     );
-    Ok(Facts { backup, deletions, results, volumes, resources, operations })
+    let plugin_volumes = objects_volumes::fetch(client, &settings.namespace, Kind::Backup, &name).await;
+    Ok(Facts { backup, deletions, results, volumes, resources, operations, plugin_volumes })
 }
 
 /// A file, where it is wanted. What goes wrong is part of the description.

@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use crate::objects::get::selector_text;
 use crate::objects::results::{self, Fetched, Results};
 use crate::objects::show::{Node, Page, instant, moment, relative, span};
+use crate::objects::volumes as objects_volumes;
 
 /// All that a description is made of.
 pub(crate) struct Facts {
@@ -27,6 +28,8 @@ pub(crate) struct Facts {
     pub(crate) volumes: Fetched<Vec<Volume>>,
     pub(crate) resources: Fetched<BTreeMap<String, Vec<String>>>,
     pub(crate) operations: Fetched<Vec<Value>>,
+    /// VolumePluginBackups.
+    pub(crate) plugin_volumes: Fetched<Vec<Value>>,
 }
 
 /// A volume in the file about volumes, as far as it is shown.
@@ -94,6 +97,7 @@ pub(crate) fn page(facts: &Facts, now: Timestamp, details: bool) -> Page {
     order(&mut page, &backup.spec);
     hooks(&mut page, backup.spec.hooks.as_ref(), details);
     volumes(&mut page, facts.volumes.as_ref(), details);
+    objects_volumes::put(&mut page, facts.plugin_volumes.as_ref(), now, details);
     operations(&mut page, backup, facts.operations.as_ref());
     resources(&mut page, facts.resources.as_ref());
     deletions(&mut page, &facts.deletions);

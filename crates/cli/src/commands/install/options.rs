@@ -43,6 +43,12 @@ pub(crate) struct Args {
     /// Settings of the first location, such as region=…,s3Url=…,s3ForcePathStyle=true
     #[arg(long, value_name = "KEY=VALUE,…", requires = "bucket")]
     backup_location_config: Option<ConfigArg>,
+    /// Settings of a volume snapshot location for the same provider; makes it
+    #[arg(long, value_name = "KEY=VALUE,…", requires = "provider")]
+    snapshot_location_config: Option<ConfigArg>,
+    /// Make a volume snapshot location for the provider, whose volume snapshotter plugin you add
+    #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, requires = "provider")]
+    use_volume_snapshots: Option<bool>,
     /// File with the certificate authority of the storage endpoint (PEM)
     #[arg(long, value_name = "FILE", requires = "bucket")]
     cacert: Option<PathBuf>,
@@ -116,6 +122,7 @@ pub(crate) struct Args {
 pub(super) struct Checked {
     pub(super) options: InstallOptions,
     pub(super) location: Option<Value>,
+    pub(super) snapshot_location: Option<Value>,
     pub(super) credentials: Option<Value>,
     pub(super) password: Option<String>,
     pub(super) adopt: bool,
@@ -160,6 +167,7 @@ pub(super) fn check(namespace: &str, args: &Args) -> Result<Checked, CliError> {
     Ok(Checked {
         options: options(namespace, args),
         location,
+        snapshot_location: snapshot_location(namespace, args)?,
         credentials,
         password,
         adopt: args.adopt,
@@ -170,6 +178,27 @@ pub(super) fn check(namespace: &str, args: &Args) -> Result<Checked, CliError> {
         timeout: Duration::from_secs(args.timeout),
         output: args.output,
     })
+}
+
+/// The volume snapshot location, where one is asked for.
+fn snapshot_location(namespace: &str, args: &Args) -> Result<Option<Value>, CliError> {
+    let config = args.snapshot_location_config.as_ref().map(|config| &config.0);
+    let Some(provider) = &args.provider else { return Ok(None) };
+    match (args.use_volume_snapshots, config) {
+        (Some(false), Some(_)) => {
+            Err(CliError::refused("--snapshot-location-config was given with --use-volume-snapshots=false")
+                .help("leave out one of the two"))
+        }
+        (Some(false) | None, None) => Ok(None),
+        (_, config) => {
+            let mut spec = json!({"provider": provider});
+            if let Some(config) = config {
+                spec["config"] = json!(config);
+            }
+            Ok(Some(json!({"apiVersion": "velero.io/v1", "kind": "VolumeSnapshotLocation",
+                "metadata": {"name": "default", "namespace": namespace}, "spec": spec})))
+        }
+    }
 }
 
 /// Judges the location as the server will, as far as no network is needed: wrong settings or credentials must not

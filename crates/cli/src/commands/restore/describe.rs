@@ -5,6 +5,7 @@ use jiff::Timestamp;
 use kube::api::DynamicObject;
 use kube::{Client, ResourceExt};
 use lifeboat_api::velero::{DownloadTargetKind, Restore};
+use lifeboat_plan::volume_plugin::Kind;
 
 use super::location_of;
 use super::page::{Facts, page};
@@ -12,6 +13,7 @@ use crate::commands::backup::describe::{AT_ONCE, Form, PATIENCE, fetch, print};
 use crate::download::{Fetcher, TlsArgs};
 use crate::error::CliError;
 use crate::objects::show::Page;
+use crate::objects::volumes as objects_volumes;
 use crate::objects::{RESTORE, typed};
 use crate::settings::Settings;
 
@@ -67,5 +69,6 @@ async fn gather(
         fetch(&fetcher, written && args.details, DownloadTargetKind::RestoreResourceList, &name),
         fetch(&fetcher, written && args.details && worked, DownloadTargetKind::RestoreItemOperations, &name),
     );
-    Ok(Facts { restore, results, volumes, resources, operations })
+    let plugin_volumes = objects_volumes::fetch(client, &settings.namespace, Kind::Restore, &name).await;
+    Ok(Facts { restore, results, volumes, resources, operations, plugin_volumes })
 }

@@ -15,6 +15,7 @@ use crate::commands::backup::page::{
 use crate::objects::get::selector_text;
 use crate::objects::results::{self, Fetched, Results};
 use crate::objects::show::{Node, Page, span};
+use crate::objects::volumes as objects_volumes;
 
 /// All that a description is made of.
 pub(crate) struct Facts {
@@ -23,6 +24,8 @@ pub(crate) struct Facts {
     pub(crate) volumes: Fetched<Vec<Volume>>,
     pub(crate) resources: Fetched<BTreeMap<String, Vec<String>>>,
     pub(crate) operations: Fetched<Vec<Value>>,
+    /// VolumePluginRestores.
+    pub(crate) plugin_volumes: Fetched<Vec<Value>>,
 }
 
 pub(crate) fn page(facts: &Facts, now: Timestamp, details: bool) -> Page {
@@ -40,6 +43,7 @@ pub(crate) fn page(facts: &Facts, now: Timestamp, details: bool) -> Page {
     mapping(&mut page, &restore.spec);
     hooks(&mut page, &restore.spec, &status);
     volumes(&mut page, facts.volumes.as_ref(), details);
+    objects_volumes::put(&mut page, facts.plugin_volumes.as_ref(), now, details);
     let counts = (
         status.restore_item_operations_attempted.unwrap_or_default(),
         status.restore_item_operations_completed.unwrap_or_default(),
@@ -184,6 +188,7 @@ mod tests {
             volumes: Some(Ok(Vec::new())),
             resources: Some(Ok(BTreeMap::from([("v1/Pod".into(), vec!["shop-test/web(created)".into()])]))),
             operations: None,
+            plugin_volumes: None,
         }
     }
 

@@ -1,29 +1,17 @@
 //! The files of a backup, and what it says it made besides them.
 
-use lifeboat_archive::documents::{self, BackupVolumeInfo, NativeSnapshot};
+use lifeboat_archive::documents::{self, BackupVolumeInfo};
 use lifeboat_archive::{BackupFiles, RestoreFiles, StoreError};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use crate::locations::{self, Location};
 
-/// Snapshots and volume data that this version cannot delete: each is named, so that nothing is left behind in silence.
-pub(super) async fn snapshots(location: &Location, backup: &str) -> Vec<String> {
+/// Volume data that this version cannot delete: each is named, so that nothing is left behind in silence. Snapshots of
+/// volume plugins are deleted before.
+pub(super) async fn volume_data(location: &Location, backup: &str) -> Vec<String> {
     let Ok(files) = BackupFiles::new(backup) else { return Vec::new() };
     let mut problems = Vec::new();
-    match list::<NativeSnapshot>(location, &files.volume_snapshots()).await {
-        Ok(snapshots) => {
-            let made = snapshots.iter().filter(|snapshot| !snapshot.status.provider_snapshot_id.is_empty());
-            problems.extend(made.map(|snapshot| {
-                let (id, place) = (&snapshot.status.provider_snapshot_id, &snapshot.spec.location);
-                format!(
-                    "snapshot '{id}' of volume '{}' in location '{place}' remains: this version has no plugin for it",
-                    snapshot.spec.persistent_volume_name
-                )
-            }));
-        }
-        Err(words) => problems.push(words),
-    }
     match list::<Value>(location, &files.pod_volume_backups()).await {
         Ok(volumes) => {
             let text = |volume: &Value, path: &str| {
@@ -52,9 +40,9 @@ pub(super) async fn snapshots(location: &Location, backup: &str) -> Vec<String> 
     problems
 }
 
-/// What remains of one volume, where something does. Native snapshots are in a list of their own, which may be missing.
+/// What remains of one volume, where something does.
 fn of_volume(volume: &BackupVolumeInfo) -> Option<String> {
-    let BackupVolumeInfo { pvc_namespace, pvc_name, pv_name, .. } = volume;
+    let BackupVolumeInfo { pvc_namespace, pvc_name, .. } = volume;
     if volume.snapshot_data_moved {
         return Some(format!(
             "the data of claim '{pvc_namespace}/{pvc_name}' that a data mover copied remains: this version does not \
@@ -69,13 +57,10 @@ fn of_volume(volume: &BackupVolumeInfo) -> Option<String> {
              remains: this version does not delete it"
         ));
     }
-    let native = volume.native_snapshot_info.as_ref().map(|native| &native.snapshot_handle);
-    native.filter(|handle| !handle.is_empty()).map(|handle| {
-        format!("snapshot '{handle}' of volume '{pv_name}' remains: this version has no plugin for it")
-    })
+    None
 }
 
-async fn list<T: DeserializeOwned>(location: &Location, key: &str) -> Result<Vec<T>, String> {
+pub(super) async fn list<T: DeserializeOwned>(location: &Location, key: &str) -> Result<Vec<T>, String> {
     match location.store.get(key, documents::DOCUMENT_LIMIT).await {
         Ok(stored) => {
             documents::decode_list(&stored).map_err(|error| format!("'{key}' cannot be read: {error}"))

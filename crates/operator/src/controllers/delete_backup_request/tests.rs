@@ -1,11 +1,11 @@
 //! Deletions in a directory, with a cluster of a few lines.
 
 mod ownership;
+mod snapshots;
 
 use async_trait::async_trait;
 use lifeboat_api::velero::Backup;
-use lifeboat_archive::documents::{self, NativeSnapshot, NativeSnapshotSpec, NativeSnapshotStatus};
-use lifeboat_archive::{ArchiveWriter, BackupFiles, WriterOptions};
+use lifeboat_archive::{ArchiveWriter, BackupFiles, WriterOptions, documents};
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use lifeboat_plugin::actions::{ActionError, AppliesTo, DeleteItemAction, Registry};
 use rstest::rstest;
@@ -125,24 +125,6 @@ async fn an_action_that_fails_keeps_the_backup_and_is_named() {
     assert!(said.contains("configmaps shop/settings") && said.contains("it does not want to"), "{said}");
     assert_eq!(cluster.get("backups", "b").unwrap()["status"]["phase"], "Completed");
     assert!(cluster.store().exists("backups/b/b.tar.gz").await.unwrap());
-}
-
-#[tokio::test]
-async fn snapshots_that_nobody_can_delete_are_named_and_keep_the_backup() {
-    let cluster = cluster("PartiallyFailed").await;
-    let snapshot = NativeSnapshot {
-        spec: NativeSnapshotSpec {
-            persistent_volume_name: "disk".into(),
-            location: "cloud".into(),
-            ..NativeSnapshotSpec::default()
-        },
-        status: NativeSnapshotStatus { provider_snapshot_id: "snap-1".into(), phase: "Completed".into() },
-    };
-    let key = BackupFiles::new("b").unwrap().volume_snapshots();
-    cluster.store().put(&key, documents::encode(&vec![snapshot]).unwrap()).await.unwrap();
-    let said = errors(request(&cluster, "b", None).await);
-    assert!(said.contains("snap-1") && said.contains("disk") && said.contains("remains"), "{said}");
-    assert_eq!(cluster.get("backups", "b").unwrap()["status"]["phase"], "PartiallyFailed");
 }
 
 #[rstest]

@@ -14,10 +14,11 @@ use lifeboat_archive::documents::{BackupVolumeInfo, ResourceList};
 use lifeboat_archive::{BackupFiles, Level, RestoreFiles, RunLog, Spool};
 use lifeboat_cluster::{discovery, objects};
 use lifeboat_plan::catalogue::{Catalogue, GroupResource};
+use lifeboat_plan::restore::native::doubled;
 use lifeboat_plan::restore::trust::UNTRUSTED;
 use lifeboat_plan::restore::validate::compile;
 use lifeboat_plan::restore::versions::{Wishes, choose};
-use lifeboat_plan::restore::volumes::{Holder, by_volume, missing};
+use lifeboat_plan::restore::volumes::{DataIn, Holder, by_volume, missing};
 use lifeboat_plan::restore::waits::WAITING;
 use lifeboat_plan::time;
 use lifeboat_plugin::Registry;
@@ -27,11 +28,12 @@ use serde_json::{Value, json};
 use super::rest::{CANCELLED, OVERTAKEN, Rest, created, operation_timeout};
 use super::status::Written;
 use super::volume_data::{self, data};
-use super::{Order, finalize, gather, operations, status, validate};
+use super::{Order, finalize, gather, operations, status, validate, volumes};
 use crate::context::Context;
 use crate::locations::{self, Location};
 use crate::plugins::{Acting, PluginLines};
-use crate::restore::{self, Begun, Job, Journal, Progress, Times, Tools};
+use crate::restore::{self, Begun, Job, Journal, Owner, Progress, Times, Tools, VolumeMaker};
+use crate::volume_plugin::{self, Kind};
 
 /// How often progress is shown.
 const SHOWN: Duration = Duration::from_secs(1);
@@ -65,6 +67,9 @@ pub(super) async fn execute(context: &Context, resource: &ApiResource, order: Or
         }
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
+    let (namespace, uid) = (&context.settings.namespace, order.restore.uid().unwrap_or_default());
+    let words = if matches!(ending, Ending::Failed) { &note } else { "its restore has ended" };
+    volume_plugin::end_open(&context.client, Kind::Restore, namespace, &uid, words).await;
     journal(context, &order.restore).remove().await;
     context.metrics.velero().restore_ended(&schedule, ending);
     match ending {
@@ -117,6 +122,7 @@ async fn stages(
     };
     let ended = async {
         operations::follow(&mut rest).await?;
+        volumes::follow(&mut rest).await?;
         finalize::finalize(&mut rest).await
     };
     let ended = ended.await;
@@ -184,10 +190,15 @@ async fn items<'a>(
         results: ended.results,
         operations: ended.operations,
         volumes,
+        made: ended.volumes.infos,
+        open: ended.volumes.open,
         partial: false,
         of_items,
         changed: true,
     };
+    if tools.maker.is_some() {
+        volumes::gone_on_with(&mut rest).await;
+    }
     for (namespace, words) in unreadable {
         rest.error(namespace.as_deref(), words);
     }
@@ -302,7 +313,17 @@ pub(super) async fn prepare(
     let unreadable = unreadable
         .map(|one| (one.id.namespace.clone(), format!("error decoding {}: {}", one.id, one.problem)))
         .collect();
-    let tools = tools(context, restore, discovered.catalogue, actions, journal);
+    let mut tools = tools(context, restore, discovered.catalogue, actions, journal);
+    if job.volumes.values().any(|data| *data == DataIn::NativeSnapshot) {
+        let snapshots = volume_data::snapshots(location.store.as_ref(), &files).await;
+        for words in doubled(snapshots.as_deref().unwrap_or_default()) {
+            job.log.warning(&words, &[]);
+        }
+        let uid = restore.uid().unwrap_or_default();
+        let owner = Owner { restore: (restore.name_any(), uid), backup: backup.name_any() };
+        let limit = operation_timeout(context, restore);
+        tools.maker = Some(Arc::new(VolumeMaker::new(context, owner, snapshots, job.log.clone(), limit)));
+    }
     Ok(Prepared { location, job, volumes, unreadable, tools })
 }
 
@@ -364,6 +385,7 @@ fn tools(
         direct: context.direct.clone(),
         catalogue: Arc::new(catalogue),
         actions: actions.restore.clone(),
+        maker: None,
         journal: Arc::new(journal),
         commands: context.commands.clone(),
         priorities: settings.priorities.clone(),

@@ -17,7 +17,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 /// Waits for all operations. The error says that the restore was cancelled; the operations were told so.
 pub(super) async fn follow(rest: &mut Rest<'_>) -> Result<(), String> {
     let mut pause = FIRST_PAUSE;
-    while rest.is_waiting() {
+    while rest.has_operations() {
         let before = rest.operations.clone();
         ask_all(rest).await;
         if rest.operations != before {
@@ -28,7 +28,7 @@ pub(super) async fn follow(rest: &mut Rest<'_>) -> Result<(), String> {
             }
             rest.show().await;
         }
-        if !rest.is_waiting() {
+        if !rest.has_operations() {
             break;
         }
         if let Err(words) = rest.pause(pause).await {

@@ -10,7 +10,8 @@ use kube::{Api, ResourceExt};
 use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::{Restore, RestorePhase};
 use lifeboat_archive::documents::{
-    self, BackupVolumeInfo, DOCUMENT_LIMIT, OperationPhase, ResourceList, RestoreOperation, Results,
+    self, BackupVolumeInfo, DOCUMENT_LIMIT, OperationPhase, ResourceList, RestoreOperation,
+    RestoreVolumeInfo, Results,
 };
 use lifeboat_archive::{BackupFiles, ObjectStore, RestoreFiles, RunLog, StoreError};
 use lifeboat_plan::restore::outcome::{end_phase, phase_after_items};
@@ -23,10 +24,11 @@ use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::execute::{Over, journal};
-use super::{gather, status};
+use super::{gather, status, volumes};
 use crate::context::Context;
 use crate::locations;
 use crate::plugins::Acting;
+use crate::restore::OpenVolume;
 
 /// How often a location that is out of reach is tried again.
 const NEXT_TRY: Duration = Duration::from_secs(10);
@@ -52,6 +54,10 @@ pub(super) struct Rest<'a> {
     pub(super) log: Option<RunLog>,
     /// What the backup says of its volumes.
     pub(super) volumes: Vec<BackupVolumeInfo>,
+    /// Volumes that were restored with their data.
+    pub(super) made: Vec<RestoreVolumeInfo>,
+    /// Volumes that plugins go on with.
+    pub(super) open: Vec<OpenVolume>,
     pub(super) list: ResourceList,
     pub(super) results: Results,
     pub(super) operations: Vec<RestoreOperation>,
@@ -118,6 +124,8 @@ impl<'a> Rest<'a> {
             list: document(store.as_ref(), &files.resource_list()).await?.unwrap_or_default(),
             results: document(store.as_ref(), &files.results()).await?.unwrap_or_default(),
             operations,
+            made: Vec::new(),
+            open: volumes::left_open(context, restore).await?,
             partial: restore.phase().as_str().ends_with("PartiallyFailed"),
             of_items: json!({}),
             changed: false,
@@ -151,8 +159,13 @@ impl<'a> Rest<'a> {
         self.results.errors.count().max(usize::from(self.partial))
     }
 
-    /// Whether operations go on.
+    /// Whether anything goes on in the background.
     pub(super) fn is_waiting(&self) -> bool {
+        self.has_operations() || !self.open.is_empty()
+    }
+
+    /// Whether operations of actions go on.
+    pub(super) fn has_operations(&self) -> bool {
         self.operations.iter().any(|one| !one.status.phase.has_ended())
     }
 
@@ -186,10 +199,8 @@ impl<'a> Rest<'a> {
     /// Writes all files; the first problem is told, all are tried.
     pub(super) async fn write_all(&mut self) -> Result<(), String> {
         self.is_ours().await?;
-        let none: [documents::RestoreVolumeInfo; 0] = [];
         let mut problem = self.put(&self.files.resource_list(), &self.list).await.err();
-        // Volumes that were restored, with their data: none in this version.
-        problem = problem.or(self.put(&self.files.volume_info(), &none).await.err());
+        problem = problem.or(self.put(&self.files.volume_info(), &self.made).await.err());
         self.changed = true;
         let kept = self.keep().await.err();
         problem.or(kept).map_or(Ok(()), Err)

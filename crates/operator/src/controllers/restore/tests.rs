@@ -1,6 +1,7 @@
 mod ends;
 mod faults;
 mod killed;
+mod native;
 mod runs;
 mod setting;
 mod stages;

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use lifeboat_archive::documents::{BackupVolumeInfo, NativeSnapshot, PodVolumeInfo};
 use lifeboat_archive::{BackupFiles, ObjectStore, Spool};
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
+use lifeboat_plan::restore::native::Snapshot;
 use lifeboat_plan::restore::volumes::{DataIn, VolumeData};
 use serde_json::Value;
 
@@ -29,6 +30,22 @@ pub(super) async fn read(
         found.extend(older.read().await?);
     }
     Ok(found)
+}
+
+/// The snapshots that volume plugins made.
+pub(super) async fn snapshots(store: &dyn ObjectStore, files: &BackupFiles) -> Result<Vec<Snapshot>, String> {
+    let listed: Option<Vec<NativeSnapshot>> = document(store, &files.volume_snapshots()).await?;
+    let listed = listed.unwrap_or_default().into_iter();
+    Ok(listed
+        .map(|NativeSnapshot { spec, status }| Snapshot {
+            volume: spec.persistent_volume_name,
+            id: status.provider_snapshot_id,
+            location: spec.location,
+            volume_type: spec.volume_type,
+            zone: spec.volume_az,
+            iops: spec.volume_iops,
+        })
+        .collect())
 }
 
 /// The same in the words of decisions.

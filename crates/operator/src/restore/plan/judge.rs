@@ -84,8 +84,8 @@ async fn claim(session: &Session<'_>, subject: &Subject, object: &mut Value, jud
 fn volume(session: &Session<'_>, subject: &Subject, object: &mut Value) -> Result<(), Would> {
     let question = session.question;
     let data = question.volumes.get(&subject.id.name).copied().unwrap_or(DataIn::Nothing);
-    match plan(object, data) {
-        VolumePlan::AsItIs => {
+    match plan(object, data, question.valid.volumes) {
+        VolumePlan::AsItIs | VolumePlan::FromSnapshot => {
             sanitise::move_claim(object, &question.valid.mapping);
             sanitise::unbind(object);
             Ok(())

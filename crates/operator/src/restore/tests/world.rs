@@ -194,6 +194,7 @@ impl World {
             direct,
             catalogue,
             actions: self.actions,
+            maker: None,
             commands: Arc::new(Noted(api.clone())),
             priorities: lifeboat_plan::restore::priorities::Priorities::default(),
             times: self.times,

@@ -10,6 +10,7 @@ fn facts(backup: Value) -> Facts {
         volumes: None,
         resources: None,
         operations: None,
+        plugin_volumes: None,
     }
 }
 

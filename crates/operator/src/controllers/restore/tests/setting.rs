@@ -18,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 use super::super::{Order, execute};
 use crate::context::Context;
 use crate::settings::ServerSettings;
+use crate::testing::volumes::FakeSnapshotter;
 use crate::testing::{merge, settings};
 
 pub(super) const GROUP: &str = "/apis/velero.io/v1/namespaces/lifeboat";
@@ -73,10 +74,9 @@ impl Api {
                 }
                 let mut made = asked.body.clone();
                 if asked.path.ends_with("persistentvolumeclaims") {
-                    merge(
-                        &mut made,
-                        &json!({"spec": {"volumeName": "made-anew"}, "status": {"phase": "Bound"}}),
-                    );
+                    let volume = made.pointer("/spec/volumeName").cloned();
+                    let volume = volume.unwrap_or_else(|| json!("made-anew"));
+                    merge(&mut made, &json!({"spec": {"volumeName": volume}, "status": {"phase": "Bound"}}));
                 }
                 self.created.lock().unwrap().push(path.clone());
                 objects.insert(path, made.clone());
@@ -90,6 +90,16 @@ impl Api {
                     self.phases.lock().unwrap().push(phase.to_owned());
                 }
                 (200, object.clone())
+            }
+            "DELETE" => match objects.remove(&asked.path) {
+                Some(found) => (200, found),
+                None => failure(404, "NotFound"),
+            },
+            _ if asked.path.ends_with("/volumepluginrestores") => {
+                let within = format!("{}/", asked.path);
+                let items = objects.iter().filter(|(path, _)| path.starts_with(&within));
+                let items: Vec<&Value> = items.map(|(_, object)| object).collect();
+                (200, json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": items}))
             }
             _ => match objects.get(&asked.path) {
                 Some(found) => (200, found.clone()),
@@ -161,6 +171,7 @@ pub(super) struct Setting {
     pub(super) store: Store,
     pub(super) api: Arc<Api>,
     pub(super) actions: Vec<Arc<dyn RestoreItemAction>>,
+    pub(super) snapshotter: Option<FakeSnapshotter>,
     pub(super) settings: ServerSettings,
     pub(super) cancel: CancellationToken,
 }
@@ -199,6 +210,7 @@ impl Setting {
             store,
             api,
             actions: lifeboat_plugin::builtin::restore::actions(),
+            snapshotter: None,
             settings: settings(),
             cancel: CancellationToken::new(),
         }
@@ -263,6 +275,9 @@ impl Setting {
         let client = client(move |asked| server.answer(&asked)).await;
         let mut context = crate::testing::context(client);
         context.settings = Arc::new(self.settings.clone());
+        if let Some(fake) = &self.snapshotter {
+            context.snapshotters.insert("velero.io/fake".to_owned(), Arc::new(fake.clone()));
+        }
         context.actions = Arc::new(Registry { restore: self.actions.clone(), ..Registry::default() });
         context
     }

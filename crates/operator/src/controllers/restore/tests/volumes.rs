@@ -31,7 +31,6 @@ fn key(name: &str) -> String {
     match name {
         "info" => files.volume_info(),
         "pods" => files.pod_volume_backups(),
-        "native" => files.volume_snapshots(),
         _ => files.csi_snapshots(),
     }
 }
@@ -42,10 +41,8 @@ const COPY: &str = "as a copy of its files in a repository";
 #[case::kopia("info", info("PodVolumeBackup", &json!({"pvbInfo": {"podNamespace": "shop", "podName": "web", "volumeName": "d"}})), COPY)]
 #[case::moved("info", info("CSISnapshot", &json!({"snapshotDataMoved": true})), "as a CSI snapshot that was moved into a repository")]
 #[case::csi("info", info("CSISnapshot", &json!({})), "as a CSI snapshot,")]
-#[case::native("info", info("NativeSnapshot", &json!({})), "as a snapshot of a volume plugin")]
 #[case::failed("info", info("PodVolumeBackup", &json!({"result": "failed"})), "backing it up failed")]
 #[case::older_kopia("pods", json!([{"spec": {"pod": {"namespace": "shop", "name": "web"}, "volume": "d"}, "status": {"phase": "Completed"}}]), COPY)]
-#[case::older_native("native", json!([{"spec": {"persistentVolumeName": "pv"}, "status": {}}]), "as a snapshot of a volume plugin")]
 #[case::older_csi("csi", json!([{"metadata": {"namespace": "shop"}, "spec": {"source": {"persistentVolumeClaimName": "data"}}}]), "as a CSI snapshot,")]
 #[tokio::test]
 async fn data_that_is_not_restored_is_named(#[case] file: &str, #[case] document: Value, #[case] held: &str) {

@@ -1,0 +1,327 @@
+//! Snapshots and volumes that plugins make: how far each has come, in words and for machines, from its VolumePluginBackup or
+//! VolumePluginRestore. Shown by `describe` and, while they run, by `watch`.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
+use jiff::{SignedDuration, Timestamp};
+use kube::api::{DynamicObject, ListParams};
+use kube::{Client, ResourceExt};
+use lifeboat_cluster::{Attempt, objects};
+use lifeboat_plan::volume_plugin::{
+    Kind, PROVIDER_VOLUME, SNAPSHOT_LOCATION, Standing, hung, progress, standing,
+};
+use serde_json::{Value, json};
+
+use super::Noun;
+use super::results::Fetched;
+use super::show::{Page, span};
+use crate::commands::repository::units::bytes;
+
+/// How often running ones are asked for.
+const INTERVAL: Duration = Duration::from_secs(2);
+/// Without a terminal: how often each is told while it changes.
+const TOLD: Duration = Duration::from_secs(10);
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Volume {
+    /// The PersistentVolume.
+    name: String,
+    plugin: String,
+    location: String,
+    snapshot: String,
+    /// As the provider names it, of a restore.
+    provider_volume: String,
+    phase: String,
+    message: String,
+    started: Option<Timestamp>,
+    completed: Option<Timestamp>,
+    /// Bytes done, and all of them where that is known.
+    bytes: Option<(u64, u64)>,
+    standing: Standing,
+    /// Since when nothing has changed, where that is long ago.
+    quiet_since: Option<Timestamp>,
+    now: Timestamp,
+}
+
+impl Volume {
+    /// From an object of either kind.
+    pub(crate) fn of(object: &Value, now: Timestamp) -> Self {
+        let text =
+            |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let time = |pointer: &str| text(pointer).parse::<Timestamp>().ok();
+        let first = |one: String, other: String| if one.is_empty() { other } else { one };
+        let counted = |number: i64| u64::try_from(number).unwrap_or_default();
+        Self {
+            name: first(first(text("/spec/volume"), text("/status/volumeID")), text("/metadata/name")),
+            plugin: text("/spec/plugin"),
+            location: object["metadata"]["labels"][SNAPSHOT_LOCATION].as_str().unwrap_or_default().to_owned(),
+            snapshot: first(text("/status/snapshotID"), text("/spec/snapshotID")),
+            provider_volume: object["metadata"]["annotations"][PROVIDER_VOLUME]
+                .as_str()
+                .unwrap_or_default()
+                .to_owned(),
+            phase: first(text("/status/phase"), "New".to_owned()),
+            message: text("/status/message"),
+            started: time("/status/startTimestamp"),
+            completed: time("/status/completionTimestamp"),
+            bytes: progress(object).map(|(done, total)| (counted(done), counted(total))),
+            standing: standing(object),
+            quiet_since: hung(object, now),
+            now,
+        }
+    }
+
+    pub(crate) fn is_running(&self) -> bool {
+        self.standing == Standing::Open
+    }
+
+    fn percent(&self) -> Option<u64> {
+        let (done, total) = self.bytes.filter(|(_, total)| *total > 0)?;
+        Some(u64::try_from(u128::from(done) * 100 / u128::from(total)).unwrap_or(100).min(100))
+    }
+
+    /// Bytes in a second, from its start until now or its end.
+    fn rate(&self) -> Option<u64> {
+        let (done, _) = self.bytes?;
+        let took = self.completed.unwrap_or(self.now).duration_since(self.started?).as_secs();
+        let took = u64::try_from(took).ok().filter(|seconds| *seconds > 0)?;
+        Some(done / took).filter(|rate| *rate > 0)
+    }
+
+    /// How long it still takes at this rate.
+    fn rest(&self) -> Option<SignedDuration> {
+        let (done, total) = self.bytes.filter(|_| self.is_running())?;
+        let seconds = total.checked_sub(done).filter(|rest| *rest > 0)? / self.rate()?;
+        Some(SignedDuration::from_secs(i64::try_from(seconds).ok()?))
+    }
+
+    /// `40%, 4 GiB of 10 GiB, 12 MiB/s, about 8m left; no change for 12m`.
+    pub(crate) fn state(&self) -> String {
+        let mut parts = vec![self.phase.clone()];
+        parts.extend(self.percent().filter(|_| self.is_running()).map(|percent| format!("{percent}%")));
+        parts.extend(self.bytes.map(|(done, total)| match total {
+            total if total > done => format!("{} of {}", bytes(done), bytes(total)),
+            _ => bytes(done),
+        }));
+        parts.extend(self.rate().map(|rate| format!("{}/s", bytes(rate))));
+        parts.extend(self.rest().map(|rest| format!("about {} left", span(rest))));
+        if let Some((from, to)) = self.started.zip(self.completed) {
+            parts.push(format!("took {}", span(to.duration_since(from))));
+        }
+        let mut words = parts.join(", ");
+        if let Some(since) = self.quiet_since {
+            words = format!("{words}; no change for {}", span(self.now.duration_since(since)));
+        }
+        if !self.message.is_empty() {
+            words = format!("{words}: {}", self.message);
+        }
+        words
+    }
+
+    /// One line of a description.
+    fn line(&self) -> String {
+        let named = |what: &str, name: &str| (!name.is_empty()).then(|| format!("{what} {name}"));
+        let about = [
+            named("plugin", &self.plugin),
+            named("location", &self.location),
+            named("snapshot", &self.snapshot),
+            named("volume", &self.provider_volume),
+        ];
+        let about: Vec<String> = about.into_iter().flatten().collect();
+        format!("{}: {}\n{}", self.name, self.state(), about.join(", "))
+    }
+
+    fn to_json(&self) -> Value {
+        let (done, total) = self.bytes.unzip();
+        let time = |time: Option<Timestamp>| time.map(lifeboat_plan::time::seconds);
+        json!({
+            "volume": self.name, "plugin": self.plugin, "location": self.location, "snapshot": self.snapshot,
+            "providerVolume": self.provider_volume, "phase": self.phase, "message": self.message,
+            "started": time(self.started), "completed": time(self.completed), "bytesDone": done,
+            "totalBytes": total, "percent": self.percent(), "bytesPerSecond": self.rate(),
+            "secondsLeft": self.rest().map(|rest| rest.as_secs()), "noChangeSince": time(self.quiet_since),
+        })
+    }
+}
+
+/// All objects of a Backup or Restore of this name.
+pub(crate) async fn list(
+    client: &Client,
+    namespace: &str,
+    kind: Kind,
+    owner: &str,
+) -> Result<Vec<Value>, String> {
+    let resource = objects::resource("velero.io", "v1", kind.name(), kind.plural());
+    let api = objects::namespaced(client, namespace, &resource);
+    let of_owner = ListParams::default().labels(&kind.name_selector(owner));
+    let listed = api.list(&of_owner).await.attempt(format!("list {}", kind.plural()));
+    listed.map(|listed| listed.items.iter().map(objects::to_json).collect()).map_err(|error| error.chain())
+}
+
+/// Those that run or failed are always shown, the others with details.
+pub(crate) fn put(
+    page: &mut Page,
+    objects: Option<&Result<Vec<Value>, String>>,
+    now: Timestamp,
+    details: bool,
+) {
+    let objects = match objects {
+        None => return,
+        Some(Err(reason)) => return page.text("Volumes of plugins", format!("cannot be shown: {reason}")),
+        Some(Ok(objects)) => objects,
+    };
+    let mut volumes: Vec<Volume> = objects.iter().map(|object| Volume::of(object, now)).collect();
+    volumes.sort_by(|one, other| one.name.cmp(&other.name));
+    volumes.retain(|volume| details || volume.standing != Standing::Completed);
+    let lines = volumes.iter().map(|volume| (volume.line(), volume.to_json())).collect();
+    page.block("Volumes of plugins", "volumesOfPlugins", lines);
+}
+
+/// As a description is gathered.
+pub(crate) async fn fetch(client: &Client, namespace: &str, kind: Kind, owner: &str) -> Fetched<Vec<Value>> {
+    Some(list(client, namespace, kind, owner).await)
+}
+
+/// What a person sees of those that run: a bar for each on a terminal, lines elsewhere.
+pub(crate) struct Running {
+    bars: Option<(MultiProgress, BTreeMap<String, ProgressBar>)>,
+    asked: Instant,
+    told: BTreeMap<String, (String, Instant)>,
+}
+
+impl Running {
+    pub(crate) fn new(terminal: Option<MultiProgress>) -> Self {
+        let bars = terminal.map(|terminal| (terminal, BTreeMap::new()));
+        Self { bars, asked: Instant::now(), told: BTreeMap::new() }
+    }
+
+    /// Asks and shows, where it is time. What cannot be listed is not shown.
+    pub(crate) async fn show(&mut self, client: Client, noun: Noun, owner: &DynamicObject) {
+        if self.asked.elapsed() < INTERVAL {
+            return;
+        }
+        self.asked = Instant::now();
+        let kind = if noun.one == "backup" { Kind::Backup } else { Kind::Restore };
+        let namespace = owner.namespace().unwrap_or_default();
+        let Ok(objects) = list(&client, &namespace, kind, &owner.name_any()).await else { return };
+        let now = Timestamp::now();
+        let volumes: Vec<Volume> = objects.iter().map(|object| Volume::of(object, now)).collect();
+        let running: Vec<Volume> = volumes.into_iter().filter(Volume::is_running).collect();
+        if self.bars.is_some() { self.draw(&running) } else { self.tell(&running) }
+    }
+
+    fn draw(&mut self, running: &[Volume]) {
+        let Some((terminal, bars)) = &mut self.bars else { return };
+        bars.retain(|name, bar| {
+            let stays = running.iter().any(|volume| volume.name == *name);
+            if !stays {
+                bar.finish_and_clear();
+            }
+            stays
+        });
+        for volume in running {
+            let bar = bars.entry(volume.name.clone()).or_insert_with(|| {
+                let style = ProgressStyle::with_template("  {prefix} {bar:24} {msg}");
+                let bar = terminal.add(ProgressBar::new(0));
+                bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+                bar.set_prefix(volume.name.clone());
+                bar
+            });
+            let (done, total) = volume.bytes.unwrap_or_default();
+            bar.set_length(total.max(done));
+            bar.set_position(done);
+            bar.set_message(volume.state());
+            bar.tick();
+        }
+    }
+
+    fn tell(&mut self, running: &[Volume]) {
+        for volume in running {
+            let state = volume.state();
+            let known = self.told.get(&volume.name);
+            if known.is_none_or(|(before, when)| *before != state && when.elapsed() >= TOLD) {
+                eprintln!("  volume {}: {state}", volume.name);
+                self.told.insert(volume.name.clone(), (state, Instant::now()));
+            }
+        }
+    }
+
+    pub(crate) fn clear(&self) {
+        for bar in self.bars.iter().flat_map(|(_, bars)| bars.values()) {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn volume(status: &Value) -> Volume {
+        let object = json!({
+            "metadata": {"name": "vpb-1", "labels": {SNAPSHOT_LOCATION: "main"}, "creationTimestamp": "2026-11-16T03:00:00Z"},
+            "spec": {"volume": "pv-1", "backup": "b", "plugin": "velero.io/aws"}, "status": status});
+        Volume::of(&object, "2026-11-16T03:01:40Z".parse().unwrap())
+    }
+
+    const START: &str = "2026-11-16T03:00:00Z";
+
+    #[rstest]
+    #[case::new(json!({}), "New")]
+    #[case::running(json!({"phase": "InProgress", "startTimestamp": START,
+        "progress": {"bytesDone": 104_857_600, "totalBytes": 419_430_400}}),
+        "InProgress, 25%, 100.000 MiB of 400.000 MiB, 1.000 MiB/s, about 5m left")]
+    #[case::other_spelling(json!({"phase": "uploading", "startTimestamp": START,
+        "progress": {"BytesDone": 104_857_600, "TotalBytes": 209_715_200}}),
+        "uploading, 50%, 100.000 MiB of 200.000 MiB, 1.000 MiB/s, about 100s left")]
+    #[case::no_total(json!({"phase": "InProgress", "startTimestamp": START, "progress": {"bytesDone": 104_857_600}}),
+        "InProgress, 100.000 MiB, 1.000 MiB/s")]
+    #[case::ended(json!({"phase": "Completed", "startTimestamp": START, "completionTimestamp": "2026-11-16T03:00:50Z",
+        "progress": {"bytesDone": 52_428_800, "totalBytes": 52_428_800}}), "Completed, 50.000 MiB, 1.000 MiB/s, took 50s")]
+    #[case::failed(json!({"phase": "Failed", "message": "no room", "startTimestamp": START,
+        "completionTimestamp": "2026-11-16T03:00:50Z"}), "Failed, took 50s: no room")]
+    #[case::nonsense(json!({"phase": "InProgress", "startTimestamp": "2027-01-01T00:00:00Z",
+        "progress": {"bytesDone": -5, "totalBytes": -7}}), "InProgress, 0 B")]
+    fn how_far_a_volume_is(#[case] status: Value, #[case] expected: &str) {
+        assert_eq!(volume(&status).state(), expected);
+    }
+
+    #[test]
+    fn one_that_may_hang_says_for_how_long() {
+        let object = json!({"metadata": {"name": "x", "creationTimestamp": START}, "spec": {},
+            "status": {"phase": "InProgress", "startTimestamp": START}});
+        let now = "2026-11-16T03:12:30Z".parse().unwrap();
+        assert_eq!(Volume::of(&object, now).state(), "InProgress; no change for 12m");
+    }
+
+    #[test]
+    fn details_show_all_and_a_glance_what_runs_or_failed() {
+        let object = |name: &str, phase: &str| {
+            json!({"metadata": {"name": name, "labels": {SNAPSHOT_LOCATION: "main"}},
+                "spec": {"volume": name, "plugin": "velero.io/aws"},
+                "status": {"phase": phase, "snapshotID": format!("snap-{name}")}})
+        };
+        let objects = Ok(vec![object("c", "Failed"), object("a", "Completed"), object("b", "InProgress")]);
+        let now = START.parse().unwrap();
+        let text = |details| {
+            let mut page = Page::default();
+            put(&mut page, Some(&objects), now, details);
+            page.to_text()
+        };
+        insta::assert_snapshot!(text(true), @r"
+        Volumes of plugins:
+          a: Completed
+            plugin velero.io/aws, location main, snapshot snap-a
+          b: InProgress
+            plugin velero.io/aws, location main, snapshot snap-b
+          c: Failed
+            plugin velero.io/aws, location main, snapshot snap-c
+        ");
+        assert!(!text(false).contains("snap-a") && text(false).contains("snap-b"));
+    }
+}

@@ -1,0 +1,83 @@
+//! Deletes the snapshots that volume plugins made for a backup, before its files go: without their list nobody would know of
+//! them. Whatever cannot be deleted is named, and then the backup stays.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use lifeboat_archive::BackupFiles;
+use lifeboat_archive::documents::{BackupVolumeInfo, NativeSnapshot};
+use lifeboat_plugin::host::{ServerLog, Session};
+use tokio::time::timeout;
+
+use super::files::list;
+use crate::context::Context;
+use crate::locations::Location;
+use crate::snapshot_locations::{self, OpenSnapshotter};
+
+/// What could not be deleted, in words.
+pub(super) async fn delete(context: &Context, location: &Location, backup: &str) -> Vec<String> {
+    let Ok(files) = BackupFiles::new(backup) else { return Vec::new() };
+    let listed = match list::<NativeSnapshot>(location, &files.volume_snapshots()).await {
+        Ok(listed) => listed,
+        Err(words) => return vec![words],
+    };
+    let mut problems = match list::<BackupVolumeInfo>(location, &files.volume_info()).await {
+        Ok(volumes) => unlisted(&listed, &volumes, &files.volume_snapshots()),
+        // Named by those who read it for other data.
+        Err(_) => Vec::new(),
+    };
+    let session = context.plugins.session(Arc::new(ServerLog));
+    problems.extend(delete_all(context, &session, &listed).await);
+    session.close().await;
+    problems
+}
+
+async fn delete_all(context: &Context, session: &Session, listed: &[NativeSnapshot]) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut opened: BTreeMap<&str, Result<OpenSnapshotter, String>> = BTreeMap::new();
+    let mut seen = BTreeSet::new();
+    for snapshot in listed {
+        let (id, place) = (snapshot.status.provider_snapshot_id.as_str(), snapshot.spec.location.as_str());
+        // One without a name was never made; one that is listed twice is deleted once.
+        if id.is_empty() || !seen.insert((place, id)) {
+            continue;
+        }
+        if !opened.contains_key(place) {
+            let location = snapshot_locations::open(context, session, place).await;
+            opened.insert(place, location.map_err(|error| error.chain()));
+        }
+        let words = match opened.get(place) {
+            Some(Ok(location)) => delete_one(context, location, id).await.err(),
+            Some(Err(words)) => Some(words.clone()),
+            None => None,
+        };
+        let volume = &snapshot.spec.persistent_volume_name;
+        problems.extend(words.map(|words| {
+            format!("snapshot '{id}' of volume '{volume}' in location '{place}' remains: {words}")
+        }));
+    }
+    problems
+}
+
+async fn delete_one(context: &Context, location: &OpenSnapshotter, id: &str) -> Result<(), String> {
+    let limit = context.settings.backup.defaults.resource_timeout;
+    match timeout(limit, location.snapshotter.delete_snapshot(id)).await {
+        Ok(deleted) => deleted.map_err(|error| error.to_string()),
+        Err(_elapsed) => Err("its plugin did not answer in time (--resource-timeout)".to_owned()),
+    }
+}
+
+/// Snapshots that only the volume info has: it does not say where they are.
+fn unlisted(listed: &[NativeSnapshot], volumes: &[BackupVolumeInfo], list: &str) -> Vec<String> {
+    let known: BTreeSet<&str> =
+        listed.iter().map(|snapshot| snapshot.status.provider_snapshot_id.as_str()).collect();
+    let native = volumes.iter().filter(|volume| !volume.skipped).filter_map(|volume| {
+        let handle = volume.native_snapshot_info.as_ref()?.snapshot_handle.as_str();
+        (!handle.is_empty() && !known.contains(handle)).then_some((handle, &volume.pv_name))
+    });
+    native
+        .map(|(handle, volume)| {
+            format!("snapshot '{handle}' of volume '{volume}' remains: '{list}' does not say in which location it is")
+        })
+        .collect()
+}

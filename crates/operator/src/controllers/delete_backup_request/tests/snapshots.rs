@@ -1,0 +1,106 @@
+//! Snapshots of volume plugins go before the files; what cannot be deleted keeps the backup.
+
+use std::time::Duration;
+
+use super::*;
+use crate::testing::volumes::{FakeSnapshotter, at_once, never};
+
+fn snapshot(volume: &str, id: &str, location: &str) -> Value {
+    json!({"spec": {"persistentVolumeName": volume, "location": location}, "status": {"providerSnapshotID": id}})
+}
+
+/// A backup with these snapshots, the location `cloud`, and its plugin where there is one.
+async fn with_snapshots(snapshots: &Value, fake: Option<&FakeSnapshotter>) -> Cluster {
+    let mut cluster = cluster("Completed").await;
+    let key = BackupFiles::new("b").unwrap().volume_snapshots();
+    cluster.store().put(&key, documents::encode(snapshots).unwrap()).await.unwrap();
+    cluster.put(
+        "volumesnapshotlocations",
+        &json!({"apiVersion": "velero.io/v1", "kind": "VolumeSnapshotLocation", "metadata": {"name": "cloud"},
+            "spec": {"provider": "fake"}}),
+    );
+    if let Some(fake) = fake {
+        cluster.context.snapshotters.insert("velero.io/fake".to_owned(), Arc::new(fake.clone()));
+    }
+    cluster
+}
+
+async fn stays(cluster: &Cluster) {
+    assert_eq!(cluster.get("backups", "b").unwrap()["status"]["phase"], "Completed");
+    assert!(cluster.store().exists("backups/b/velero-backup.json").await.unwrap());
+}
+
+#[tokio::test]
+async fn snapshots_are_deleted_once_each_before_the_files() {
+    let fake = FakeSnapshotter::default();
+    let listed = json!([
+        snapshot("a", "snap-1", "cloud"),
+        snapshot("a", "snap-1", "cloud"),
+        snapshot("b", "snap-2", "cloud"),
+        snapshot("never made", "", "cloud")
+    ]);
+    let cluster = with_snapshots(&listed, Some(&fake)).await;
+    assert_eq!(request(&cluster, "b", None).await, None);
+    assert_eq!(fake.calls(), ["DeleteSnapshot snap-1", "DeleteSnapshot snap-2"]);
+    assert_eq!(keys(&cluster).await, ["backups/other/velero-backup.json"]);
+}
+
+#[tokio::test]
+async fn one_that_cannot_be_deleted_is_named_and_keeps_the_backup_and_the_others_go() {
+    let refuse = at_once(|id: String| match id.as_str() {
+        "snap-1" => Err(ActionError::Failed("it is in use".into())),
+        _ => Ok(()),
+    });
+    let fake = FakeSnapshotter { delete_snapshot: Some(refuse), ..FakeSnapshotter::default() };
+    let listed = json!([snapshot("disk", "snap-1", "cloud"), snapshot("b", "snap-2", "cloud")]);
+    let cluster = with_snapshots(&listed, Some(&fake)).await;
+    let said = errors(request(&cluster, "b", None).await);
+    assert!(said.contains("'snap-1' of volume 'disk'") && said.contains("it is in use"), "{said}");
+    assert!(!said.contains("snap-2"), "{said}");
+    assert_eq!(fake.calls().len(), 2);
+    stays(&cluster).await;
+}
+
+#[rstest]
+#[case::no_plugin("cloud", "no VolumeSnapshotter plugin named 'velero.io/fake' is installed")]
+#[case::no_location("elsewhere", "volume snapshot location 'elsewhere' does not exist")]
+#[tokio::test]
+async fn without_location_or_plugin_nothing_is_deleted(#[case] location: &str, #[case] words: &str) {
+    let cluster = with_snapshots(&json!([snapshot("disk", "snap-1", location)]), None).await;
+    let said = errors(request(&cluster, "b", None).await);
+    assert!(said.contains(words) && said.contains("snap-1"), "{said}");
+    stays(&cluster).await;
+}
+
+#[tokio::test]
+async fn a_plugin_that_hangs_is_left_after_its_time() {
+    let fake = FakeSnapshotter { delete_snapshot: Some(never()), ..FakeSnapshotter::default() };
+    let mut cluster = with_snapshots(&json!([snapshot("disk", "snap-1", "cloud")]), Some(&fake)).await;
+    let mut settings = cluster.context.settings.as_ref().clone();
+    settings.backup.defaults.resource_timeout = Duration::from_millis(20);
+    cluster.context.settings = Arc::new(settings);
+    let said = errors(request(&cluster, "b", None).await);
+    assert!(said.contains("did not answer in time"), "{said}");
+    stays(&cluster).await;
+}
+
+#[tokio::test]
+async fn a_list_that_cannot_be_read_keeps_the_backup() {
+    let cluster = with_snapshots(&json!([]), None).await;
+    let key = BackupFiles::new("b").unwrap().volume_snapshots();
+    cluster.store().put(&key, "garbage").await.unwrap();
+    let said = errors(request(&cluster, "b", None).await);
+    assert!(said.contains("volumesnapshots"), "{said}");
+    stays(&cluster).await;
+}
+
+#[tokio::test]
+async fn a_snapshot_that_only_the_volume_info_has_is_named() {
+    let cluster = with_snapshots(&json!([]), None).await;
+    let key = BackupFiles::new("b").unwrap().volume_info();
+    let info = json!([{"pvName": "disk", "nativeSnapshotInfo": {"snapshotHandle": "snap-9"}}]);
+    cluster.store().put(&key, documents::encode(&info).unwrap()).await.unwrap();
+    let said = errors(request(&cluster, "b", None).await);
+    assert!(said.contains("snap-9") && said.contains("in which location"), "{said}");
+    stays(&cluster).await;
+}
