@@ -226,7 +226,7 @@ async fn a_cancelled_restore_does_not_wait_for_its_plugin() {
 fn left(setting: &Setting, phase: &str, volume: Option<&str>) {
     let object = json!({"apiVersion": "velero.io/v1", "kind": "VolumePluginRestore", "metadata": {"name": "left",
             "namespace": "lifeboat", "labels": {OURS: "server", "velero.io/restore-uid": "ru"},
-            "annotations": {PROVIDER_VOLUME: volume}},
+            "annotations": volume.map(|volume| json!({PROVIDER_VOLUME: volume})).unwrap_or_default()},
         "spec": {"snapshotID": "snap-1", "backup": "b", "plugin": "velero.io/fake"},
         "status": {"phase": phase, "volumeID": "pv", "startTimestamp": "2026-11-16T01:00:00Z"}});
     hold(setting, &format!("{GROUP}/volumepluginrestores/left"), object);

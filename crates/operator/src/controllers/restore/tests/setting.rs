@@ -95,7 +95,10 @@ impl Api {
                 Some(found) => (200, found),
                 None => failure(404, "NotFound"),
             },
-            _ if asked.path.ends_with("/volumepluginrestores") => {
+            _ if ["/volumepluginrestores", "/volumesnapshotlocations"]
+                .iter()
+                .any(|kind| asked.path.ends_with(kind)) =>
+            {
                 let within = format!("{}/", asked.path);
                 let items = objects.iter().filter(|(path, _)| path.starts_with(&within));
                 let items: Vec<&Value> = items.map(|(_, object)| object).collect();
