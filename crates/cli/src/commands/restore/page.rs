@@ -211,7 +211,7 @@ mod tests {
         let text = text(&facts);
         assert!(
             text.contains(
-                "pods/shop/web waits for services shop/db since 2026-11-16T11:59:00Z (example.io/x), for 1m"
+                "pods/shop/web waits for services shop/db since 2026-11-16T11:59:00Z (example.io/x), for 60s now"
             ),
             "{text}"
         );
