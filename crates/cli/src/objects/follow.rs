@@ -181,7 +181,7 @@ pub(crate) async fn follow(noun: Noun, api: &Api<DynamicObject>, name: &str) -> 
                     return verdict(noun, name, &state);
                 }
                 shown.show(&state);
-                shown.volumes.show(api.clone().into_client(), noun, &object).await;
+                shown.volumes.show(&api.clone().into_client(), noun, &object).await;
             }
             Ok(None) => {
                 shown.clear();

@@ -199,14 +199,14 @@ impl Running {
     }
 
     /// Asks and shows, where it is time. What cannot be listed is not shown.
-    pub(crate) async fn show(&mut self, client: Client, noun: Noun, owner: &DynamicObject) {
+    pub(crate) async fn show(&mut self, client: &Client, noun: Noun, owner: &DynamicObject) {
         if self.asked.elapsed() < INTERVAL {
             return;
         }
         self.asked = Instant::now();
         let kind = if noun.one == "backup" { Kind::Backup } else { Kind::Restore };
         let namespace = owner.namespace().unwrap_or_default();
-        let Ok(objects) = list(&client, &namespace, kind, &owner.name_any()).await else { return };
+        let Ok(objects) = list(client, &namespace, kind, &owner.name_any()).await else { return };
         let now = Timestamp::now();
         let volumes: Vec<Volume> = objects.iter().map(|object| Volume::of(object, now)).collect();
         let running: Vec<Volume> = volumes.into_iter().filter(Volume::is_running).collect();
