@@ -76,14 +76,12 @@ pub(crate) async fn none_found(
         return Err(CliError::not_found(format!("there is no namespace {namespace:?}"))
             .help("name the namespace in which Lifeboat lives with -n"));
     }
-    Ok(match selector {
-        Some(selector) => format!("No {many} in namespace {namespace} match {selector:?}."),
-        None => {
-            // The command of volume snapshot locations is shorter than their name.
-            let command = noun.one.trim_start_matches("volume ").replace(' ', "-");
-            format!("No {many} in namespace {namespace}; make one with `lifeboat {command} create`.")
-        }
-    })
+    if let Some(selector) = selector {
+        return Ok(format!("No {many} in namespace {namespace} match {selector:?}."));
+    }
+    // The command of volume snapshot locations is shorter than their name.
+    let command = noun.one.trim_start_matches("volume ").replace(' ', "-");
+    Ok(format!("No {many} in namespace {namespace}; make one with `lifeboat {command} create`."))
 }
 
 pub(crate) fn table(

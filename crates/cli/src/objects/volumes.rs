@@ -33,7 +33,7 @@ pub(crate) struct Volume {
     location: String,
     snapshot: String,
     /// As the provider names it, of a restore.
-    provider_volume: String,
+    at_provider: String,
     phase: String,
     message: String,
     started: Option<Timestamp>,
@@ -59,7 +59,7 @@ impl Volume {
             plugin: text("/spec/plugin"),
             location: object["metadata"]["labels"][SNAPSHOT_LOCATION].as_str().unwrap_or_default().to_owned(),
             snapshot: first(text("/status/snapshotID"), text("/spec/snapshotID")),
-            provider_volume: object["metadata"]["annotations"][PROVIDER_VOLUME]
+            at_provider: object["metadata"]["annotations"][PROVIDER_VOLUME]
                 .as_str()
                 .unwrap_or_default()
                 .to_owned(),
@@ -128,7 +128,7 @@ impl Volume {
             named("plugin", &self.plugin),
             named("location", &self.location),
             named("snapshot", &self.snapshot),
-            named("volume", &self.provider_volume),
+            named("volume", &self.at_provider),
         ];
         let about: Vec<String> = about.into_iter().flatten().collect();
         format!("{}: {}\n{}", self.name, self.state(), about.join(", "))
@@ -139,7 +139,7 @@ impl Volume {
         let time = |time: Option<Timestamp>| time.map(lifeboat_plan::time::seconds);
         json!({
             "volume": self.name, "plugin": self.plugin, "location": self.location, "snapshot": self.snapshot,
-            "providerVolume": self.provider_volume, "phase": self.phase, "message": self.message,
+            "providerVolume": self.at_provider, "phase": self.phase, "message": self.message,
             "started": time(self.started), "completed": time(self.completed), "bytesDone": done,
             "totalBytes": total, "percent": self.percent(), "bytesPerSecond": self.rate(),
             "secondsLeft": self.rest().map(|rest| rest.as_secs()), "noChangeSince": time(self.quiet_since),
