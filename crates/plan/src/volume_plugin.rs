@@ -16,6 +16,10 @@ use sha2::{Digest, Sha256};
 use crate::label;
 use crate::time::seconds;
 
+mod name;
+
+pub use name::can_be_name;
+
 /// Label on objects that the server made: it writes their status.
 pub const OURS: &str = "lifeboat.io/volume-plugin";
 
@@ -380,16 +384,6 @@ pub fn stored(object: &Value) -> Value {
         }
     }
     stored
-}
-
-/// A name that an object can have; a provider's names are often none.
-pub fn can_be_name(text: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let (first, last) = (text.bytes().next(), text.bytes().last());
-    text.len() <= 253
-        && first.is_some_and(plain)
-        && last.is_some_and(plain)
-        && text.bytes().all(|byte| plain(byte) || matches!(byte, b'-' | b'.'))
 }
 
 fn without_nulls(value: &Value) -> Value {

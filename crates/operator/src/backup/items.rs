@@ -198,10 +198,12 @@ impl Pass {
         Ok(())
     }
 
-    async fn snapshot_volume(&self, id: &ItemId, value: &Value) {
+    /// Boxed here, so that chains of additional items stay small on the stack.
+    fn snapshot_volume<'a>(&'a self, id: &'a ItemId, value: &'a Value) -> BoxFuture<'a, ()> {
         if id.resource.group.is_empty() && id.resource.resource == "persistentvolumes" {
-            self.snapshot(id, value).await;
+            return self.snapshot(id, value).boxed();
         }
+        futures::future::ready(()).boxed()
     }
 
     fn watch_volumes(&self, id: &ItemId, value: &Value) {

@@ -107,6 +107,16 @@ async fn a_backup_goes_with_its_files_its_restores_and_the_requests() {
 }
 
 #[tokio::test]
+async fn the_volume_plugin_backups_of_a_backup_go_with_it() {
+    let cluster = cluster("Completed").await;
+    let object = json!({"apiVersion": "velero.io/v1", "kind": "VolumePluginBackup",
+        "metadata": {"name": "snap-1", "labels": {"velero.io/backup-name": "b"}}});
+    cluster.put("volumepluginbackups", &object);
+    request(&cluster, "b", None).await;
+    assert_eq!(cluster.names("volumepluginbackups"), Vec::<String>::new());
+}
+
+#[tokio::test]
 async fn a_deletion_that_was_cut_short_goes_on() {
     let cluster = cluster("Deleting").await;
     cluster.store().delete("backups/b/velero-backup.json").await.unwrap();
