@@ -81,7 +81,7 @@ impl Pass {
             serde_json::from_slice(&item.json).map_err(|error| format!("cannot read the object: {error}"))?;
         self.watch_volumes(&id, &value);
         if actions.is_empty() {
-            Box::pin(self.snapshot_volume(&id, &value)).await;
+            self.snapshot_volume(&id, &value).await;
             return Ok(Some((id, item.json.clone())));
         }
         for action in actions {
@@ -119,7 +119,7 @@ impl Pass {
         if placed != id && !self.written.claim(&placed, &kind.version) {
             return Err(format!("an action made {placed} of it, which is in the backup already"));
         }
-        Box::pin(self.snapshot_volume(&placed, &value)).await;
+        self.snapshot_volume(&placed, &value).await;
         serde_json::to_vec(&value).map(|json| Some((placed, json.into()))).map_err(|error| error.to_string())
     }
 
