@@ -18,7 +18,7 @@ struct Added(&'static str);
 
 impl Added {
     fn new(image: &'static str) -> Self {
-        velero().args(["plugin", "add", image, "--image-pull-policy", "IfNotPresent"]).ok();
+        velero().args(["plugin", "add", image, "--confirm", "--image-pull-policy", "IfNotPresent"]).ok();
         rolled_out();
         Self(image)
     }
@@ -84,7 +84,7 @@ fn veleros_plugin_for_s3_stores_a_whole_backup_over_tls() {
         .args(["--credential", "cloud-credentials=cloud"])
         .ok();
     installation.wait_for_phase("tls", "Available", 120);
-    let shown = lifeboat().args(["backup-location", "get", "tls", "-o", "wide"]).ok();
+    let shown = lifeboat().args(["backup-location", "get", "tls"]).ok();
     assert!(shown.contains("velero-plugin-for-aws"), "it says who stores:\n{shown}");
 
     let app = Namespace::new("stored");
@@ -160,7 +160,7 @@ fn plugins_are_added_listed_and_removed_by_both_command_lines() {
 fn an_image_that_does_not_exist_is_named_and_the_old_server_goes_on() {
     let installation = Installation::ensure();
     let leader = installation.leader();
-    velero().args(["plugin", "add", "localhost/none/no-such-plugin:v1"]).ok();
+    velero().args(["plugin", "add", "localhost/none/no-such-plugin:v1", "--confirm"]).ok();
     wait_for("an event that names the image", 120, || {
         let events = get(&["-n", "lifeboat", "events"]).to_string();
         let named = events.contains("no-such-plugin:v1") && events.contains("lifeboat plugin remove");
