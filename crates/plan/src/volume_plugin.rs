@@ -207,8 +207,9 @@ impl Subject {
                 named || (new && about && same_plugin(text("/spec/plugin"), &self.plugin))
             }
             Kind::Restore => {
-                let about =
-                    text("/spec/snapshotID") == self.snapshot_id && text("/spec/backup") == self.backup;
+                // CreateVolumeFromSnapshot does not say which backup it is for.
+                let backup = ["", self.backup.as_str()].contains(&text("/spec/backup"));
+                let about = text("/spec/snapshotID") == self.snapshot_id && backup;
                 new && about && same_plugin(text("/spec/plugin"), &self.plugin)
             }
         }

@@ -72,19 +72,19 @@ fn veleros_plugin_for_s3_stores_a_whole_backup_over_tls() {
     let _added = Added::new(AWS);
     let list = listed("velero.io/aws");
     assert!(list.contains("ObjectStore") && list.contains("VolumeSnapshotter"), "{list}");
-    let pods = get(&["-n", "lifeboat", "pods", "-l", "component=velero"]);
-    let context = &pods["items"][0]["spec"]["initContainers"][0]["securityContext"];
+    let deployment = get(&["-n", "lifeboat", "deployment", "lifeboat"]);
+    let context = &deployment["spec"]["template"]["spec"]["initContainers"][0]["securityContext"];
     assert_eq!(context["allowPrivilegeEscalation"], false, "the server completed it: {context}");
 
     let s3 = s3();
-    let prefix = unique("tls");
+    let tls = unique("tls");
     velero()
-        .args(["backup-location", "create", "tls", "--provider", "aws", "--bucket", "lifeboat"])
-        .args(["--prefix", &prefix, "--cacert", &s3.ca, "--config", &s3.tls_config()])
+        .args(["backup-location", "create", &tls, "--provider", "aws", "--bucket", "lifeboat"])
+        .args(["--prefix", &tls, "--cacert", &s3.ca, "--config", &s3.tls_config()])
         .args(["--credential", "cloud-credentials=cloud"])
         .ok();
-    installation.wait_for_phase("tls", "Available", 120);
-    let shown = lifeboat().args(["backup-location", "get", "tls"]).ok();
+    installation.wait_for_phase(&tls, "Available", 120);
+    let shown = lifeboat().args(["backup-location", "get", &tls]).ok();
     assert!(shown.contains("velero-plugin-for-aws"), "it says who stores:\n{shown}");
 
     let app = Namespace::new("stored");
@@ -93,7 +93,7 @@ fn veleros_plugin_for_s3_stores_a_whole_backup_over_tls() {
     let before = objects_of(&app.name);
     let name = unique("stored");
     velero()
-        .args(["backup", "create", &name, "--include-namespaces", &app.name, "--storage-location", "tls"])
+        .args(["backup", "create", &name, "--include-namespaces", &app.name, "--storage-location", &tls])
         .ok();
     assert_completed("backup", &name);
     // Files that the plugin wrote are read through it, and its links lead to them.
@@ -109,7 +109,7 @@ fn veleros_plugin_for_s3_stores_a_whole_backup_over_tls() {
         let object = get(&["-n", "lifeboat", "backups.velero.io", &name]);
         if object.is_null() { Ok(()) } else { Err(object["status"].to_string()) }
     });
-    velero().args(["backup-location", "delete", "tls", "--confirm"]).ok();
+    velero().args(["backup-location", "delete", &tls, "--confirm"]).ok();
 }
 
 #[test]
