@@ -199,7 +199,7 @@ pub(crate) async fn run(input: PassInput) -> Result<Outcome, PassError> {
     pass.tell_start();
     if let Err(error) = Pass::work(&pass).await {
         let begun = std::mem::take(&mut pass.made().operations);
-        actions::cancel(&pass.actions, &pass.backup, &begun).await;
+        actions::cancel(&pass.actions, &pass.backup, &pass.journal, &begun).await;
         return Err(error);
     }
     Pass::finish(pass).await

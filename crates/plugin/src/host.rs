@@ -8,6 +8,7 @@ mod handshake;
 mod keeper;
 mod kind;
 mod log;
+mod patience;
 mod process;
 mod program;
 mod session;

@@ -8,9 +8,10 @@ use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::Backup;
 use lifeboat_archive::documents::BackupOperation;
 use lifeboat_cluster::list::ItemMeta;
-use lifeboat_plan::catalogue::{Catalogue, GroupResource};
+use lifeboat_plan::catalogue::{Catalogue, GroupResource, ItemId};
 use lifeboat_plugin::actions::{BackupItemAction, ItemBlockAction};
 
+use super::journal::{Journal, OperationEntry};
 use crate::applying::{Applying, Says, applying};
 
 /// How long an action may take to cancel an operation.
@@ -65,14 +66,20 @@ impl<A: ?Sized> Resolved<A> {
     }
 }
 
-/// Operations of a pass that gives nothing are not waited for: whoever began them is told.
-pub(super) async fn cancel(actions: &ResolvedActions, backup: &Backup, operations: &[BackupOperation]) {
+/// Operations of a pass that gives nothing are not waited for: whoever began them is told. What is cancelled leaves the
+/// journal; the others are cancelled by whoever ends the journal.
+pub(super) async fn cancel(
+    actions: &ResolvedActions,
+    backup: &Backup,
+    journal: &Journal,
+    operations: &[BackupOperation],
+) {
     let each = operations.iter().map(|operation| async {
         let (id, name) = (&operation.spec.operation_id, &operation.spec.backup_item_action);
         let known = actions.actions.iter().map(|one| &one.action).find(|action| action.name() == name);
         let Some(action) = known else { return };
         match tokio::time::timeout(CANCEL, action.cancel(id, backup)).await {
-            Ok(Ok(())) => {}
+            Ok(Ok(())) => journal.forget_operation(&entry(operation)).await,
             Ok(Err(error)) => {
                 tracing::warn!(operation = id, action = name, %error, "cannot cancel an operation");
             }
@@ -80,4 +87,15 @@ pub(super) async fn cancel(actions: &ResolvedActions, backup: &Backup, operation
         }
     });
     futures::future::join_all(each).await;
+}
+
+/// An operation as the journal has it.
+pub(super) fn entry(operation: &BackupOperation) -> OperationEntry {
+    let spec = &operation.spec;
+    OperationEntry {
+        backup: spec.backup_name.clone(),
+        action: spec.backup_item_action.clone(),
+        operation: spec.operation_id.clone(),
+        item: ItemId::from(spec.resource_identifier.clone()).to_string(),
+    }
 }

@@ -150,12 +150,12 @@ impl Pass {
         let size = match written {
             Ok(size) => size,
             Err(error) => {
-                super::actions::cancel(&pass.actions, &pass.backup, &made.operations).await;
+                super::actions::cancel(&pass.actions, &pass.backup, &pass.journal, &made.operations).await;
                 return Err(error);
             }
         };
         if let Err(words) = restorable(&size, &SpoolLimits::default()) {
-            super::actions::cancel(&pass.actions, &pass.backup, &made.operations).await;
+            super::actions::cancel(&pass.actions, &pass.backup, &pass.journal, &made.operations).await;
             return Err(PassError::Failed(words));
         }
         made.resources.sort();

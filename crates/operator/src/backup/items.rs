@@ -100,7 +100,8 @@ impl Pass {
             for warning in &made.warnings {
                 self.report.warning(&About::Item(&id), warning, None);
             }
-            self.note_operation(&id, action.name(), &made);
+            // Boxed, so that chains of additional items stay small on the stack.
+            self.note_operation(&id, action.name(), &made).boxed().await;
             value = made.item;
             if let Some(annotations) =
                 value.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut)
@@ -219,7 +220,8 @@ impl Pass {
         }
     }
 
-    fn note_operation(&self, id: &ItemId, action: &str, made: &BackupOutcome) {
+    /// Durable before anything else happens to the item: the next attempt would begin it again.
+    async fn note_operation(&self, id: &ItemId, action: &str, made: &BackupOutcome) {
         let Some(operation_id) = made.operation_id.clone().filter(|operation| !operation.is_empty()) else {
             return;
         };
@@ -234,7 +236,13 @@ impl Pass {
         };
         let status =
             OperationStatus { created: Some(Time(jiff::Timestamp::now())), ..OperationStatus::default() };
-        self.made().operations.push(BackupOperation { spec, status });
+        let operation = BackupOperation { spec, status };
+        if let Err(error) = self.journal.note_operation(&super::actions::entry(&operation)).await {
+            let words = "Operations of this backup cannot be noted any more: if the server were restarted now, those from \
+                         this one on would go on beside those of the next attempt";
+            self.report.warning(&About::Item(id), words, Some(&error));
+        }
+        self.made().operations.push(operation);
     }
 }
 

@@ -1,6 +1,13 @@
 //! The journal of a backup: what it began outside and did not end, in a ConfigMap of Lifeboat's namespace. An entry is
 //! written before the effect and removed after it; the ConfigMap goes at the end. It has no owner, so that it outlives a
 //! Backup that is deleted while no server runs; whoever leads next finds it by its label.
+//!
+//! Operations that actions began are in a ConfigMap of their own: an object holds a megabyte, and however many there are,
+//! hooks must find room.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
@@ -10,6 +17,7 @@ use lifeboat_cluster::{ApiError, Attempt, MANAGER};
 use lifeboat_plan::backup::JOURNAL;
 use lifeboat_plan::label;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::hooks::OpenPod;
@@ -23,18 +31,36 @@ const TRIES: u32 = 5;
 pub(crate) struct Journal {
     api: Api<ConfigMap>,
     name: String,
+    /// The ConfigMap of operations.
+    operations: String,
+    /// No more operations can be noted; that was told.
+    full: Arc<AtomicBool>,
+}
+
+/// An operation that an action began and that no list in storage names yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct OperationEntry {
+    pub(crate) backup: String,
+    pub(crate) action: String,
+    pub(crate) operation: String,
+    /// For people.
+    pub(crate) item: String,
 }
 
 /// What the names of journals begin with.
 const PREFIX: &str = "lifeboat-journal-";
+const OPERATIONS_PREFIX: &str = "lifeboat-operations-";
 
 /// The UIDs of all Backups that have a journal.
 pub(crate) async fn all(client: &Client, namespace: &str) -> Result<Vec<String>, ApiError> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let labelled =
         api.list_metadata(&ListParams::default().labels(JOURNAL)).await.attempt("list journals")?;
-    let uid = |name: String| name.strip_prefix(PREFIX).map(str::to_owned);
-    Ok(labelled.iter().map(ResourceExt::name_any).filter_map(uid).collect())
+    let uid = |name: String| {
+        name.strip_prefix(PREFIX).or_else(|| name.strip_prefix(OPERATIONS_PREFIX)).map(str::to_owned)
+    };
+    let uids: BTreeSet<String> = labelled.iter().map(ResourceExt::name_any).filter_map(uid).collect();
+    Ok(uids.into_iter().collect())
 }
 
 impl Journal {
@@ -44,7 +70,17 @@ impl Journal {
 
     /// That of the Backup with this UID, which may be gone.
     pub(crate) fn of(client: Client, namespace: &str, uid: &str) -> Self {
-        Self { api: Api::namespaced(client, namespace), name: format!("{PREFIX}{uid}") }
+        Self {
+            api: Api::namespaced(client, namespace),
+            name: format!("{PREFIX}{uid}"),
+            operations: format!("{OPERATIONS_PREFIX}{uid}"),
+            full: Arc::default(),
+        }
+    }
+
+    /// The UID of its Backup.
+    pub(crate) fn uid(&self) -> &str {
+        self.name.strip_prefix(PREFIX).unwrap_or_default()
     }
 
     /// Whether the very pod of an entry is still there: another may have its name now. An error is worth another try; a
@@ -61,12 +97,12 @@ impl Journal {
     /// Records that the pre hooks of a pod are about to run.
     pub(crate) async fn open(&self, pod: &OpenPod) -> Result<(), String> {
         let entry = serde_json::to_string(pod).map_err(|error| error.to_string())?;
-        self.write(json!({key(pod): entry})).await
+        self.write(&self.name, json!({key(pod): entry})).await
     }
 
     /// Removes the record. Where that fails the post hooks would run once more after a restart, which is told then.
     pub(crate) async fn close(&self, pod: &OpenPod) {
-        if let Err(error) = self.write(json!({key(pod): null})).await {
+        if let Err(error) = self.write(&self.name, json!({key(pod): null})).await {
             tracing::warn!(error, journal = self.name, "cannot remove an entry");
         }
     }
@@ -74,32 +110,58 @@ impl Journal {
     /// Records a snapshot: before its call without the provider's name for it, with it afterwards.
     pub(crate) async fn note_snapshot(&self, entry: &SnapshotEntry) -> Result<(), String> {
         let text = serde_json::to_string(entry).map_err(|error| error.to_string())?;
-        self.write(json!({snapshot_key(entry): text})).await
+        self.write(&self.name, json!({snapshot_key(entry): text})).await
     }
 
     /// The snapshot is gone.
     pub(crate) async fn forget_snapshot(&self, entry: &SnapshotEntry) {
-        if let Err(error) = self.write(json!({snapshot_key(entry): null})).await {
+        if let Err(error) = self.write(&self.name, json!({snapshot_key(entry): null})).await {
             tracing::warn!(error, journal = self.name, "cannot remove an entry");
         }
     }
 
+    /// Records an operation as soon as it has a name. Where that cannot be done it is told once for all.
+    pub(crate) async fn note_operation(&self, entry: &OperationEntry) -> Result<(), String> {
+        if self.full.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let text = serde_json::to_string(entry).map_err(|error| error.to_string())?;
+        let noted = self.write(&self.operations, json!({operation_key(entry): text})).await;
+        match noted {
+            Err(_) if self.full.swap(true, Ordering::Relaxed) => Ok(()),
+            noted => noted,
+        }
+    }
+
+    /// The operation was cancelled.
+    pub(crate) async fn forget_operation(&self, entry: &OperationEntry) {
+        if let Err(error) = self.write(&self.operations, json!({operation_key(entry): null})).await {
+            tracing::warn!(error, journal = self.operations, "cannot remove an entry");
+        }
+    }
+
+    /// The operations that were begun; and what cannot be read of them, in words. An error is worth another try.
+    pub(crate) async fn operations(&self) -> Result<(Vec<OperationEntry>, Vec<String>), String> {
+        self.read(&self.operations, "operation.", "operations may go on that nobody can name now").await
+    }
+
     /// The snapshots that were begun; and what cannot be read of them, in words. An error is worth another try.
     pub(crate) async fn snapshots(&self) -> Result<(Vec<SnapshotEntry>, Vec<String>), String> {
-        self.read("snapshot.", "snapshots may be left behind that nobody can name now").await
+        self.read(&self.name, "snapshot.", "snapshots may be left behind that nobody can name now").await
     }
 
     /// The pods whose hooks are open; and what cannot be read of them, in words. An error is worth another try.
     pub(crate) async fn entries(&self) -> Result<(Vec<OpenPod>, Vec<String>), String> {
-        self.read("hook.", "hooks may be open that nobody can end now").await
+        self.read(&self.name, "hook.", "hooks may be open that nobody can end now").await
     }
 
     async fn read<T: DeserializeOwned>(
         &self,
+        name: &str,
         kind: &str,
         otherwise: &str,
     ) -> Result<(Vec<T>, Vec<String>), String> {
-        let found = match self.api.get_opt(&self.name).await.attempt("read the journal") {
+        let found = match self.api.get_opt(name).await.attempt("read the journal") {
             Ok(found) => found,
             Err(error) if error.is_transient() => return Err(error.chain()),
             Err(error) => {
@@ -113,7 +175,7 @@ impl Journal {
             match serde_json::from_str(text) {
                 Ok(entry) => open.push(entry),
                 Err(error) => {
-                    unreadable.push(format!("entry {key} of {} is unreadable: {error}", self.name));
+                    unreadable.push(format!("entry {key} of {name} is unreadable: {error}"));
                 }
             }
         }
@@ -129,49 +191,60 @@ impl Journal {
 
     /// The backup has ended.
     pub(crate) async fn remove(&self) {
-        match self.api.delete(&self.name, &DeleteParams::default()).await {
-            Ok(_) => {}
-            Err(kube::Error::Api(status)) if status.code == 404 => {}
-            // The next term takes it away.
-            Err(error) => tracing::warn!(%error, journal = self.name, "cannot remove the journal"),
+        for name in [&self.name, &self.operations] {
+            match self.api.delete(name, &DeleteParams::default()).await {
+                Ok(_) => {}
+                Err(kube::Error::Api(status)) if status.code == 404 => {}
+                // The next term takes it away.
+                Err(error) => tracing::warn!(%error, journal = name, "cannot remove the journal"),
+            }
         }
     }
 
-    async fn write(&self, data: serde_json::Value) -> Result<(), String> {
+    async fn write(&self, name: &str, data: serde_json::Value) -> Result<(), String> {
         let mut last = String::new();
         for attempt in 0..TRIES {
             if attempt > 0 {
                 tokio::time::sleep(std::time::Duration::from_millis(200 << attempt)).await;
             }
-            match self.write_once(&data).await {
+            match self.write_once(name, &data).await {
                 Ok(()) => return Ok(()),
-                Err(error) => last = error,
+                // The same would be refused again, such as what does not fit.
+                Err(error) if is_final(&error) => return Err(error.to_string()),
+                Err(error) => last = error.to_string(),
             }
         }
         Err(last)
     }
 
-    async fn write_once(&self, data: &serde_json::Value) -> Result<(), String> {
+    async fn write_once(&self, name: &str, data: &serde_json::Value) -> Result<(), kube::Error> {
         let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
-        match self.api.patch(&self.name, &params, &Patch::Merge(json!({"data": data}))).await {
-            Ok(_) => Ok(()),
-            Err(kube::Error::Api(status)) if status.code == 404 => self.create(data).await,
-            Err(error) => Err(error.to_string()),
+        match self.api.patch(name, &params, &Patch::Merge(json!({"data": data}))).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => self.create(name, data).await,
+            written => written.map(drop),
         }
     }
 
-    async fn create(&self, data: &serde_json::Value) -> Result<(), String> {
+    async fn create(&self, name: &str, data: &serde_json::Value) -> Result<(), kube::Error> {
         let values = data.as_object().into_iter().flatten();
-        let data =
+        let data: std::collections::BTreeMap<_, _> =
             values.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect();
+        if data.is_empty() {
+            return Ok(());
+        }
         let metadata = ObjectMeta {
-            name: Some(self.name.clone()),
+            name: Some(name.to_owned()),
             labels: Some([(JOURNAL.to_owned(), "backup".to_owned())].into()),
             ..ObjectMeta::default()
         };
         let map = ConfigMap { metadata, data: Some(data), ..ConfigMap::default() };
-        self.api.create(&PostParams::default(), &map).await.map(drop).map_err(|error| error.to_string())
+        self.api.create(&PostParams::default(), &map).await.map(drop)
     }
+}
+
+fn operation_key(entry: &OperationEntry) -> String {
+    let OperationEntry { action, operation, item, .. } = entry;
+    format!("operation.{}", label::digest(&format!("{action}\n{operation}\n{item}")))
 }
 
 fn snapshot_key(entry: &SnapshotEntry) -> String {
@@ -180,4 +253,9 @@ fn snapshot_key(entry: &SnapshotEntry) -> String {
 
 fn key(pod: &OpenPod) -> String {
     format!("hook.{}", pod.uid)
+}
+
+/// Asking again would get the same answer.
+pub(crate) fn is_final(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if matches!(status.code, 413 | 422))
 }

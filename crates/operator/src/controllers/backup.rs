@@ -5,6 +5,7 @@
 //! New, Queued -> [`queue`]; ReadyToStart, InProgress -> [`start`], [`pass`]; Waiting… -> [`operations`]; Finalizing… ->
 //! [`finalize`].
 
+mod begun;
 mod deleted;
 mod finalize;
 mod gather;

@@ -6,6 +6,7 @@
 //! it begins an operation, or a later one does, each further call for that type is noted before it is made. Many tasks note at once; whatever comes together while one write is under way goes into the next.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -21,6 +22,7 @@ use lifeboat_plan::label::digest;
 use serde_json::{Value, json};
 
 use super::run::locked;
+use crate::backup::journal::is_final;
 
 /// How often a write is tried, and the first pause.
 const TRIES: u32 = 4;
@@ -35,6 +37,8 @@ pub(crate) struct Journal {
     open: Mutex<Open>,
     /// The number of the last entry that is written; held while one writes.
     written: tokio::sync::Mutex<u64>,
+    /// No more fits into it; that was told.
+    full: AtomicBool,
 }
 
 /// Held while the first call shows what an action does.
@@ -88,6 +92,7 @@ impl Journal {
             habits: Mutex::default(),
             open: Mutex::default(),
             written: tokio::sync::Mutex::new(0),
+            full: AtomicBool::new(false),
         }
     }
 
@@ -117,8 +122,12 @@ impl Journal {
         locked(&self.habits).entry((spec.restore_item_action.clone(), resource)).or_default().clone()
     }
 
-    /// Notes an operation, or a call that may begin one; durable when this ends well.
+    /// Notes an operation, or a call that may begin one; durable when this ends well. That nothing more fits is told once, by
+    /// whoever meets it first: an object holds a megabyte, some thousands of operations.
     pub(super) async fn note(&self, operation: &RestoreOperation) -> Result<(), String> {
+        if self.full.load(Ordering::Relaxed) {
+            return Ok(());
+        }
         let text = serde_json::to_string(operation).map_err(|error| error.to_string())?;
         let number = self.put(operation, Some(text));
         self.settle(number).await
@@ -166,13 +175,24 @@ impl Journal {
             let texts = open.entries.iter().map(|(key, (_, text))| (key.clone(), json!(text)));
             (open.last, Value::Object(texts.collect()))
         };
-        self.write(&batch).await?;
+        if let Err(error) = self.write(&batch).await {
+            if !is_final(&error) {
+                return Err(error.to_string());
+            }
+            locked(&self.open).entries.clear();
+            if self.full.swap(true, Ordering::Relaxed) {
+                return Ok(());
+            }
+            return Err(format!(
+                "no more fits into the journal of this restore, nor will any later operation of it be noted: {error}"
+            ));
+        }
         locked(&self.open).entries.retain(|_, (number, _)| *number > last);
         *written = last;
         Ok(())
     }
 
-    async fn write(&self, data: &Value) -> Result<(), String> {
+    async fn write(&self, data: &Value) -> Result<(), kube::Error> {
         let mut tries = 0;
         loop {
             let error = match self.write_once(data).await {
@@ -180,8 +200,8 @@ impl Journal {
                 Err(error) => error,
             };
             tries += 1;
-            if tries == TRIES {
-                return Err(error.to_string());
+            if tries == TRIES || is_final(&error) {
+                return Err(error);
             }
             tokio::time::sleep(PAUSE * (1 << tries)).await;
         }

@@ -27,6 +27,10 @@ pub enum PluginError {
     Gone { plugin: String, call: &'static str, how: String },
     #[error("plugin '{plugin}': {call} took longer than {} and was ended", seconds(*after))]
     TimedOut { plugin: String, call: &'static str, after: Duration },
+    #[error(
+        "plugin '{plugin}': {call} gave no answer {times} times in a row and is not called again in this operation (the last time: {last})"
+    )]
+    NotCalledAgain { plugin: String, call: &'static str, times: u32, last: String },
     #[error("plugin '{plugin}': {message}")]
     Failed { plugin: String, call: &'static str, code: Code, message: String },
     #[error("plugin '{plugin}': the answer to {call} cannot be used: {reason}")]
@@ -44,6 +48,7 @@ impl PluginError {
             Self::Handshake { .. } => "handshake",
             Self::Gone { .. } => "crashed",
             Self::TimedOut { .. } => "timeout",
+            Self::NotCalledAgain { .. } => "given_up",
             Self::Failed { .. } => "failed",
             Self::Answer { .. } => "answer",
             Self::Closed => "closed",

@@ -16,6 +16,7 @@ use tonic::{Code, Response, Status};
 use super::error::PluginError;
 use super::kind::Kind;
 use super::log::LogSink;
+use super::patience::Patience;
 use super::process::Process;
 use super::settings::{HostSettings, Timeouts};
 use super::usage::Usage;
@@ -23,8 +24,9 @@ use crate::remote::init;
 
 /// After so many failed starts in a row a program is not started again.
 const MOST_FAILURES: u32 = 3;
-/// So often a call may find that its process ended while it waited for its place.
-const MOST_RESTARTS: u32 = 5;
+/// So often a call may find that its process ended while it waited for its place: more often than a plugin is called that
+/// crashes each time, because those who wait did nothing wrong.
+const MOST_RESTARTS: u32 = 16;
 
 /// The configuration of an object store or a volume snapshotter; given again after a restart.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +50,7 @@ pub(crate) struct Slot {
     settings: HostSettings,
     sink: Arc<dyn LogSink>,
     usage: Arc<Usage>,
+    patience: Arc<Patience>,
     state: Mutex<State>,
 }
 
@@ -71,7 +74,7 @@ impl Slot {
         closed: bool,
     ) -> Arc<Self> {
         let state = Mutex::new(State { closed, ..State::default() });
-        Arc::new(Self { program, settings, sink, usage, state })
+        Arc::new(Self { program, settings, sink, usage, patience: Arc::default(), state })
     }
 
     pub(crate) fn timeouts(&self) -> Timeouts {
@@ -88,12 +91,13 @@ impl Slot {
     {
         let (process, place) = self.place(&call).await?;
         let serial = process.serial;
-        let usage = Arc::clone(&self.usage);
+        let (usage, patience) = (Arc::clone(&self.usage), Arc::clone(&self.patience));
         let work = async move {
             let _place = place;
             let began = Instant::now();
             let answer = watched(&process, &call, make(process.channel.clone())).await;
             usage.add(&call.plugin, call.what, began.elapsed());
+            patience.note(&call, &answer);
             if process.serial && matches!(answer, Err(PluginError::TimedOut { .. })) {
                 // Its place is free when it is gone, so that nobody calls a process that is being ended.
                 process.kill();
@@ -153,10 +157,13 @@ impl Slot {
     async fn place(&self, call: &Call) -> Result<(Arc<Process>, OwnedSemaphorePermit), PluginError> {
         let mut how = String::new();
         for _ in 0..MOST_RESTARTS {
+            self.patience.check(call)?;
             let process = self.process(call).await?;
             let Ok(place) = Arc::clone(&process.places).acquire_owned().await else {
                 return Err(PluginError::Closed);
             };
+            // Those before it may have used up the patience.
+            self.patience.check(call)?;
             if !process.is_gone() {
                 return Ok((process, place));
             }
@@ -179,7 +186,13 @@ impl Slot {
             let key = (init.kind, init.name.clone());
             if !state.ready.contains(&key) {
                 let call = Call { what: "Init", limit: self.settings.timeouts.call, ..call.clone() };
-                watched(&process, &call, init::send(process.channel.clone(), init)).await?;
+                self.patience.check(&call)?;
+                let answer = watched(&process, &call, init::send(process.channel.clone(), init)).await;
+                self.patience.note(&call, &answer);
+                if matches!(answer, Err(PluginError::TimedOut { .. })) {
+                    process.kill();
+                }
+                answer?;
                 state.ready.insert(key);
             }
         }

@@ -68,6 +68,29 @@ async fn a_call_that_hangs_ends_at_its_timeout_and_a_new_process_serves_the_next
     plugins.nothing_left().await;
 }
 
+/// Ten minutes for each of ten thousand items would be ten weeks.
+#[rstest]
+#[case::hangs("hang", 3, "took longer than 1s")]
+#[case::crashes("crash", 10, "exit status: 7")]
+#[tokio::test]
+async fn an_action_that_never_answers_is_not_called_for_every_item(
+    #[case] fail: &str,
+    #[case] most: usize,
+    #[case] last: &str,
+) {
+    let mut plugins = Plugins::new().with("p", PROGRAM);
+    plugins.settings.timeouts.call = Duration::from_secs(1);
+    let (action, session) = action(&plugins).await;
+    let errors = futures::future::join_all((0..100).map(|_| execute(&*action, fail))).await;
+    let errors: Vec<String> = errors.into_iter().map(|made| made.unwrap_err().to_string()).collect();
+    let given_up = errors.iter().filter(|error| error.contains("is not called again")).count();
+    assert_eq!(given_up, 100 - most, "{errors:#?}");
+    let error = execute(&*action, "").await.unwrap_err().to_string();
+    assert!(error.contains(&format!("{most} times in a row")) && error.contains(last), "{error}");
+    session.close().await;
+    plugins.nothing_left().await;
+}
+
 #[tokio::test]
 async fn a_call_that_is_dropped_keeps_its_place_until_the_plugin_has_ended_it() {
     let plugins = Plugins::new().with("p", PROGRAM);

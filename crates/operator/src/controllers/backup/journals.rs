@@ -8,7 +8,7 @@ use kube::api::{DynamicObject, ListParams};
 use lifeboat_api::velero::BackupPhase;
 use lifeboat_cluster::{ApiError, Attempt};
 
-use super::{State, shown_phase, snapshots, start};
+use super::{State, begun, shown_phase, snapshots, start};
 use crate::backup::journal::{self, Journal};
 use crate::backup::run_open_posts;
 use crate::context::Context;
@@ -71,6 +71,7 @@ async fn end_one(context: &Context, uid: &str) -> Result<(), String> {
     for words in snapshots::discard(context, &journal).await {
         tracing::warn!(uid, error = words, "a snapshot of a backup that is gone");
     }
+    begun::discard(context, &journal).await;
     journal.remove().await;
     tracing::info!(uid, "ended the journal of a backup that is gone");
     Ok(())

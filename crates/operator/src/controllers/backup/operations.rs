@@ -13,7 +13,6 @@ use lifeboat_plan::backup::phase::{self, Counts};
 use lifeboat_plan::backup::{CANCEL, is_cancelled};
 use lifeboat_plugin::Registry;
 use serde_json::json;
-use tokio::time::timeout;
 
 use super::finalize::{Trouble, open, run_of, wait};
 use super::status::write;
@@ -21,7 +20,7 @@ use super::volumes::Snapshots;
 use super::{State, snapshots, volumes};
 use crate::backup::{chain, locked};
 use crate::context::Context;
-use crate::operations::{ANSWER, answered, fail, is_over};
+use crate::operations::{Silent, answered, fail, is_over};
 
 /// How often operations are asked, as upstream.
 const LOOK: Duration = Duration::from_secs(10);
@@ -54,9 +53,9 @@ pub(super) async fn follow(context: &Context, state: &State, backup: &Backup) ->
         let words = "cancelled while its operations ran; nothing of it can be restored".to_owned();
         return wait(context, state, backup, Trouble::Gone(words)).await;
     }
-    let before = operations.clone();
+    let (before, mut silent) = (operations.clone(), Silent::default());
     for operation in operations.iter_mut().filter(|operation| !operation.status.phase.has_ended()) {
-        ask(context, &acting.actions, backup, operation).await;
+        ask(context, &acting.actions, backup, operation, &mut silent).await;
     }
     acting.close().await;
     if operations != before {
@@ -119,30 +118,37 @@ fn counts(backup: &Backup, operations: &[BackupOperation], snapshots: &Snapshots
 }
 
 /// One question to the action that began the operation.
-async fn ask(context: &Context, actions: &Registry, backup: &Backup, operation: &mut BackupOperation) {
+async fn ask(
+    context: &Context,
+    actions: &Registry,
+    backup: &Backup,
+    operation: &mut BackupOperation,
+    silent: &mut Silent,
+) {
     let (id, action) = (operation.spec.operation_id.clone(), operation.spec.backup_item_action.clone());
     let known = actions.backup.iter().find(|known| known.name() == action);
     let Some(known) = known else {
         return fail(&mut operation.status, format!("the action {action} is not installed"));
     };
-    if let Ok(answer) = timeout(ANSWER, known.progress(&id, backup)).await {
+    if let Some(answer) = silent.ask(&action, known.progress(&id, backup)).await {
         answered(&mut operation.status, answer);
     }
     let limit = GoDuration::set(backup.spec.item_operation_timeout).and_then(GoDuration::to_std);
     if is_over(&operation.status, limit.unwrap_or(TIMEOUT), context.now()) {
         // Whether it could be cancelled does not change that its time is over.
-        let _ = timeout(ANSWER, known.cancel(&id, backup)).await;
+        let _ = silent.ask(&action, known.cancel(&id, backup)).await;
         fail(&mut operation.status, "the operation did not end in time (spec.itemOperationTimeout)");
     }
 }
 
 /// Tells the actions to end what they began.
 pub(super) async fn cancel(actions: &Registry, backup: &Backup, operations: &[BackupOperation]) {
+    let mut silent = Silent::default();
     for operation in operations.iter().filter(|operation| !operation.status.phase.has_ended()) {
         let (id, action) = (&operation.spec.operation_id, &operation.spec.backup_item_action);
         let known = actions.backup.iter().find(|known| known.name() == action);
         if let Some(known) = known
-            && !matches!(timeout(ANSWER, known.cancel(id, backup)).await, Ok(Ok(())))
+            && !matches!(silent.ask(action, known.cancel(id, backup)).await, Some(Ok(())))
         {
             tracing::warn!(operation = id, action, "an operation could not be cancelled");
         }

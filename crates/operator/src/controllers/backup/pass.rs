@@ -17,7 +17,7 @@ use lifeboat_plan::deletion::NAME_TAKEN;
 use serde_json::json;
 
 use super::status::{Run, read, stop, write, write_noted};
-use super::{State, finalize, snapshots};
+use super::{State, begun, finalize, snapshots};
 use crate::backup::journal::Journal;
 use crate::backup::{
     About, Counters, Fence, Outcome, PassError, PassInput, Report, SnapshotEntry, Stop, Watch, chain,
@@ -126,6 +126,7 @@ async fn deleted(
         remove_files(store, files, Some(size)).await;
     }
     snapshots::discard(context, journal).await;
+    begun::discard(context, journal).await;
     journal.remove().await;
     Ok(Action::await_change())
 }
@@ -274,7 +275,11 @@ async fn fail(
     // Nothing of it can be restored, so nothing of it is to stay.
     let left = match stop(context, state, this).await? {
         Some(Stop::Overtaken) => Vec::new(),
-        _ => snapshots::discard(context, journal).await,
+        _ => {
+            let mut left = snapshots::discard(context, journal).await;
+            left.extend(begun::discard(context, journal).await);
+            left
+        }
     };
     let words = std::iter::once(words).chain(left.iter().map(String::as_str)).collect::<Vec<_>>().join("; ");
     let words = words.as_str();

@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use super::gather::{Gathered, gather};
 use super::pass::{Ready, TIDYING, abort_uploads, run};
 use super::status::{Run, write};
-use super::{State, finalize, queue, snapshots};
+use super::{State, begun, finalize, queue, snapshots};
 use crate::backup::journal::Journal;
 use crate::backup::{About, Report, locked, run_open_posts, upload_failure};
 use crate::context::Context;
@@ -62,6 +62,13 @@ pub(super) async fn start(
             report.warning(&About::Server, &words, None);
         }
         earlier = known;
+        // This attempt begins them anew.
+        let going_on = begun::cancel(context, &journal)
+            .await
+            .map_err(|words| plain("read which operations an earlier attempt began", words))?;
+        for words in going_on {
+            report.error(&About::Server, &words, None);
+        }
     }
     let given_up = GivenUp { object: &object, backup: &backup, journal: &journal, report: &report, again };
     let over = if is_cancelled(annotation(CANCEL)) {
@@ -152,7 +159,8 @@ async fn give_up(
             tracing::warn!(backup = run.name, "the log of a failed backup is not written in time");
         }
     }
-    let left = snapshots::discard(context, over.journal).await;
+    let mut left = snapshots::discard(context, over.journal).await;
+    left.extend(begun::discard(context, over.journal).await);
     let reason =
         std::iter::once(reason).chain(left.iter().map(String::as_str)).collect::<Vec<_>>().join("; ");
     let reason = reason.as_str();

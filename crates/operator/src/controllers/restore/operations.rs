@@ -5,10 +5,9 @@ use std::time::Duration;
 
 use lifeboat_archive::documents::{OperationPhase, RestoreOperation};
 use lifeboat_plan::catalogue::ItemId;
-use tokio::time::timeout;
 
 use super::rest::{Rest, operation_timeout};
-use crate::operations::{ANSWER, answered, fail, is_over};
+use crate::operations::{Silent, answered, fail, is_over};
 
 /// The first pause between questions; it doubles up to the longest, which is upstream's.
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -42,12 +41,13 @@ pub(super) async fn follow(rest: &mut Rest<'_>) -> Result<(), String> {
 
 /// Tells every operation that goes on to end.
 pub(super) async fn cancel_all(rest: &mut Rest<'_>) {
-    let mut operations = std::mem::take(&mut rest.operations);
+    let (mut operations, mut silent) = (std::mem::take(&mut rest.operations), Silent::default());
     for operation in operations.iter_mut().filter(|one| !one.status.phase.has_ended()) {
         let action = operation.spec.restore_item_action.clone();
         if let Some(known) = rest.acting.actions.restore.iter().find(|known| known.name() == action) {
             // Whether it could be cancelled does not change that nobody waits for it any more.
-            let _ = timeout(ANSWER, known.cancel(&operation.spec.operation_id, rest.restore)).await;
+            let cancelling = known.cancel(&operation.spec.operation_id, rest.restore);
+            let _ = silent.ask(&action, cancelling).await;
         }
         fail(&mut operation.status, "the restore was cancelled");
     }
@@ -56,9 +56,9 @@ pub(super) async fn cancel_all(rest: &mut Rest<'_>) {
 }
 
 async fn ask_all(rest: &mut Rest<'_>) {
-    let mut operations = std::mem::take(&mut rest.operations);
+    let (mut operations, mut silent) = (std::mem::take(&mut rest.operations), Silent::default());
     for operation in operations.iter_mut().filter(|one| !one.status.phase.has_ended()) {
-        ask(rest, operation).await;
+        ask(rest, operation, &mut silent).await;
         if operation.status.phase == OperationPhase::Failed {
             let item = ItemId::from(operation.spec.resource_identifier.clone());
             let words = format!(
@@ -72,18 +72,18 @@ async fn ask_all(rest: &mut Rest<'_>) {
 }
 
 /// One question to the action that began the operation.
-async fn ask(rest: &Rest<'_>, operation: &mut RestoreOperation) {
+async fn ask(rest: &Rest<'_>, operation: &mut RestoreOperation, silent: &mut Silent) {
     let (id, action) = (operation.spec.operation_id.clone(), operation.spec.restore_item_action.clone());
     let known = rest.acting.actions.restore.iter().find(|known| known.name() == action);
     let Some(known) = known else {
         return fail(&mut operation.status, format!("the action {action} is not installed"));
     };
-    if let Ok(answer) = timeout(ANSWER, known.progress(&id, rest.restore)).await {
+    if let Some(answer) = silent.ask(&action, known.progress(&id, rest.restore)).await {
         answered(&mut operation.status, answer);
     }
     if is_over(&operation.status, operation_timeout(rest.context, rest.restore), rest.context.now()) {
         // Whether it could be cancelled does not change that its time is over.
-        let _ = timeout(ANSWER, known.cancel(&id, rest.restore)).await;
+        let _ = silent.ask(&action, known.cancel(&id, rest.restore)).await;
         fail(&mut operation.status, "it did not end in time (spec.itemOperationTimeout)");
     }
 }

@@ -150,3 +150,22 @@ async fn a_journal_that_cannot_be_written_is_a_warning() {
         "{warnings:?}"
     );
 }
+
+/// An object holds a megabyte: some thousands of operations.
+#[tokio::test]
+async fn a_journal_that_is_full_is_told_once_and_holds_nothing_up() {
+    let action = operates();
+    let mut world = world(&action);
+    world.objects.extend((0..200).map(|number| object("v1", "ConfigMap", &format!("shop/c{number}"))));
+    world.rule = Box::new(|asked, _| {
+        (asked.method != "GET" && asked.path.contains("/lifeboat/configmaps"))
+            .then(|| failure(422, "Invalid"))
+    });
+    let begin = std::time::Instant::now();
+    let (ended, _) = world.restore().await;
+    assert_eq!(ended.operations.len(), 201);
+    let warnings = &ended.results.warnings.namespaces["shop"];
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].contains("no more fits"), "{warnings:?}");
+    assert!(begin.elapsed() < std::time::Duration::from_secs(30));
+}

@@ -67,6 +67,68 @@ async fn server(mover: Mover) -> (Server, Arc<Mover>) {
     (server, mover)
 }
 
+const OPERATIONS: &str = "/api/v1/namespaces/lifeboat/configmaps/lifeboat-operations-uid-b";
+
+/// What a server that was killed left: a Backup in its pass, and an operation of it.
+fn interrupted(server: &Server, annotations: &Value) {
+    let entry = json!({"backup": "b", "action": "example.com/mover", "operation": "first", "item": "configmaps/shop/settings"});
+    let metadata = json!({"name": "lifeboat-operations-uid-b", "labels": {"lifeboat.io/journal": "backup"}});
+    let data = json!({"operation.1": entry.to_string()});
+    server.world.put(OPERATIONS, json!({"metadata": metadata, "data": data}));
+    let mut all = annotations.clone();
+    all["lifeboat.io/attempt"] = "1".into();
+    let rest = json!({"status": {"phase": "InProgress", "startTimestamp": "2026-01-01T00:00:00Z"},
+        "metadata": {"annotations": all}});
+    server.add("b", json!({"includedNamespaces": ["shop"], "storageLocation": "default"}), &rest);
+}
+
+#[tokio::test]
+async fn an_operation_is_durable_as_soon_as_it_has_begun_and_its_note_goes_with_the_pass() {
+    let (server, _) = server(Mover::default()).await;
+    server.add("b", json!({"includedNamespaces": ["shop"]}), &json!({}));
+    let seen = Arc::new(Mutex::new(Value::Null));
+    let kept = seen.clone();
+    // Pods come after config maps here.
+    server
+        .world
+        .on_command(move |world, _| *kept.lock().unwrap() = world.get(OPERATIONS).unwrap_or_default());
+    assert_eq!(server.settle("b").await, "WaitingForPluginOperations");
+    let noted = seen.lock().unwrap().clone();
+    assert!(noted["data"].to_string().contains("example.com/mover"), "{noted}");
+    assert!(noted["metadata"]["labels"]["lifeboat.io/journal"].is_string(), "{noted}");
+    assert!(server.world.get(OPERATIONS).is_none());
+}
+
+#[tokio::test]
+async fn a_second_attempt_first_cancels_what_the_first_one_began() {
+    let (server, mover) = server(Mover::default()).await;
+    mover.done.store(true, Ordering::Relaxed);
+    interrupted(&server, &json!({}));
+    assert_eq!(server.settle("b").await, "Completed");
+    assert!(mover.cancelled.load(Ordering::Relaxed));
+    assert!(server.world.get(OPERATIONS).is_none());
+}
+
+#[tokio::test]
+async fn what_the_first_attempt_began_and_nobody_can_cancel_makes_the_backup_partial() {
+    let (mut server, _) = server(Mover::default()).await;
+    server.context.actions = Arc::new(Registry::default());
+    interrupted(&server, &json!({}));
+    assert_eq!(server.settle("b").await, "PartiallyFailed");
+    let stored = ObjectStore::get(&server.store(), "backups/b/b-results.gz", 1 << 20).await.unwrap();
+    let results: Results = decode(&stored).unwrap();
+    assert!(format!("{results:?}").contains("operation first of action example.com/mover"), "{results:?}");
+}
+
+#[tokio::test]
+async fn a_backup_that_fails_after_a_restart_cancels_what_it_began() {
+    let (server, mover) = server(Mover::default()).await;
+    interrupted(&server, &json!({"lifeboat.io/cancel": "true"}));
+    assert_eq!(server.settle("b").await, "Failed");
+    assert!(mover.cancelled.load(Ordering::Relaxed));
+    assert!(server.world.get(OPERATIONS).is_none());
+}
+
 const ARCHIVE: &str = "backups/b/b.tar.gz";
 const MOVED: &str = "/api/v1/namespaces/shop/secrets/moved";
 
