@@ -35,19 +35,7 @@ fn filled(namespace: &str) -> usize {
 
 /// Makes a backup of a namespace and waits for its end.
 fn backup(server: &HostServer, name: &str, namespace: &str) -> Value {
-    server.lifeboat().args(["backup", "create", name, "--include-namespaces", namespace]).ok();
-    server.ended("backup", name)
-}
-
-/// Restores a backup and waits for the end.
-fn restore(server: &HostServer, name: &str, from: &str, arguments: &[&str]) -> Value {
-    server.lifeboat().args(["restore", "create", name, "--from-backup", from]).args(arguments).ok();
-    server.ended("restore", name)
-}
-
-/// What describe says.
-fn described(server: &HostServer, kind: &str, name: &str) -> String {
-    server.lifeboat().args([kind, "describe", name, "--details"]).ok()
+    server.backup(name, &["--include-namespaces", namespace])
 }
 
 /// A Status as the API server answers it.

@@ -6,18 +6,7 @@ mod choices;
 #[path = "restore/lifetime.rs"]
 mod lifetime;
 
-use lifeboat_e2e::{HostServer, kubectl};
-use serde_json::Value;
-
-fn backup(server: &HostServer, name: &str, arguments: &[&str]) -> Value {
-    server.lifeboat().args(["backup", "create", name]).args(arguments).ok();
-    server.ended("backup", name)
-}
-
-fn restore(server: &HostServer, name: &str, from: &str, arguments: &[&str]) -> Value {
-    server.lifeboat().args(["restore", "create", name, "--from-backup", from]).args(arguments).ok();
-    server.ended("restore", name)
-}
+use lifeboat_e2e::kubectl;
 
 fn delete_namespace(name: &str) {
     kubectl().args(["delete", "namespace", name, "--timeout=120s"]).ok();

@@ -4,7 +4,7 @@ use std::fs;
 
 use lifeboat_e2e::{HostServer, Namespace, Program, kubectl};
 
-use super::{backup, described, fill, filled, restore};
+use super::{backup, fill, filled};
 
 /// How an archive is spoiled: a name, what a shell does to the file `archive` (`plain.tar` is what is in it), and words of
 /// the reason.
@@ -49,14 +49,14 @@ fn a_spoiled_archive_is_refused_before_anything_is_created() {
         let script = format!("cd '{}'\n{SHELL}{spoil}\n", directory.path().display());
         Program::new("bash").args(["-c", &script]).ok();
         server.bucket.put(key, &archive);
-        let made = restore(&server, name, "whole", &[]);
+        let made = server.restore(name, "whole", &[]);
         server.assert_phase(&made, &["Failed"]);
         let reason = made["status"]["failureReason"].as_str().unwrap_or_default();
         assert!(reason.contains(words), "{name}: {words:?} is not in {reason:?}");
         assert_eq!(filled(&app.name), 0, "{name}: something was created");
     }
     server.bucket.put(key, original.path());
-    server.assert_phase(&restore(&server, "unspoiled", "whole", &[]), &["Completed"]);
+    server.assert_phase(&server.restore("unspoiled", "whole", &[]), &["Completed"]);
     assert_eq!(filled(&app.name), 5);
 }
 
@@ -75,14 +75,14 @@ fn a_backup_of_a_newer_format_is_named_and_refused() {
     );
     Program::new("bash").args(["-ec", &script]).ok();
     server.bucket.put("backups/whole/whole.tar.gz", &directory.path().join("archive"));
-    let made = restore(&server, "newer", "whole", &[]);
+    let made = server.restore("newer", "whole", &[]);
     server.assert_phase(&made, &["Failed"]);
     assert!(
         made["status"]["failureReason"].as_str().unwrap_or_default().contains("2.0.0"),
         "{}",
         made["status"]
     );
-    assert!(described(&server, "restore", "newer").contains("newer version"));
+    assert!(server.described("restore", "newer").contains("newer version"));
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn an_archive_that_does_not_fit_the_spool_is_refused_before_anything_is_created(
     }
     server.assert_phase(&backup(&server, "large", &app.name), &["Completed"]);
     kubectl().args(["delete", "namespace", &app.name, "--timeout=120s"]).ok();
-    let made = restore(&server, "large", "large", &[]);
+    let made = server.restore("large", "large", &[]);
     server.assert_phase(&made, &["Failed"]);
     let reason = made["status"]["failureReason"].as_str().unwrap_or_default();
     assert!(reason.contains("spool"), "{reason}");

@@ -5,7 +5,7 @@ use std::fs;
 
 use lifeboat_e2e::{Fault, HostServer, Namespace, Program, apply, get, kubectl, wait_for};
 
-use super::{backup, described, fill, filled, restore, status};
+use super::{backup, fill, filled, status};
 
 #[test]
 fn a_list_that_expires_is_begun_again_and_nothing_is_doubled_or_lost() {
@@ -17,7 +17,7 @@ fn a_list_that_expires_is_begun_again_and_nothing_is_doubled_or_lost() {
     server.cluster.close("GET", &path, Fault::Answer(410, expired), 1);
     let made = backup(&server, "expired", &app.name);
     server.assert_phase(&made, &["Completed"]);
-    let said = described(&server, "backup", "expired");
+    let said = server.described("backup", "expired");
     let names: Vec<&str> = said.lines().map(str::trim).filter(|line| line.contains("/map-")).collect();
     let unique: BTreeSet<&&str> = names.iter().collect();
     assert_eq!((names.len(), unique.len()), (35, 35), "{said}");
@@ -37,7 +37,7 @@ fn a_type_that_disappears_while_it_is_listed_is_a_warning() {
     let made = backup(&server, "vanished", &app.name);
     server.assert_phase(&made, &["Completed"]);
     assert!(made["status"]["warnings"].as_i64().unwrap_or_default() >= 1, "{}", made["status"]);
-    assert!(described(&server, "backup", "vanished").contains("podtemplates"));
+    assert!(server.described("backup", "vanished").contains("podtemplates"));
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn an_api_server_that_is_busy_now_and_then_is_asked_again() {
     kubectl().args(["delete", "namespace", &app.name, "--timeout=120s"]).ok();
     server.cluster.open();
     server.cluster.close("POST", "/configmaps?", Fault::Answer(429, busy), 3);
-    server.assert_phase(&restore(&server, "busy", "busy", &[]), &["Completed"]);
+    server.assert_phase(&server.restore("busy", "busy", &[]), &["Completed"]);
     assert_eq!(filled(&app.name), 5);
 }
 
@@ -102,7 +102,7 @@ fn an_aggregated_api_that_is_down_is_a_warning() {
     let made = backup(&server, "aggregated", &app.name);
     drop(broken);
     server.assert_phase(&made, &["Completed"]);
-    assert!(described(&server, "backup", "aggregated").contains("broken.example.com"));
+    assert!(server.described("backup", "aggregated").contains("broken.example.com"));
 }
 
 #[test]
@@ -138,7 +138,7 @@ spec:
     kubectl().args(["create", "-f", &file.path().to_string_lossy()]).ok();
     server.assert_phase(&backup(&server, "heavy", &app.name), &["Completed"]);
     kubectl().args(["delete", "namespace", &app.name, "--timeout=120s"]).ok();
-    server.assert_phase(&restore(&server, "heavy", "heavy", &[]), &["Completed"]);
+    server.assert_phase(&server.restore("heavy", "heavy", &[]), &["Completed"]);
     let back = get(&["-n", &app.name, &format!("blobs.{group}"), "large"]);
     assert_eq!(back["spec"]["data"].as_str().map(str::len), Some(data.len()));
     assert!(back["spec"]["data"] == data.as_str(), "other bytes came back");
@@ -170,5 +170,5 @@ spec:
     server.assert_phase(&made, &["PartiallyFailed"]);
     let log = app.kubectl().args(["exec", "hanging", "--", "cat", "/tmp/log"]).ok();
     assert_eq!(log, "pre\npost\n");
-    assert!(described(&server, "backup", "hangs").contains("hanging"));
+    assert!(server.described("backup", "hangs").contains("hanging"));
 }

@@ -2,7 +2,7 @@
 
 use lifeboat_e2e::{HostServer, Namespace, apply, get, kubectl};
 
-use super::{backup, described, fill, filled, restore};
+use super::{backup, fill, filled};
 
 #[test]
 fn a_namespace_that_never_ends_holds_up_only_its_own_objects() {
@@ -25,14 +25,14 @@ fn a_namespace_that_never_ends_holds_up_only_its_own_objects() {
         .ok();
     kubectl().args(["delete", "namespace", &free.name, "--timeout=120s"]).ok();
     kubectl().args(["delete", "namespace", &stuck.name, "--wait=false"]).ok();
-    let made = restore(&server, "both", "both", &[]);
+    let made = server.restore("both", "both", &[]);
     stuck
         .kubectl()
         .args(["patch", "configmap", "map-0", "--type=merge", "-p", finalizers("null").as_str()])
         .ok();
     server.assert_phase(&made, &["PartiallyFailed"]);
     assert_eq!(filled(&free.name), 3);
-    let said = described(&server, "restore", "both");
+    let said = server.described("restore", "both");
     assert!(said.contains(&stuck.name) && said.contains("terminat"), "{said}");
 }
 
@@ -90,11 +90,11 @@ fn what_admission_refuses_is_named_and_the_rest_is_restored() {
         let tried = app.kubectl().args(["create", "configmap", "map-3", "--dry-run=server"]).run();
         if tried.stderr.contains("not wanted") { Ok(()) } else { Err(tried.stdout) }
     });
-    let made = restore(&server, "all", "all", &[]);
+    let made = server.restore("all", "all", &[]);
     server.assert_phase(&made, &["PartiallyFailed"]);
     assert_eq!(made["status"]["errors"], 1, "{}", made["status"]);
     assert_eq!(filled(&app.name), 4);
-    let said = described(&server, "restore", "all");
+    let said = server.described("restore", "all");
     assert!(said.contains("map-3") && said.contains("this one is not wanted"), "{said}");
 }
 
@@ -112,13 +112,13 @@ fn what_a_quota_leaves_no_room_for_is_named() {
         let quota = get(&["-n", &app.name, "quota", "few"]);
         if quota["status"]["used"]["configmaps"] == "1" { Ok(()) } else { Err(quota["status"].to_string()) }
     });
-    let made = restore(&server, "all", "all", &[]);
+    let made = server.restore("all", "all", &[]);
     server.assert_phase(&made, &["PartiallyFailed"]);
     // A create that meets an existing object is counted by the quota for a while: one place or two are left.
     let there = filled(&app.name);
     assert!((1..=2).contains(&there), "{there} of 5 are there: {}", made["status"]);
     assert_eq!(made["status"]["errors"], 5 - there, "{}", made["status"]);
-    assert!(described(&server, "restore", "all").contains("exceeded quota"));
+    assert!(server.described("restore", "all").contains("exceeded quota"));
 }
 
 #[test]

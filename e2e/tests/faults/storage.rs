@@ -3,7 +3,7 @@
 use lifeboat_e2e::{Fault, HostServer, Namespace, wait_for};
 use rstest::rstest;
 
-use super::{backup, described, fill};
+use super::{backup, fill};
 
 fn refused(code: &str, message: &str) -> String {
     format!("<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>{message}</Message></Error>")
@@ -71,7 +71,7 @@ fn a_backup_survives_storage_that_breaks_some_connections() {
     server.storage.close("PUT", ".tar.gz", Fault::Cut, 1);
     server.storage.close("PUT", "-logs.gz", Fault::Answer(503, refused("SlowDown", "slow down")), 2);
     server.assert_phase(&backup(&server, "flaky", &app.name), &["Completed"]);
-    assert!(described(&server, "backup", "flaky").contains("map-4"));
+    assert!(server.described("backup", "flaky").contains("map-4"));
 }
 
 /// Nobody takes it for a backup, and no upload stays open.

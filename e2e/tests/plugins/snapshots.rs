@@ -57,30 +57,12 @@ metadata: {{name: directories, namespace: {namespace}}}
 spec:
   provider: example.io/directory-snapshotter
   config: {{snapshots: {snapshots}, volumes: {volumes}{config}}}
----
-apiVersion: v1
-kind: PersistentVolume
-metadata: {{name: {pv}}}
-spec:
-  capacity: {{storage: 1Gi}}
-  accessModes: [ReadWriteOnce]
-  persistentVolumeReclaimPolicy: Retain
-  storageClassName: ''
-  claimRef: {{namespace: {app}, name: data}}
-  hostPath: {{path: {data}}}
----
-apiVersion: v1
-kind: PersistentVolumeClaim
-metadata: {{name: data, namespace: {app}}}
-spec: {{accessModes: [ReadWriteOnce], storageClassName: '', volumeName: {pv}, resources: {{requests: {{storage: 1Gi}}}}}}
 ",
             namespace = self.server.namespace,
             snapshots = self.path("snapshots").display(),
             volumes = self.path("volumes").display(),
-            pv = self.volume,
-            app = self.app.name,
-            data = self.path("data").display(),
         ));
+        apply(&volume(&self.volume, &self.app.name, &self.path("data").to_string_lossy()));
         bound(&self.app.name);
     }
 
@@ -113,6 +95,28 @@ impl Drop for Setting {
     fn drop(&mut self) {
         kubectl().args(["delete", "pv", &self.volume, "--wait=false"]).run();
     }
+}
+
+/// A volume that is a directory of the machine, and the claim `data` that has it.
+fn volume(name: &str, namespace: &str, path: &str) -> String {
+    format!(
+        "apiVersion: v1
+kind: PersistentVolume
+metadata: {{name: {name}}}
+spec:
+  capacity: {{storage: 1Gi}}
+  accessModes: [ReadWriteOnce]
+  persistentVolumeReclaimPolicy: Retain
+  storageClassName: ''
+  claimRef: {{namespace: {namespace}, name: data}}
+  hostPath: {{path: {path}}}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {{name: data, namespace: {namespace}}}
+spec: {{accessModes: [ReadWriteOnce], storageClassName: '', volumeName: {name}, resources: {{requests: {{storage: 1Gi}}}}}}
+"
+    )
 }
 
 fn bound(namespace: &str) -> String {
@@ -250,6 +254,45 @@ fn after_everything_was_lost(setting: &mut Setting, snapshot: &str) {
     assert_eq!(back["status"]["phase"], "Completed", "{back}");
     let described = setting.server.described("backup", "one");
     assert!(described.contains(snapshot), "{described}");
+}
+
+/// The recording plugin in Go, which snapshots nothing and writes down what it is asked.
+#[test]
+fn every_method_of_a_snapshotter_in_go_is_called() {
+    let server = super::recorder("go-snapshots", &[]);
+    let app = Namespace::new("go-volumes");
+    let pv = unique("go-pv");
+    let location = "{region: here}";
+    apply(&format!(
+        "apiVersion: velero.io/v1
+kind: VolumeSnapshotLocation
+metadata: {{name: recorded, namespace: {}}}
+spec: {{provider: example.io/snapshotter, config: {location}}}
+",
+        server.namespace
+    ));
+    apply(&volume(&pv, &app.name, "/go/data"));
+    bound(&app.name);
+    let flags = ["--include-namespaces", &app.name, "--volume-snapshot-locations", "recorded"];
+    let backup = server.backup("go", &[&flags[..], &["--labels", "team=red"]].concat());
+    server.assert_phase(&backup, &["Completed"]);
+    let made = &server.recorded("snapshotter", "CreateSnapshot")[0];
+    assert_eq!((&made["volume"], &made["config"]["region"]), (&"/go/data".into(), &"here".into()), "{made}");
+    for (tag, value) in [("velero.io/backup", "go"), ("velero.io/pv", &pv), ("team", "red")] {
+        assert_eq!(made["tags"][tag], value, "{made}");
+    }
+    delete_namespace(&app.name);
+    kubectl().args(["delete", "pv", &pv]).ok();
+    server.assert_phase(&server.restore("go", "go", &[]), &["Completed"]);
+    let restored = get(&["pv", &bound(&app.name)]);
+    assert_eq!(restored["spec"]["hostPath"]["path"], "volume-of-snapshot-of-/go/data", "{restored}");
+    let again = &server.recorded("snapshotter", "CreateVolumeFromSnapshot")[0];
+    assert_eq!((&again["type"], &again["iops"]), (&"recorded".into(), &100.into()), "{again}");
+    server.lifeboat().args(["backup", "delete", "go", "--confirm", "--wait"]).ok();
+    for call in ["Init", "GetVolumeID", "GetVolumeInfo", "SetVolumeID", "DeleteSnapshot"] {
+        assert!(!server.recorded("snapshotter", call).is_empty(), "{call} was not called");
+    }
+    kubectl().args(["delete", "pv", restored["metadata"]["name"].as_str().unwrap(), "--wait=false"]).ok();
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use lifeboat_e2e::{HostServer, Namespace, apply, get, kubectl, unique, wait_for};
 
-use super::{backup, delete_namespace, restore};
+use super::delete_namespace;
 
 const POD: &str = "
 apiVersion: v1
@@ -33,9 +33,9 @@ fn init_and_exec_hooks_run_in_a_restored_pod() {
     let app = Namespace::new("hooks-app");
     app.apply(POD);
     app.kubectl().args(["wait", "--for=condition=Ready", "pod/hooked", "--timeout=90s"]).ok();
-    server.assert_phase(&backup(&server, "hooks", &["--include-namespaces", &app.name]), &["Completed"]);
+    server.assert_phase(&server.backup("hooks", &["--include-namespaces", &app.name]), &["Completed"]);
     delete_namespace(&app.name);
-    let made = restore(&server, "hooks", "hooks", &[]);
+    let made = server.restore("hooks", "hooks", &[]);
     server.assert_phase(&made, &["Completed"]);
     let pod = get(&["-n", &app.name, "pod", "hooked"]);
     assert_eq!(pod["spec"]["initContainers"][0]["name"], "before-all", "{pod}");
@@ -66,9 +66,9 @@ spec:
         let waited = app.kubectl().args(ready).run();
         if waited.code == 0 { Ok(()) } else { Err(waited.stderr) }
     });
-    server.assert_phase(&backup(&server, "job", &["--include-namespaces", &app.name]), &["Completed"]);
+    server.assert_phase(&server.backup("job", &["--include-namespaces", &app.name]), &["Completed"]);
     delete_namespace(&app.name);
-    server.assert_phase(&restore(&server, "job", "job", &[]), &["Completed"]);
+    server.assert_phase(&server.restore("job", "job", &[]), &["Completed"]);
     wait_for("the new pod of the job", 60, || {
         let waited = app.kubectl().args(ready).run();
         if waited.code == 0 { Ok(()) } else { Err(waited.stderr) }
@@ -94,7 +94,7 @@ metadata: {name: data}
 spec: {storageClassName: box-csi, accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Mi}}}
 ",
     );
-    server.assert_phase(&backup(&server, "plain", &["--include-namespaces", &app.name]), &["Completed"]);
+    server.assert_phase(&server.backup("plain", &["--include-namespaces", &app.name]), &["Completed"]);
     delete_namespace(&app.name);
     let rules = "version: v1\nresourceModifierRules:\n- conditions: {groupResource: configmaps, labelSelector: {matchLabels: {tier: front}}}\n  patches:\n  - {operation: replace, path: /data/level, value: high}\n";
     server
@@ -113,7 +113,7 @@ data: {{box-csi: box-csi-node-local}}
 ",
         server.namespace
     ));
-    let made = restore(&server, "changed", "plain", &["--resource-modifier-configmap", "rules"]);
+    let made = server.restore("changed", "plain", &["--resource-modifier-configmap", "rules"]);
     server.assert_phase(&made, &["Completed"]);
     let settings = get(&["-n", &app.name, "configmap", "settings"]);
     assert_eq!((&settings["data"]["level"], &settings["data"]["other"]), (&"high".into(), &"kept".into()));
@@ -161,13 +161,13 @@ spec:
         "{\"status\":{\"phase\":\"Fine\"}}",
     ];
     app.kubectl().args(state).ok();
-    server.assert_phase(&backup(&server, "all", &["--include-namespaces", &app.name]), &["Completed"]);
+    server.assert_phase(&server.backup("all", &["--include-namespaces", &app.name]), &["Completed"]);
     for (name, flags, phase) in [
         ("bare", vec![], serde_json::Value::Null),
         ("whole", vec!["--preserve-nodeports", "--status-include-resources", things.as_str()], "Fine".into()),
     ] {
         delete_namespace(&app.name);
-        server.assert_phase(&restore(&server, name, "all", &flags), &["Completed"]);
+        server.assert_phase(&server.restore(name, "all", &flags), &["Completed"]);
         assert_eq!(get(&["-n", &app.name, &things, "one"])["status"]["phase"], phase, "{name}");
         let port = get(&["-n", &app.name, "service", "web"])["spec"]["ports"][0]["nodePort"].clone();
         assert!(name == "bare" || port == 31999, "{name}: {port}");
@@ -180,7 +180,7 @@ fn a_dry_run_tells_the_plan_and_changes_nothing() {
     let server = HostServer::start("dry", &[]);
     let app = Namespace::new("dry-app");
     app.apply("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a}\ndata: {v: old}\n---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: b}\n");
-    server.assert_phase(&backup(&server, "two", &["--include-namespaces", &app.name]), &["Completed"]);
+    server.assert_phase(&server.backup("two", &["--include-namespaces", &app.name]), &["Completed"]);
     app.kubectl().args(["delete", "configmap", "b"]).ok();
     app.kubectl().args(["patch", "configmap", "a", "--type=merge", "-p", "{\"data\":{\"v\":\"new\"}}"]).ok();
     let flags = ["--from-backup", "two", "--existing-resource-policy", "update", "--dry-run", "-o", "json"];
@@ -213,15 +213,15 @@ metadata: {name: reader}
 rules: [{apiGroups: [''], resources: [secrets], verbs: [get]}]
 ",
     );
-    server.assert_phase(&backup(&server, "mixed", &["--include-namespaces", &app.name]), &["Completed"]);
+    server.assert_phase(&server.backup("mixed", &["--include-namespaces", &app.name]), &["Completed"]);
     delete_namespace(&app.name);
     server.kubectl().args(["annotate", "bsl", "default", "lifeboat.io/untrusted=true"]).ok();
-    let made = restore(&server, "careful", "mixed", &[]);
+    let made = server.restore("careful", "mixed", &[]);
     server.assert_phase(&made, &["Completed", "PartiallyFailed"]);
     assert!(!get(&["-n", &app.name, "configmap", "harmless"]).is_null());
     assert!(get(&["-n", &app.name, "role", "reader"]).is_null(), "rights came from an untrusted location");
     let said = server.lifeboat().args(["restore", "describe", "careful", "--details"]).ok();
     assert!(said.contains("reader"), "{said}");
-    server.assert_phase(&restore(&server, "trusting", "mixed", &["--allow-privileged"]), &["Completed"]);
+    server.assert_phase(&server.restore("trusting", "mixed", &["--allow-privileged"]), &["Completed"]);
     assert!(!get(&["-n", &app.name, "role", "reader"]).is_null());
 }

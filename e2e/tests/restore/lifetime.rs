@@ -4,8 +4,6 @@ use std::net::TcpListener;
 
 use lifeboat_e2e::{HostServer, Namespace, get, wait_for};
 
-use super::backup;
-
 fn small(prefix: &str, flags: &[&str]) -> (HostServer, Namespace) {
     let server = HostServer::start(prefix, flags);
     let app = Namespace::new(&format!("{prefix}-app"));
@@ -23,8 +21,8 @@ fn wait_until_gone(server: &HostServer, name: &str) {
 #[test]
 fn an_expired_backup_goes_from_cluster_and_bucket_and_others_stay() {
     let (server, app) = small("expired", &["--garbage-collection-frequency=5s"]);
-    server.assert_phase(&backup(&server, "long", &["--include-namespaces", &app.name]), &["Completed"]);
-    let short = backup(&server, "short", &["--include-namespaces", &app.name, "--ttl", "10s"]);
+    server.assert_phase(&server.backup("long", &["--include-namespaces", &app.name]), &["Completed"]);
+    let short = server.backup("short", &["--include-namespaces", &app.name, "--ttl", "10s"]);
     server.assert_phase(&short, &["Completed"]);
     wait_until_gone(&server, "short");
     let keys = server.bucket.keys();
@@ -37,7 +35,7 @@ fn an_expired_backup_goes_from_cluster_and_bucket_and_others_stay() {
 fn a_backup_that_is_gone_from_the_bucket_goes_from_the_cluster() {
     let (server, app) = small("unsynced", &[]);
     for name in ["stays", "goes"] {
-        server.assert_phase(&backup(&server, name, &["--include-namespaces", &app.name]), &["Completed"]);
+        server.assert_phase(&server.backup(name, &["--include-namespaces", &app.name]), &["Completed"]);
     }
     for key in server.bucket.keys() {
         if key.starts_with("backups/goes/") {
@@ -52,7 +50,7 @@ fn a_backup_that_is_gone_from_the_bucket_goes_from_the_cluster() {
 #[test]
 fn a_read_only_location_takes_no_backup_and_loses_none() {
     let (server, app) = small("readonly", &[]);
-    server.assert_phase(&backup(&server, "before", &["--include-namespaces", &app.name]), &["Completed"]);
+    server.assert_phase(&server.backup("before", &["--include-namespaces", &app.name]), &["Completed"]);
     let patch = "{\"spec\":{\"accessMode\":\"ReadOnly\"}}";
     server.kubectl().args(["patch", "bsl", "default", "--type=merge", "-p", patch]).ok();
     let keys = server.bucket.keys();
@@ -78,7 +76,7 @@ fn files_come_through_the_server_where_it_says_so() {
     let url = format!("--download-url=http://127.0.0.1:{port}");
     let address = format!("--download-address=127.0.0.1:{port}");
     let (server, app) = small("through", &[&url, &address]);
-    server.assert_phase(&backup(&server, "whole", &["--include-namespaces", &app.name]), &["Completed"]);
+    server.assert_phase(&server.backup("whole", &["--include-namespaces", &app.name]), &["Completed"]);
     let seen = server.storage.seen().len();
     let log = server.lifeboat().args(["backup", "logs", "whole"]).ok();
     assert!(log.contains("Backed up"), "{log}");

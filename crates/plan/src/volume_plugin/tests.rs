@@ -89,18 +89,21 @@ fn a_plugins_own_backup_object_has_the_snapshots_name(#[case] object: Value, #[c
 }
 
 #[rstest]
-#[case::its_own("snap-1", "example.com/dirs", "new", true)]
-#[case::there_before("snap-1", "example.com/dirs", "old", false)]
-#[case::another_snapshot("snap-2", "example.com/dirs", "new", false)]
-#[case::another_plugin("snap-1", "example.com/disks", "new", false)]
+#[case::its_own("nightly", "snap-1", "example.com/dirs", "new", true)]
+#[case::that_does_not_know_the_backup("", "snap-1", "example.com/dirs", "new", true)]
+#[case::another_backup("weekly", "snap-1", "example.com/dirs", "new", false)]
+#[case::there_before("nightly", "snap-1", "example.com/dirs", "old", false)]
+#[case::another_snapshot("nightly", "snap-2", "example.com/dirs", "new", false)]
+#[case::another_plugin("nightly", "snap-1", "example.com/disks", "new", false)]
 fn a_plugins_own_restore_object_is_found_by_what_it_is_about(
+    #[case] backup: &str,
     #[case] snapshot: &str,
     #[case] plugin: &str,
     #[case] uid: &str,
     #[case] expected: bool,
 ) {
     let object = json!({"metadata": {"name": "any", "uid": uid},
-        "spec": {"snapshotID": snapshot, "backup": "nightly", "plugin": plugin}});
+        "spec": {"snapshotID": snapshot, "backup": backup, "plugin": plugin}});
     assert_eq!(subject(Kind::Restore).is_plugins_own(&object, Some("vol-1"), &["old".to_owned()]), expected);
 }
 
