@@ -215,7 +215,12 @@ impl Pass {
         for (_, words) in &all.unusable {
             reason = format!("{reason}; {words}");
         }
-        self.report.info_about(id, &format!("No snapshot is taken: {reason}"));
+        if all.unusable.is_empty() {
+            self.report.info_about(id, &format!("No snapshot is taken: {reason}"));
+        } else {
+            // One of those may be its own: upstream counts an error as well.
+            self.report.error(&About::Item(id), "No snapshot is taken", Some(&reason));
+        }
         self.made().taken.unclaimed.insert(id.name.clone(), reason);
         None
     }

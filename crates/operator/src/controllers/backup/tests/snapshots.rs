@@ -309,3 +309,67 @@ async fn a_backup_that_fails_leaves_no_snapshot_unnamed(
     let reason = server.get("b")["status"]["failureReason"].as_str().unwrap().to_owned();
     assert!(reason.contains(words), "{reason}");
 }
+
+#[rstest]
+#[case::completed(Some("Completed"), "", &[])]
+#[case::partly(Some("PartiallyFailed"), "", &[])]
+#[case::waits(Some("WaitingForPluginOperations"), "", &[])]
+#[case::finalizing(Some("Finalizing"), "", &[])]
+#[case::failed(Some("Failed"), "", &["delete snap-old"])]
+#[case::gone_while_it_ran(None, "", &["delete snap-old"])]
+#[case::gone_after_its_pass(None, "true", &[])]
+#[tokio::test]
+async fn a_journal_that_outlived_its_pass_costs_no_snapshot(
+    #[case] phase: Option<&str>,
+    #[case] passed: &str,
+    #[case] expected: &[&str],
+) {
+    let (server, snapshotter) = server(FakeSnapshotter::default()).await;
+    put_journal(&server, &json!({"providerSnapshotID": "snap-old", "phase": "Completed"}));
+    if !passed.is_empty() {
+        server.world.change(JOURNAL, &json!({"data": {"passed": passed}}));
+    }
+    if let Some(phase) = phase {
+        server.add("b", json!({}), &json!({"status": {"phase": phase}}));
+    }
+    let found = journals::find(&server.context, &server.state).await.unwrap();
+    assert_eq!(found.len(), 1);
+    journals::end(&server.context, &found).await;
+    assert_eq!(calls(&snapshotter), expected);
+    assert_eq!(server.world.paths("lifeboat-journal"), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_backup_without_the_plugin_of_its_location_says_that_volumes_are_missing() {
+    let (mut server, _) = server(FakeSnapshotter::default()).await;
+    server.context.snapshotters.clear();
+    server.add("b", json!({"includedNamespaces": ["shop"]}), &json!({}));
+    assert_eq!(server.settle("b").await, "PartiallyFailed");
+    let told = errors(&server).await;
+    assert!(told.contains("pv-data") && told.contains("is installed"), "{told}");
+    assert_eq!(server.get("b")["status"]["errors"], 1, "{told}");
+}
+
+fn undeletable() -> FakeSnapshotter {
+    let delete = Box::new(|_: &str| Err(ActionError::Failed("it is in use".into())));
+    FakeSnapshotter { delete, ..FakeSnapshotter::with_progress(vec![bytes(5, 10)]) }
+}
+
+#[rstest]
+#[case::all_go(FakeSnapshotter::with_progress(vec![bytes(5, 10)]), true)]
+#[case::one_stays(undeletable(), false)]
+#[tokio::test]
+async fn a_backup_that_is_deleted_while_its_snapshots_go_on_takes_them_along(
+    #[case] snapshotter: FakeSnapshotter,
+    #[case] all: bool,
+) {
+    let (server, snapshotter) = server(snapshotter).await;
+    server.add("b", json!({"includedNamespaces": ["shop"]}), &json!({}));
+    assert_eq!(server.settle("b").await, "WaitingForPluginOperations");
+    deleted::follow(&server.state, &serde_json::from_value(server.get("b")).unwrap());
+    server.world.remove(&format!("{BACKUPS}/b"));
+    deleted::look(&server.context, &server.state).await.unwrap();
+    assert_eq!(calls(&snapshotter), ["create pv-data", "delete snap-pv-data"]);
+    let keys = ObjectStore::keys(&server.store(), "").await.unwrap();
+    assert_eq!(keys.is_empty(), all, "the list of what remains stays: {keys:?}");
+}
