@@ -72,7 +72,7 @@ where
     let mut kept = Kept::begin(operation).await;
     let before = kept.plugins_own_uids().await;
     let made = watched(operation, &mut kept, call).await;
-    match kept.adopt(made.as_deref().ok(), &before).await {
+    match kept.adopt(made.as_deref().ok(), before.as_deref()).await {
         Some(own) => adopted(operation, own, made).await,
         None => ended(operation, kept, made).await,
     }
@@ -143,7 +143,8 @@ async fn ended(operation: &Operation<'_>, mut kept: Kept<'_>, made: Result<Strin
         }
     };
     kept.show(shown).await;
-    Called { made, standing, object: kept.object() }
+    let object = if standing == Standing::Open { Some(kept.wanted()) } else { kept.object() };
+    Called { made, standing, object }
 }
 
 /// One look at an operation that was open when its call had returned. `object`: as it was seen last.
@@ -192,8 +193,8 @@ async fn again(api: &Api<DynamicObject>, kind: Kind, object: &Value) -> Result<D
     api.create(&PostParams::default(), &made).await.attempt(attempt)
 }
 
-/// The operation has failed because nobody brings it to its end: written on a plugin's own object too. None where the
-/// object is gone.
+/// The operation has failed because nobody brings it to its end: written on a plugin's own object too. One that ended
+/// meanwhile stays as it is. None where the object is gone.
 pub(crate) async fn give_up(
     client: &Client,
     kind: Kind,
@@ -205,6 +206,10 @@ pub(crate) async fn give_up(
     loop {
         let found = api.get_opt(name).await.attempt(format!("read {} {name}", kind.name()))?;
         let Some(found) = found else { return Ok(None) };
+        let json = objects::to_json(&found);
+        if plan::standing(&json) != Standing::Open {
+            return Ok(Some(json));
+        }
         match objects::merge(&api, &found, plan::given_up(words, keep::now())).await {
             Ok(written) => return Ok(Some(objects::to_json(&written))),
             Err(error) if error.is_conflict() => {}

@@ -122,9 +122,11 @@ async fn look(rest: &Rest<'_>, one: &mut OpenVolume) -> Standing {
     }
     let Some(words) = words else { return Standing::Open };
     let name = one.object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-    if let Err(error) = volume_plugin::give_up(&context.client, Kind::Restore, namespace, name, &words).await
-    {
-        tracing::warn!(error = error.chain(), "cannot end a VolumePluginRestore");
+    match volume_plugin::give_up(&context.client, Kind::Restore, namespace, name, &words).await {
+        // It may have ended meanwhile.
+        Ok(Some(object)) => return standing(&object),
+        Ok(None) => {}
+        Err(error) => tracing::warn!(error = error.chain(), "cannot end a VolumePluginRestore"),
     }
     Standing::Failed(words)
 }
