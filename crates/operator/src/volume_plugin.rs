@@ -23,6 +23,7 @@ pub(crate) mod tests;
 use std::future::Future;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use kube::api::{DynamicObject, ListParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use lifeboat_archive::RunLog;
@@ -217,6 +218,47 @@ pub(crate) async fn give_up(
             Err(error) => return Err(error),
         }
     }
+}
+
+/// The plugin's own object of a snapshot that was made in a call whose end no server saw; then the server's, `ours`, goes.
+/// Others of such calls are ended, and go with the Backup. `since`: when the Backup began.
+pub(crate) async fn left_by_plugin(
+    client: &Client,
+    subject: &Subject,
+    ours: &str,
+    since: Timestamp,
+) -> Option<Value> {
+    let api = api(client, subject.kind, &subject.namespace);
+    let params = ListParams::default().labels(&subject.own_selector());
+    let listed = api.list(&params).await.ok()?;
+    let is_later = |object: &Value| {
+        let made = object.pointer("/metadata/creationTimestamp").and_then(Value::as_str);
+        made.and_then(|made| made.parse::<Timestamp>().ok()).is_some_and(|made| made >= since)
+    };
+    let mut found = None;
+    for object in &listed.items {
+        let json = objects::to_json(object);
+        if !is_later(&json) || !subject.is_plugins_own(&json, None, &[]) {
+            continue;
+        }
+        let name = object.name_any();
+        let labelled = objects::merge(&api, object, subject.adoption(&json)).await;
+        let Ok(labelled) = labelled else { continue };
+        let made = json.pointer("/status/snapshotID").and_then(Value::as_str).unwrap_or_default();
+        if plan::standing(&json) == Standing::Completed && !made.is_empty() && found.is_none() {
+            found = Some(objects::to_json(&labelled));
+        } else {
+            let words = "the server ended during the call";
+            let _ = give_up(client, subject.kind, &subject.namespace, &name, words).await;
+        }
+    }
+    found.as_ref()?;
+    if let Ok(Some(ours)) = api.get_opt(ours).await
+        && plan::is_ours(&objects::to_json(&ours))
+    {
+        let _ = objects::delete(&api, &ours).await;
+    }
+    found
 }
 
 /// Ends every object of a Backup or Restore, by its UID, that is not at its end.
