@@ -120,10 +120,10 @@ async fn judge(
     let judged = Judged { inputs, problem, tried };
     let is_news = !before.as_ref().is_some_and(|before| before.says_the_same(&judged));
     let again = if judged.problem.is_some() { Action::requeue(NEXT_TRY) } else { Action::await_change() };
-    if is_news || !is_shown(object, judged.problem.as_deref()) {
-        if let Some(action) = write(context, state, object, judged.problem.as_deref(), is_news).await? {
-            return Ok(action);
-        }
+    if (is_news || !is_shown(object, judged.problem.as_deref()))
+        && let Some(action) = write(context, state, object, judged.problem.as_deref(), is_news).await?
+    {
+        return Ok(action);
     }
     state.judged.lock().unwrap_or_else(PoisonError::into_inner).insert(uid, judged);
     Ok(again)

@@ -14,26 +14,34 @@ use crate::context::Context;
 use crate::locations::Location;
 use crate::snapshot_locations::{self, OpenSnapshotter};
 
-/// What could not be deleted, in words.
-pub(super) async fn delete(context: &Context, location: &Location, backup: &str) -> Vec<String> {
-    let Ok(files) = BackupFiles::new(backup) else { return Vec::new() };
+/// How the deletion of snapshots went.
+#[derive(Default)]
+pub(super) struct Gone {
+    /// What could not be deleted, in words.
+    pub(super) problems: Vec<String>,
+    /// Whether any was deleted.
+    pub(super) any: bool,
+}
+
+pub(super) async fn delete(context: &Context, location: &Location, backup: &str) -> Gone {
+    let Ok(files) = BackupFiles::new(backup) else { return Gone::default() };
     let listed = match list::<NativeSnapshot>(location, &files.volume_snapshots()).await {
         Ok(listed) => listed,
-        Err(words) => return vec![words],
+        Err(words) => return Gone { problems: vec![words], any: false },
     };
-    let mut problems = match list::<BackupVolumeInfo>(location, &files.volume_info()).await {
+    let problems = match list::<BackupVolumeInfo>(location, &files.volume_info()).await {
         Ok(volumes) => unlisted(&listed, &volumes, &files.volume_snapshots()),
         // Named by those who read it for other data.
         Err(_) => Vec::new(),
     };
     let session = context.plugins.session(Arc::new(ServerLog));
-    problems.extend(delete_all(context, &session, &listed).await);
+    let mut gone = Gone { problems, any: false };
+    delete_all(context, &session, &listed, &mut gone).await;
     session.close().await;
-    problems
+    gone
 }
 
-async fn delete_all(context: &Context, session: &Session, listed: &[NativeSnapshot]) -> Vec<String> {
-    let mut problems = Vec::new();
+async fn delete_all(context: &Context, session: &Session, listed: &[NativeSnapshot], gone: &mut Gone) {
     let mut opened: BTreeMap<&str, Result<OpenSnapshotter, String>> = BTreeMap::new();
     let mut seen = BTreeSet::new();
     for snapshot in listed {
@@ -51,12 +59,12 @@ async fn delete_all(context: &Context, session: &Session, listed: &[NativeSnapsh
             Some(Err(words)) => Some(words.clone()),
             None => None,
         };
+        gone.any |= words.is_none();
         let volume = &snapshot.spec.persistent_volume_name;
-        problems.extend(words.map(|words| {
+        gone.problems.extend(words.map(|words| {
             format!("snapshot '{id}' of volume '{volume}' in location '{place}' remains: {words}")
         }));
     }
-    problems
 }
 
 async fn delete_one(context: &Context, location: &OpenSnapshotter, id: &str) -> Result<(), String> {
