@@ -41,29 +41,39 @@ pub(super) async fn delete(context: &Context, location: &Location, backup: &str)
     gone
 }
 
+/// All or none, as far as that can be known before: every location is opened first.
 async fn delete_all(context: &Context, session: &Session, listed: &[NativeSnapshot], gone: &mut Gone) {
-    let mut opened: BTreeMap<&str, Result<OpenSnapshotter, String>> = BTreeMap::new();
+    let remains = |snapshot: &NativeSnapshot, words: &str| {
+        let (id, place) = (&snapshot.status.provider_snapshot_id, &snapshot.spec.location);
+        let volume = &snapshot.spec.persistent_volume_name;
+        format!("snapshot '{id}' of volume '{volume}' in location '{place}' remains: {words}")
+    };
     let mut seen = BTreeSet::new();
-    for snapshot in listed {
-        let (id, place) = (snapshot.status.provider_snapshot_id.as_str(), snapshot.spec.location.as_str());
-        // One without a name was never made; one that is listed twice is deleted once.
-        if id.is_empty() || !seen.insert((place, id)) {
-            continue;
-        }
+    // One without a name was never made; one that is listed twice is deleted once.
+    let made = listed.iter().filter(|one| !one.status.provider_snapshot_id.is_empty());
+    let made: Vec<_> = made
+        .filter(|one| seen.insert((one.spec.location.as_str(), one.status.provider_snapshot_id.as_str())))
+        .collect();
+    let mut opened: BTreeMap<&str, Result<OpenSnapshotter, String>> = BTreeMap::new();
+    for snapshot in &made {
+        let place = snapshot.spec.location.as_str();
         if !opened.contains_key(place) {
             let location = snapshot_locations::open(context, session, place).await;
             opened.insert(place, location.map_err(|error| error.chain()));
         }
-        let words = match opened.get(place) {
-            Some(Ok(location)) => delete_one(context, location, id).await.err(),
-            Some(Err(words)) => Some(words.clone()),
-            None => None,
-        };
-        gone.any |= words.is_none();
-        let volume = &snapshot.spec.persistent_volume_name;
-        gone.problems.extend(words.map(|words| {
-            format!("snapshot '{id}' of volume '{volume}' in location '{place}' remains: {words}")
-        }));
+        if let Some(Err(words)) = opened.get(place) {
+            gone.problems.push(remains(snapshot, words));
+        }
+    }
+    if !gone.problems.is_empty() {
+        return;
+    }
+    for snapshot in made {
+        let Some(Ok(location)) = opened.get(snapshot.spec.location.as_str()) else { continue };
+        match delete_one(context, location, &snapshot.status.provider_snapshot_id).await {
+            Ok(()) => gone.any = true,
+            Err(words) => gone.problems.push(remains(snapshot, &words)),
+        }
     }
 }
 

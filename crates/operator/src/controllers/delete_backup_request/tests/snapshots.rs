@@ -109,6 +109,17 @@ async fn without_location_or_plugin_nothing_is_deleted(#[case] location: &str, #
 }
 
 #[tokio::test]
+async fn of_two_locations_one_that_is_gone_keeps_the_snapshots_of_both() {
+    let fake = FakeSnapshotter::default();
+    let listed = json!([snapshot("a", "snap-1", "cloud"), snapshot("b", "snap-2", "elsewhere")]);
+    let cluster = with_snapshots(&listed, Some(&fake)).await;
+    let said = errors(request(&cluster, "b", None).await);
+    assert!(said.contains("snap-2") && !said.contains("snap-1"), "{said}");
+    assert_eq!(fake.calls(), Vec::<String>::new());
+    stays(&cluster).await;
+}
+
+#[tokio::test]
 async fn a_plugin_that_hangs_is_left_after_its_time() {
     let fake = FakeSnapshotter { delete_snapshot: Some(never()), ..FakeSnapshotter::default() };
     let mut cluster = with_snapshots(&json!([snapshot("disk", "snap-1", "cloud")]), Some(&fake)).await;
