@@ -351,7 +351,8 @@ impl Pass {
             // The object may know more than the journal; so may the plugin's own.
             let since = self.backup.status.as_ref().and_then(|status| status.start_timestamp.as_ref());
             if let Some(since) = since
-                && let Some(own) = volume_plugin::left_by_plugin(&self.client, subject, &entry.object, since.0).await
+                && let Some(own) =
+                    volume_plugin::left_by_plugin(&self.client, subject, &entry.object, since.0).await
             {
                 object = Some(own);
             }

@@ -106,7 +106,8 @@ impl VolumeMaker {
     /// Makes a volume for `volume`, which will be called `name`.
     pub(super) async fn make(&self, volume: &Value, snapshot: &Snapshot, name: &str) -> Result<Made, String> {
         let _place = self.places.acquire().await.map_err(|error| error.to_string())?;
-        let session = self.context.plugins.session(Arc::new(PluginLines(self.log.clone())));
+        let session =
+            self.context.plugins.session_within(Arc::new(PluginLines(self.log.clone())), self.limit);
         let processes = Processes(session);
         let mut made = self.make_with(&processes.0, volume, snapshot, name).await?;
         if let Some(open) = &mut made.open {

@@ -16,13 +16,13 @@ use lifeboat_plan::catalogue::Catalogue;
 use lifeboat_plan::deletion::NAME_TAKEN;
 use serde_json::json;
 
-use super::status::{Run, read, stop, write, write_noted};
 use super::snapshots::Discarded;
+use super::status::{Run, read, stop, write, write_noted};
 use super::{State, finalize, snapshots};
 use crate::backup::journal::Journal;
 use crate::backup::{
     About, Counters, Fence, Outcome, PassError, PassInput, Report, SnapshotEntry, Stop, Watch, chain,
-    run as run_pass, upload_failure, upload_outcome,
+    longest, run as run_pass, upload_failure, upload_outcome,
 };
 use crate::context::Context;
 use crate::locations::{self, LocationError};
@@ -187,7 +187,7 @@ async fn watched(
     let lines = Arc::new(CountedLines::new(ready.report.clone()));
     let acting = context.acting(lines.clone());
     // A stock snapshotter keeps its whole program busy: not the one that runs actions.
-    let session = context.plugins.session(lines);
+    let session = context.plugins.session_within(lines, longest(&ready.backup));
     let snapshotters = snapshots::open(context, &session, &ready).await;
     let pass = run_pass(PassInput {
         client: context.client.clone(),

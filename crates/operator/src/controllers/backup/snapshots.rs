@@ -85,7 +85,9 @@ impl Discarded {
         };
         match timeout(TIDYING, kept).await {
             Ok(Ok(())) => {}
-            Ok(Err(error)) => tracing::warn!(backup = files.name(), %error, "cannot list what is left behind"),
+            Ok(Err(error)) => {
+                tracing::warn!(backup = files.name(), %error, "cannot list what is left behind");
+            }
             Err(_elapsed) => tracing::warn!(backup = files.name(), "cannot list what is left behind in time"),
         }
     }

@@ -171,8 +171,10 @@ async fn a_listing_that_fails_removes_nothing() {
 async fn an_object_of_a_volume_that_cannot_come_in_keeps_no_other_from_it() {
     let cluster = Cluster::new().await;
     store_backup(&cluster.store(), "one", "Completed").await;
-    let object = |name: &str, labels: Value| json!({"metadata": {"name": name, "labels": labels}, "spec": {},
-        "status": {"phase": "Completed"}});
+    let object = |name: &str, labels: Value| {
+        json!({"metadata": {"name": name, "labels": labels}, "spec": {},
+        "status": {"phase": "Completed"}})
+    };
     let listed = json!([object("odd", json!({"a": 1})), object("good", json!({}))]);
     let files = BackupFiles::new("one").unwrap();
     for key in [files.volume_plugin_backups(), files.pod_volume_backups()] {

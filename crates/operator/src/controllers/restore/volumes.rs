@@ -46,7 +46,8 @@ pub(super) fn tell_failed(rest: &mut Rest<'_>, objects: &[Value]) {
     for object in objects {
         let Standing::Failed(words) = standing(object) else { continue };
         let is_made = !object["metadata"]["annotations"][PROVIDER_VOLUME].is_null();
-        let again = |other: &Value| about(other) == about(object) && !matches!(standing(other), Standing::Failed(_));
+        let again =
+            |other: &Value| about(other) == about(object) && !matches!(standing(other), Standing::Failed(_));
         let told = rest.results.errors.all().any(|(_, known)| known.contains(&words));
         if is_made && !told && !objects.iter().any(again) {
             rest.error(None, not_made(object, &words));
