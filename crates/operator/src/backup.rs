@@ -45,6 +45,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::lookup::ClusterLookup;
 
+pub(crate) use actions::longest;
 pub(crate) use again::read_again;
 pub(crate) use hooks::{Commands, PodCommands, run_open_posts};
 pub(crate) use progress::{Counters, Fence, Stop, Watch, verdict};

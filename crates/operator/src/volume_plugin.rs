@@ -23,6 +23,7 @@ pub(crate) mod tests;
 use std::future::Future;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use kube::api::{DynamicObject, ListParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use lifeboat_archive::RunLog;
@@ -72,7 +73,7 @@ where
     let mut kept = Kept::begin(operation).await;
     let before = kept.plugins_own_uids().await;
     let made = watched(operation, &mut kept, call).await;
-    match kept.adopt(made.as_deref().ok(), &before).await {
+    match kept.adopt(made.as_deref().ok(), before.as_deref()).await {
         Some(own) => adopted(operation, own, made).await,
         None => ended(operation, kept, made).await,
     }
@@ -143,7 +144,8 @@ async fn ended(operation: &Operation<'_>, mut kept: Kept<'_>, made: Result<Strin
         }
     };
     kept.show(shown).await;
-    Called { made, standing, object: kept.object() }
+    let object = if standing == Standing::Open { Some(kept.wanted()) } else { kept.object() };
+    Called { made, standing, object }
 }
 
 /// One look at an operation that was open when its call had returned. `object`: as it was seen last.
@@ -192,8 +194,8 @@ async fn again(api: &Api<DynamicObject>, kind: Kind, object: &Value) -> Result<D
     api.create(&PostParams::default(), &made).await.attempt(attempt)
 }
 
-/// The operation has failed because nobody brings it to its end: written on a plugin's own object too. None where the
-/// object is gone.
+/// The operation has failed because nobody brings it to its end: written on a plugin's own object too. One that ended
+/// meanwhile stays as it is. None where the object is gone.
 pub(crate) async fn give_up(
     client: &Client,
     kind: Kind,
@@ -205,6 +207,10 @@ pub(crate) async fn give_up(
     loop {
         let found = api.get_opt(name).await.attempt(format!("read {} {name}", kind.name()))?;
         let Some(found) = found else { return Ok(None) };
+        let json = objects::to_json(&found);
+        if plan::standing(&json) != Standing::Open {
+            return Ok(Some(json));
+        }
         match objects::merge(&api, &found, plan::given_up(words, keep::now())).await {
             Ok(written) => return Ok(Some(objects::to_json(&written))),
             Err(error) if error.is_conflict() => {}
@@ -212,6 +218,47 @@ pub(crate) async fn give_up(
             Err(error) => return Err(error),
         }
     }
+}
+
+/// The plugin's own object of a snapshot that was made in a call whose end no server saw; then the server's, `ours`, goes.
+/// Others of such calls are ended, and go with the Backup. `since`: when the Backup began.
+pub(crate) async fn left_by_plugin(
+    client: &Client,
+    subject: &Subject,
+    ours: &str,
+    since: Timestamp,
+) -> Option<Value> {
+    let api = api(client, subject.kind, &subject.namespace);
+    let params = ListParams::default().labels(&subject.own_selector());
+    let listed = api.list(&params).await.ok()?;
+    let is_later = |object: &Value| {
+        let made = object.pointer("/metadata/creationTimestamp").and_then(Value::as_str);
+        made.and_then(|made| made.parse::<Timestamp>().ok()).is_some_and(|made| made >= since)
+    };
+    let mut found = None;
+    for object in &listed.items {
+        let json = objects::to_json(object);
+        if !is_later(&json) || !subject.is_plugins_own(&json, None, &[]) {
+            continue;
+        }
+        let name = object.name_any();
+        let labelled = objects::merge(&api, object, subject.adoption(&json)).await;
+        let Ok(labelled) = labelled else { continue };
+        let made = json.pointer("/status/snapshotID").and_then(Value::as_str).unwrap_or_default();
+        if plan::standing(&json) == Standing::Completed && !made.is_empty() && found.is_none() {
+            found = Some(objects::to_json(&labelled));
+        } else {
+            let words = "the server ended during the call";
+            let _ = give_up(client, subject.kind, &subject.namespace, &name, words).await;
+        }
+    }
+    found.as_ref()?;
+    if let Ok(Some(ours)) = api.get_opt(ours).await
+        && plan::is_ours(&objects::to_json(&ours))
+    {
+        let _ = objects::delete(&api, &ours).await;
+    }
+    found
 }
 
 /// Ends every object of a Backup or Restore, by its UID, that is not at its end.

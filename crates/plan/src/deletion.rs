@@ -187,6 +187,17 @@ pub fn status_after_failure(before: &BackupPhase, stored: Option<&str>, begun: b
     }
 }
 
+/// That status where snapshots of its volumes are gone: nobody may take it for a whole backup.
+pub fn without_snapshots(mut status: Value) -> Value {
+    if status["phase"] == BackupPhase::Completed.as_str() {
+        status["phase"] = BackupPhase::PartiallyFailed.as_str().into();
+    }
+    if status.get("failureReason").is_none() {
+        status["failureReason"] = "partly deleted: snapshots of its volumes are gone; the errors of the DeleteBackupRequest say what remains; delete it again".into();
+    }
+    status
+}
+
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
@@ -274,6 +285,16 @@ mod tests {
         #[case] expected: &str,
     ) {
         assert_eq!(status_after_failure(&before.into(), stored, begun)["phase"], expected);
+    }
+
+    #[rstest]
+    #[case("Completed", "PartiallyFailed")]
+    #[case("PartiallyFailed", "PartiallyFailed")]
+    #[case("Failed", "Failed")]
+    fn a_backup_without_its_snapshots_is_none_that_completed(#[case] before: &str, #[case] expected: &str) {
+        let status = without_snapshots(json!({"phase": before}));
+        assert_eq!(status["phase"], expected);
+        assert!(status["failureReason"].as_str().is_some_and(|words| words.starts_with("partly deleted")));
     }
 
     fn found(uid: &str, started: &str) -> Stored {

@@ -32,6 +32,9 @@ pub const PROGRESS_CHANGED: &str = "lifeboat.io/progress-changed";
 /// Annotation on the server's VolumePluginRestores: the volume, as the provider names it.
 pub const PROVIDER_VOLUME: &str = "lifeboat.io/provider-volume";
 
+/// Annotation on plugins' own VolumePluginRestores: the PersistentVolume.
+pub const PERSISTENT_VOLUME: &str = "lifeboat.io/persistent-volume";
+
 /// An operation whose progress did not change for so long is shown as one that may hang.
 pub const HUNG_AFTER: Duration = Duration::from_mins(10);
 
@@ -336,18 +339,26 @@ pub enum Standing {
     Failed(String),
 }
 
-/// At its end: a completion time, or phase Completed or Failed in any spelling.
+/// At its end: a completion time, or phase Completed or Failed in any spelling. With a time, other words for a bad end count
+/// as well.
 pub fn standing(object: &Value) -> Standing {
     let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
     let said = text("/status/phase");
-    if said.eq_ignore_ascii_case(phase::FAILED) {
+    let at_its_end = !text("/status/completionTimestamp").is_empty();
+    if said.eq_ignore_ascii_case(phase::FAILED) || (at_its_end && is_bad(said)) {
         let words = Some(text("/status/message")).filter(|words| !words.is_empty());
         return Standing::Failed(words.unwrap_or("the plugin gives no reason").to_owned());
     }
-    if said.eq_ignore_ascii_case(phase::COMPLETED) || !text("/status/completionTimestamp").is_empty() {
+    if said.eq_ignore_ascii_case(phase::COMPLETED) || at_its_end {
         return Standing::Completed;
     }
     Standing::Open
+}
+
+/// Whether a plugin's own word for its end says that it did not end well: a completion time is recorded then too.
+pub fn is_bad(phase: &str) -> bool {
+    let phase = phase.to_lowercase();
+    ["fail", "error", "cancel", "abort"].iter().any(|word| phase.contains(word))
 }
 
 /// When the progress last changed: our note of it; of a plugin's own object, the last write.

@@ -18,6 +18,7 @@ mod usage;
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub use error::PluginError;
 pub(crate) use error::shortened;
@@ -93,10 +94,14 @@ impl PluginHost {
 
     /// What one operation uses; its plugins' log lines go to `sink`.
     pub fn session(&self, sink: Arc<dyn LogSink>) -> Session {
-        Session::new(self.clone(), sink)
+        Session::new(self.clone(), self.inner.settings.clone(), sink)
     }
 
-    pub(crate) fn settings(&self) -> &HostSettings {
-        &self.inner.settings
+    /// The same for an operation that says itself how long a snapshot or a volume may take. A stock snapshotter that takes
+    /// longer is ended: it does one call at a time, and everybody behind would wait.
+    pub fn session_within(&self, sink: Arc<dyn LogSink>, volume: Duration) -> Session {
+        let mut settings = self.inner.settings.clone();
+        settings.timeouts.volume = volume;
+        Session::new(self.clone(), settings, sink)
     }
 }

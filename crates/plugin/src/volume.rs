@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use lifeboat_plan::volume_plugin::is_bad;
 use serde_json::Value;
 
 use crate::ActionError;
@@ -73,6 +74,8 @@ impl VolumeProgress {
         match self.phase.to_lowercase().as_str() {
             "failed" => Some(Ended::Badly),
             "completed" => Some(Ended::Well),
+            // A completion time is recorded at a bad end too.
+            other if is_bad(other) => self.completed.map(|_| Ended::Badly),
             _ => self.completed.map(|_| Ended::Well),
         }
     }
@@ -162,5 +165,6 @@ mod tests {
         assert_eq!(phase("Uploading").ended(), None);
         let timed = VolumeProgress { completed: Some(Timestamp::UNIX_EPOCH), ..VolumeProgress::default() };
         assert_eq!(timed.ended(), Some(Ended::Well));
+        assert_eq!(VolumeProgress { phase: "Error".into(), ..timed }.ended(), Some(Ended::Badly));
     }
 }

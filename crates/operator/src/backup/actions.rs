@@ -18,7 +18,7 @@ use crate::applying::{Applying, Says, applying};
 const CANCEL: Duration = Duration::from_secs(10);
 
 /// How long one call of an action may take: as long as an operation that it would begin.
-pub(super) fn longest(backup: &Backup) -> Duration {
+pub(crate) fn longest(backup: &Backup) -> Duration {
     let given = GoDuration::set(backup.spec.item_operation_timeout);
     let nanos = given.and_then(|limit| u64::try_from(limit.as_nanos()).ok());
     nanos.map_or(Duration::from_hours(4), Duration::from_nanos)

@@ -177,14 +177,15 @@ impl Pass {
             snapshots_open: made.taken.open,
         };
         let results = pass.report.results();
+        let (snapshots, volume_plugin_backups) = made.taken.listed();
         Ok(Outcome {
             counts,
             size,
             resources: made.resources,
             operations: made.operations,
             volumes,
-            snapshots: made.taken.snapshots.into_values().collect(),
-            volume_plugin_backups: made.taken.objects,
+            snapshots,
+            volume_plugin_backups,
             results,
         })
     }

@@ -51,6 +51,9 @@ pub(crate) struct OperationEntry {
 const PREFIX: &str = "lifeboat-journal-";
 const OPERATIONS_PREFIX: &str = "lifeboat-operations-";
 
+/// The entry that says that the pass is over.
+const PASSED: &str = "passed";
+
 /// The UIDs of all Backups that have a journal.
 pub(crate) async fn all(client: &Client, namespace: &str) -> Result<Vec<String>, ApiError> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
@@ -145,6 +148,21 @@ impl Journal {
         self.read(&self.operations, "operation.", "operations may go on that nobody can name now").await
     }
 
+    /// Records that storage has the list of the snapshots: from here on they are the backup's, whatever becomes of its
+    /// object.
+    pub(crate) async fn note_passed(&self) {
+        if let Err(error) = self.write(&self.name, json!({PASSED: "true"})).await {
+            tracing::warn!(error, journal = self.name, "cannot write an entry");
+        }
+    }
+
+    /// Whether storage has the list of the snapshots. An error is worth another try.
+    pub(crate) async fn has_passed(&self) -> Result<bool, String> {
+        let found = self.api.get_opt(&self.name).await.attempt("read the journal");
+        let data = found.map_err(|error| error.chain())?.and_then(|found| found.data);
+        Ok(data.is_some_and(|data| data.contains_key(PASSED)))
+    }
+
     /// The snapshots that were begun; and what cannot be read of them, in words. An error is worth another try.
     pub(crate) async fn snapshots(&self) -> Result<(Vec<SnapshotEntry>, Vec<String>), String> {
         self.read(&self.name, "snapshot.", "snapshots may be left behind that nobody can name now").await
@@ -184,7 +202,9 @@ impl Journal {
 
     /// The backup has ended; what is still open keeps the journal.
     pub(crate) async fn remove_empty(&self) {
-        if self.entries().await.is_ok_and(|(open, unreadable)| open.is_empty() && unreadable.is_empty()) {
+        let hooks = self.entries().await.is_ok_and(|(open, odd)| open.is_empty() && odd.is_empty());
+        let snapshots = self.snapshots().await.is_ok_and(|(open, odd)| open.is_empty() && odd.is_empty());
+        if hooks && snapshots {
             self.remove().await;
         }
     }

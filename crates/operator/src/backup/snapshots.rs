@@ -89,6 +89,8 @@ impl SnapshotEntry {
 pub(super) struct Taken {
     /// By volume.
     pub(super) snapshots: BTreeMap<String, NativeSnapshot>,
+    /// Those of earlier attempts that failed: listed, so that they are deleted with the backup.
+    failed_before: Vec<NativeSnapshot>,
     /// Why a volume was not snapshotted that snapshotters were asked for, by volume.
     pub(super) unclaimed: BTreeMap<String, String>,
     /// The VolumePluginBackups.
@@ -99,6 +101,11 @@ pub(super) struct Taken {
 impl Taken {
     pub(super) fn volumes(&self) -> BTreeSet<String> {
         self.snapshots.keys().cloned().collect()
+    }
+
+    /// All that the provider may have; those that can be restored first.
+    pub(super) fn listed(self) -> (Vec<NativeSnapshot>, Vec<Value>) {
+        (self.snapshots.into_values().chain(self.failed_before).collect(), self.objects)
     }
 
     pub(super) fn failed(&self) -> usize {
@@ -215,7 +222,12 @@ impl Pass {
         for (_, words) in &all.unusable {
             reason = format!("{reason}; {words}");
         }
-        self.report.info_about(id, &format!("No snapshot is taken: {reason}"));
+        if all.unusable.is_empty() {
+            self.report.info_about(id, &format!("No snapshot is taken: {reason}"));
+        } else {
+            // One of those may be its own: upstream counts an error as well.
+            self.report.error(&About::Item(id), "No snapshot is taken", Some(&reason));
+        }
         self.made().taken.unclaimed.insert(id.name.clone(), reason);
         None
     }
@@ -229,7 +241,17 @@ impl Pass {
     ) -> Result<(), String> {
         let (open, places) = &self.snapshotters.open[chosen];
         let (backup, name) = (self.backup.name_any(), id.name.clone());
-        if self.adopt(id).await {
+        let subject = Subject {
+            kind: Kind::Backup,
+            namespace: self.snapshotters.namespace.clone(),
+            owner: (backup.clone(), self.backup.uid().unwrap_or_default()),
+            backup: backup.clone(),
+            plugin: open.snapshotter.name().to_owned(),
+            location: open.location.clone(),
+            volume: name.clone(),
+            snapshot_id: String::new(),
+        };
+        if self.adopt(id, &subject).await {
             return Ok(());
         }
         // A program that reports progress takes several calls at once; a stock one does one after the other.
@@ -251,16 +273,6 @@ impl Pass {
                 volume_iops: info.iops,
             },
             status: NativeSnapshotStatus { phase: "New".to_owned(), ..NativeSnapshotStatus::default() },
-        };
-        let subject = Subject {
-            kind: Kind::Backup,
-            namespace: self.snapshotters.namespace.clone(),
-            owner: (backup.clone(), self.backup.uid().unwrap_or_default()),
-            backup: backup.clone(),
-            plugin: open.snapshotter.name().to_owned(),
-            location: open.location.clone(),
-            volume: name.clone(),
-            snapshot_id: String::new(),
         };
         let begun = SnapshotEntry { snapshot: snapshot.clone(), object: subject.name() };
         self.journal
@@ -329,18 +341,30 @@ impl Pass {
     }
 
     /// Takes over what an interrupted attempt made. What it began and nobody can tell the end of is named.
-    async fn adopt(&self, id: &ItemId) -> bool {
+    async fn adopt(&self, id: &ItemId, subject: &Subject) -> bool {
         let Some(entry) = self.snapshotters.earlier.get(&id.name) else { return false };
         let mut entry = entry.clone();
         let api = volume_plugin::api(&self.client, Kind::Backup, &self.snapshotters.namespace);
         let object = api.get_opt(&entry.object).await.ok().flatten();
-        let object = object.map(|object| lifeboat_cluster::objects::to_json(&object));
+        let mut object = object.map(|object| lifeboat_cluster::objects::to_json(&object));
         if entry.id().is_none() {
-            // The object may know more than the journal.
+            // The object may know more than the journal; so may the plugin's own.
+            let since = self.backup.status.as_ref().and_then(|status| status.start_timestamp.as_ref());
+            if let Some(since) = since
+                && let Some(own) =
+                    volume_plugin::left_by_plugin(&self.client, subject, &entry.object, since.0).await
+            {
+                object = Some(own);
+            }
             let known = object.as_ref().and_then(|object| object.pointer("/status/snapshotID")?.as_str());
             if let Some(known) = known.filter(|known| !known.is_empty()) {
                 known.clone_into(&mut entry.snapshot.status.provider_snapshot_id);
                 COMPLETED.clone_into(&mut entry.snapshot.status.phase);
+                entry.object = object.as_ref().map(name_of).unwrap_or_default();
+                if let Err(error) = self.journal.note_snapshot(&entry).await {
+                    let words = "The journal does not have the snapshot of an interrupted attempt";
+                    self.report.warning(&About::Item(id), words, Some(&error));
+                }
             }
         }
         let Some(made) = entry.id().map(str::to_owned) else {
@@ -353,6 +377,8 @@ impl Pass {
         };
         let standing = object.as_ref().map_or(Standing::Completed, lifeboat_plan::volume_plugin::standing);
         if let Standing::Failed(_) = standing {
+            FAILED.clone_into(&mut entry.snapshot.status.phase);
+            self.made().taken.failed_before.push(entry.snapshot);
             return false;
         }
         self.report.info_about(id, &format!("Snapshot {made} of an interrupted attempt is taken over"));

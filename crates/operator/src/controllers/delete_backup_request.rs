@@ -1,6 +1,7 @@
 //! DeleteBackupRequest: deletes a backup and all that it made, in an order in which every step can be repeated: delete
 //! item actions, snapshots, files, restores, the object. Whatever cannot be removed is named in the request's errors,
-//! and then the object stays: with its phase while all files are there, else as Failed. Only files of this very backup
+//! and then the object stays: with its phase while all is there, else as Failed, or as PartiallyFailed where only
+//! snapshots are gone. Only files of this very backup
 //! are deleted; of one whose name another has in storage only the object goes.
 
 mod files;
@@ -111,6 +112,8 @@ struct Deleted {
     problems: Vec<String>,
     /// Whether files were being removed.
     begun: bool,
+    /// Whether snapshots were.
+    snapshots: bool,
 }
 
 /// Carries the deletion out.
@@ -121,8 +124,13 @@ async fn delete(context: &Context, acting: &Acting, gathered: &Gathered, extent:
         && let Some(location) = &gathered.location
     {
         problems.extend(items::run(context, &acting.actions.delete, gathered, location).await);
-        problems.extend(snapshots::delete(context, location, &gathered.name).await);
         problems.extend(files::volume_data(location, &gathered.name).await);
+        // What keeps the backup anyhow keeps its snapshots too: it stays one that can be restored.
+        if problems.is_empty() {
+            let gone = snapshots::delete(context, location, &gathered.name).await;
+            problems.extend(gone.problems);
+            deleted.snapshots = gone.any;
+        }
         if problems.is_empty() {
             deleted.begun = true;
             problems.extend(files::of_backup(location, &gathered.name).await);

@@ -17,7 +17,7 @@ use lifeboat_cluster::{ApiError, objects};
 use lifeboat_plan::location::UNAVAILABLE_BECAUSE;
 use lifeboat_plugin::host::{ServerLog, Session};
 use serde_json::{Value, json};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
@@ -34,12 +34,27 @@ const NEXT_TRY: Duration = Duration::from_mins(5);
 struct State {
     resource: ApiResource,
     judged: Mutex<BTreeMap<String, Judged>>,
+    /// How soon a plugin that could not be configured is asked again for the same settings.
+    again: Duration,
 }
 
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 struct Judged {
     inputs: String,
     problem: Option<String>,
+    tried: Instant,
+}
+
+impl Judged {
+    /// Whether its plugin need not be asked again for these settings. Words of a plugin may differ each time, and writing
+    /// them makes the location be looked at again at once.
+    fn holds(&self, inputs: &str, again: Duration) -> bool {
+        self.inputs == inputs && (self.problem.is_none() || self.tried.elapsed() < again)
+    }
+
+    fn says_the_same(&self, other: &Self) -> bool {
+        (&self.inputs, &self.problem) == (&other.inputs, &other.problem)
+    }
 }
 
 pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
@@ -59,7 +74,7 @@ pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
             found.into_iter().map(move |location| ObjectRef::from_obj_with(location.as_ref(), kind.clone()))
         })
         .graceful_shutdown_on(resting.clone().cancelled_owned());
-    let state = Arc::new(State { resource, judged: Mutex::default() });
+    let state = Arc::new(State { resource, judged: Mutex::default(), again: NEXT_TRY });
     dynamic::drive("volume-snapshot-location", controller, context.clone(), state, reconcile).await;
 }
 
@@ -93,7 +108,8 @@ async fn judge(
     let inputs = inputs(object, &secrets);
     let before = state.judged.lock().unwrap_or_else(PoisonError::into_inner).get(&uid).cloned();
     // An answer that was just written, or written over: the plugin is not asked again for it.
-    let known = before.as_ref().filter(|judged| judged.inputs == inputs && judged.problem.is_none());
+    let known = before.as_ref().filter(|judged| judged.holds(&inputs, state.again));
+    let tried = known.map_or_else(Instant::now, |known| known.tried);
     let problem = match (known, location) {
         (Some(known), _) => known.problem.clone(),
         (None, Ok(location)) => {
@@ -101,15 +117,15 @@ async fn judge(
         }
         (None, Err(error)) => Some(error.chain()),
     };
-    let judged = Judged { inputs, problem };
-    let is_news = before.as_ref() != Some(&judged);
+    let judged = Judged { inputs, problem, tried };
+    let is_news = !before.as_ref().is_some_and(|before| before.says_the_same(&judged));
     let again = if judged.problem.is_some() { Action::requeue(NEXT_TRY) } else { Action::await_change() };
-    if is_news || !is_shown(object, judged.problem.as_deref()) {
-        if let Some(action) = write(context, state, object, judged.problem.as_deref(), is_news).await? {
-            return Ok(action);
-        }
-        state.judged.lock().unwrap_or_else(PoisonError::into_inner).insert(uid, judged);
+    if (is_news || !is_shown(object, judged.problem.as_deref()))
+        && let Some(action) = write(context, state, object, judged.problem.as_deref(), is_news).await?
+    {
+        return Ok(action);
     }
+    state.judged.lock().unwrap_or_else(PoisonError::into_inner).insert(uid, judged);
     Ok(again)
 }
 
@@ -197,7 +213,7 @@ mod tests {
 
     fn state() -> State {
         let resource = objects::resource_of::<VolumeSnapshotLocation>();
-        State { resource, judged: Mutex::default() }
+        State { resource, judged: Mutex::default(), again: Duration::ZERO }
     }
 
     async fn cluster() -> Cluster {
@@ -256,6 +272,23 @@ mod tests {
         assert_eq!(written["status"]["phase"], "Available");
         assert!(written["metadata"]["annotations"][UNAVAILABLE_BECAUSE].is_null());
         assert_eq!(cluster.events(), ["Unavailable", "Available"]);
+    }
+
+    #[tokio::test]
+    async fn words_that_change_do_not_have_the_plugin_asked_at_once() {
+        let mut cluster = cluster().await;
+        let state = State { again: NEXT_TRY, ..state() };
+        let asked = Arc::new(Mutex::new(0));
+        let counted = asked.clone();
+        let init = at_once(move |()| {
+            *counted.lock().unwrap() += 1;
+            Err(lifeboat_plugin::ActionError::Failed(format!("request {}", counted.lock().unwrap())))
+        });
+        let fake = FakeSnapshotter { init: Some(init), ..FakeSnapshotter::default() };
+        for _ in 0..3 {
+            look(&mut cluster, &state, Some(fake.clone())).await;
+        }
+        assert_eq!((*asked.lock().unwrap(), cluster.events().len()), (1, 1));
     }
 
     #[tokio::test]

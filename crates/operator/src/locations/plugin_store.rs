@@ -7,7 +7,6 @@ mod leased;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
@@ -136,10 +135,7 @@ fn start(host: &PluginHost, directory: &Path, opening: &PluginOpening) -> Result
 
 /// Readable by this user only, as every such file of `tempfile`.
 fn credentials_file(directory: &Path, content: &SecretSlice<u8>) -> std::io::Result<NamedTempFile> {
-    let mut file = tempfile::Builder::new().prefix("credentials-").tempfile_in(directory)?;
-    file.write_all(content.expose_secret())?;
-    file.flush()?;
-    Ok(file)
+    crate::credential_files::write(directory, content.expose_secret())
 }
 
 /// Ends a process that nobody has used for a while.

@@ -11,7 +11,7 @@ use kube::api::{DynamicObject, ListParams, PostParams};
 use lifeboat_archive::RunLog;
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::restore::native::{self, Snapshot};
-use lifeboat_plan::volume_plugin::{self as plan, PROVIDER_VOLUME, Shown};
+use lifeboat_plan::volume_plugin::{self as plan, PERSISTENT_VOLUME, PROVIDER_VOLUME, Shown};
 use lifeboat_plugin::host::Session;
 use lifeboat_plugin::volume::{ProgressOf, VolumeInfo, VolumeRequest};
 use serde_json::{Value, json};
@@ -106,7 +106,8 @@ impl VolumeMaker {
     /// Makes a volume for `volume`, which will be called `name`.
     pub(super) async fn make(&self, volume: &Value, snapshot: &Snapshot, name: &str) -> Result<Made, String> {
         let _place = self.places.acquire().await.map_err(|error| error.to_string())?;
-        let session = self.context.plugins.session(Arc::new(PluginLines(self.log.clone())));
+        let session =
+            self.context.plugins.session_within(Arc::new(PluginLines(self.log.clone())), self.limit);
         let processes = Processes(session);
         let mut made = self.make_with(&processes.0, volume, snapshot, name).await?;
         if let Some(open) = &mut made.open {
@@ -180,7 +181,7 @@ impl VolumeMaker {
         let called = volume_plugin::run(&operation, opened.snapshotter.create_volume(&request)).await;
         let id = called.made?;
         if let Some(object) = called.object.as_ref().filter(|object| !plan::is_ours(object)) {
-            self.note(object, &id).await;
+            self.note(object, &id, &subject.volume).await;
         }
         Ok((id, called.standing, called.object))
     }
@@ -219,7 +220,8 @@ impl VolumeMaker {
             if let Some(id) = made(&object) {
                 return Ok(Before::Made(id, object));
             }
-            if plan::standing(&object) == Standing::Open {
+            // A plugin's own that is at its end does not tell what was made either.
+            if !matches!(plan::standing(&object), Standing::Failed(_)) {
                 before = Before::Begun;
             }
         }
@@ -237,9 +239,10 @@ impl VolumeMaker {
     }
 
     /// The volume of a plugin's own object, which the plugin need not name.
-    async fn note(&self, object: &Value, id: &str) {
+    async fn note(&self, object: &Value, id: &str, volume: &str) {
         let name = object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-        let patch = kube::api::Patch::Merge(json!({"metadata": {"annotations": {PROVIDER_VOLUME: id}}}));
+        let patch = kube::api::Patch::Merge(json!({"metadata": {"annotations":
+            {PROVIDER_VOLUME: id, PERSISTENT_VOLUME: volume}}}));
         let noted = self.api().patch(name, &kube::api::PatchParams::default(), &patch).await;
         if let Err(error) = noted {
             self.log.info(&format!("VolumePluginRestore {name} could not be given its volume: {error}"), &[]);
@@ -250,8 +253,14 @@ impl VolumeMaker {
 /// Whether an object is about this volume, in whichever attempt.
 fn is_of(subject: &Subject, object: &Value) -> bool {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-    let same_volume = text("/status/volumeID") == subject.volume;
-    text("/spec/snapshotID") == subject.snapshot_id && (same_volume || !plan::is_ours(object))
+    // What a plugin calls the volume in its own object is its own affair.
+    let same_volume = if plan::is_ours(object) {
+        text("/status/volumeID") == subject.volume
+    } else {
+        let noted = object["metadata"]["annotations"][PERSISTENT_VOLUME].as_str();
+        noted.is_none_or(|noted| noted == subject.volume)
+    };
+    text("/spec/snapshotID") == subject.snapshot_id && same_volume
 }
 
 /// The volume that an object's call returned.

@@ -47,6 +47,11 @@ impl<'a> Kept<'a> {
         self.object.as_ref().map(objects::to_json)
     }
 
+    /// The object as it should be, for an operation that goes on: whoever looks at it later makes it.
+    pub(super) fn wanted(&self) -> Value {
+        self.object().unwrap_or_else(|| self.operation.subject.object(&self.shown, now()))
+    }
+
     /// Writes what is new.
     pub(super) async fn show(&mut self, shown: Shown) {
         if shown == self.shown && self.object.is_some() {
@@ -57,22 +62,28 @@ impl<'a> Kept<'a> {
         self.bear(written);
     }
 
-    /// The UIDs of objects that others made.
-    pub(super) async fn plugins_own_uids(&self) -> Vec<String> {
-        self.others().await.iter().filter_map(ResourceExt::uid).collect()
+    /// The UIDs of objects that others made; None where nobody can tell.
+    pub(super) async fn plugins_own_uids(&self) -> Option<Vec<String>> {
+        Some(self.others().await?.iter().filter_map(ResourceExt::uid).collect())
     }
 
     /// The plugin's own object for this operation, with our labels and owner; then the server's goes.
-    pub(super) async fn adopt(&mut self, made: Option<&str>, before: &[String]) -> Option<DynamicObject> {
+    pub(super) async fn adopt(
+        &mut self,
+        made: Option<&str>,
+        before: Option<&[String]>,
+    ) -> Option<DynamicObject> {
         let subject = self.operation.subject;
-        let is_own = |object: &DynamicObject| subject.is_plugins_own(&objects::to_json(object), made, before);
+        let known = before.unwrap_or_default();
+        let is_own = |object: &DynamicObject| subject.is_plugins_own(&objects::to_json(object), made, known);
         let mut own = None;
         if let Some(name) = made.filter(|name| subject.kind == plan::Kind::Backup && plan::can_be_name(name))
         {
             own = self.api.get_opt(name).await.ok().flatten().filter(is_own);
         }
-        if own.is_none() {
-            own = self.others().await.into_iter().find(is_own);
+        // Which ones are new can be told only where those before are known.
+        if own.is_none() && before.is_some() {
+            own = self.others().await.unwrap_or_default().into_iter().find(is_own);
         }
         let adopted = match self.label(own?).await {
             Ok(adopted) => adopted?,
@@ -81,12 +92,21 @@ impl<'a> Kept<'a> {
                 return None;
             }
         };
-        if let Some(ours) = self.object.take()
-            && let Err(error) = objects::delete(&self.api, &ours).await
-        {
-            self.bear(Err(error));
-        }
+        let removed = self.remove().await;
+        self.bear(removed);
         Some(adopted)
+    }
+
+    /// Takes the server's object away. It is looked for by its name: a write that the end of the call cut off may have made
+    /// or changed it.
+    async fn remove(&mut self) -> Result<(), ApiError> {
+        self.object = None;
+        let name = self.operation.subject.name();
+        let found = self.api.get_opt(&name).await.attempt(format!("read {name}"))?;
+        match found.filter(|found| plan::is_ours(&objects::to_json(found))) {
+            Some(ours) => objects::delete(&self.api, &ours).await,
+            None => Ok(()),
+        }
     }
 
     /// None where the object is gone meanwhile.
@@ -109,9 +129,9 @@ impl<'a> Kept<'a> {
     }
 
     /// Objects that others made and nobody adopted.
-    async fn others(&self) -> Vec<DynamicObject> {
+    async fn others(&self) -> Option<Vec<DynamicObject>> {
         let params = ListParams::default().labels(&self.operation.subject.own_selector());
-        self.api.list(&params).await.map(|list| list.items).unwrap_or_default()
+        self.api.list(&params).await.map(|list| list.items).ok()
     }
 
     async fn create(&mut self) -> Result<(), ApiError> {

@@ -319,6 +319,33 @@ async fn a_plugins_own_object_is_adopted_and_ours_goes(
     }
 }
 
+#[rstest]
+#[case(Kind::Backup)]
+#[case(Kind::Restore)]
+#[tokio::test]
+async fn ours_goes_even_where_the_call_returns_while_it_is_written(#[case] kind: Kind) {
+    let cluster = Cluster::new().await;
+    let snapshotter = FakeSnapshotter {
+        progress: Some(Mutex::new([bytes(5, 10)].into())),
+        // The call returns when progress was asked for, before it is written.
+        returns_after: 1,
+        ..with_own(&cluster, kind, "own", &json!({"phase": "Completed"}))
+    };
+    let done = called(&cluster, kind, &snapshotter).await;
+    assert_eq!(done.object.unwrap()["metadata"]["name"], "own");
+    assert_eq!(cluster.names(kind.plural()), ["own"]);
+}
+
+#[tokio::test]
+async fn what_ended_by_itself_is_not_given_up() {
+    let cluster = Cluster::new().await;
+    let snapshotter = with_own(&cluster, Kind::Backup, "snap-pv", &json!({"phase": "Completed"}));
+    called(&cluster, Kind::Backup, &snapshotter).await;
+    let client = &cluster.context.client;
+    let left = give_up(client, Kind::Backup, "lifeboat", "snap-pv", "too late").await.unwrap().unwrap();
+    assert_eq!(left["status"], json!({"phase": "Completed"}));
+}
+
 #[tokio::test]
 async fn an_object_that_is_deleted_while_it_runs_is_made_again() {
     let cluster = Cluster::new().await;

@@ -69,6 +69,11 @@ fn an_operation_that_ended_well_has_done_all_of_it() {
 #[case::own_word(json!({"phase": "Uploading"}), Standing::Open)]
 #[case::any_spelling(json!({"phase": "COMPLETED"}), Standing::Completed)]
 #[case::a_time(json!({"phase": "done", "completionTimestamp": "2026-01-01T00:00:00Z"}), Standing::Completed)]
+#[case::a_bad_word_and_a_time(json!({"phase": "PartiallyFailed", "completionTimestamp": "2026-01-01T00:00:00Z"}),
+    Standing::Failed("the plugin gives no reason".into()))]
+#[case::another_bad_word(json!({"phase": "Canceled", "message": "by hand", "completionTimestamp": "2026-01-01T00:00:00Z"}),
+    Standing::Failed("by hand".into()))]
+#[case::no_time_yet(json!({"phase": "Error"}), Standing::Open)]
 #[case::failed(json!({"phase": "failed", "message": "full", "completionTimestamp": "2026-01-01T00:00:00Z"}),
     Standing::Failed("full".into()))]
 fn the_end_is_a_word_or_a_time(#[case] status: Value, #[case] expected: Standing) {

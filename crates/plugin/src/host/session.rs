@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use super::error::PluginError;
 use super::kind::{Kind, qualified};
 use super::log::LogSink;
+use super::settings::HostSettings;
 use super::slot::{Init, Slot};
 use super::usage::{Usage, Used};
 use super::{Plugin, PluginHost};
@@ -21,6 +22,8 @@ pub struct Session {
 
 struct Inner {
     host: PluginHost,
+    /// The host's, with what this operation has of its own.
+    settings: HostSettings,
     sink: Arc<dyn LogSink>,
     programs: Mutex<BTreeMap<PathBuf, Vec<Member>>>,
     usage: Arc<Usage>,
@@ -34,10 +37,11 @@ struct Member {
 }
 
 impl Session {
-    pub(super) fn new(host: PluginHost, sink: Arc<dyn LogSink>) -> Self {
+    pub(super) fn new(host: PluginHost, settings: HostSettings, sink: Arc<dyn LogSink>) -> Self {
         Self {
             inner: Arc::new(Inner {
                 host,
+                settings,
                 sink,
                 programs: Mutex::default(),
                 usage: Arc::default(),
@@ -103,7 +107,7 @@ impl Session {
     }
 
     fn add(&self, members: &mut Vec<Member>, program: &Path) -> Arc<Slot> {
-        let settings = self.inner.host.settings().clone();
+        let settings = self.inner.settings.clone();
         let closed = self.inner.closed.load(Ordering::Acquire);
         let (sink, usage) = (Arc::clone(&self.inner.sink), Arc::clone(&self.inner.usage));
         let slot = Slot::new(program.to_owned(), settings, sink, usage, closed);
@@ -114,5 +118,24 @@ impl Session {
     fn with_members<T>(&self, program: &Path, use_them: impl FnOnce(&mut Vec<Member>) -> T) -> T {
         let mut programs = self.inner.programs.lock().unwrap_or_else(PoisonError::into_inner);
         use_them(programs.entry(program.to_owned()).or_default())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::host::ServerLog;
+
+    #[tokio::test]
+    async fn an_operation_may_have_its_own_time_for_volumes() {
+        let host = PluginHost::empty();
+        let limit = Duration::from_secs(7);
+        let session = host.session_within(Arc::new(ServerLog), limit);
+        let program = Path::new("/plugins/p");
+        let slot = session.with_members(program, |members| session.add(members, program));
+        assert_eq!(slot.timeouts().volume, limit);
+        assert_eq!(slot.timeouts().call, host.inner.settings.timeouts.call);
     }
 }

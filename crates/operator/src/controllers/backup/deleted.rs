@@ -11,7 +11,7 @@ use lifeboat_plan::backup::ARCHIVE_BYTES;
 use super::finalize::{open, run_of};
 use super::pass::{abort_uploads, remove_files};
 use super::status::stop;
-use super::{State, operations};
+use super::{State, operations, snapshots};
 use crate::backup::{Stop, locked};
 use crate::context::Context;
 
@@ -79,6 +79,15 @@ async fn clear(context: &Context, backup: &Backup) {
     let noted = backup.metadata.annotations.as_ref().and_then(|all| all.get(ARCHIVE_BYTES));
     let size = noted.and_then(|text| text.parse().ok()).filter(|_| own.is_empty());
     if others.is_empty() && (size.is_some() || !own.is_empty()) {
+        // Their list goes with the files; what is left of them keeps both.
+        let uid = backup.metadata.uid.as_deref().unwrap_or_default();
+        let left = snapshots::discard_listed(context, store.as_ref(), &files, uid).await;
+        for words in &left {
+            tracing::warn!(backup = files.name(), words, "the files of a deleted backup stay");
+        }
+        if !left.is_empty() {
+            return;
+        }
         remove_files(store.as_ref(), &files, size).await;
     }
 }

@@ -17,7 +17,7 @@ use lifeboat_web::{BackupEnd, Ending};
 
 use super::start::schedule;
 use super::status::{Run, read, write};
-use super::{State, post_operations};
+use super::{State, post_operations, snapshots};
 use crate::backup::journal::Journal;
 use crate::backup::{chain, locked};
 use crate::context::Context;
@@ -188,6 +188,7 @@ pub(super) async fn wait(
     }
     locked(&state.trouble).remove(&this.uid);
     if let Some(object) = write(context, state, &this, &phase::failed(&words, now)).await? {
+        snapshots::end_objects(context, &this.uid, &words).await;
         // One that is not empty is for the next term.
         Journal::new(context.client.clone(), &context.settings.namespace, backup).remove_empty().await;
         context.events.warning(&object.object_ref(&state.resource), "Failed", &words).await;

@@ -1,5 +1,6 @@
 //! Journals of backups that will not go on: the Backup was deleted, or ended, while no server ran. Their open post hooks
-//! run once at the start of a term, then the journals go. Called by the controller before its first pass.
+//! run once at the start of a term, snapshots of backups that will never be one are deleted, then the journals go. Called by
+//! the controller before its first pass.
 
 use std::time::Duration;
 
@@ -17,8 +18,16 @@ use crate::context::Context;
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// The UIDs of the Backups whose journals nobody else will end; again and again until the API server tells.
-pub(super) async fn left_behind(context: &Context, state: &State) -> Vec<String> {
+/// A journal that nobody else will end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Left {
+    pub(super) uid: String,
+    /// Of its Backup; None where that is gone.
+    phase: Option<BackupPhase>,
+}
+
+/// The journals that nobody else will end; again and again until the API server tells.
+pub(super) async fn left_behind(context: &Context, state: &State) -> Vec<Left> {
     loop {
         tokio::select! {
             () = state.resting.cancelled() => return Vec::new(),
@@ -31,14 +40,20 @@ pub(super) async fn left_behind(context: &Context, state: &State) -> Vec<String>
     }
 }
 
-pub(super) async fn find(context: &Context, state: &State) -> Result<Vec<String>, ApiError> {
+pub(super) async fn find(context: &Context, state: &State) -> Result<Vec<Left>, ApiError> {
     let journals = journal::all(&context.client, &context.settings.namespace).await?;
     if journals.is_empty() {
-        return Ok(journals);
+        return Ok(Vec::new());
     }
     let backups = state.api(context).list(&ListParams::default()).await.attempt("list Backups")?.items;
-    let goes_on = |uid: &String| backups.iter().any(|one| one.uid().as_ref() == Some(uid) && is_to_run(one));
-    Ok(journals.into_iter().filter(|uid| !goes_on(uid)).collect())
+    let mut left = Vec::new();
+    for uid in journals {
+        let backup = backups.iter().find(|one| one.uid().as_ref() == Some(&uid));
+        if !backup.is_some_and(is_to_run) {
+            left.push(Left { uid, phase: backup.map(shown_phase) });
+        }
+    }
+    Ok(left)
 }
 
 /// Whether the next attempt will look into the journal itself.
@@ -47,12 +62,12 @@ fn is_to_run(backup: &DynamicObject) -> bool {
 }
 
 /// Runs what is open and removes the journals. One that cannot be ended stays for the next term.
-pub(super) async fn end(context: &Context, uids: &[String]) {
-    for uid in uids {
+pub(super) async fn end(context: &Context, all: &[Left]) {
+    for left in all {
         let mut tries = 0;
-        while let Err(words) = end_one(context, uid).await {
+        while let Err(words) = end_one(context, left).await {
             tries += 1;
-            tracing::warn!(uid, error = words, "cannot end the hooks of a backup that is gone");
+            tracing::warn!(left.uid, error = words, "cannot end the hooks of a backup that is gone");
             if tries == TRIES {
                 break;
             }
@@ -61,18 +76,31 @@ pub(super) async fn end(context: &Context, uids: &[String]) {
     }
 }
 
-async fn end_one(context: &Context, uid: &str) -> Result<(), String> {
+async fn end_one(context: &Context, left: &Left) -> Result<(), String> {
+    let uid = left.uid.as_str();
     let journal = Journal::of(context.client.clone(), &context.settings.namespace, uid);
     let report = start::report(context, uid).map_err(|error| error.chain())?;
     run_open_posts(context.commands.as_ref(), &journal, &report).await?;
     for (_, words) in report.results().errors.all() {
         tracing::warn!(uid, error = words, "a post hook of a backup that is gone");
     }
-    for words in snapshots::discard(context, &journal).await {
-        tracing::warn!(uid, error = words, "a snapshot of a backup that is gone");
+    if is_lost(left, &journal).await? {
+        for words in snapshots::discard(context, &journal).await.words {
+            tracing::warn!(uid, error = words, "a snapshot of a backup that is gone");
+        }
     }
     begun::discard(context, &journal).await;
     journal.remove().await;
     tracing::info!(uid, "ended the journal of a backup that is gone");
     Ok(())
+}
+
+/// Whether the snapshots of a journal are of no backup and never will be. A server may have died after the pass and before
+/// the journal went: then storage has their list, and they are the backup's.
+async fn is_lost(left: &Left, journal: &Journal) -> Result<bool, String> {
+    match &left.phase {
+        // One that still shows as running is being deleted.
+        Some(phase) => Ok(matches!(phase, BackupPhase::InProgress | BackupPhase::Failed)),
+        None => Ok(!journal.has_passed().await?),
+    }
 }

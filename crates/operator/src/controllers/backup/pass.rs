@@ -16,12 +16,13 @@ use lifeboat_plan::catalogue::Catalogue;
 use lifeboat_plan::deletion::NAME_TAKEN;
 use serde_json::json;
 
+use super::snapshots::Discarded;
 use super::status::{Run, read, stop, write, write_noted};
 use super::{State, begun, finalize, snapshots};
 use crate::backup::journal::Journal;
 use crate::backup::{
     About, Counters, Fence, Outcome, PassError, PassInput, Report, SnapshotEntry, Stop, Watch, chain,
-    run as run_pass, upload_failure, upload_outcome,
+    longest, run as run_pass, upload_failure, upload_outcome,
 };
 use crate::context::Context;
 use crate::locations::{self, LocationError};
@@ -50,14 +51,14 @@ pub(super) async fn run(context: &Context, state: &State, ready: Ready) -> Resul
     let store = match locations::open(context, &location).await {
         Ok(location) => location.store,
         Err(LocationError::Api(error)) => return Err(error),
-        Err(error) => return fail(context, state, &this, &journal, &error.to_string()).await,
+        Err(error) => return fail(context, state, &this, &journal, None, &error.to_string()).await,
     };
     let files = match BackupFiles::new(&this.name) {
         Ok(files) => files,
-        Err(error) => return fail(context, state, &this, &journal, &error.to_string()).await,
+        Err(error) => return fail(context, state, &this, &journal, None, &error.to_string()).await,
     };
     if let Err(words) = prepare(store.as_ref(), &files, ready.again).await {
-        return fail(context, state, &this, &journal, &words).await;
+        return fail(context, state, &this, &journal, None, &words).await;
     }
     let watch = Watch::new(state.api(context), &this.name, &this.uid, this.attempt, state.resting.clone());
     let outcome = Box::pin(watched(context, ready, store.clone(), &watch)).await;
@@ -76,6 +77,9 @@ pub(super) async fn run(context: &Context, state: &State, ready: Ready) -> Resul
                 report.error(&About::Server, &words, None);
                 return failed(context, state, &this, &journal, store.as_ref(), &files, &report, &words)
                     .await;
+            }
+            if !outcome.snapshots.is_empty() {
+                journal.note_passed().await;
             }
             match passed(context, state, &this, &journal, &outcome).await? {
                 Some(action) => Ok(action),
@@ -184,7 +188,7 @@ async fn watched(
     let lines = Arc::new(CountedLines::new(ready.report.clone()));
     let acting = context.acting(lines.clone());
     // A stock snapshotter keeps its whole program busy: not the one that runs actions.
-    let session = context.plugins.session(lines);
+    let session = context.plugins.session_within(lines, longest(&ready.backup));
     let snapshotters = snapshots::open(context, &session, &ready).await;
     let pass = run_pass(PassInput {
         client: context.client.clone(),
@@ -262,26 +266,29 @@ async fn failed(
             tracing::warn!(backup = files.name(), "the log of a failed backup is not written in time");
         }
     }
-    fail(context, state, this, journal, words).await
+    fail(context, state, this, journal, Some((store, files)), words).await
 }
 
+/// `storage`: where something of it may be.
 async fn fail(
     context: &Context,
     state: &State,
     this: &Run,
     journal: &Journal,
+    storage: Option<(&dyn ObjectStore, &BackupFiles)>,
     words: &str,
 ) -> Result<Action, ApiError> {
     // Nothing of it can be restored, so nothing of it is to stay.
-    let left = match stop(context, state, this).await? {
-        Some(Stop::Overtaken) => Vec::new(),
-        _ => {
-            let mut left = snapshots::discard(context, journal).await;
-            left.extend(begun::discard(context, journal).await);
-            left
-        }
-    };
-    let words = std::iter::once(words).chain(left.iter().map(String::as_str)).collect::<Vec<_>>().join("; ");
+    let mut left = Discarded::default();
+    if stop(context, state, this).await? != Some(Stop::Overtaken) {
+        left = snapshots::discard(context, journal).await;
+        left.words.extend(begun::discard(context, journal).await);
+    }
+    if let Some((store, files)) = storage {
+        left.keep(store, files).await;
+    }
+    let words =
+        std::iter::once(words).chain(left.words.iter().map(String::as_str)).collect::<Vec<_>>().join("; ");
     let words = words.as_str();
     let Some(object) = write(context, state, this, &phase::failed(words, context.now())).await? else {
         return Ok(Action::await_change());

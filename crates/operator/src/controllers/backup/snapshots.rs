@@ -3,12 +3,14 @@
 
 use std::time::Duration;
 
+use lifeboat_archive::documents::{DOCUMENT_LIMIT, NativeSnapshot, decode_list, encode};
+use lifeboat_archive::{BackupFiles, ObjectStore};
 use lifeboat_plugin::host::Session;
 use tokio::time::timeout;
 
-use super::pass::Ready;
+use super::pass::{Ready, TIDYING};
 use crate::backup::journal::Journal;
-use crate::backup::{SnapshotEntry, Snapshotters};
+use crate::backup::{Snapshotters, chain};
 use crate::context::Context;
 use crate::snapshot_locations;
 use crate::volume_plugin::{self, Kind};
@@ -27,37 +29,107 @@ pub(super) async fn open(context: &Context, session: &Session, ready: &Ready) ->
     all
 }
 
-/// Deletes the snapshots that the journal has. Gives what may be left, in words.
-pub(super) async fn discard(context: &Context, journal: &Journal) -> Vec<String> {
-    let (entries, mut left) = match journal.snapshots().await {
+/// What is left of the snapshots of a backup that will never be one.
+#[derive(Default)]
+pub(super) struct Discarded {
+    /// What may be left, in words.
+    pub(super) words: Vec<String>,
+    /// Those that are, and can be deleted later.
+    kept: Vec<NativeSnapshot>,
+    /// Whether there were any.
+    any: bool,
+}
+
+/// Deletes the snapshots that the journal has.
+pub(super) async fn discard(context: &Context, journal: &Journal) -> Discarded {
+    let (entries, words) = match journal.snapshots().await {
         Ok(found) => found,
-        Err(error) => return vec![format!("snapshots may be left behind: {error}")],
+        Err(error) => {
+            let words = vec![format!("snapshots may be left behind: {error}")];
+            return Discarded { words, ..Discarded::default() };
+        }
     };
+    let mut left = Discarded { words, any: !entries.is_empty(), ..Discarded::default() };
     if entries.is_empty() {
         return left;
     }
     let session = context.acting_quietly().session;
     for entry in entries {
-        match delete(context, &session, &entry).await {
+        match delete(context, &session, &entry.snapshot).await {
             Ok(()) => journal.forget_snapshot(&entry).await,
-            Err(words) => left.push(words),
+            Err(words) => {
+                left.words.push(words);
+                left.kept.extend(entry.id().is_some().then_some(entry.snapshot));
+            }
         }
     }
     session.close().await;
-    for words in &left {
+    for words in &left.words {
         tracing::warn!(words, "a snapshot is left behind");
     }
     left
 }
 
-async fn delete(context: &Context, session: &Session, entry: &SnapshotEntry) -> Result<(), String> {
-    let (volume, location) = (entry.volume(), &entry.snapshot.spec.location);
-    let Some(id) = entry.id() else {
+impl Discarded {
+    /// Makes the files of the failed backup say what is left, so that its deletion removes that and nothing twice.
+    pub(super) async fn keep(&self, store: &dyn ObjectStore, files: &BackupFiles) {
+        if !self.any {
+            return;
+        }
+        let kept = async {
+            store.delete(&[files.volume_info(), files.volume_plugin_backups()]).await?;
+            match encode(&self.kept) {
+                Ok(list) if !self.kept.is_empty() => store.put(&files.volume_snapshots(), list).await,
+                _ => store.delete(&[files.volume_snapshots()]).await,
+            }
+        };
+        match timeout(TIDYING, kept).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(backup = files.name(), %error, "cannot list what is left behind");
+            }
+            Err(_elapsed) => tracing::warn!(backup = files.name(), "cannot list what is left behind in time"),
+        }
+    }
+}
+
+/// Deletes the snapshots that storage lists for a backup that was deleted before its end. Gives what is left, in words.
+pub(super) async fn discard_listed(
+    context: &Context,
+    store: &dyn ObjectStore,
+    files: &BackupFiles,
+    uid: &str,
+) -> Vec<String> {
+    let listed = match store.get(&files.volume_snapshots(), DOCUMENT_LIMIT).await {
+        Ok(bytes) => decode_list::<NativeSnapshot>(&bytes).map_err(|error| error.to_string()),
+        Err(error) if error.is_not_found() => return Vec::new(),
+        Err(error) => Err(chain(&error)),
+    };
+    let listed = match listed {
+        Ok(listed) => listed,
+        Err(words) => return vec![format!("snapshots may be left behind: {words}")],
+    };
+    let session = context.acting_quietly().session;
+    let mut left = Vec::new();
+    // Another backup of the same name may have written the list.
+    for snapshot in listed.iter().filter(|one| one.spec.backup_uid == uid) {
+        if !snapshot.status.provider_snapshot_id.is_empty() {
+            left.extend(delete(context, &session, snapshot).await.err());
+        }
+    }
+    session.close().await;
+    left
+}
+
+async fn delete(context: &Context, session: &Session, snapshot: &NativeSnapshot) -> Result<(), String> {
+    let (volume, location) = (&snapshot.spec.persistent_volume_name, &snapshot.spec.location);
+    let id = snapshot.status.provider_snapshot_id.as_str();
+    if id.is_empty() {
         return Err(format!(
             "a snapshot of volume {volume} in location {location} may be left behind: its tags are velero.io/backup={} and velero.io/pv={volume}",
-            entry.snapshot.spec.backup_name
+            snapshot.spec.backup_name
         ));
-    };
+    }
     let left = |words: String| {
         format!("snapshot {id} of volume {volume} in location {location} is left behind: {words}")
     };

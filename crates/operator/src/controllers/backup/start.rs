@@ -150,19 +150,21 @@ async fn give_up(
     reason: &str,
 ) -> Result<Action, ApiError> {
     let run = finalize::run_of(over.backup);
-    if over.again
-        && let Ok((store, files)) = finalize::open(context, over.backup).await
-    {
+    let storage = if over.again { finalize::open(context, over.backup).await.ok() } else { None };
+    if let Some((store, files)) = &storage {
         over.report.error(&About::Server, reason, None);
-        abort_uploads(store.as_ref(), &files).await;
-        if timeout(TIDYING, upload_failure(store.as_ref(), &files, over.report)).await.is_err() {
+        abort_uploads(store.as_ref(), files).await;
+        if timeout(TIDYING, upload_failure(store.as_ref(), files, over.report)).await.is_err() {
             tracing::warn!(backup = run.name, "the log of a failed backup is not written in time");
         }
     }
     let mut left = snapshots::discard(context, over.journal).await;
-    left.extend(begun::discard(context, over.journal).await);
+    left.words.extend(begun::discard(context, over.journal).await);
+    if let Some((store, files)) = &storage {
+        left.keep(store.as_ref(), files).await;
+    }
     let reason =
-        std::iter::once(reason).chain(left.iter().map(String::as_str)).collect::<Vec<_>>().join("; ");
+        std::iter::once(reason).chain(left.words.iter().map(String::as_str)).collect::<Vec<_>>().join("; ");
     let reason = reason.as_str();
     snapshots::end_objects(context, &run.uid, reason).await;
     match write(context, state, &run, &phase::failed(reason, context.now())).await {

@@ -91,17 +91,15 @@ async fn bring_one(
     let Some(backup) = create::<Backup>(context, object).await? else {
         return Ok(false);
     };
-    for json in &volumes {
-        if let Some(object) = sync::pod_volume_backup(&stored, json, &backup.uid().unwrap_or_default()) {
-            create::<PodVolumeBackup>(context, object).await?;
-        }
+    let uid = backup.uid().unwrap_or_default();
+    let mut problems = Vec::new();
+    for object in volumes.iter().filter_map(|json| sync::pod_volume_backup(&stored, json, &uid)) {
+        problems.extend(create::<PodVolumeBackup>(context, object).await.err());
     }
-    for json in &snapshots {
-        if let Some(object) = sync::volume_plugin_backup(&stored, json, &backup.uid().unwrap_or_default()) {
-            create::<VolumePluginBackup>(context, object).await?;
-        }
+    for object in snapshots.iter().filter_map(|json| sync::volume_plugin_backup(&stored, json, &uid)) {
+        problems.extend(create::<VolumePluginBackup>(context, object).await.err());
     }
-    Ok(true)
+    if problems.is_empty() { Ok(true) } else { Err(format!("it came without some: {}", problems.join("; "))) }
 }
 
 async fn read_list(location: &Location, key: &str, what: &str) -> Result<Vec<Value>, String> {

@@ -166,3 +166,23 @@ async fn a_listing_that_fails_removes_nothing() {
     std::fs::rename(&away, &bucket).unwrap();
     assert_eq!(cluster.names("backups"), ["one"]);
 }
+
+#[tokio::test]
+async fn an_object_of_a_volume_that_cannot_come_in_keeps_no_other_from_it() {
+    let cluster = Cluster::new().await;
+    store_backup(&cluster.store(), "one", "Completed").await;
+    let object = |name: &str, labels: Value| {
+        json!({"metadata": {"name": name, "labels": labels}, "spec": {},
+        "status": {"phase": "Completed"}})
+    };
+    let listed = json!([object("odd", json!({"a": 1})), object("good", json!({}))]);
+    let files = BackupFiles::new("one").unwrap();
+    for key in [files.volume_plugin_backups(), files.pod_volume_backups()] {
+        cluster.store().put(&key, documents::encode(&listed).unwrap()).await.unwrap();
+    }
+    synced(&cluster, &mut Past::default()).await.unwrap();
+    assert_eq!(cluster.names("backups"), ["one"]);
+    assert_eq!(cluster.names("volumepluginbackups"), ["good"]);
+    assert_eq!(cluster.names("podvolumebackups"), ["good"]);
+    assert_eq!(cluster.events(), ["BackupNotSynced"], "what did not come is told");
+}

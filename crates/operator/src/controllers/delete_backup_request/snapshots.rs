@@ -14,49 +14,67 @@ use crate::context::Context;
 use crate::locations::Location;
 use crate::snapshot_locations::{self, OpenSnapshotter};
 
-/// What could not be deleted, in words.
-pub(super) async fn delete(context: &Context, location: &Location, backup: &str) -> Vec<String> {
-    let Ok(files) = BackupFiles::new(backup) else { return Vec::new() };
+/// How the deletion of snapshots went.
+#[derive(Default)]
+pub(super) struct Gone {
+    /// What could not be deleted, in words.
+    pub(super) problems: Vec<String>,
+    /// Whether any was deleted.
+    pub(super) any: bool,
+}
+
+pub(super) async fn delete(context: &Context, location: &Location, backup: &str) -> Gone {
+    let Ok(files) = BackupFiles::new(backup) else { return Gone::default() };
     let listed = match list::<NativeSnapshot>(location, &files.volume_snapshots()).await {
         Ok(listed) => listed,
-        Err(words) => return vec![words],
+        Err(words) => return Gone { problems: vec![words], any: false },
     };
-    let mut problems = match list::<BackupVolumeInfo>(location, &files.volume_info()).await {
+    let problems = match list::<BackupVolumeInfo>(location, &files.volume_info()).await {
         Ok(volumes) => unlisted(&listed, &volumes, &files.volume_snapshots()),
         // Named by those who read it for other data.
         Err(_) => Vec::new(),
     };
     let session = context.plugins.session(Arc::new(ServerLog));
-    problems.extend(delete_all(context, &session, &listed).await);
+    let mut gone = Gone { problems, any: false };
+    delete_all(context, &session, &listed, &mut gone).await;
     session.close().await;
-    problems
+    gone
 }
 
-async fn delete_all(context: &Context, session: &Session, listed: &[NativeSnapshot]) -> Vec<String> {
-    let mut problems = Vec::new();
-    let mut opened: BTreeMap<&str, Result<OpenSnapshotter, String>> = BTreeMap::new();
+/// All or none, as far as that can be known before: every location is opened first.
+async fn delete_all(context: &Context, session: &Session, listed: &[NativeSnapshot], gone: &mut Gone) {
+    let remains = |snapshot: &NativeSnapshot, words: &str| {
+        let (id, place) = (&snapshot.status.provider_snapshot_id, &snapshot.spec.location);
+        let volume = &snapshot.spec.persistent_volume_name;
+        format!("snapshot '{id}' of volume '{volume}' in location '{place}' remains: {words}")
+    };
     let mut seen = BTreeSet::new();
-    for snapshot in listed {
-        let (id, place) = (snapshot.status.provider_snapshot_id.as_str(), snapshot.spec.location.as_str());
-        // One without a name was never made; one that is listed twice is deleted once.
-        if id.is_empty() || !seen.insert((place, id)) {
-            continue;
-        }
+    // One without a name was never made; one that is listed twice is deleted once.
+    let made = listed.iter().filter(|one| !one.status.provider_snapshot_id.is_empty());
+    let made: Vec<_> = made
+        .filter(|one| seen.insert((one.spec.location.as_str(), one.status.provider_snapshot_id.as_str())))
+        .collect();
+    let mut opened: BTreeMap<&str, Result<OpenSnapshotter, String>> = BTreeMap::new();
+    for snapshot in &made {
+        let place = snapshot.spec.location.as_str();
         if !opened.contains_key(place) {
             let location = snapshot_locations::open(context, session, place).await;
             opened.insert(place, location.map_err(|error| error.chain()));
         }
-        let words = match opened.get(place) {
-            Some(Ok(location)) => delete_one(context, location, id).await.err(),
-            Some(Err(words)) => Some(words.clone()),
-            None => None,
-        };
-        let volume = &snapshot.spec.persistent_volume_name;
-        problems.extend(words.map(|words| {
-            format!("snapshot '{id}' of volume '{volume}' in location '{place}' remains: {words}")
-        }));
+        if let Some(Err(words)) = opened.get(place) {
+            gone.problems.push(remains(snapshot, words));
+        }
     }
-    problems
+    if !gone.problems.is_empty() {
+        return;
+    }
+    for snapshot in made {
+        let Some(Ok(location)) = opened.get(snapshot.spec.location.as_str()) else { continue };
+        match delete_one(context, location, &snapshot.status.provider_snapshot_id).await {
+            Ok(()) => gone.any = true,
+            Err(words) => gone.problems.push(remains(snapshot, &words)),
+        }
+    }
 }
 
 async fn delete_one(context: &Context, location: &OpenSnapshotter, id: &str) -> Result<(), String> {

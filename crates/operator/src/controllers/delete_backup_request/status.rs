@@ -45,7 +45,7 @@ pub(super) async fn end(
     gathered: &Gathered,
     deleted: Deleted,
 ) -> Result<Action, ApiError> {
-    let Deleted { problems, begun } = deleted;
+    let Deleted { problems, begun, snapshots } = deleted;
     context.metrics.velero().deletion_ended(&gathered.schedule(), problems.is_empty());
     if problems.is_empty() {
         context.metrics.velero().forget_backup(&gathered.schedule(), &gathered.name);
@@ -53,7 +53,10 @@ pub(super) async fn end(
     }
     let stored = stored_phase(gathered).await;
     if let Some(before) = gathered.phase() {
-        let status = deletion::status_after_failure(&before, stored.as_deref(), begun);
+        let mut status = deletion::status_after_failure(&before, stored.as_deref(), begun);
+        if snapshots {
+            status = deletion::without_snapshots(status);
+        }
         let mut backup = gathered.backup.clone();
         if let Some(backup) = &mut backup {
             // Our own first write changed the version; who deletes a backup owns its phase.

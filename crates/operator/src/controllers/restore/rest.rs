@@ -113,7 +113,8 @@ impl<'a> Rest<'a> {
         let is_new = |one: &RestoreOperation| operations.iter().all(|known| known.spec != one.spec);
         let noted: Vec<RestoreOperation> = noted.operations().filter(is_new).collect();
         operations.extend(noted);
-        Ok(Self {
+        let objects = volumes::all(context, restore).await?;
+        let mut rest = Self {
             context,
             acting,
             api,
@@ -125,13 +126,15 @@ impl<'a> Rest<'a> {
             results: document(store.as_ref(), &files.results()).await?.unwrap_or_default(),
             operations,
             made: Vec::new(),
-            open: volumes::left_open(context, restore).await?,
+            open: volumes::open(&objects).collect(),
             partial: restore.phase().as_str().ends_with("PartiallyFailed"),
             of_items: json!({}),
             changed: false,
             store,
             files,
-        })
+        };
+        volumes::tell_failed(&mut rest, &objects);
+        Ok(rest)
     }
 
     /// Adds an error to the log and the results.

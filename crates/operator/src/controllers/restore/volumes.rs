@@ -9,7 +9,7 @@ use kube::ResourceExt;
 use kube::api::ListParams;
 use lifeboat_api::velero::Restore;
 use lifeboat_cluster::{Attempt, objects};
-use lifeboat_plan::volume_plugin::{PROVIDER_VOLUME, SNAPSHOT_LOCATION, standing};
+use lifeboat_plan::volume_plugin::{PERSISTENT_VOLUME, PROVIDER_VOLUME, SNAPSHOT_LOCATION, standing};
 use lifeboat_plugin::host::ServerLog;
 use serde_json::Value;
 
@@ -23,8 +23,8 @@ use crate::volume_plugin::{self, Kind, Standing};
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// What another server left open.
-pub(super) async fn left_open(context: &Context, restore: &Restore) -> Result<Vec<OpenVolume>, String> {
+/// All VolumePluginRestores of a restore.
+pub(super) async fn all(context: &Context, restore: &Restore) -> Result<Vec<Value>, String> {
     let api = volume_plugin::api(&context.client, Kind::Restore, &context.settings.namespace);
     let selector = Kind::Restore.uid_selector(&restore.uid().unwrap_or_default());
     let listed = match api.list(&ListParams::default().labels(&selector)).await {
@@ -32,19 +32,52 @@ pub(super) async fn left_open(context: &Context, restore: &Restore) -> Result<Ve
         Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Vec::new()),
         listed => listed.attempt("list volumepluginrestores").map_err(|error| error.chain())?,
     };
-    let objects = listed.items.iter().map(objects::to_json);
-    let open = objects.filter(|object| standing(object) == Standing::Open);
-    Ok(open.map(|object| OpenVolume { object, snapshotter: None, processes: None }).collect())
+    Ok(listed.items.iter().map(objects::to_json).collect())
+}
+
+/// Those that are open.
+pub(super) fn open(objects: &[Value]) -> impl Iterator<Item = OpenVolume> {
+    let open = objects.iter().filter(|object| standing(object) == Standing::Open).cloned();
+    open.map(|object| OpenVolume { object, snapshotter: None, processes: None })
+}
+
+/// Tells of volumes that were made and failed while no server looked.
+pub(super) fn tell_failed(rest: &mut Rest<'_>, objects: &[Value]) {
+    for object in objects {
+        let Standing::Failed(words) = standing(object) else { continue };
+        let is_made = !object["metadata"]["annotations"][PROVIDER_VOLUME].is_null();
+        let again =
+            |other: &Value| about(other) == about(object) && !matches!(standing(other), Standing::Failed(_));
+        let told = rest.results.errors.all().any(|(_, known)| known.contains(&words));
+        if is_made && !told && !objects.iter().any(again) {
+            rest.error(None, not_made(object, &words));
+        }
+    }
+}
+
+/// The snapshot and the PersistentVolume of an object.
+fn about(object: &Value) -> (&str, &str) {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let noted = object["metadata"]["annotations"][PERSISTENT_VOLUME].as_str();
+    (text("/spec/snapshotID"), noted.unwrap_or_else(|| text("/status/volumeID")))
+}
+
+fn not_made(object: &Value, words: &str) -> String {
+    let (snapshot, volume) = about(object);
+    format!("volume {volume} was not made from snapshot '{snapshot}': {words}")
 }
 
 /// Adds those whose call an earlier attempt made, and whose volume this one found restored.
 pub(super) async fn gone_on_with(rest: &mut Rest<'_>) {
     let known: Vec<Value> = rest.open.iter().map(|one| one.object["metadata"]["name"].clone()).collect();
-    match left_open(rest.context, rest.restore).await {
-        Ok(left) => rest.open.extend(left.into_iter().filter(|one| {
-            let metadata = &one.object["metadata"];
-            !known.contains(&metadata["name"]) && !metadata["annotations"][PROVIDER_VOLUME].is_null()
-        })),
+    match all(rest.context, rest.restore).await {
+        Ok(objects) => {
+            rest.open.extend(open(&objects).filter(|one| {
+                let metadata = &one.object["metadata"];
+                !known.contains(&metadata["name"]) && !metadata["annotations"][PROVIDER_VOLUME].is_null()
+            }));
+            tell_failed(rest, &objects);
+        }
         Err(words) => rest.error(None, format!("volumes that plugins go on with are not known: {words}")),
     }
 }
@@ -62,14 +95,7 @@ pub(super) async fn follow(rest: &mut Rest<'_>) -> Result<(), String> {
                 Standing::Open => waiting.push(one),
                 Standing::Completed => end(one).await,
                 Standing::Failed(words) => {
-                    let text = |pointer: &str| {
-                        one.object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
-                    };
-                    let (volume, snapshot) = (text("/status/volumeID"), text("/spec/snapshotID"));
-                    rest.error(
-                        None,
-                        format!("volume {volume} was not made from snapshot '{snapshot}': {words}"),
-                    );
+                    rest.error(None, not_made(&one.object, &words));
                     end(one).await;
                 }
             }
@@ -122,9 +148,11 @@ async fn look(rest: &Rest<'_>, one: &mut OpenVolume) -> Standing {
     }
     let Some(words) = words else { return Standing::Open };
     let name = one.object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-    if let Err(error) = volume_plugin::give_up(&context.client, Kind::Restore, namespace, name, &words).await
-    {
-        tracing::warn!(error = error.chain(), "cannot end a VolumePluginRestore");
+    match volume_plugin::give_up(&context.client, Kind::Restore, namespace, name, &words).await {
+        // It may have ended meanwhile.
+        Ok(Some(object)) => return standing(&object),
+        Ok(None) => {}
+        Err(error) => tracing::warn!(error = error.chain(), "cannot end a VolumePluginRestore"),
     }
     Standing::Failed(words)
 }

@@ -58,7 +58,43 @@ async fn one_that_cannot_be_deleted_is_named_and_keeps_the_backup_and_the_others
     assert!(said.contains("'snap-1' of volume 'disk'") && said.contains("it is in use"), "{said}");
     assert!(!said.contains("snap-2"), "{said}");
     assert_eq!(fake.calls().len(), 2);
+    assert!(cluster.store().exists("backups/b/velero-backup.json").await.unwrap());
+    let status = cluster.get("backups", "b").unwrap()["status"].clone();
+    assert_eq!(status["phase"], "PartiallyFailed", "one of its snapshots is gone");
+    assert!(status["failureReason"].as_str().unwrap().contains("partly deleted"), "{status}");
+}
+
+#[tokio::test]
+async fn what_keeps_the_backup_anyhow_keeps_its_snapshots_too() {
+    let fake = FakeSnapshotter::default();
+    let cluster = with_snapshots(&json!([snapshot("disk", "snap-1", "cloud")]), Some(&fake)).await;
+    let key = BackupFiles::new("b").unwrap().pod_volume_backups();
+    let copies = json!([{"spec": {"volume": "data"}, "status": {"snapshotID": "abc"}}]);
+    cluster.store().put(&key, documents::encode(&copies).unwrap()).await.unwrap();
+    let said = errors(request(&cluster, "b", None).await);
+    assert!(said.contains("remains in its"), "{said}");
+    assert_eq!(fake.calls(), Vec::<String>::new());
     stays(&cluster).await;
+}
+
+#[tokio::test]
+async fn a_backup_that_was_cancelled_while_its_snapshots_went_on_takes_them_along() {
+    let fake = FakeSnapshotter::default();
+    let mut cluster = cluster("Failed").await;
+    cluster.context.snapshotters.insert("velero.io/fake".to_owned(), Arc::new(fake.clone()));
+    let files = BackupFiles::new("b").unwrap();
+    // Nobody finalized it.
+    cluster.store().delete(&files.metadata()).await.unwrap();
+    let listed = documents::encode(&json!([snapshot("disk", "snap-1", "cloud")])).unwrap();
+    cluster.store().put(&files.volume_snapshots(), listed).await.unwrap();
+    cluster.put(
+        "volumesnapshotlocations",
+        &json!({"apiVersion": "velero.io/v1", "kind": "VolumeSnapshotLocation", "metadata": {"name": "cloud"},
+            "spec": {"provider": "fake"}}),
+    );
+    cluster.change("backups", "b", &json!({"metadata": {"annotations": {"lifeboat.io/attempt": "1"}}}));
+    assert_eq!(request(&cluster, "b", None).await, None);
+    assert_eq!(fake.calls(), ["DeleteSnapshot snap-1"]);
 }
 
 #[rstest]
@@ -69,6 +105,17 @@ async fn without_location_or_plugin_nothing_is_deleted(#[case] location: &str, #
     let cluster = with_snapshots(&json!([snapshot("disk", "snap-1", location)]), None).await;
     let said = errors(request(&cluster, "b", None).await);
     assert!(said.contains(words) && said.contains("snap-1"), "{said}");
+    stays(&cluster).await;
+}
+
+#[tokio::test]
+async fn of_two_locations_one_that_is_gone_keeps_the_snapshots_of_both() {
+    let fake = FakeSnapshotter::default();
+    let listed = json!([snapshot("a", "snap-1", "cloud"), snapshot("b", "snap-2", "elsewhere")]);
+    let cluster = with_snapshots(&listed, Some(&fake)).await;
+    let said = errors(request(&cluster, "b", None).await);
+    assert!(said.contains("snap-2") && !said.contains("snap-1"), "{said}");
+    assert_eq!(fake.calls(), Vec::<String>::new());
     stays(&cluster).await;
 }
 

@@ -260,6 +260,35 @@ async fn a_call_of_unknown_end_is_made_again_and_said() {
     assert!(setting.object(VOLUME).is_some());
 }
 
+#[rstest]
+#[case::ended("Completed")]
+#[case::open("Uploading")]
+#[tokio::test]
+async fn a_plugins_own_object_that_does_not_name_its_volume_is_a_call_of_unknown_end(#[case] phase: &str) {
+    let setting = setting(json!({}), FakeSnapshotter::default()).await;
+    let object = json!({"apiVersion": "velero.io/v1", "kind": "VolumePluginRestore", "metadata": {"name": "own",
+            "namespace": "lifeboat", "labels": {"velero.io/restore-uid": "ru"}},
+        "spec": {"snapshotID": "snap-1", "backup": "b", "plugin": "velero.io/fake"},
+        "status": {"phase": phase, "startTimestamp": "2026-11-16T01:00:00Z"}});
+    hold(&setting, &format!("{GROUP}/volumepluginrestores/own"), object);
+    assert_eq!(setting.run().await["phase"], "PartiallyFailed");
+    let said = errors(&setting).await;
+    assert!(said.contains("the first one may be there too"), "{said}");
+}
+
+#[tokio::test]
+async fn a_volume_is_not_taken_for_another_one_of_the_same_snapshot() {
+    let setting = setting(json!({}), FakeSnapshotter::default()).await;
+    let object = json!({"apiVersion": "velero.io/v1", "kind": "VolumePluginRestore", "metadata": {"name": "own",
+            "namespace": "lifeboat", "labels": {"velero.io/restore-uid": "ru"},
+            "annotations": {PROVIDER_VOLUME: "vol-of-other", "lifeboat.io/persistent-volume": "other"}},
+        "spec": {"snapshotID": "snap-1", "backup": "b", "plugin": "velero.io/fake"},
+        "status": {"phase": "Completed", "startTimestamp": "2026-11-16T01:00:00Z"}});
+    hold(&setting, &format!("{GROUP}/volumepluginrestores/own"), object);
+    assert_eq!(setting.run().await["phase"], "Completed", "{}", errors(&setting).await);
+    assert_eq!(setting.object(VOLUME).unwrap()["spec"]["csi"]["volumeHandle"], "vol-snap-1");
+}
+
 /// A snapshotter whose call returns at once, and goes on in the background.
 fn in_background(end: &'static str) -> FakeSnapshotter {
     let asked = AtomicUsize::new(0);
@@ -300,4 +329,36 @@ async fn what_never_ends_is_ended_by_its_time() {
     assert_eq!(setting.run().await["phase"], "PartiallyFailed");
     assert!(errors(&setting).await.contains("spec.itemOperationTimeout"));
     assert_eq!(operations(&setting)[0]["status"]["phase"], "Failed");
+}
+
+/// A plugin's own object of a volume that an earlier attempt made, and that failed while no server looked.
+fn failed_meanwhile(setting: &Setting) {
+    let object = json!({"apiVersion": "velero.io/v1", "kind": "VolumePluginRestore", "metadata": {"name": "own",
+            "namespace": "lifeboat", "labels": {"velero.io/restore-uid": "ru"},
+            "annotations": {PROVIDER_VOLUME: "vol-1", "lifeboat.io/persistent-volume": "pv"}},
+        "spec": {"snapshotID": "snap-1", "backup": "b", "plugin": "velero.io/fake"},
+        "status": {"phase": "Failed", "message": "the disk is full"}});
+    hold(setting, &format!("{GROUP}/volumepluginrestores/own"), object);
+}
+
+#[tokio::test]
+async fn what_failed_while_no_server_looked_is_told_by_the_one_that_goes_on_with_the_items() {
+    let setting = setting(json!({}), FakeSnapshotter::default()).await;
+    hold(&setting, VOLUME, there(&json!({"velero.io/restore-name": "r"})));
+    failed_meanwhile(&setting);
+    assert_eq!(setting.run().await["phase"], "PartiallyFailed");
+    let said = errors(&setting).await;
+    assert!(said.contains("volume pv was not made from snapshot 'snap-1': the disk is full"), "{said}");
+    assert_eq!(calls(&setting), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn what_failed_while_no_server_looked_is_told_by_the_one_that_waits() {
+    let setting = setting(json!({}), FakeSnapshotter::default()).await;
+    failed_meanwhile(&setting);
+    let path = format!("{GROUP}/restores/r");
+    setting.api.objects.lock().unwrap().get_mut(&path).unwrap()["status"] =
+        json!({"phase": "WaitingForPluginOperations"});
+    assert_eq!(setting.run().await["phase"], "PartiallyFailed");
+    assert!(errors(&setting).await.contains("the disk is full"));
 }
