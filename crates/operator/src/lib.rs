@@ -7,6 +7,7 @@ mod applying;
 mod backup;
 mod context;
 mod controllers;
+mod credential_files;
 mod downloads;
 mod dynamic;
 mod locations;

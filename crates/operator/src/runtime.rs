@@ -68,6 +68,7 @@ pub async fn run(
         stop_web.clone(),
     ));
     let direct = lifeboat_cluster::connect::direct(connection).await?;
+    crate::credential_files::clear(&settings.storage.spool_directory);
     let plugins = discover_plugins(&settings).await;
     let context = Context::new(client, metrics, settings)
         .with_patient_client(patient)

@@ -3,7 +3,6 @@
 //! stock snapshotter does one call at a time. Nothing is started until the first call.
 
 use std::collections::BTreeMap;
-use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -18,6 +17,7 @@ use lifeboat_plugin::volume::VolumeSnapshotter;
 use tempfile::NamedTempFile;
 
 use crate::context::Context;
+use crate::credential_files;
 use crate::locations::{Secrets, named_secrets, secret_value};
 
 /// The key of a location's configuration under which plugins look for the file with its credentials.
@@ -154,13 +154,7 @@ fn credentials(
         Err(_) if credential.optional == Some(true) => return Ok(None),
         Err(problem) => return Err(problem.message),
     };
-    let written = || {
-        let mut file = tempfile::Builder::new().prefix("credentials-").tempfile_in(directory)?;
-        file.write_all(&value)?;
-        file.flush()?;
-        Ok::<_, std::io::Error>(file)
-    };
-    written().map(Some).map_err(|error| {
+    credential_files::write(directory, &value).map(Some).map_err(|error| {
         format!("its credentials cannot be written to a file in {}: {error}", directory.display())
     })
 }

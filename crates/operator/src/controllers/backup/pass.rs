@@ -273,14 +273,11 @@ async fn fail(
     words: &str,
 ) -> Result<Action, ApiError> {
     // Nothing of it can be restored, so nothing of it is to stay.
-    let left = match stop(context, state, this).await? {
-        Some(Stop::Overtaken) => Vec::new(),
-        _ => {
-            let mut left = snapshots::discard(context, journal).await;
-            left.extend(begun::discard(context, journal).await);
-            left
-        }
-    };
+    let mut left = Vec::new();
+    if stop(context, state, this).await? != Some(Stop::Overtaken) {
+        left = snapshots::discard(context, journal).await;
+        left.extend(begun::discard(context, journal).await);
+    }
     let words = std::iter::once(words).chain(left.iter().map(String::as_str)).collect::<Vec<_>>().join("; ");
     let words = words.as_str();
     let Some(object) = write(context, state, this, &phase::failed(words, context.now())).await? else {
