@@ -40,7 +40,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let (_, left) = write(directory.path(), b"secret").unwrap().keep().unwrap();
         let others = ["lifeboat-credentials-0-x", "spool-1"].map(|name| directory.path().join(name));
-        others.iter().for_each(|path| std::fs::write(path, "").unwrap());
+        for path in &others {
+            std::fs::write(path, "").unwrap();
+        }
         clear(directory.path());
         assert!(!left.exists());
         assert!(others.iter().all(|path| path.exists()));
