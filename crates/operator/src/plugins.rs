@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use lifeboat_archive::{Level, RunLog};
 use lifeboat_plan::server_status::{Details, ListedPlugin, ListedProblem};
 use lifeboat_plugin::actions::Registry;
-use lifeboat_plugin::host::{Kind, LogLevel, LogLine, LogSink, ServerLog, Session};
+use lifeboat_plugin::host::{Kind, LogLevel, LogLine, LogSink, Plugin, ServerLog, Session};
 
 use crate::backup::Report;
 use crate::context::Context;
@@ -45,16 +45,42 @@ impl Context {
         plugins.extend(actions.restore.iter().map(|action| built_in(Kind::RestoreItemAction, action.name())));
         plugins.extend(actions.delete.iter().map(|action| built_in(Kind::DeleteItemAction, action.name())));
         plugins.extend(actions.blocks.iter().map(|action| built_in(Kind::ItemBlockAction, action.name())));
-        plugins.extend(self.plugins.plugins().iter().map(|plugin| ListedPlugin {
+        let used = self.plugins.plugins().iter().filter(|plugin| !self.is_hidden(plugin));
+        plugins.extend(used.map(|plugin| ListedPlugin {
             kind: plugin.kind.to_string(),
             name: plugin.name.clone(),
             program: Some(plugin.program.display().to_string()),
         }));
-        let problems = self.plugins.problems().iter().map(|problem| ListedProblem {
+        let unusable = self.plugins.problems().iter().map(|problem| ListedProblem {
             program: problem.path.display().to_string(),
             message: problem.message.clone(),
         });
-        Details { plugins, problems: problems.collect() }
+        let hidden = self.plugins.plugins().iter().filter(|plugin| self.is_hidden(plugin));
+        let hidden = hidden.map(|plugin| ListedProblem {
+            program: plugin.program.display().to_string(),
+            message: format!(
+                "its {} {} is not used: a built-in action has this name",
+                plugin.kind, plugin.name
+            ),
+        });
+        let problems = unusable.chain(hidden).collect();
+        Details { plugins, problems }
+    }
+
+    /// A built-in action has the plugin's name, and goes before it.
+    fn is_hidden(&self, plugin: &Plugin) -> bool {
+        let (actions, name) = (&self.actions, plugin.name.as_str());
+        match plugin.kind {
+            Kind::BackupItemAction | Kind::BackupItemActionV2 => {
+                actions.backup.iter().any(|action| action.name() == name)
+            }
+            Kind::RestoreItemAction | Kind::RestoreItemActionV2 => {
+                actions.restore.iter().any(|action| action.name() == name)
+            }
+            Kind::DeleteItemAction => actions.delete.iter().any(|action| action.name() == name),
+            Kind::ItemBlockAction => actions.blocks.iter().any(|action| action.name() == name),
+            Kind::ObjectStore | Kind::VolumeSnapshotter => false,
+        }
     }
 }
 
@@ -138,6 +164,25 @@ mod tests {
             ("error".to_owned(), json!("full")),
         ]);
         LogLine { program: "example".into(), level, message: message.into(), fields }
+    }
+
+    #[tokio::test]
+    async fn a_plugin_behind_a_built_in_action_is_listed_as_not_used() {
+        let context = crate::testing::Cluster::new().await.context;
+        let taken = context.actions.restore[0].name().to_owned();
+        let plugin = |name: &str| Plugin {
+            kind: Kind::RestoreItemActionV2,
+            name: name.to_owned(),
+            program: "/plugins/p".into(),
+        };
+        let settings = lifeboat_plugin::host::HostSettings::new("/plugins".into());
+        let host =
+            lifeboat_plugin::host::PluginHost::of(settings, vec![plugin(&taken), plugin("example.io/own")]);
+        let listed = context.with_plugins(host).listed_plugins();
+        let of_program: Vec<_> = listed.plugins.iter().filter(|plugin| plugin.program.is_some()).collect();
+        assert_eq!(of_program.len(), 1, "{of_program:?}");
+        assert_eq!(of_program[0].name, "example.io/own");
+        assert!(listed.problems[0].message.contains(&taken), "{:?}", listed.problems);
     }
 
     #[test]

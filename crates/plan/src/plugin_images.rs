@@ -66,6 +66,12 @@ pub fn containers(deployment: &Value) -> Vec<Value> {
     list.cloned().unwrap_or_default()
 }
 
+/// Whether a container fills the volume of plugins. Others are none of Lifeboat's business.
+pub fn is_plugins(container: &Value) -> bool {
+    let mounts = container.get("volumeMounts").and_then(Value::as_array).into_iter().flatten();
+    mounts.into_iter().any(|mount| text(mount, "name") == VOLUME)
+}
+
 /// A field of a container that is a text.
 pub fn text<'a>(container: &'a Value, field: &str) -> &'a str {
     container.get(field).and_then(Value::as_str).unwrap_or_default()

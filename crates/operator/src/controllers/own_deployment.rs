@@ -6,7 +6,7 @@
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use k8s_openapi::api::core::v1::ObjectReference;
@@ -25,11 +25,16 @@ use tokio_util::sync::CancellationToken;
 use crate::context::Context;
 use crate::dynamic;
 
+/// So often the same containers are completed: whoever takes it away again (a GitOps tool) would make new servers for ever.
+const MOST_COMPLETIONS: u32 = 3;
+
 /// What was told of the present generation of the Deployment: a new one is told anew.
 struct State {
     deployments: ApiResource,
     pods: ApiResource,
     told: Mutex<Told>,
+    /// How often each container was completed by this server, by name and image.
+    completed: Mutex<BTreeMap<(String, String), u32>>,
 }
 
 #[derive(Default)]
@@ -46,6 +51,7 @@ impl State {
             deployments: objects::resource("apps", "v1", "Deployment", "deployments"),
             pods: objects::resource("", "v1", "Pod", "pods"),
             told: Mutex::default(),
+            completed: Mutex::default(),
         }
     }
 
@@ -56,6 +62,20 @@ impl State {
             told.what.clear();
         }
         told.what.insert(what)
+    }
+
+    /// The containers that were completed so often that somebody must be taking it away.
+    fn contested(&self, completion: &Completion) -> Vec<(String, String)> {
+        let counts = self.completed.lock().unwrap_or_else(PoisonError::into_inner);
+        let often = |one: &&(String, String)| counts.get(one).is_some_and(|count| *count >= MOST_COMPLETIONS);
+        completion.completed.iter().filter(often).cloned().collect()
+    }
+
+    fn count(&self, completion: &Completion) {
+        let mut counts = self.completed.lock().unwrap_or_else(PoisonError::into_inner);
+        for one in &completion.completed {
+            *counts.entry(one.clone()).or_default() += 1;
+        }
     }
 
     fn first_time(&self) -> bool {
@@ -104,9 +124,12 @@ async fn reconcile(
     tell_problems(&context, &state, &about).await;
     let deployment = objects::to_json(&object);
     let completion = plugin_images::completion(&deployment);
-    let completed = complete(&context, &state, &object, &completion).await?;
+    let contested = state.contested(&completion);
+    tell_contested(&context, &state, &about, &contested).await;
+    let completed = contested.is_empty() && complete(&context, &state, &object, &completion).await?;
     let generation = object.metadata.generation;
     if completed {
+        state.count(&completion);
         for (container, image) in &completion.completed {
             let note = format!(
                 "init container '{container}' (image {image}) got what Pod Security level 'restricted' asks for"
@@ -127,6 +150,31 @@ async fn reconcile(
         }
     }
     Ok(Action::await_change())
+}
+
+/// Told once for each container, however often it is taken away.
+async fn tell_contested(
+    context: &Context,
+    state: &State,
+    about: &ObjectReference,
+    contested: &[(String, String)],
+) {
+    for (container, image) in contested {
+        let told = {
+            let mut counts = state.completed.lock().unwrap_or_else(PoisonError::into_inner);
+            let count = counts.entry((container.clone(), image.clone())).or_default();
+            std::mem::replace(count, u32::MAX) == u32::MAX
+        };
+        if told {
+            continue;
+        }
+        let note = format!(
+            "init container '{container}' (image {image}) was completed {MOST_COMPLETIONS} times for Pod Security level \
+             'restricted', and somebody took it away each time; it is left as it is now. Add the securityContext where the \
+             Deployment is written (allowPrivilegeEscalation: false, capabilities: drop ALL)"
+        );
+        context.events.warning(about, "PluginContainerContested", &note).await;
+    }
 }
 
 /// True where something was written.

@@ -19,6 +19,7 @@ use tempfile::NamedTempFile;
 use tokio::time::{Instant, sleep};
 
 use super::Problem;
+use crate::credential_files;
 use leased::Leased;
 
 /// How long a process stays that nobody uses.
@@ -113,7 +114,7 @@ impl PluginStores {
 fn start(host: &PluginHost, directory: &Path, opening: &PluginOpening) -> Result<Held, Problem> {
     let mut location = opening.location.clone();
     let file = match &opening.credentials {
-        Some(content) => Some(credentials_file(directory, content).map_err(|error| Problem {
+        Some(content) => Some(credential_files::write(directory, content.expose_secret()).map_err(|error| Problem {
             category: "credentials",
             message: format!(
                 "cannot write the credentials for the plugin into a file in {}: {error}; see that the directory of \
@@ -131,11 +132,6 @@ fn start(host: &PluginHost, directory: &Path, opening: &PluginOpening) -> Result
         .object_store(&opening.provider, &location)
         .map_err(|error| Problem { category: "plugin", message: error.to_string() })?;
     Ok(Held { session, store, _credentials: file })
-}
-
-/// Readable by this user only, as every such file of `tempfile`.
-fn credentials_file(directory: &Path, content: &SecretSlice<u8>) -> std::io::Result<NamedTempFile> {
-    crate::credential_files::write(directory, content.expose_secret())
 }
 
 /// Ends a process that nobody has used for a while.

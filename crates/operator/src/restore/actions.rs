@@ -29,6 +29,9 @@ const MOST_NAMED: usize = 10;
 /// An item whose action does not answer for so long leaves its barrier.
 const SOON: Duration = Duration::from_millis(200);
 
+/// Whatever a plugin says, nobody waits longer; and clocks end somewhere.
+const LONGEST_WAIT: Duration = Duration::from_hours(24 * 30);
+
 /// All actions, and which item they are for.
 #[derive(Default)]
 pub(super) struct Actions {
@@ -187,7 +190,11 @@ async fn additional(
         notes.warn(format!("{more} more additional items of {} are not in the backup", subject.id));
     }
     if outcome.wait_for_additional_items {
-        let limit = outcome.ready_timeout.filter(|limit| !limit.is_zero()).unwrap_or(run.times.ready);
+        let limit = outcome
+            .ready_timeout
+            .filter(|limit| !limit.is_zero())
+            .unwrap_or(run.times.ready)
+            .min(LONGEST_WAIT);
         if let Err(words) = await_ready(run, subject, one, &there, limit).await {
             notes.error(format!(
                 "error verifying additional items are ready to use: {words} (action {} for {}, which was then restored all the same)",

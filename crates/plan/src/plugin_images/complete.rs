@@ -4,7 +4,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{containers, text};
+use super::{containers, is_plugins, text};
 
 /// Who plugins' init containers run as where the pod does not say it: the image's nobody.
 const USER: u64 = 65532;
@@ -34,7 +34,7 @@ pub fn completion(deployment: &Value) -> Completion {
     let pod = deployment.pointer("/spec/template/spec/securityContext").unwrap_or(&empty);
     let mut completion = Completion::default();
     let mut patches = Vec::new();
-    for container in containers(deployment) {
+    for container in containers(deployment).into_iter().filter(is_plugins) {
         let (name, image) = (text(&container, "name").to_owned(), text(&container, "image").to_owned());
         let own = container.get("securityContext").unwrap_or(&empty);
         let asks = asks(own);
@@ -168,6 +168,13 @@ mod tests {
         for containers in [json!([ours]), json!([]), Value::Null] {
             assert_eq!(completion(&deployment(&containers)), Completion::default());
         }
+    }
+
+    #[test]
+    fn an_init_container_that_is_no_image_of_plugins_is_nobodys_business() {
+        let other = json!({"name": "vault-agent", "image": "vault", "volumeMounts": [{"name": "tmp", "mountPath": "/tmp"}]});
+        let made = completion(&deployment(&json!([other, {"name": "bare", "image": "x"}])));
+        assert_eq!(made, Completion::default());
     }
 
     #[rstest]

@@ -3,7 +3,10 @@
 //! still be able to cancel. Any answer, an error too, shows that it is worth calling.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::error::PluginError;
 use super::slot::Call;
@@ -12,6 +15,9 @@ use super::slot::Call;
 const MOST_TIMEOUTS: u32 = 3;
 /// Calls in a row that took too long or ended the program. A crash is cheap, and may be one item's.
 const MOST_LOST: u32 = 10;
+
+/// A call that is dropped sooner was dropped for another reason, such as that the operation ends.
+const LONG: Duration = Duration::from_secs(10);
 
 /// Whose silence says nothing: an operation goes on whether or not its plugin tells, until its own time is over.
 const ASKED_FOR_EVER: &str = "Progress";
@@ -36,8 +42,12 @@ impl Patience {
         if lost.timeouts < MOST_TIMEOUTS && lost.times < MOST_LOST {
             return Ok(());
         }
-        let (plugin, last) = (call.plugin.clone(), lost.last.clone());
-        Err(PluginError::NotCalledAgain { plugin, call: call.what, times: lost.times, last })
+        Err(PluginError::NotCalledAgain {
+            plugin: call.plugin.clone(),
+            call: call.what,
+            times: lost.times,
+            last: lost.last.clone(),
+        })
     }
 
     /// How a call ended.
@@ -61,14 +71,42 @@ impl Patience {
     }
 }
 
+/// A call on its way. One that is dropped after a while was too slow for whoever made it, whose limit may be shorter than the
+/// host's, and counts as one that took too long.
+pub(super) struct Watched {
+    patience: Arc<Patience>,
+    call: Call,
+    began: Instant,
+    ended: bool,
+}
+
+impl Watched {
+    pub(super) fn begin(patience: &Arc<Patience>, call: &Call) -> Self {
+        Self { patience: Arc::clone(patience), call: call.clone(), began: Instant::now(), ended: false }
+    }
+
+    pub(super) fn end<T>(mut self, answer: &Result<T, PluginError>) {
+        self.ended = true;
+        self.patience.note(&self.call, answer);
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let after = self.began.elapsed();
+        if !self.ended && after >= LONG {
+            let (plugin, call) = (self.call.plugin.clone(), self.call.what);
+            self.patience.note::<()>(&self.call, &Err(PluginError::TimedOut { plugin, call, after }));
+        }
+    }
+}
+
 fn key(call: &Call) -> (String, &'static str) {
     (call.plugin.clone(), call.what)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use rstest::rstest;
 
     use super::*;
@@ -105,6 +143,20 @@ mod tests {
         let error = patience.check(&call("Execute")).unwrap_err().to_string();
         assert!(error.contains(&format!("{after} times in a row")), "{error}");
         assert_eq!(patience.check(&call("Cancel")), Ok(()), "only that method is given up");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_call_that_its_maker_gave_up_counts_unless_it_was_short() {
+        let patience = Arc::new(Patience::default());
+        for seconds in [1, 60, 60, 60] {
+            assert_eq!(patience.check(&call("Execute")), Ok(()));
+            let watched = Watched::begin(&patience, &call("Execute"));
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            drop(watched);
+        }
+        assert!(patience.check(&call("Execute")).is_err());
+        Watched::begin(&patience, &call("Execute")).end(&Ok(()));
+        assert_eq!(patience.check(&call("Execute")), Ok(()));
     }
 
     #[test]

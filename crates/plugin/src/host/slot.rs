@@ -16,7 +16,7 @@ use tonic::{Code, Response, Status};
 use super::error::PluginError;
 use super::kind::Kind;
 use super::log::LogSink;
-use super::patience::Patience;
+use super::patience::{Patience, Watched};
 use super::process::Process;
 use super::settings::{HostSettings, Timeouts};
 use super::usage::Usage;
@@ -95,9 +95,10 @@ impl Slot {
         let work = async move {
             let _place = place;
             let began = Instant::now();
+            let lost = Watched::begin(&patience, &call);
             let answer = watched(&process, &call, make(process.channel.clone())).await;
             usage.add(&call.plugin, call.what, began.elapsed());
-            patience.note(&call, &answer);
+            lost.end(&answer);
             if process.serial && matches!(answer, Err(PluginError::TimedOut { .. })) {
                 // Its place is free when it is gone, so that nobody calls a process that is being ended.
                 process.kill();

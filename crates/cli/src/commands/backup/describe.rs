@@ -11,6 +11,7 @@ use lifeboat_api::velero::names::{BACKUP_NAME, BACKUP_UID};
 use lifeboat_api::velero::{Backup, DeleteBackupRequest, DownloadTargetKind};
 use lifeboat_cluster::Attempt;
 use lifeboat_plan::label;
+use lifeboat_plan::location::STORE_ANNOTATION;
 use lifeboat_plan::volume_plugin::Kind;
 use serde::de::DeserializeOwned;
 
@@ -20,7 +21,7 @@ use crate::error::CliError;
 use crate::objects::results::Fetched;
 use crate::objects::show::Page;
 use crate::objects::volumes as objects_volumes;
-use crate::objects::{BACKUP, typed};
+use crate::objects::{BACKUP, LOCATION, typed};
 use crate::printer;
 use crate::settings::Settings;
 
@@ -110,7 +111,17 @@ async fn gather(
         fetch(&fetcher, written && args.details && worked, DownloadTargetKind::BackupItemOperations, &name),
     );
     let plugin_volumes = objects_volumes::fetch(client, &settings.namespace, Kind::Backup, &name).await;
-    Ok(Facts { backup, deletions, results, volumes, resources, operations, plugin_volumes })
+    let store = store_of(settings, client, &location).await;
+    Ok(Facts { backup, store, deletions, results, volumes, resources, operations, plugin_volumes })
+}
+
+/// Which store the server uses for a location: a plugin's or the built-in one. None where nobody can say it now.
+pub(crate) async fn store_of(settings: &Settings, client: &Client, location: &str) -> Option<String> {
+    if location.is_empty() {
+        return None;
+    }
+    let found = LOCATION.api(client, &settings.namespace).get_opt(location).await.ok().flatten()?;
+    found.annotations().get(STORE_ANNOTATION).cloned()
 }
 
 /// A file, where it is wanted. What goes wrong is part of the description.

@@ -23,6 +23,8 @@ use crate::objects::volumes as objects_volumes;
 /// All that a description is made of.
 pub(crate) struct Facts {
     pub(crate) backup: Backup,
+    /// Which store is used for its location now.
+    pub(crate) store: Option<String>,
     pub(crate) deletions: Vec<DeleteBackupRequest>,
     pub(crate) results: Fetched<Results>,
     pub(crate) volumes: Fetched<Vec<Volume>>,
@@ -81,7 +83,7 @@ pub(crate) fn page(facts: &Facts, now: Timestamp, details: bool) -> Page {
     let mut page = Page::default();
     page.text("Name", backup.name_any());
     page.text("Namespace", backup.namespace().unwrap_or_default());
-    head(&mut page, backup, now);
+    head(&mut page, backup, facts.store.as_deref(), now);
     metadata(&mut page, &backup.metadata, details);
     validation(&mut page, backup.status.as_ref().and_then(|status| status.validation_errors.as_deref()));
     let count = |read: fn(&lifeboat_api::velero::BackupStatus) -> Option<i64>| {
@@ -104,7 +106,7 @@ pub(crate) fn page(facts: &Facts, now: Timestamp, details: bool) -> Page {
     page
 }
 
-fn head(page: &mut Page, backup: &Backup, now: Timestamp) {
+fn head(page: &mut Page, backup: &Backup, store: Option<&str>, now: Timestamp) {
     let status = backup.status.clone().unwrap_or_default();
     let phase = backup.phase();
     page.text("Phase", phase.as_str());
@@ -125,6 +127,7 @@ fn head(page: &mut Page, backup: &Backup, now: Timestamp) {
         "Storage location",
         backup.spec.storage_location.clone().unwrap_or_else(|| "the default".to_owned()),
     );
+    page.text_if("Store", store);
     if matches!(phase, BackupPhase::Failed | BackupPhase::PartiallyFailed) {
         page.text("Next step", format!("lifeboat backup logs {}", backup.name_any()));
     }

@@ -9,7 +9,7 @@ use lifeboat_plan::volume_plugin::Kind;
 
 use super::location_of;
 use super::page::{Facts, page};
-use crate::commands::backup::describe::{AT_ONCE, Form, PATIENCE, fetch, print};
+use crate::commands::backup::describe::{AT_ONCE, Form, PATIENCE, fetch, print, store_of};
 use crate::download::{Fetcher, TlsArgs};
 use crate::error::CliError;
 use crate::objects::show::Page;
@@ -70,5 +70,6 @@ async fn gather(
         fetch(&fetcher, written && args.details && worked, DownloadTargetKind::RestoreItemOperations, &name),
     );
     let plugin_volumes = objects_volumes::fetch(client, &settings.namespace, Kind::Restore, &name).await;
-    Ok(Facts { restore, results, volumes, resources, operations, plugin_volumes })
+    let store = store_of(settings, client, &location).await;
+    Ok(Facts { restore, location, store, results, volumes, resources, operations, plugin_volumes })
 }

@@ -35,7 +35,10 @@ pub(crate) async fn run(
     let cloud = lifeboat_store::Environment::from_vars(crate::settings::readable_variables());
     let server = ServerSettings::new(settings.namespace.clone(), "lifeboat-cli".to_owned(), cloud);
     let name = restore.metadata.name.clone().unwrap_or_default();
-    eprintln!("Reading the backup and asking the cluster; nothing is changed.");
+    eprintln!(
+        "Reading the backup and asking the cluster; nothing is changed. Plugins are not called: what they would change, add or \
+         leave out is not in the plan."
+    );
     let planned = Box::pin(lifeboat_operator::preview_restore(client, server, restore))
         .await
         .map_err(|problems| refusal(settings, &problems))?;
@@ -101,6 +104,7 @@ fn document(name: &str, planned: &Planned) -> Value {
         "restore": name,
         "backup": planned.backup,
         "changed": false,
+        "pluginsCalled": false,
         "summary": Counts::of(&planned.items),
         "items": planned.items,
         "fights": planned.fights,

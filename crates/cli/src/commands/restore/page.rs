@@ -20,6 +20,9 @@ use crate::objects::volumes as objects_volumes;
 /// All that a description is made of.
 pub(crate) struct Facts {
     pub(crate) restore: Restore,
+    /// The location of its backup, and which store is used for it now.
+    pub(crate) location: String,
+    pub(crate) store: Option<String>,
     pub(crate) results: Fetched<Results>,
     pub(crate) volumes: Fetched<Vec<Volume>>,
     pub(crate) resources: Fetched<BTreeMap<String, Vec<String>>>,
@@ -34,7 +37,7 @@ pub(crate) fn page(facts: &Facts, now: Timestamp, details: bool) -> Page {
     let mut page = Page::default();
     page.text("Name", restore.name_any());
     page.text("Namespace", restore.namespace().unwrap_or_default());
-    head(&mut page, restore, &status, now);
+    head(&mut page, facts, &status, now);
     metadata(&mut page, &restore.metadata, details);
     validation(&mut page, status.validation_errors.as_deref());
     let (errors, warnings) = (status.errors.unwrap_or_default(), status.warnings.unwrap_or_default());
@@ -54,12 +57,15 @@ pub(crate) fn page(facts: &Facts, now: Timestamp, details: bool) -> Page {
     page
 }
 
-fn head(page: &mut Page, restore: &Restore, status: &RestoreStatus, now: Timestamp) {
+fn head(page: &mut Page, facts: &Facts, status: &RestoreStatus, now: Timestamp) {
+    let restore = &facts.restore;
     let deleting = if restore.metadata.deletion_timestamp.is_some() { " (Deleting)" } else { "" };
     page.text("Phase", format!("{}{deleting}", restore.phase()));
     page.text_if("Reason", status.failure_reason.clone());
     page.text_if("Backup", restore.spec.backup_name.clone().filter(|name| !name.is_empty()));
     page.text_if("Schedule", restore.spec.schedule_name.clone().filter(|name| !name.is_empty()));
+    page.text_if("Storage location", Some(facts.location.clone()).filter(|name| !name.is_empty()));
+    page.text_if("Store", facts.store.clone());
     if let Some(progress) = &status.progress {
         let (done, total) = (progress.items_restored, progress.total_items);
         page.items(done.unwrap_or_default(), total.unwrap_or_default(), restore.phase().is_terminal());
@@ -180,6 +186,8 @@ mod tests {
                 "completionTimestamp": "2026-11-16T03:00:12Z", "progress": {"totalItems": 10, "itemsRestored": 9}}});
         Facts {
             restore: serde_json::from_value(restore).unwrap(),
+            location: String::new(),
+            store: None,
             results: Some(Ok(serde_json::from_value(json!({
                 "errors": {"namespaces": {"shop-test": ["error restoring deployments.apps/shop-test/web: quota exceeded"]}},
                 "warnings": {"cluster": ["could not restore, StorageClass:fast already exists. Warning: the in-cluster version is different than the backed-up version"]},
@@ -190,6 +198,16 @@ mod tests {
             operations: None,
             plugin_volumes: None,
         }
+    }
+
+    #[test]
+    fn the_store_of_the_location_is_named() {
+        let facts =
+            Facts { location: "default".into(), store: Some("the built-in store".into()), ..partial() };
+        let text = page(&facts, "2026-11-16T12:00:00Z".parse().unwrap(), false).to_text();
+        let ends =
+            |label: &str, end: &str| text.lines().any(|line| line.starts_with(label) && line.ends_with(end));
+        assert!(ends("Storage location:", "default") && ends("Store:", "the built-in store"), "{text}");
     }
 
     #[test]

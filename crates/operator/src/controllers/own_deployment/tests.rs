@@ -11,7 +11,8 @@ fn deployment(context: &Value) -> Value {
         "metadata": {"name": "lifeboat", "generation": 2, "labels": labels()},
         "spec": {"replicas": 2, "template": {"spec": {
             "securityContext": {"runAsNonRoot": true, "runAsUser": 65532, "seccompProfile": {"type": "RuntimeDefault"}},
-            "initContainers": [{"name": "aws", "image": "velero/aws:v1", "securityContext": context}],
+            "initContainers": [{"name": "aws", "image": "velero/aws:v1", "securityContext": context,
+                "volumeMounts": [{"name": "plugins", "mountPath": "/target"}]}],
             "containers": [{"name": "velero", "image": "lifeboat"}],
         }}},
     })
@@ -41,6 +42,21 @@ async fn a_stock_init_container_is_completed_and_nothing_else_is_touched() {
     assert_eq!(cluster.events(), ["PluginContainerCompleted"]);
     look(&cluster, &state).await;
     assert_eq!(cluster.events(), ["PluginContainerCompleted"]);
+}
+
+/// A GitOps tool that writes the Deployment back would otherwise get new pods for ever.
+#[tokio::test]
+async fn a_completion_that_somebody_takes_away_again_and_again_is_given_up_and_told_once() {
+    let cluster = Cluster::new().await;
+    let state = Arc::new(State::new());
+    for _ in 0..10 {
+        cluster.put("deployments", &deployment(&Value::Null));
+        look(&cluster, &state).await;
+    }
+    let now = cluster.get("deployments", "lifeboat").unwrap();
+    assert_eq!(now["spec"]["template"]["spec"]["initContainers"][0]["securityContext"], Value::Null);
+    let completed = "PluginContainerCompleted";
+    assert_eq!(cluster.events(), [completed, completed, completed, "PluginContainerContested"]);
 }
 
 #[tokio::test]

@@ -92,6 +92,36 @@ async fn the_actions_own_time_counts_before_the_servers() {
 }
 
 #[tokio::test]
+async fn a_time_beyond_all_clocks_is_no_trouble() {
+    let action: Acting = Acts::on(&["pods"], |item| {
+        Ok(RestoreOutcome {
+            wait_for_additional_items: true,
+            ready_timeout: Some(Duration::MAX),
+            ..RestoreOutcome::item(item)
+        })
+    });
+    let action = Arc::new(action.ready(|number, _| Ok(number > 0)));
+    let (ended, api) = tokio::time::timeout(Duration::from_secs(20), world(&action).restore()).await.unwrap();
+    let errors = ended.results.errors.all().filter(|(_, words)| !words.contains("refused")).count();
+    assert_eq!(errors, 0, "{:?}", ended.results);
+    place(&api.created(), "/pods/");
+}
+
+#[tokio::test]
+async fn a_restore_that_is_cancelled_ends_its_waits() {
+    let cancel = tokio_util::sync::CancellationToken::new();
+    let told = cancel.clone();
+    let action = Arc::new(waits(true).ready(move |_, _| {
+        told.cancel();
+        Ok(false)
+    }));
+    let mut world = world(&action);
+    (world.cancel, world.times.ready) = (cancel, Duration::from_hours(1));
+    let (_, api) = tokio::time::timeout(Duration::from_secs(20), world.restore()).await.unwrap();
+    assert!(!api.created().iter().any(|path| path.contains("/pods/")), "{:?}", api.created());
+}
+
+#[tokio::test]
 async fn a_question_that_is_never_answered_holds_nobody_else_and_ends_in_time() {
     let action = Arc::new(waits(true).silent());
     let mut world = world(&action);

@@ -6,6 +6,7 @@ fn facts(backup: Value) -> Facts {
     Facts {
         backup: serde_json::from_value(backup).unwrap(),
         deletions: Vec::new(),
+        store: None,
         results: None,
         volumes: None,
         resources: None,
@@ -79,4 +80,13 @@ fn what_cannot_be_fetched_is_said_in_its_place() {
         .unwrap(),
     ];
     insta::assert_snapshot!(page(&facts, "2026-11-16T12:00:00Z".parse().unwrap(), false).to_text());
+}
+
+#[test]
+fn the_store_of_the_location_is_named() {
+    let mut facts = partial();
+    facts.store = Some("plugin velero.io/aws (/plugins/velero-plugin-for-aws)".into());
+    let text = page(&facts, "2026-11-16T12:00:00Z".parse().unwrap(), false).to_text();
+    let line = text.lines().find(|line| line.starts_with("Store:")).unwrap();
+    assert!(line.ends_with("plugin velero.io/aws (/plugins/velero-plugin-for-aws)"), "{line}");
 }

@@ -44,7 +44,7 @@ fn a_plan_in_detail() {
 #[test]
 fn machines_get_every_item_and_that_nothing_was_changed() {
     let value = document("r", &planned());
-    assert_eq!(value["changed"], false);
+    assert_eq!((&value["changed"], &value["pluginsCalled"]), (&json!(false), &json!(false)));
     assert_eq!(value["summary"], json!({"create": 2, "update": 1, "skip": 2, "fail": 1, "notSelected": 1}));
     assert_eq!(
         value["items"][2],
