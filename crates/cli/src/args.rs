@@ -154,9 +154,28 @@ fn is_label(text: &str) -> bool {
     !text.is_empty() && text.chars().all(inside) && !text.starts_with('-') && !text.ends_with('-')
 }
 
+/// How long to wait: seconds, or a duration as the stock command line takes it.
+pub(crate) fn seconds(text: &str) -> Result<u64, String> {
+    if let Ok(seconds) = text.parse() {
+        return Ok(seconds);
+    }
+    let wrong = || format!("{text:?} is no time; write seconds (\"90\") or a duration (\"1m30s\")");
+    let parsed: lifeboat_api::common::GoDuration = text.parse().map_err(|_| wrong())?;
+    u64::try_from(parsed.as_nanos()).map(|nanos| nanos.div_ceil(1_000_000_000)).map_err(|_| wrong())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_time_to_wait_is_seconds_or_a_duration() {
+        assert_eq!(seconds("90"), Ok(90));
+        assert_eq!(seconds("1m30s"), Ok(90));
+        assert_eq!(seconds("1500ms"), Ok(2));
+        assert!(seconds("soon").unwrap_err().contains("\"soon\""));
+        assert!(seconds("-5s").is_err());
+    }
 
     #[test]
     fn a_name_that_is_too_long_is_refused_with_the_limit() {

@@ -57,6 +57,10 @@ pub enum ServeError {
     Listen { path: String, error: std::io::Error },
     #[error("cannot copy this program to '{path}': {error}")]
     Install { path: String, error: std::io::Error },
+    #[error(
+        "use it as `install [DIRECTORY]`: this program is copied into that directory, into /target where none is named"
+    )]
+    InstallArguments,
     #[error("cannot serve: {0}")]
     Serve(String),
 }

@@ -12,11 +12,18 @@ use crate::error::{ServeError, Served};
 const TARGET: &str = "/target";
 
 /// Where to, if that is what the arguments say.
-pub(crate) fn asked_for(mut arguments: impl Iterator<Item = OsString>) -> Option<PathBuf> {
-    if arguments.next()? != "install" {
-        return None;
+pub(crate) fn asked_for(
+    mut arguments: impl Iterator<Item = OsString>,
+) -> Result<Option<PathBuf>, ServeError> {
+    if arguments.next().is_none_or(|first| first != "install") {
+        return Ok(None);
     }
-    Some(arguments.next().map_or_else(|| PathBuf::from(TARGET), PathBuf::from))
+    let rest: Vec<OsString> = arguments.collect();
+    match rest.as_slice() {
+        [] => Ok(Some(PathBuf::from(TARGET))),
+        [directory] if !directory.as_encoded_bytes().starts_with(b"-") => Ok(Some(PathBuf::from(directory))),
+        _ => Err(ServeError::InstallArguments),
+    }
 }
 
 pub(crate) fn install(directory: &Path) -> Served {
@@ -46,11 +53,19 @@ mod tests {
 
     #[test]
     fn only_the_word_install_asks_for_it() {
-        let asked = |arguments: &[&str]| asked_for(arguments.iter().map(OsString::from));
+        let asked = |arguments: &[&str]| asked_for(arguments.iter().map(OsString::from)).unwrap();
         assert_eq!(asked(&["install"]), Some("/target".into()));
         assert_eq!(asked(&["install", "/here"]), Some("/here".into()));
         assert_eq!(asked(&["--log-level=info", "install"]), None);
         assert_eq!(asked(&[]), None);
+    }
+
+    #[test]
+    fn what_install_does_not_understand_is_refused() {
+        for arguments in [&["install", "--help"][..], &["install", "/a", "/b"][..]] {
+            let error = asked_for(arguments.iter().map(OsString::from)).unwrap_err().to_string();
+            assert!(error.contains("install [DIRECTORY]"), "{error}");
+        }
     }
 
     #[test]

@@ -33,9 +33,16 @@ impl Object {
     }
 
     pub fn set_annotation(&mut self, name: &str, value: &str) {
+        self.set("annotations", name, value);
+    }
+
+    pub fn set_label(&mut self, name: &str, value: &str) {
+        self.set("labels", name, value);
+    }
+
+    fn set(&mut self, field: &str, name: &str, value: &str) {
         let metadata = entry(&mut self.0, "metadata");
-        let annotations = entry(metadata, "annotations");
-        if let Value::Object(map) = annotations {
+        if let Value::Object(map) = entry(metadata, field) {
             map.insert(name.to_owned(), Value::from(value));
         }
     }

@@ -102,7 +102,8 @@ impl Plugin {
     /// Called as `PROGRAM install [DIRECTORY]` it copies itself into the directory (`/target`) instead: an image with nothing in it
     /// but the program, and `ENTRYPOINT ["/program", "install"]`, is a plugin image.
     pub fn serve(self) -> Served {
-        if let Some(directory) = install::asked_for(std::env::args_os().skip(1)) {
+        self.check_all()?;
+        if let Some(directory) = install::asked_for(std::env::args_os().skip(1))? {
             return install::install(&directory);
         }
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -117,12 +118,20 @@ impl Plugin {
 
     /// As [`Self::serve`], for programs that have a runtime already.
     pub async fn serve_here(self) -> Served {
-        if let Some(wrong) = self.wrong {
-            return Err(ServeError::Name(wrong));
-        }
+        self.check_all()?;
         serve::check_host()?;
         logging::begin();
         serve::run(self).await
+    }
+
+    fn check_all(&self) -> Served {
+        match &self.wrong {
+            Some(wrong) => Err(ServeError::Name(wrong.clone())),
+            None if self.listed().is_empty() => {
+                Err(ServeError::Name("this program serves no plugin: add one before serve()".to_owned()))
+            }
+            None => Ok(()),
+        }
     }
 
     fn check(&mut self, name: &str, taken: bool) {

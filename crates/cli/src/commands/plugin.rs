@@ -31,10 +31,10 @@ pub(crate) async fn run(settings: &Settings, command: Command) -> Result<(), Cli
 #[derive(clap::Args)]
 pub(crate) struct WaitArgs {
     /// Wait until the server has started anew
-    #[arg(long, default_value_t = true, num_args = 0..=1, default_missing_value = "true", action = clap::ArgAction::Set)]
+    #[arg(long, default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     wait: bool,
     /// How many seconds to wait
-    #[arg(long, default_value_t = 300, value_name = "SECONDS")]
+    #[arg(long, default_value_t = 300, value_name = "SECONDS", value_parser = crate::args::seconds)]
     timeout: u64,
     /// Accepted and without effect: a restart loses no work here, so nothing is asked
     #[arg(long, hide = true)]

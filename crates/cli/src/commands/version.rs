@@ -15,7 +15,7 @@ pub(crate) struct Args {
     #[arg(long)]
     client_only: bool,
     /// How many seconds to wait for the server
-    #[arg(long, default_value_t = 5, value_name = "SECONDS")]
+    #[arg(long, default_value_t = 5, value_name = "SECONDS", value_parser = crate::args::seconds)]
     timeout: u64,
     #[command(flatten)]
     output: OutputArg,

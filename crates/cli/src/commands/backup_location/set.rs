@@ -50,7 +50,7 @@ pub(crate) struct Args {
     #[arg(long)]
     wait: bool,
     /// How many seconds to wait
-    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = crate::args::seconds)]
     timeout: u64,
 }
 

@@ -108,10 +108,10 @@ pub(crate) struct Args {
     #[arg(long)]
     dry_run: bool,
     /// Wait until the server runs and the location is available
-    #[arg(long, default_value_t = true, num_args = 0..=1, default_missing_value = "true", action = clap::ArgAction::Set)]
+    #[arg(long, default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     wait: bool,
     /// How many seconds to wait
-    #[arg(long, default_value_t = 180, value_name = "SECONDS")]
+    #[arg(long, default_value_t = 180, value_name = "SECONDS", value_parser = crate::args::seconds)]
     timeout: u64,
     /// Format of --dry-run
     #[arg(short, long, value_enum, default_value = "yaml")]

@@ -16,7 +16,7 @@ use crate::{printer, server_status};
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// How many seconds to wait for the server
-    #[arg(long, default_value_t = 5, value_name = "SECONDS")]
+    #[arg(long, default_value_t = 5, value_name = "SECONDS", value_parser = crate::args::seconds)]
     timeout: u64,
     #[command(flatten)]
     output: OutputArg,
