@@ -1,6 +1,8 @@
 //! `cargo xtask gen`: files that come from the code (custom resource definitions and templates of the chart, the CLI
-//! reference), written, or with `--check` compared. The generator itself is an example of crate `cli`, which knows all
+//! reference, the reference of the plugin protocol), written, or with `--check` compared. The generator itself is an example of crate `cli`, which knows all
 //! of it; this module runs it and keeps the files.
+
+mod protocol;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -66,7 +68,11 @@ fn generated() -> Result<BTreeMap<PathBuf, String>> {
     let mut command = run::cargo();
     command.args(["run", "--quiet", "--package", "lifeboat-cli", "--example", "generate"]);
     let text = run::output(&mut command)?;
-    serde_json::from_str(&text).context("cannot read what the generator printed")
+    let mut files: BTreeMap<PathBuf, String> =
+        serde_json::from_str(&text).context("cannot read what the generator printed")?;
+    let (path, page) = protocol::page()?;
+    files.insert(path, page);
+    Ok(files)
 }
 
 /// What the checkout has in the generated directories.
