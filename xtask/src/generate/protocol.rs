@@ -57,6 +57,8 @@ enum Within {
 
 fn section(name: &str, file: &str) -> String {
     let (mut text, mut comment, mut within) = (String::new(), String::new(), Within::Nothing);
+    // The words of a type that is declared within a message.
+    let mut words_of: Option<&str> = None;
     for line in file.lines().map(str::trim) {
         if let Some(words) = line.strip_prefix("//") {
             comment = format!("{comment} {}", words.trim()).trim().to_owned();
@@ -80,8 +82,14 @@ fn section(name: &str, file: &str) -> String {
                 "\n### Service {title}\n\n{words}\n\n| call | takes | gives | |\n| --- | --- | --- | --- |\n"
             );
             within = Within::Service;
+        } else if let Some((title, _)) = opened(line, "enum ") {
+            words_of = Some(title);
         } else if line == "}" {
-            within = Within::Nothing;
+            within = if words_of.take().is_some() { within } else { Within::Nothing };
+        } else if let (Some(title), Some((word, number))) =
+            (words_of, line.trim_end_matches(';').split_once(" = "))
+        {
+            let _ = writeln!(text, "| | {number} | a `{title}`: `{word}` | {words} |");
         } else if within == Within::Message
             && let Some((kind, field, number)) = field(line)
         {
@@ -122,12 +130,13 @@ mod tests {
     #[test]
     fn a_file_becomes_tables() {
         let file = "// What it is\n// about.\nsyntax = \"proto3\";\npackage one.two;\n\n// Asks.\nmessage Ask {}\n\n// Says.\n\
-            message Answer {\n  // Tags of it.\n  map<string, string> tags = 3;\n}\n// Serves.\nservice Some {\n  // Asks much.\n  \
+            message Answer {\n  // How.\n  enum Way {\n    // Far.\n    FAR = 0;\n  }\n  // Tags of it.\n  map<string, string> tags = 3;\n}\n// Serves.\nservice Some {\n  // Asks much.\n  \
             rpc Get(stream Ask) returns (Answer);\n}\n";
         let text = section("some", file);
         for expected in [
             "## some.proto\n\nWhat it is about.\n\nPackage `one.two`.\n",
             "### Ask\n\nAsks.\n\n### Answer\n\nSays.\n\n| field |",
+            "| | 0 | a `Way`: `FAR` | Far. |",
             "| `tags` | 3 | `map<string, string>` | Tags of it. |",
             "### Service Some\n\nServes.\n\n| call |",
             "| `Get` | `stream Ask` | `Answer` | Asks much. |",
