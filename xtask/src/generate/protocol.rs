@@ -61,7 +61,8 @@ fn section(name: &str, file: &str) -> String {
     let mut words_of: Option<&str> = None;
     for line in file.lines().map(str::trim) {
         if let Some(words) = line.strip_prefix("//") {
-            comment = format!("{comment} {}", words.trim()).trim().to_owned();
+            comment.push_str(if comment.is_empty() { "" } else { " " });
+            comment.push_str(words.trim());
             continue;
         }
         let words = std::mem::take(&mut comment);
