@@ -17,6 +17,7 @@ mod sample;
 #[cfg(feature = "torture")]
 pub mod torture;
 pub mod tree;
+mod volume;
 mod wait;
 
 pub use bucket::Bucket;
@@ -34,6 +35,7 @@ pub use namespace::Namespace;
 pub use objects::{assert_same_objects, objects_of};
 pub use rest_server::RestServer;
 pub use sample::{sample_app, wait_until_running};
+pub use volume::{bound, directory_volume};
 pub use wait::wait_for;
 
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::net::TcpListener;
 use std::thread;
 
-use lifeboat_e2e::{Namespace, apply, get, kubectl, variable, wait_for};
+use lifeboat_e2e::{Namespace, apply, bound, directory_volume, get, kubectl, variable};
 use rstest::rstest;
 
 use super::{Product, unique};
@@ -35,29 +35,12 @@ fn a_directory_is_snapshotted_and_comes_back(#[values(Product::Velero, Product::
 kind: VolumeSnapshotLocation
 metadata: {{name: {name}, namespace: {home}}}
 spec: {{provider: example.io/directory-snapshotter, config: {{snapshots: {snapshots}, volumes: {volumes}}}}}
----
-apiVersion: v1
-kind: PersistentVolume
-metadata: {{name: {volume}}}
-spec:
-  capacity: {{storage: 1Gi}}
-  accessModes: [ReadWriteOnce]
-  persistentVolumeReclaimPolicy: Retain
-  storageClassName: ''
-  claimRef: {{namespace: {app}, name: data}}
-  hostPath: {{path: {data}}}
----
-apiVersion: v1
-kind: PersistentVolumeClaim
-metadata: {{name: data, namespace: {app}}}
-spec: {{accessModes: [ReadWriteOnce], storageClassName: '', volumeName: {volume}, resources: {{requests: {{storage: 1Gi}}}}}}
 ",
         home = product.namespace(),
-        app = app.name,
         snapshots = path("snapshots"),
         volumes = path("volumes"),
-        data = path("data"),
     ));
+    apply(&directory_volume(&volume, &app.name, &path("data")));
     bound(&app.name);
     product.run(&[
         "backup",
@@ -77,16 +60,6 @@ spec: {{accessModes: [ReadWriteOnce], storageClassName: '', volumeName: {volume}
     assert!(place.starts_with(&path("volumes")), "{restored}");
     assert_eq!(fs::read_to_string(format!("{place}/file")).unwrap(), "all that there is");
     kubectl().args(["delete", "pv", restored["metadata"]["name"].as_str().unwrap(), "--wait=false"]).ok();
-}
-
-fn bound(namespace: &str) -> String {
-    wait_for("a bound claim", 60, || {
-        let claim = get(&["-n", namespace, "pvc", "data"]);
-        match (claim["status"]["phase"].as_str(), claim["spec"]["volumeName"].as_str()) {
-            (Some("Bound"), Some(volume)) => Ok(volume.to_owned()),
-            _ => Err(claim["status"].to_string()),
-        }
-    })
 }
 
 #[rstest]

@@ -6,7 +6,9 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use lifeboat_e2e::{HostServer, Namespace, Program, apply, get, kubectl, unique, variable, wait_for};
+use lifeboat_e2e::{
+    HostServer, Namespace, Program, apply, bound, directory_volume, get, kubectl, unique, variable, wait_for,
+};
 use rstest::rstest;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -62,7 +64,7 @@ spec:
             snapshots = self.path("snapshots").display(),
             volumes = self.path("volumes").display(),
         ));
-        apply(&volume(&self.volume, &self.app.name, &self.path("data").to_string_lossy()));
+        apply(&directory_volume(&self.volume, &self.app.name, &self.path("data").to_string_lossy()));
         bound(&self.app.name);
     }
 
@@ -95,38 +97,6 @@ impl Drop for Setting {
     fn drop(&mut self) {
         kubectl().args(["delete", "pv", &self.volume, "--wait=false"]).run();
     }
-}
-
-/// A volume that is a directory of the machine, and the claim `data` that has it.
-fn volume(name: &str, namespace: &str, path: &str) -> String {
-    format!(
-        "apiVersion: v1
-kind: PersistentVolume
-metadata: {{name: {name}}}
-spec:
-  capacity: {{storage: 1Gi}}
-  accessModes: [ReadWriteOnce]
-  persistentVolumeReclaimPolicy: Retain
-  storageClassName: ''
-  claimRef: {{namespace: {namespace}, name: data}}
-  hostPath: {{path: {path}}}
----
-apiVersion: v1
-kind: PersistentVolumeClaim
-metadata: {{name: data, namespace: {namespace}}}
-spec: {{accessModes: [ReadWriteOnce], storageClassName: '', volumeName: {name}, resources: {{requests: {{storage: 1Gi}}}}}}
-"
-    )
-}
-
-fn bound(namespace: &str) -> String {
-    wait_for("a bound claim", 60, || {
-        let claim = get(&["-n", namespace, "pvc", "data"]);
-        match (claim["status"]["phase"].as_str(), claim["spec"]["volumeName"].as_str()) {
-            (Some("Bound"), Some(volume)) => Ok(volume.to_owned()),
-            _ => Err(claim["status"].to_string()),
-        }
-    })
 }
 
 /// `kubectl get -w` beside a test.
@@ -271,7 +241,7 @@ spec: {{provider: example.io/snapshotter, config: {location}}}
 ",
         server.namespace
     ));
-    apply(&volume(&pv, &app.name, "/go/data"));
+    apply(&directory_volume(&pv, &app.name, "/go/data"));
     bound(&app.name);
     let flags = ["--include-namespaces", &app.name, "--volume-snapshot-locations", "recorded"];
     let backup = server.backup("go", &[&flags[..], &["--labels", "team=red"]].concat());
