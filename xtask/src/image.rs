@@ -116,8 +116,8 @@ pub(crate) fn binary(profile: Profile) -> Result<PathBuf> {
 }
 
 /// Builds a static program of the workspace if needed and gives its path.
-pub(crate) fn program(package: &str, name: &str, profile: Profile) -> Result<PathBuf> {
-    program::build(package, name, profile)
+pub(crate) fn program(name: &str, profile: Profile) -> Result<PathBuf> {
+    program::build(name, profile)
 }
 
 /// The archive of [`DEBIAN`], from the machine's cache or made now.

@@ -38,7 +38,7 @@ pub(super) fn reference(tag: &str) -> Result<String> {
 pub(super) fn build(profile: Profile, reference: &str) -> Result<PathBuf> {
     let architecture = run::architecture()?;
     let target = run::target_directory()?;
-    let program = program::build("lifeboat", "lifeboat", profile)?;
+    let program = program::build("lifeboat", profile)?;
     let program = fs::read(&program).with_context(|| format!("cannot read {}", program.display()))?;
     let layer = Layer::gzip(&tree(program)?.to_tar()?)?;
     let directory = target.join("images").join(profile.name());
@@ -52,7 +52,7 @@ pub(super) fn build(profile: Profile, reference: &str) -> Result<PathBuf> {
 
 /// Builds the program if needed, without an image around it; gives its path.
 pub(super) fn binary(profile: Profile) -> Result<PathBuf> {
-    program::build("lifeboat", "lifeboat", profile)
+    program::build("lifeboat", profile)
 }
 
 fn tree(program: Vec<u8>) -> Result<Tree> {

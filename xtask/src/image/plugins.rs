@@ -25,7 +25,7 @@ pub(super) fn build() -> Result<Vec<PathBuf>> {
         with_copier(RECORDER, "recorder", &read(&tools::recorder_plugin()?)?, &copier)?,
     ];
     for name in ["wait-for-database", "directory-snapshotter"] {
-        let program = program::build("lifeboat-example-plugins", name, Profile::Fast)?;
+        let program = program::build(name, Profile::Fast)?;
         archives.push(alone(&format!("localhost/lifeboat-example/{name}:dev"), name, &read(&program)?)?);
     }
     Ok(archives)

@@ -1,4 +1,4 @@
-//! Static programs of the workspace: takes a package, a program of it and a cargo profile, gives the path. Refuses one that is not
+//! Static programs of the workspace: takes a program and a cargo profile, gives the path. Refuses one that is not
 //! static, because nothing else is in an image to load it. `lifeboat.rs` and `plugins.rs` call it.
 use std::fs;
 use std::path::PathBuf;
@@ -10,9 +10,12 @@ use serde_json::json;
 use super::{Profile, elf, progress};
 use crate::run;
 
+/// Named together for each program: features of what they share are then the same, and it is compiled once.
+const PACKAGES: [&str; 2] = ["lifeboat", "lifeboat-example-plugins"];
+
 /// Compiles with the C library linked in. The target is named even though it is the host's, so that the flags do not
 /// reach build scripts and procedural macros, which cannot be static.
-pub(super) fn build(package: &str, name: &str, profile: Profile) -> Result<PathBuf> {
+pub(super) fn build(name: &str, profile: Profile) -> Result<PathBuf> {
     progress(&format!("building {name} (profile {})", profile.name()));
     let triple = host_triple()?;
     let mut flags = vec!["-Ctarget-feature=+crt-static".to_owned()];
@@ -22,7 +25,9 @@ pub(super) fn build(package: &str, name: &str, profile: Profile) -> Result<PathB
     }
     let mut command = run::cargo();
     command
-        .args(["build", "--package", package, "--bin", name])
+        .arg("build")
+        .args(PACKAGES.iter().flat_map(|package| ["--package", package]))
+        .args(["--bin", name])
         .args(["--profile", profile.name(), "--target", &triple])
         .arg("--config")
         .arg(format!("target.{triple}.rustflags={}", json!(flags)))

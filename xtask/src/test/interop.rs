@@ -34,7 +34,7 @@ impl Run {
         let definition = run::checkout().join("e2e/fixtures/interop/definition.yaml");
         run::output(theirs.kubectl().args(["apply", "-f"]).arg(&definition))?;
         // Plugins on our SDK run under both.
-        let example = |name| image::program("lifeboat-example-plugins", name, image::Profile::Fast);
+        let example = |name| image::program(name, image::Profile::Fast);
         let examples = [example("wait-for-database")?, example("directory-snapshotter")?];
         let _velero = servers::velero(&environment, &theirs, &FLAGS, &examples)?;
         let _lifeboat = servers::lifeboat(&binary, &environment, &ours, &FLAGS, &examples)?;

@@ -226,14 +226,16 @@ const PROGRAMS: [(&str, Build); 2] =
 
 /// Plugins that servers on this machine run. A variable that is already set names one that people have.
 fn plugin_programs() -> Result<Vec<(&'static str, PathBuf)>> {
-    let ours = |package: &str, name: &str| image::program(package, name, image::Profile::Fast);
-    let example = |name: &str| ours("lifeboat-example-plugins", name);
+    let example = |name: &str| image::program(name, image::Profile::Fast);
+    // The whole workspace's features: the unit tests have compiled all of it like that.
+    run::run(run::cargo().args(["build", "--quiet", "--workspace", "--bin", "misbehaving"]))?;
+    let misbehaving = run::target_directory()?.join("debug/misbehaving");
     Ok(vec![
         ("LIFEBOAT_GO_PLUGIN", tools::recorder_plugin()?),
         ("LIFEBOAT_AWS_PLUGIN", tools::velero_plugins()?.join("velero-plugin-for-aws")),
         ("LIFEBOAT_WAITING_PLUGIN", example("wait-for-database")?),
         ("LIFEBOAT_SNAPSHOTTER_PLUGIN", example("directory-snapshotter")?),
-        ("LIFEBOAT_MISBEHAVING_PLUGIN", ours("lifeboat-test-plugins", "misbehaving")?),
+        ("LIFEBOAT_MISBEHAVING_PLUGIN", misbehaving),
     ])
 }
 
