@@ -4,15 +4,12 @@ use lifeboat_e2e::{Installation, apply, get, kubectl, lifeboat, s3, wait_for};
 use serde_json::{Value, json};
 
 /// An object of a kind that this version does not serve, and where its end shows.
-const UNSUPPORTED: [(&str, &str, &str, &str); 2] = [
-    ("v1", "VolumePluginBackup", "{volume: v, backup: b, plugin: p}", "/status/message"),
-    (
-        "v1",
-        "BackupRepository",
-        "{volumeNamespace: shop, backupStorageLocation: default, repositoryType: kopia, maintenanceFrequency: 1h}",
-        "/status/message",
-    ),
-];
+const UNSUPPORTED: [(&str, &str, &str, &str); 1] = [(
+    "v1",
+    "BackupRepository",
+    "{volumeNamespace: shop, backupStorageLocation: default, repositoryType: kopia, maintenanceFrequency: 1h}",
+    "/status/message",
+)];
 
 #[test]
 fn objects_of_kinds_without_a_controller_are_ended_in_words() {
