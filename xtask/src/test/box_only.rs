@@ -14,7 +14,7 @@ pub(crate) const STORAGE: [Left; 6] = [
 ];
 
 /// In e2e/tests.
-pub(crate) const E2E: [Left; 9] = [
+pub(crate) const E2E: [Left; 13] = [
     ("a_good_location_is_available_over_http_and_tls", TLS),
     ("an_untrusted_certificate_is_said_to_be_untrusted", TLS),
     ("a_location_made_over_tls_with_its_authority_becomes_available", TLS),
@@ -25,12 +25,17 @@ pub(crate) const E2E: [Left; 9] = [
         "the server's process on this machine",
     ),
     ("the_server_recovers_by_itself_from_a_restart_of_the_api_server", "an API server that may be stopped"),
+    ("veleros_plugin_for_s3_stores_a_whole_backup_over_tls", PLUGINS),
+    ("plugins_are_added_listed_and_removed_by_both_command_lines", PLUGINS),
+    ("an_image_that_does_not_exist_is_named_and_the_old_server_goes_on", PLUGINS),
+    ("an_application_is_restored_when_its_database_answers", PLUGINS),
     ("the_image_is_under_40_megabytes", IMAGE),
     ("the_binary_needs_no_library_of_the_system", IMAGE),
 ];
 
 const TLS: &str = "the box's S3 server over TLS";
 const IMAGE: &str = "the image's archive";
+const PLUGINS: &str = "images of plugins that are loaded into the box";
 
 /// Arguments for the test programs that leave these tests out; prints what is left out and why.
 pub(crate) fn leave_out(tests: &[Left]) -> Vec<String> {
