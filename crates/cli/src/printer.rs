@@ -8,7 +8,7 @@ use comfy_table::{Table, presets};
 use serde::Serialize;
 use tokio_util::sync::CancellationToken;
 
-use crate::args::Output;
+use crate::args::{Format, Output};
 use crate::error::CliError;
 
 /// Cancelled when nothing can be written any more.
@@ -98,6 +98,15 @@ pub(crate) fn table(headings: &[&str], rows: impl IntoIterator<Item = Vec<String
         column.set_padding((0, 3));
     }
     table
+}
+
+/// An object that is printed instead of being created.
+pub(crate) fn object<T: Serialize>(object: &T, format: Format) -> std::result::Result<(), CliError> {
+    match format {
+        Format::Json => line(&json(object)?),
+        Format::Yaml => text(&yaml(object)?),
+    }
+    Ok(())
 }
 
 pub(crate) fn json<T: Serialize>(value: &T) -> std::result::Result<String, CliError> {

@@ -35,16 +35,8 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError> {
     let object = object(&settings.namespace, &args);
-    match args.output {
-        Some(Format::Json) => {
-            printer::line(&printer::json(&object)?);
-            return Ok(());
-        }
-        Some(Format::Yaml) => {
-            printer::text(&printer::yaml(&object)?);
-            return Ok(());
-        }
-        None => {}
+    if let Some(format) = args.output {
+        return printer::object(&object, format);
     }
     let client = settings.client().await?;
     let object: DynamicObject = serde_json::from_value(object)
