@@ -29,8 +29,13 @@ pub struct Repository {
 impl Repository {
     /// Names a repository; nothing is made there yet.
     pub fn at(url: impl Into<String>) -> Self {
+        Self::with_password(url, "correct horse")
+    }
+
+    /// The same for one that somebody else made.
+    pub fn with_password(url: impl Into<String>, password: &str) -> Self {
         let home = tempfile::tempdir().unwrap();
-        std::fs::write(home.path().join("password"), "correct horse").unwrap();
+        std::fs::write(home.path().join("password"), password).unwrap();
         Self { url: url.into(), home }
     }
 

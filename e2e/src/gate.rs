@@ -58,10 +58,12 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// A gate before `upstream`, which is `http://host:port`.
+    /// A gate before `upstream`, which is `http://host:port`. It listens at the same address where that is one of this
+    /// machine's, so that whoever reaches the one reaches the other.
     pub fn before(upstream: &str) -> Self {
         let upstream = upstream.trim_start_matches("http://").trim_end_matches('/').to_owned();
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let host = upstream.rsplit_once(':').map_or(upstream.as_str(), |(host, _)| host);
+        let listener = TcpListener::bind((host, 0)).or_else(|_| TcpListener::bind("127.0.0.1:0")).unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let shared = Arc::new(Shared::default());
         let of_listener = Arc::clone(&shared);

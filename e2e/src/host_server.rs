@@ -10,7 +10,9 @@ use std::thread;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{Bucket, Gate, Program, get, kubectl, lifeboat, s3, signal, unique, variable, wait_for};
+use crate::{
+    Bucket, Gate, Program, Repository, get, kubectl, lifeboat, s3, signal, unique, variable, wait_for,
+};
 
 /// Ends with everything it made when dropped.
 pub struct HostServer {
@@ -65,11 +67,15 @@ impl HostServer {
         };
         server.apply_location();
         server.add("one");
+        server.wait_until_available();
+        server
+    }
+
+    fn wait_until_available(&self) {
         wait_for("an available location", 60, || {
-            let found = get(&["-n", &server.namespace, "bsl", "default"]);
+            let found = get(&["-n", &self.namespace, "bsl", "default"]);
             if found["status"]["phase"] == "Available" { Ok(()) } else { Err(found["status"].to_string()) }
         });
-        server
     }
 
     /// Starts one more replica of this name.
@@ -90,6 +96,8 @@ impl HostServer {
             .arg(&kubeconfig)
             .arg("--plugin-dir")
             .arg(self.plugins())
+            .args(["--node-access", "--mover-image", &variable("LIFEBOAT_IMAGE")])
+            .args(["--mover-namespace", &self.movers()])
             .args(&self.flags)
             .envs(self.environment.iter().cloned())
             .stdin(Stdio::null())
@@ -98,6 +106,65 @@ impl HostServer {
             .spawn()
             .unwrap();
         self.replicas.push(Replica { identity: identity.to_owned(), child });
+    }
+
+    /// The namespace of its movers.
+    pub fn movers(&self) -> String {
+        format!("{}-movers", self.namespace)
+    }
+
+    /// The cluster forgets everything of this installation; only the bucket stays. Then it is installed again, with the
+    /// old repository password or with none.
+    pub fn lose_everything(&mut self, keep_password: bool) {
+        let password = self.password();
+        self.kill();
+        self.lifeboat().args(["uninstall"]).run();
+        for namespace in [self.namespace.clone(), self.movers()] {
+            let force = r#"{"metadata": {"finalizers": null}}"#;
+            for restore in
+                self.kubectl().args(["get", "restores.velero.io", "-o", "name"]).run().stdout.lines()
+            {
+                self.kubectl().args(["patch", restore, "--type=merge", "-p", force]).run();
+            }
+            kubectl().args(["delete", "namespace", &namespace, "--ignore-not-found", "--timeout=120s"]).ok();
+        }
+        install(&self.namespace);
+        if keep_password {
+            let literal = format!("--from-literal=repository-password={password}");
+            let secret = ["create", "secret", "generic", "velero-repo-credentials", &literal];
+            self.kubectl().args(secret).ok();
+        }
+        self.apply_location();
+        self.add("one");
+        self.wait_until_available();
+    }
+
+    /// The repository password of this installation.
+    pub fn password(&self) -> String {
+        let secret = get(&["-n", &self.namespace, "secret", "velero-repo-credentials"]);
+        let encoded = secret["data"]["repository-password"].as_str().unwrap();
+        Program::new("base64").arg("-d").input(encoded).ok()
+    }
+
+    /// Objects of movers that are there: Jobs, pods, Secrets, claims, snapshots.
+    pub fn mover_objects(&self) -> Vec<String> {
+        let kinds = "jobs,pods,secrets,persistentvolumeclaims,volumesnapshots";
+        let found = kubectl().args(["-n", &self.movers(), "get", kinds, "-o", "name"]).ok();
+        found.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect()
+    }
+
+    /// Fails unless nothing of movers is left.
+    pub fn no_mover_is_left(&self) {
+        wait_for("the end of all that movers used", 60, || {
+            let left = self.mover_objects();
+            if left.is_empty() { Ok(()) } else { Err(left.join("\n")) }
+        });
+    }
+
+    /// The repository of a namespace's volumes, for every program that reads repositories.
+    pub fn repository(&self, namespace: &str) -> Repository {
+        let url = format!("s3:{}/lifeboat/{}/restic/{namespace}", s3().endpoint, self.namespace);
+        Repository::with_password(url, &self.password())
     }
 
     /// Ends every process at once, without a word.
@@ -139,6 +206,14 @@ impl HostServer {
     /// `kubectl` in this namespace.
     pub fn kubectl(&self) -> Program {
         kubectl().args(["--namespace", &self.namespace])
+    }
+
+    /// Waits until a backup of the bucket is there as an object.
+    pub fn wait_until_synced(&self, backup: &str) {
+        wait_for("the synced backup", 60, || {
+            let found = self.kubectl().args(["get", "backups.velero.io", backup]).run();
+            if found.code == 0 { Ok(()) } else { Err(found.stderr) }
+        });
     }
 
     /// Makes a backup and waits for its end; gives the object.
@@ -265,7 +340,7 @@ impl Drop for HostServer {
         let _ = self.proxy.wait();
         // Restores would keep the namespace, because there is no server any more.
         self.lifeboat().args(["uninstall"]).run();
-        kubectl().args(["delete", "namespace", &self.namespace, "--wait=false"]).run();
+        kubectl().args(["delete", "namespace", &self.namespace, &self.movers(), "--wait=false"]).run();
     }
 }
 
@@ -274,7 +349,7 @@ fn install(namespace: &str) {
     let objects = lifeboat()
         .args(["install", "--dry-run", "-o", "yaml", "--namespace", namespace, "--replicas", "1"])
         .args(["--image", &variable("LIFEBOAT_IMAGE"), "--provider", "aws", "--bucket", "lifeboat"])
-        .args(["--prefix", namespace, "--no-secret"])
+        .args(["--prefix", namespace, "--no-secret", "--node-access"])
         .ok();
     lifeboat().args(["install", "--crds-only"]).ok();
     let namespaced: Vec<&str> = objects

@@ -4,6 +4,8 @@
 
 mod bucket;
 mod command;
+mod data;
+mod databases;
 mod engine;
 mod gate;
 mod host_server;
@@ -18,10 +20,13 @@ mod sample;
 pub mod torture;
 pub mod tree;
 mod volume;
+mod volume_kills;
 mod wait;
 
 pub use bucket::Bucket;
 pub use command::{Output, Program};
+pub use data::{DataApp, VOLUMES, VolumeName, contents, volume_directory};
+pub use databases::Databases;
 pub use engine::{Engine, Repository};
 pub use gate::{Fault, Gate};
 pub use host_server::HostServer;
@@ -36,6 +41,7 @@ pub use objects::{assert_same_objects, objects_of};
 pub use rest_server::RestServer;
 pub use sample::{sample_app, wait_until_running};
 pub use volume::{bound, directory_volume};
+pub use volume_kills::{Moment, VOLUME_BACKUP_MOMENTS, VOLUME_RESTORE_MOMENTS, VolumeKillTest};
 pub use wait::wait_for;
 
 use std::sync::atomic::{AtomicUsize, Ordering};

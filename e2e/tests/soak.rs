@@ -7,3 +7,5 @@ mod kills;
 mod leadership;
 #[path = "soak/restores.rs"]
 mod restores;
+#[path = "soak/volumes.rs"]
+mod volumes;

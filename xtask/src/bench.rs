@@ -4,8 +4,10 @@
 mod cluster;
 mod content;
 mod measure;
+mod process;
 mod repository;
 mod scale;
+mod volumes;
 
 use std::fs;
 
@@ -26,6 +28,8 @@ enum Comparison {
     Scale(scale::Args),
     /// Backup and restore of objects against Velero, on the box
     Cluster(cluster::Args),
+    /// Backup and restore of volumes against Velero with its node agent and plain restic, on the box
+    Volumes(volumes::Args),
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -33,6 +37,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Some(Comparison::Repository(args)) => repository::run(args),
         Some(Comparison::Scale(args)) => scale::run(args),
         Some(Comparison::Cluster(args)) => cluster::run(args),
+        Some(Comparison::Volumes(args)) => volumes::run(args),
         None => {
             let all = Names::command();
             println!("{} comparison(s)", all.get_subcommands().count());

@@ -20,28 +20,35 @@ pub(crate) struct Args {
     down: bool,
 }
 
+/// The pods with a ledger.
+const LEDGERS: [&str; 2] = ["ledger-0", "ledger-1"];
+
 pub(crate) fn run(args: &Args) -> Result<()> {
     if args.down {
         return down(args);
     }
     let start = Instant::now();
-    act("1/8", "a cluster with Lifeboat's image");
+    act("1/9", "a cluster with Lifeboat's image");
     let target = Target::prepare(&args.target)?;
-    act("2/8", "Lifeboat, with a storage location on S3");
+    act("2/9", "Lifeboat, with a storage location on S3");
     install(&target)?;
-    act("3/8", "a sample app: a ledger with volumes, a storefront");
+    act("3/9", "a sample app: a ledger with volumes, a storefront");
     sample_app(&target)?;
     let backup = format!("demo-{}", stamp());
-    act("4/8", "a backup of the app");
+    act("4/9", "a backup of the app, with the data of its volumes");
     let before = inventory(&target.cluster)?;
+    let ledgers = ledgers(&target.cluster)?;
     make_backup(&target.cluster, &backup)?;
-    act("5/8", "disaster: the namespace is deleted");
+    act("5/9", "disaster: the namespace is deleted");
     disaster(&target.cluster)?;
-    act("6/8", "a restore from the bucket");
+    act("6/9", "a restore from the bucket");
     restore(&target.cluster, &backup)?;
-    act("7/8", "the proof: every object is there again");
+    act("7/9", "the proof: every object and every entry is there again");
     prove(&before, &inventory(&target.cluster)?)?;
-    act("8/8", "what runs now");
+    prove_data(&target.cluster, &ledgers)?;
+    act("8/9", "a single file, brought back from the backup onto this machine");
+    single_file(&target.cluster, &backup, &ledgers[0])?;
+    act("9/9", "what runs now");
     closing_page(&target.cluster, start)
 }
 
@@ -58,7 +65,7 @@ fn install(target: &Target) -> Result<()> {
     run::run(
         cluster
             .lifeboat()
-            .args(["install", "--image", &target.image])
+            .args(["install", "--image", &target.image, "--node-access"])
             .args(["--provider", "aws", "--bucket", "lifeboat", "--prefix", "demo", "--secret-file"])
             .arg(credentials.path())
             .args([
@@ -115,9 +122,9 @@ fn stamp() -> u64 {
 }
 
 fn make_backup(cluster: &Cluster, name: &str) -> Result<()> {
-    let only = ["--include-namespaces", "demo-app", "--wait"];
+    let only = ["--include-namespaces", "demo-app", "--default-volumes-to-fs-backup", "--wait"];
     run::run(cluster.lifeboat().args(["backup", "create", name]).args(only))?;
-    run::run(cluster.lifeboat().args(["backup", "describe", name]))
+    run::run(cluster.lifeboat().args(["backup", "describe", name, "--details"]))
 }
 
 fn disaster(cluster: &Cluster) -> Result<()> {
@@ -137,7 +144,49 @@ fn prove(before: &[String], after: &[String]) -> Result<()> {
         bail!("the app is not as it was: missing {missing:?}, not there before {surplus:?}");
     }
     println!("All {} objects of the app are back, pods under their old names.", after.len());
-    println!("The data of the volumes follows in the next versions: the ledger starts anew.");
+    Ok(())
+}
+
+/// What is in the ledgers, by pod: entries that the backup must hold.
+fn ledgers(cluster: &Cluster) -> Result<Vec<String>> {
+    let read = |pod: &str| run::output(&mut in_pod(cluster, pod, &["cat", "/data/ledger.txt"]));
+    LEDGERS.iter().map(|pod| read(pod)).collect()
+}
+
+fn in_pod(cluster: &Cluster, pod: &str, command: &[&str]) -> std::process::Command {
+    let mut kubectl = cluster.kubectl();
+    kubectl.args(["-n", "demo-app", "exec", pod, "-c", "ledger", "--"]).args(command);
+    kubectl
+}
+
+/// Every ledger goes on where the backup left it, and its chain of checksums is whole.
+fn prove_data(cluster: &Cluster, before: &[String]) -> Result<()> {
+    for ((pod, before), after) in LEDGERS.iter().zip(before).zip(ledgers(cluster)?) {
+        if !after.starts_with(before) {
+            bail!("the ledger of {pod} does not begin with the entries that were backed up");
+        }
+        let whole = run::output(&mut in_pod(cluster, pod, &["/app/ledger", "verify"]))?;
+        println!(
+            "{pod}: the {} entries from before are back; verified: {}",
+            before.lines().count(),
+            whole.trim()
+        );
+    }
+    Ok(())
+}
+
+/// One file of one volume, without touching the app.
+fn single_file(cluster: &Cluster, backup: &str, before: &str) -> Result<()> {
+    let target = tempfile::tempdir().context("cannot create a temporary directory")?;
+    run::run(cluster.lifeboat().args(["volume", "ls", backup]))?;
+    let file = "demo-app/data-ledger-0:/ledger.txt";
+    run::run(cluster.lifeboat().args(["volume", "restore", backup, file, "--to"]).arg(target.path()))?;
+    let path = target.path().join("ledger.txt");
+    let text = std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    if !text.starts_with(before) {
+        bail!("the file does not begin with the entries that were backed up");
+    }
+    println!("ledger.txt of ledger-0 as it was at the time of the backup: {} entries", text.lines().count());
     Ok(())
 }
 
@@ -163,6 +212,7 @@ fn things_to_try(binary: &str, context: Option<&str>) -> Vec<String> {
         (format!("alias lifeboat='{binary}{on}'"), "the program that was just built"),
         ("lifeboat backup get".to_owned(), "the backups, and how they ended"),
         ("lifeboat backup-location get".to_owned(), "where backups go, and whether that works"),
+        ("lifeboat volume ls BACKUP".to_owned(), "the volumes in a backup; with a name, their files"),
         ("lifeboat repository-password export".to_owned(), "keep it: backups cannot be read without it"),
         (format!("kubectl{on} -n lifeboat get bsl"), "the storage location as Kubernetes shows it"),
         (format!("kubectl{on} explain backup.spec"), "every field has words"),

@@ -2,7 +2,7 @@
 //!
 //! Takes the workspace (for `lifeboat`) or the machine's Debian packages (for the test images) and gives archives
 //! that `ctr images import`, `podman load` and `docker load` read. `box load`, the demo and the e2e tests call
-//! [`lifeboat`], [`debian`], [`databases`] and [`plugins`]. How it works and what is in each image: docs/images.md.
+//! [`lifeboat`], [`debian`], [`databases`] and [`plugins`], `bench volumes` [`velero`]. How it works and what is in each image: docs/images.md.
 mod debian;
 mod elf;
 mod host_files;
@@ -13,6 +13,7 @@ mod plugins;
 mod program;
 mod recipes;
 mod sources;
+mod velero;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -29,6 +30,8 @@ pub(crate) const LIFEBOAT: &str = "localhost/lifeboat:dev";
 pub(crate) const DEBIAN: &str = "localhost/lifeboat-test/debian:bookworm";
 /// MariaDB and PostgreSQL, for the tests that back up real databases.
 pub(crate) const DATABASES: &str = "localhost/lifeboat-test/databases:bookworm";
+/// Genuine Velero, for its node agents.
+pub(crate) const VELERO: &str = "localhost/lifeboat-test/velero:v1.18.3";
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -133,6 +136,11 @@ pub(crate) fn databases() -> Result<PathBuf> {
 /// The archives of plugin images.
 pub(crate) fn plugins() -> Result<Vec<PathBuf>> {
     plugins::build()
+}
+
+/// The archive of [`VELERO`].
+pub(crate) fn velero() -> Result<PathBuf> {
+    velero::build()
 }
 
 /// One line for a person about what happens now.

@@ -1,6 +1,6 @@
 //! Servers as processes on this machine, against the box and its storage: genuine Velero's, and Lifeboat's own beside the
-//! one that is installed. Each has a namespace (a [`Home`]) with an available location in it. The interop tests and
-//! `bench cluster` run them. The kinds that both work with are those that Lifeboat installs.
+//! one that is installed. Each has a namespace (a [`Home`]) with an available location in it. The interop tests,
+//! `bench cluster` and `bench volumes` run them. The kinds that both work with are those that Lifeboat installs.
 
 mod home;
 
@@ -53,7 +53,9 @@ pub(crate) fn velero(
         .arg(plugins)
         .args(["--metrics-address", "127.0.0.1:0", "--profiler-address", "127.0.0.1:0"])
         .args(flags)
-        .env("AWS_SHARED_CREDENTIALS_FILE", credentials);
+        .env("AWS_SHARED_CREDENTIALS_FILE", credentials)
+        // It keeps what it knows of repositories there.
+        .env("HOME", directory.path());
     Server::start(command, environment, home, directory)
 }
 

@@ -1,5 +1,5 @@
 //! `cargo xtask test`: every test, least powerful first, with one closing line. It brings up what it needs. Each part
-//! can be run alone; `interop` and `soak` run only when named.
+//! can be run alone; `volumes`, `interop` and `soak` run only when named.
 
 mod box_only;
 mod interop;
@@ -20,12 +20,12 @@ use tally::Tally;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Parts to run; without one, all but interop and soak
+    /// Parts to run; without one, all but volumes, interop and soak
     #[arg(value_enum)]
     parts: Vec<Part>,
     #[command(flatten)]
     target: TargetArgs,
-    /// Of box, repository, plugins, api, e2e, interop and soak only tests whose name contains this
+    /// Of box, repository, plugins, api, e2e, volumes, interop and soak only tests whose name contains this
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
 }
@@ -48,6 +48,8 @@ enum Part {
     Api,
     /// Real pods on a real cluster
     E2e,
+    /// Volumes and their data, on the box
+    Volumes,
     /// Backups of Lifeboat and of genuine Velero, each restored by the other
     Interop,
     /// Faults again and again (long)
@@ -119,6 +121,7 @@ fn run_part(part: Part, run: &mut Run) -> Result<Tally> {
             "chart",
             "image",
         ]),
+        Part::Volumes => run.volumes(),
         Part::Interop => run.interop(),
         Part::Soak => run.soak(),
     }

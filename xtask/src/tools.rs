@@ -19,6 +19,14 @@ const VELERO: Group = Group {
     about: "genuine Velero (about 3 minutes)",
 };
 
+/// What waits in restored pods. Its name does not begin with `velero-`: see DEBIAN_RESTIC.
+const RESTORE_HELPER: Group = Group {
+    name: "restore-helper",
+    source: "e2e/programs/velero",
+    make: make_restore_helper,
+    about: "Velero's helper for restores",
+};
+
 /// Its directory holds nothing else: it is the plugin directory of Velero's server.
 const AWS_PLUGIN: Group = Group {
     name: "aws-plugin",
@@ -62,6 +70,11 @@ const KOPIA_MODULE: &str = "github.com/kopia/kopia";
 /// Genuine Velero, command line and server in one; builds it if it is not in the cache.
 pub(crate) fn velero() -> Result<PathBuf> {
     Ok(provide(&VELERO)?.join("velero"))
+}
+
+/// The program of the init container with which Velero lets restored pods wait for their data.
+pub(crate) fn velero_restore_helper() -> Result<PathBuf> {
+    Ok(provide(&RESTORE_HELPER)?.join("velero-restore-helper"))
 }
 
 /// The directory with Velero's own plugin for S3.
@@ -122,6 +135,11 @@ pub(crate) fn velero_crds() -> Result<PathBuf> {
 fn make_velero(source: &Path, out: &Path) -> Result<()> {
     let flags = format!("-X {VELERO_MODULE}/pkg/buildinfo.Version={}", version(source, VELERO_MODULE)?);
     go_build(source, &flags, &out.join("velero"), &[&format!("{VELERO_MODULE}/cmd/velero")])
+}
+
+fn make_restore_helper(source: &Path, out: &Path) -> Result<()> {
+    let package = format!("{VELERO_MODULE}/cmd/velero-restore-helper");
+    go_build(source, "", &out.join("velero-restore-helper"), &[&package])
 }
 
 fn make_aws_plugin(source: &Path, out: &Path) -> Result<()> {

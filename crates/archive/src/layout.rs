@@ -70,6 +70,12 @@ impl BackupFiles {
         self.named("-podvolumebackups.json.gz")
     }
 
+    /// Lifeboat's own: the PodVolumeBackups of volumes in restic repositories. In upstream's file they would make a whole
+    /// backup invisible to Velero from 1.19 on.
+    pub fn volume_copies(&self) -> String {
+        self.named("-lifeboat-podvolumebackups.json.gz")
+    }
+
     /// Lifeboat's own: the VolumePluginBackups.
     pub fn volume_plugin_backups(&self) -> String {
         self.named("-volumepluginbackups.json.gz")

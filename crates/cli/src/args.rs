@@ -90,18 +90,30 @@ pub(crate) enum Command {
     /// Work with volume snapshot locations: where plugins keep snapshots of volumes
     #[command(subcommand, visible_alias = "vsl")]
     SnapshotLocation(Box<commands::snapshot_location::Command>),
+    /// Work with the repositories of volume data
+    #[command(subcommand)]
+    Repo(commands::repo::Command),
     /// Work with the server's Velero plugins
     #[command(subcommand)]
     Plugin(commands::plugin::Command),
     /// Work with the password that protects volume data
     #[command(subcommand)]
     RepositoryPassword(commands::repository_password::Command),
+    /// Look into the volumes of a backup, and bring single files of them back
+    #[command(subcommand)]
+    Volume(commands::volume::Command),
     /// Work with a repository of volume data, without a cluster: back up, restore, forget, prune, check
     Repository(Box<commands::repository::Args>),
     /// Print the custom resource definitions
     Crds(commands::crds::Args),
     /// Run the server (what the Deployment does)
     Server(Box<commands::server::Args>),
+    /// Move the data of one volume (what the Job of a mover does)
+    #[command(hide = true)]
+    Mover(commands::mover::Args),
+    /// Wait for the data of a restored pod (what its init container does)
+    #[command(hide = true)]
+    RestoreWait(commands::restore_wait::Args),
     /// Print a shell's completion script
     Completion(commands::completion::Args),
 }

@@ -5,16 +5,20 @@ pub(crate) mod backup_location;
 pub(crate) mod completion;
 pub(crate) mod crds;
 pub(crate) mod install;
+pub(crate) mod mover;
 pub(crate) mod plugin;
+pub(crate) mod repo;
 pub(crate) mod repository;
 pub(crate) mod repository_password;
 pub(crate) mod restore;
+pub(crate) mod restore_wait;
 pub(crate) mod schedule;
 pub(crate) mod server;
 pub(crate) mod snapshot_location;
 pub(crate) mod uninstall;
 pub(crate) mod verbs;
 pub(crate) mod version;
+pub(crate) mod volume;
 
 use crate::args::{Cli, Command};
 use crate::error::CliError;
@@ -38,11 +42,15 @@ pub(crate) async fn run(cli: Cli) -> Result<(), CliError> {
         Command::Schedule(command) => schedule::run(&settings, command).await,
         Command::BackupLocation(command) => backup_location::run(&settings, *command).await,
         Command::SnapshotLocation(command) => snapshot_location::run(&settings, *command).await,
+        Command::Repo(command) => repo::run(&settings, command).await,
         Command::Plugin(command) => plugin::run(&settings, command).await,
         Command::RepositoryPassword(command) => repository_password::run(&settings, command).await,
         Command::Repository(args) => repository::run(*args).await,
         Command::Crds(args) => crds::run(&args),
         Command::Server(args) => server::run(settings, *args).await,
+        Command::Volume(command) => Box::pin(volume::run(&settings, command)).await,
+        Command::Mover(args) => mover::run(args).await,
+        Command::RestoreWait(args) => restore_wait::run(args).await,
         Command::Completion(args) => completion::run(&args),
         // Every verb has become its noun.
         Command::Get(_) | Command::Create(_) | Command::Describe(_) | Command::Delete(_) => Ok(()),

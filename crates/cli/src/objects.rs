@@ -15,7 +15,9 @@ pub(crate) mod volumes;
 use kube::api::{DynamicObject, ListParams};
 use kube::core::ApiResource;
 use kube::{Api, Client, ResourceExt};
-use lifeboat_api::velero::{Backup, BackupStorageLocation, Restore, Schedule, VolumeSnapshotLocation};
+use lifeboat_api::velero::{
+    Backup, BackupRepository, BackupStorageLocation, Restore, Schedule, VolumeSnapshotLocation,
+};
 use lifeboat_cluster::{Attempt, objects};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -46,6 +48,11 @@ pub(crate) const SNAPSHOT_LOCATION: Noun = Noun {
     one: "volume snapshot location",
     many: "volume snapshot locations",
     resource: objects::resource_of::<VolumeSnapshotLocation>,
+};
+pub(crate) const REPOSITORY: Noun = Noun {
+    one: "repository of volume data",
+    many: "repositories of volume data",
+    resource: objects::resource_of::<BackupRepository>,
 };
 
 /// More names than this do not help to find a slip of the keyboard.

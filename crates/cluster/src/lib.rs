@@ -8,6 +8,7 @@ pub mod crds;
 pub mod discovery;
 pub mod events;
 pub mod exec;
+pub mod jobs;
 pub mod lease;
 pub mod list;
 pub mod objects;

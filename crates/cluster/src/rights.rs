@@ -4,7 +4,7 @@
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, Role, RoleBinding, Subject};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
-use lifeboat_plan::install::rights_name;
+use lifeboat_plan::install::{mover_namespace, rights_name};
 
 use crate::apply::ObjectName;
 use crate::{ApiError, Attempt};
@@ -32,9 +32,10 @@ pub async fn held(client: &Client, namespace: &str) -> Result<Vec<ObjectName>, A
     let roles = Api::<ClusterRole>::all(client.clone()).list(&labelled).await.attempt("list ClusterRoles")?;
     let ours = roles.iter().filter(|role| role.name_any().split_once(&prefix).is_some_and(is_ours));
     names.extend(ours.map(|role| name("ClusterRole", role)));
-    let roles =
-        Api::<Role>::namespaced(client.clone(), namespace).list(&labelled).await.attempt("list Roles")?;
-    names.extend(roles.iter().map(|role| name("Role", role)));
+    for namespace in [namespace, &mover_namespace(namespace)] {
+        let roles = Api::<Role>::namespaced(client.clone(), namespace).list(&labelled).await;
+        names.extend(roles.attempt("list Roles")?.iter().map(|role| name("Role", role)));
+    }
     Ok(names)
 }
 

@@ -1,5 +1,5 @@
 //! An API server of a few lines for tests without a cluster: every request goes to one function, which answers with a
-//! status code and JSON. It speaks real HTTP, so that what is tested is the client as it is used.
+//! status code and JSON, or with plain text where that is a string (logs). It speaks real HTTP, so that what is tested is the client as it is used.
 #![allow(clippy::unwrap_used, clippy::missing_panics_doc)] // tests end by panicking
 
 use std::sync::Arc;
@@ -33,7 +33,8 @@ where
         let body = serde_json::from_slice(&body).unwrap_or_default();
         let (code, body) = answer(Asked { method, path, query, body });
         let kind = [(header::CONTENT_TYPE, "application/json")];
-        (StatusCode::from_u16(code).unwrap(), kind, body.to_string())
+        let text = body.as_str().map_or_else(|| body.to_string(), str::to_owned);
+        (StatusCode::from_u16(code).unwrap(), kind, text)
     });
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

@@ -10,6 +10,8 @@ mod again;
 mod blocks;
 mod chains;
 mod collect;
+pub(crate) mod copies;
+mod csi;
 mod finish;
 mod hooks;
 mod items;
@@ -38,14 +40,14 @@ use lifeboat_archive::documents::{BackupOperation, BackupVolumeInfo, NativeSnaps
 use lifeboat_archive::{ArchiveSize, ArchiveWriter, ObjectStore};
 use lifeboat_plan::backup::phase::Counts;
 use lifeboat_plan::backup::validate::ValidBackup;
-use lifeboat_plan::backup::volumes::VolumeBook;
+use lifeboat_plan::backup::volumes::{Copies, VolumeBook};
 use lifeboat_plan::catalogue::{Catalogue, GroupResource, ItemId};
 use lifeboat_plugin::Registry;
 use tokio_util::sync::CancellationToken;
 
 use crate::lookup::ClusterLookup;
 
-pub(crate) use actions::longest;
+pub(crate) use actions::{ADOPTED, longest};
 pub(crate) use again::read_again;
 pub(crate) use hooks::{Commands, PodCommands, run_open_posts};
 pub(crate) use progress::{Counters, Fence, Stop, Watch, verdict};
@@ -54,6 +56,7 @@ pub(crate) use snapshots::{SnapshotEntry, Snapshotters};
 pub(crate) use upload::{chain, upload_failure, upload_outcome};
 
 use actions::{ResolvedActions, ResolvedBlocks};
+use copies::Copying;
 use journal::Journal;
 use written::Written;
 
@@ -83,6 +86,10 @@ pub(crate) struct PassInput {
     pub(crate) fence: Option<Fence>,
     /// Who takes snapshots of volumes.
     pub(crate) snapshotters: Arc<Snapshotters>,
+    /// The copies of volumes.
+    pub(crate) copying: Arc<Copying>,
+    /// Whether upstream's file lists the copies too.
+    pub(crate) velero_compatible: bool,
 }
 
 /// What a pass wrote.
@@ -95,6 +102,10 @@ pub(crate) struct Outcome {
     pub(crate) snapshots: Vec<NativeSnapshot>,
     /// The VolumePluginBackups, as they are stored.
     pub(crate) volume_plugin_backups: Vec<serde_json::Value>,
+    /// The PodVolumeBackups, as they are stored.
+    pub(crate) copies: Vec<serde_json::Value>,
+    /// Whether upstream's file lists them too.
+    pub(crate) velero_compatible: bool,
     pub(crate) results: Results,
 }
 
@@ -130,7 +141,10 @@ struct Pass {
     directory: PathBuf,
     fence: Option<Fence>,
     snapshotters: Arc<Snapshotters>,
+    copying: Arc<Copying>,
+    velero_compatible: bool,
     pods: snapshots::PodsByNamespace,
+    csi: csi::Drivers,
     made: Mutex<Made>,
     /// The first error after which nothing more can be written.
     fatal: Mutex<Option<String>>,
@@ -145,6 +159,13 @@ struct Made {
     operations: Vec<BackupOperation>,
     book: VolumeBook,
     taken: snapshots::Taken,
+    /// What came of volumes whose files are copied.
+    copies: Copies,
+    /// Claims that are copied, by namespace and name.
+    copied_claims: BTreeSet<(String, String)>,
+    /// Pods that pre hooks brought to rest, by UID.
+    quiesced: BTreeSet<String>,
+    csi: csi::Made,
     /// Namespaces of which something was written.
     namespaces: BTreeSet<String>,
     types: BTreeSet<GroupResource>,
@@ -192,18 +213,26 @@ pub(crate) async fn run(input: PassInput) -> Result<Outcome, PassError> {
         directory: input.directory,
         fence: input.fence,
         snapshotters: input.snapshotters,
+        copying: input.copying.clone(),
+        velero_compatible: input.velero_compatible,
         pods: snapshots::PodsByNamespace::default(),
+        csi: csi::Drivers::default(),
         made: Mutex::default(),
         fatal: Mutex::default(),
         collected: std::sync::OnceLock::new(),
     });
     pass.tell_start();
-    if let Err(error) = Pass::work(&pass).await {
+    let uid = pass.backup.metadata.uid.clone().unwrap_or_default();
+    let worked = tokio::select! {
+        worked = Box::pin(Pass::work(&pass)) => worked,
+        never = input.copying.watch(&uid) => match never {},
+    };
+    if let Err(error) = worked {
         let begun = std::mem::take(&mut pass.made().operations);
         actions::cancel(&pass.actions, &pass.backup, &pass.journal, &begun).await;
         return Err(error);
     }
-    Pass::finish(pass).await
+    Box::pin(Pass::finish(pass)).await
 }
 
 impl Pass {
@@ -224,6 +253,7 @@ impl Pass {
         };
         tokio::join!(in_blocks, streams);
         self.soon(self.take_deep()).await;
+        self.finish_copies().await;
         self.soon(Self::take_namespaces(self)).await;
         self.soon(self.take_definitions()).await;
         self.ended()

@@ -12,8 +12,11 @@ use lifeboat_plugin::volume::VolumeSnapshotter;
 use lifeboat_web::Metrics;
 
 use crate::backup::{Commands, PodCommands};
+use crate::csi;
 use crate::locations::PluginStores;
+use crate::movers::Movers;
 use crate::refused::Refused;
+use crate::repositories::Repositories;
 use crate::settings::ServerSettings;
 use crate::turns::Turns;
 
@@ -37,6 +40,10 @@ pub(crate) struct Context {
     pub(crate) turns: Turns,
     /// Plugins that are the stores of locations.
     pub(crate) stores: PluginStores,
+    /// Runs movers.
+    pub(crate) movers: Movers,
+    /// Repositories of volume data.
+    pub(crate) repositories: Repositories,
     /// Runs hooks in pods.
     pub(crate) commands: Arc<dyn Commands>,
 }
@@ -44,12 +51,14 @@ pub(crate) struct Context {
 impl Context {
     pub(crate) fn new(client: Client, metrics: Metrics, settings: Arc<ServerSettings>) -> Self {
         let events = Events::new(client.clone(), &settings.identity);
-        let actions = Arc::new(Registry {
+        let mut actions = Registry {
             backup: lifeboat_plugin::builtin::backup::actions(),
             blocks: lifeboat_plugin::builtin::backup::blocks(),
             restore: lifeboat_plugin::builtin::restore::actions(),
-            ..Registry::default()
-        });
+            delete: csi::delete_actions(&client),
+        };
+        actions.backup.extend(csi::backup_actions(&client));
+        actions.restore.extend(csi::restore_actions(&client));
         let commands = Arc::new(PodCommands(client.clone()));
         Self {
             direct: client.clone(),
@@ -58,11 +67,13 @@ impl Context {
             metrics,
             refused: Refused::default(),
             settings,
-            actions,
+            actions: Arc::new(actions),
             plugins: PluginHost::empty(),
             snapshotters: BTreeMap::new(),
             turns: Turns::default(),
             stores: PluginStores::default(),
+            movers: Movers::default(),
+            repositories: Repositories::default(),
             commands,
         }
     }

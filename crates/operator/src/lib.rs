@@ -8,14 +8,19 @@ mod backup;
 mod context;
 mod controllers;
 mod credential_files;
+mod csi;
+mod data_movement;
 mod downloads;
 mod dynamic;
 mod locations;
 mod lookup;
+mod movers;
 mod operations;
 pub mod password;
 mod plugins;
+mod pod_volumes;
 mod refused;
+mod repositories;
 mod restore;
 pub mod runtime;
 pub mod settings;
@@ -25,8 +30,10 @@ mod testing;
 mod turns;
 mod volume_plugin;
 
+pub use locations::{LocationError, store_config};
 pub use restore::{Fight, NotPlanned, Planned, PlannedItem, Would};
 pub use runtime::{ServerError, preview_restore, run};
 pub use settings::{
-    BackupSettings, DownloadSettings, PluginSettings, RestoreSettings, ServerSettings, StorageSettings,
+    BackupSettings, DownloadSettings, MoverSettings, PluginSettings, RestoreSettings, ServerSettings,
+    StorageSettings,
 };

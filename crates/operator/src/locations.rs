@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::Secret;
-use kube::{Api, ResourceExt};
+use kube::{Api, Client, ResourceExt};
 use lifeboat_api::velero::{BackupStorageLocation, BackupStorageLocationPhase};
 use lifeboat_archive::{Bounded, ObjectStore};
 use lifeboat_cluster::{ApiError, Attempt, objects};
@@ -69,7 +69,7 @@ pub(crate) struct Location {
 
 /// Why a location is not open.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum LocationError {
+pub enum LocationError {
     #[error("backup storage location '{0}' does not exist")]
     NotFound(String),
     #[error("backup storage location '{name}' is not available: {message}")]
@@ -99,8 +99,16 @@ impl LocationError {
 
 /// The location called `name`, if it exists, as it can be read.
 pub(crate) async fn find(context: &Context, name: &str) -> Result<BackupStorageLocation, LocationError> {
+    find_in(&context.client, &context.settings.namespace, name).await
+}
+
+async fn find_in(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+) -> Result<BackupStorageLocation, LocationError> {
     let resource = objects::resource_of::<BackupStorageLocation>();
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &resource);
+    let api = objects::namespaced(client, namespace, &resource);
     let missing = || LocationError::NotFound(name.to_owned());
     if name.is_empty() {
         return Err(missing());
@@ -163,10 +171,25 @@ pub(crate) async fn secrets(
     named_secrets(context, secret_names(location)).await
 }
 
+/// What opens a location's bucket with a store of our own: for a program beside the server, which has no plugins.
+pub async fn store_config(
+    client: &Client,
+    namespace: &str,
+    name: &str,
+) -> Result<StoreConfig, LocationError> {
+    let object = find_in(client, namespace, name).await?;
+    let secrets = secrets_in(client, namespace, secret_names(&object)).await?;
+    let config = valid(&object).and_then(|valid| built_in(&secrets, &valid));
+    config.map_err(|problem| unavailable(name, problem))
+}
+
 /// The Secrets of these names in Lifeboat's namespace.
 pub(crate) async fn named_secrets(context: &Context, names: Vec<String>) -> Result<Secrets, ApiError> {
-    let namespace = &context.settings.namespace;
-    let api: Api<Secret> = Api::namespaced(context.client.clone(), namespace);
+    secrets_in(&context.client, &context.settings.namespace, names).await
+}
+
+async fn secrets_in(client: &Client, namespace: &str, names: Vec<String>) -> Result<Secrets, ApiError> {
+    let api: Api<Secret> = Api::namespaced(client.clone(), namespace);
     let mut secrets = Secrets::new();
     for name in names {
         let found = api.get_opt(&name).await.attempt(format!("read Secret {namespace}/{name}"))?;
@@ -212,14 +235,23 @@ pub(crate) fn opening(
     secrets: &Secrets,
     plugins: &PluginHost,
 ) -> Result<Opening, Problem> {
-    let valid = location::validate(&location.spec).map_err(|problems| {
-        let message = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-        Problem { category: "config", message }
-    })?;
+    let valid = valid(location)?;
     if let Some(plugin) = plugins.find(Kind::ObjectStore, &valid.provider) {
         let used = format!("plugin {} ({})", plugin.name, plugin.program.display());
         return plugin_opening(location, secrets, &valid, used).map(Opening::Plugin);
     }
+    built_in(secrets, &valid).map(|config| Opening::BuiltIn(Box::new(config)))
+}
+
+fn valid(location: &BackupStorageLocation) -> Result<ValidLocation, Problem> {
+    location::validate(&location.spec).map_err(|problems| {
+        let message = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        Problem { category: "config", message }
+    })
+}
+
+/// What opens the bucket with a store of our own.
+fn built_in(secrets: &Secrets, valid: &ValidLocation) -> Result<StoreConfig, Problem> {
     if Provider::parse(&valid.provider).is_err() {
         return Err(no_store(&valid.provider));
     }
@@ -228,8 +260,8 @@ pub(crate) fn opening(
         bucket: valid.bucket.clone(),
         prefix: valid.prefix.clone(),
         config: valid.config.clone(),
-        ca_pem: authority(secrets, &valid)?,
-        credentials: credentials(secrets, &valid)?,
+        ca_pem: authority(secrets, valid)?,
+        credentials: credentials(secrets, valid)?,
         customer_key: None,
     };
     let named = config
@@ -244,7 +276,7 @@ pub(crate) fn opening(
             )?)),
             None => None,
         };
-    Ok(Opening::BuiltIn(Box::new(config)))
+    Ok(config)
 }
 
 /// What a plugin is configured with, as upstream does it: the location's `config`, the certificate authority where there is

@@ -16,6 +16,7 @@ mod namespaces;
 mod native;
 mod operations;
 mod plan;
+mod pod_volumes;
 mod ready;
 mod report;
 mod run;
@@ -44,6 +45,7 @@ pub(crate) use journal::{Begun, Journal};
 pub(crate) use maker::{OpenVolume, Owner, Processes, VolumeMaker};
 pub use plan::{Fight, NotPlanned, Planned, PlannedItem, Would};
 pub(crate) use plan::{Question, dry_run};
+pub(crate) use pod_volumes::{Filled, Filler, end_open};
 pub(crate) use report::{Ended, Progress};
 
 use actions::Actions;
@@ -71,6 +73,8 @@ pub(crate) struct Tools {
     pub(crate) actions: Vec<Arc<dyn RestoreItemAction>>,
     /// Makes volumes from snapshots; None where nothing is to be made.
     pub(crate) maker: Option<Arc<VolumeMaker>>,
+    /// Brings copies of volumes back; None where there are none, or nobody wants them.
+    pub(crate) filler: Option<Arc<Filler>>,
     /// Where operations are noted that actions begin.
     pub(crate) journal: Arc<Journal>,
     pub(crate) commands: Arc<dyn Commands>,
@@ -116,8 +120,17 @@ pub(crate) async fn restore(
     if !cancel.is_cancelled() {
         run::drive(&run, cancel).await;
     }
-    let pods = hooks::finish(&run, cancel).await;
+    let filling = async {
+        match &run.filler {
+            Some(filler) => filler.finish(&run, cancel).await,
+            None => Filled::default(),
+        }
+    };
+    let (pods, mut filled) = tokio::join!(hooks::finish(&run, cancel), filling);
     let mut ended = run.report.end(pods);
     ended.volumes = std::mem::take(&mut *run::locked(&run.native));
+    ended.volumes.infos.append(&mut filled.infos);
+    ended.told = filled.told;
+    ended.volumes.filled = std::mem::take(&mut *run::locked(&run.filled));
     ended
 }

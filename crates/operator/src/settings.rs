@@ -1,6 +1,7 @@
 //! The server's settings, resolved once by the CLI (flag, then environment, then default) and passed down.
 
 mod backup;
+mod movers;
 mod plugins;
 mod restore;
 
@@ -13,6 +14,7 @@ use lifeboat_plan::lease::LeaseTimes;
 use url::Url;
 
 pub use backup::BackupSettings;
+pub use movers::MoverSettings;
 pub use plugins::PluginSettings;
 pub use restore::RestoreSettings;
 
@@ -35,6 +37,7 @@ pub struct ServerSettings {
     pub storage: StorageSettings,
     pub backup: BackupSettings,
     pub restore: RestoreSettings,
+    pub movers: MoverSettings,
     /// How plugin programs are found and started; None where there are none.
     pub plugins: Option<PluginSettings>,
 }
@@ -53,6 +56,7 @@ impl ServerSettings {
             storage: StorageSettings::default(),
             backup: BackupSettings::default(),
             restore: RestoreSettings::default(),
+            movers: MoverSettings::default(),
             plugins: None,
         }
     }

@@ -1,6 +1,7 @@
 //! For tests: a context, and a cluster of a few lines that keeps objects, with a location in a directory.
 
 pub(crate) mod acts;
+pub(crate) mod repositories;
 pub(crate) mod volumes;
 
 use std::collections::BTreeMap;
@@ -143,7 +144,8 @@ fn answer(objects: &Objects, events: &Mutex<Vec<String>>, asked: &Asked) -> (u16
         "/version" => return (200, version()),
         _ => {}
     }
-    let place = asked.path.split("/namespaces/lifeboat/").nth(1).unwrap_or_default();
+    let of_cluster = asked.path.strip_prefix("/api/v1/").unwrap_or_default();
+    let place = asked.path.split("/namespaces/lifeboat/").nth(1).unwrap_or(of_cluster);
     let mut objects = objects.lock().unwrap();
     let found = objects.get(place).cloned();
     let missing = failure(404, "NotFound");

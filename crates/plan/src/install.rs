@@ -2,12 +2,15 @@
 //! objects to apply, in order. `lifeboat install`, `charts/lifeboat` and the tests all come from here.
 
 mod deployment;
+mod movers;
 mod rbac;
 mod service;
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+
+pub use movers::{MoverOptions, namespace_of as mover_namespace};
 
 /// Where Lifeboat lives unless told otherwise.
 pub const DEFAULT_NAMESPACE: &str = "lifeboat";
@@ -49,6 +52,7 @@ pub struct InstallOptions {
     pub plugins: Vec<String>,
     /// Under which URL people reach the server for files of backups; None where storage signs links itself.
     pub download_url: Option<String>,
+    pub movers: MoverOptions,
 }
 
 /// The disk on which a server unpacks archives and keeps what waits. Texts, because the chart has expressions there.
@@ -86,6 +90,7 @@ impl InstallOptions {
             spool: Spool::mib(DEFAULT_SPOOL_MIB),
             plugins: Vec::new(),
             download_url: None,
+            movers: MoverOptions::new(namespace),
         }
     }
 }
@@ -100,6 +105,7 @@ pub fn default_resources() -> Value {
 pub fn objects(options: &InstallOptions) -> Vec<Value> {
     let mut objects = vec![namespace(options), service_account(options)];
     objects.extend(rbac::objects(options));
+    objects.extend(movers::objects(options));
     objects.push(deployment::object(options));
     objects.extend(service::object(options));
     objects

@@ -3,8 +3,11 @@
 //! There is no client, no clock, no randomness and no tokio in this crate; `cargo xtask lint` checks that.
 
 pub mod backup;
+pub mod backup_repository;
 pub mod catalogue;
 pub mod conditions;
+pub mod csi;
+pub mod data_movement;
 pub mod deletion;
 pub mod download;
 pub mod filter;
@@ -17,9 +20,11 @@ pub mod install;
 pub mod label;
 pub mod lease;
 pub mod location;
+pub mod movers;
 pub mod order;
 pub mod password;
 pub mod plugin_images;
+pub mod pod_volumes;
 pub mod policy;
 pub mod restore;
 pub mod schedule;
@@ -27,5 +32,4 @@ pub mod selector;
 pub mod server_status;
 pub mod sync;
 pub mod time;
-pub mod unsupported;
 pub mod volume_plugin;

@@ -102,6 +102,15 @@ pub fn to_export(secret: &PasswordSecret) -> Option<(&'static str, &[u8])> {
     held(secret, key).map(|value| (key, value))
 }
 
+/// The passwords that may open a repository, in the order to try them: that of new ones first.
+pub fn to_try(secret: &PasswordSecret) -> Vec<&str> {
+    let mut keys = [KEY, NEW_REPOSITORIES_KEY];
+    if uses_public_default(Some(secret)) {
+        keys.reverse();
+    }
+    keys.iter().filter_map(|key| std::str::from_utf8(held(secret, key)?).ok()).collect()
+}
+
 /// The annotation that records an export of what the Secret holds now.
 pub fn exported_mark(secret: &PasswordSecret, when: &str) -> Option<String> {
     to_export(secret).map(|(_, value)| format!("{when} {}", fingerprint(value)))

@@ -4,7 +4,7 @@
 
 mod filters;
 pub mod items;
-mod quantity;
+pub(crate) mod quantity;
 #[cfg(test)]
 mod tests;
 mod volume;
@@ -17,6 +17,11 @@ pub use filters::{NamespacedRule, ResourceRule};
 use filters::{WireCluster, WireNamespaced};
 use quantity::Quantity;
 pub use volume::VolumeFacts;
+
+/// Whether a text is a quantity as Kubernetes writes it.
+pub fn is_quantity(text: &str) -> bool {
+    Quantity::parse(text).is_some()
+}
 
 /// Why a text is no policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -72,6 +72,8 @@ pub struct BackupOutcome {
     pub post_operation_items: Vec<ItemId>,
     /// What the action could not do for the item, which is backed up all the same.
     pub warnings: Vec<String>,
+    /// The same for what the backup cannot be called complete without.
+    pub errors: Vec<String>,
 }
 
 /// Runs for each matching item before it is written.

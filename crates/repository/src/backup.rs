@@ -16,15 +16,18 @@ pub use context::Problem;
 pub use prepared::{LockOwner, Prepared, commit, discard, prepare};
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use jiff::Zoned;
 use tokio_util::sync::CancellationToken;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::id::SnapshotId;
 use crate::lock::{Lock, LockKind, LockOptions};
 use crate::progress::Progress;
@@ -38,6 +41,17 @@ use crate::source::metadata::MetadataOptions;
 /// What is backed up.
 pub enum Source {
     Paths(Vec<PathBuf>),
+    /// What a directory holds becomes the root of the snapshot, which names it `path` wherever it is mounted. Patterns
+    /// and reported paths count from that root, too.
+    Root {
+        directory: OwnedFd,
+        path: String,
+    },
+    /// A block device, or an image of one, becomes one file of this name.
+    Device {
+        file: File,
+        name: String,
+    },
     /// Becomes one file of this name.
     Stream {
         name: String,
@@ -60,12 +74,18 @@ pub enum Parent {
     None,
 }
 
+/// Asked when everything is stored and before the snapshot is written, under the lock: an error means that there is no
+/// snapshot.
+pub type Confirm = Box<dyn FnOnce() -> BoxFuture<'static, Result<()>> + Send>;
+
 /// How to back up.
 pub struct BackupOptions {
     pub source: Source,
     /// For the snapshot; that in locks is the repository's `Identity`.
     pub host: String,
     pub tags: Vec<String>,
+    /// Where something cannot be read, the snapshot gets this tag with the number of what is missing behind it.
+    pub incomplete_tag: Option<String>,
     /// Of the snapshot; now, if not given.
     pub time: Option<Zoned>,
     pub parent: Parent,
@@ -75,7 +95,11 @@ pub struct BackupOptions {
     pub excludes: Vec<String>,
     pub change: ChangeOptions,
     pub metadata: MetadataOptions,
-    /// Whether an empty stream is a backup.
+    /// How much more of a file is read than it had when it was opened; to its end, where nothing is said. For files that
+    /// are written to faster than they can be read.
+    pub growth: Option<u64>,
+    pub confirm: Option<Confirm>,
+    /// Whether an empty stream or root is a backup.
     pub allow_empty: bool,
     /// No snapshot if nothing is different from the parent.
     pub skip_if_unchanged: bool,
@@ -92,12 +116,15 @@ impl BackupOptions {
             source,
             host: host.into(),
             tags: Vec::new(),
+            incomplete_tag: None,
             time: None,
             parent: Parent::Newest(GroupBy::default()),
             filter: Filter::default(),
             excludes: Vec::new(),
             change: ChangeOptions::default(),
             metadata: MetadataOptions::default(),
+            growth: None,
+            confirm: None,
             allow_empty: false,
             skip_if_unchanged: false,
             dry_run: false,
@@ -129,18 +156,30 @@ impl BackupOutcome {
 /// Makes a snapshot under a shared lock.
 pub async fn backup(
     repository: &Repository,
-    options: BackupOptions,
+    mut options: BackupOptions,
     lock: &LockOptions,
     progress: Arc<Progress>,
     cancel: CancellationToken,
 ) -> Result<BackupOutcome> {
+    let (confirm, incomplete_tag) = (options.confirm.take(), options.incomplete_tag.take());
     Lock::hold(repository, LockKind::Shared, lock, |lock| async move {
         let (dry_run, skip) = (options.dry_run, options.skip_if_unchanged);
-        let mut outcome = run::run(repository, options, Some(Arc::clone(&lock)), progress, cancel).await?;
+        let mut outcome =
+            run::run(repository, options, Some(Arc::clone(&lock)), progress, cancel.clone()).await?;
+        if let Some(tag) = incomplete_tag.filter(|_| outcome.is_incomplete()) {
+            outcome.snapshot.tags.push(format!("{tag}{}", outcome.unreadable.len()));
+        }
         if dry_run || (skip && run::same_as_parent(repository, &outcome.snapshot).await?) {
             return Ok(outcome);
         }
+        if let Some(confirm) = confirm {
+            confirm().await?;
+        }
         lock.verify().await?;
+        // The last moment at which there can be no snapshot.
+        if cancel.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
         outcome.snapshot_id = Some(repository.save_snapshot(&outcome.snapshot).await?);
         Ok(outcome)
     })

@@ -11,11 +11,20 @@ mod polynomial;
 pub use polynomial::{DEGREE, Polynomial};
 
 use crate::error::{Error, Result};
+use crate::id::{BlobId, Id};
 
 /// No chunk but the last of a file is shorter.
 pub const MIN_SIZE: usize = 512 * 1024;
 /// No chunk is longer.
 pub const MAX_SIZE: usize = 8 * 1024 * 1024;
+
+/// The blob of zeros that chunkers cut out of holes, which need not be fetched. Among zeros they cut as soon as they
+/// may: a window of them has the fingerprint zero, whatever the polynomial.
+pub const ZEROS: BlobId = BlobId(Id([
+    0x07, 0x85, 0x4d, 0x2f, 0xef, 0x29, 0x7a, 0x06, 0xba, 0x81, 0x68, 0x5e, 0x66, 0x0c, 0x33, 0x2d, 0xe3,
+    0x6d, 0x5d, 0x18, 0xd5, 0x46, 0x92, 0x7d, 0x30, 0xda, 0xad, 0x6d, 0x7f, 0xda, 0x15, 0x41,
+]));
+pub const ZEROS_LENGTH: u64 = MIN_SIZE as u64;
 
 /// The fingerprint covers this many bytes.
 const WINDOW: usize = 64;

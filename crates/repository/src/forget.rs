@@ -91,6 +91,26 @@ pub async fn forget_locked(
     if cancel.is_cancelled() { Err(Error::Cancelled) } else { Ok(forgotten) }
 }
 
+/// Removes these snapshots and no others, beside running backups: a snapshot alone is only a name for data, which a prune
+/// removes under the exclusive lock. One that is gone already is no error. Gives those that were there.
+pub async fn forget_named(
+    repository: &Repository,
+    ids: &[SnapshotId],
+    lock: &LockOptions,
+) -> Result<Vec<SnapshotId>> {
+    Lock::hold(repository, LockKind::Shared, lock, |lock| async move {
+        let listed = repository.list(FileKind::Snapshot).await?;
+        let there: BTreeSet<_> = listed.iter().map(|file| file.id).collect();
+        let found: Vec<_> = ids.iter().copied().filter(|id| there.contains(&id.0)).collect();
+        for id in &found {
+            lock.verify().await?;
+            repository.remove_file(FileKind::Snapshot, id.0).await?;
+        }
+        Ok(found)
+    })
+    .await
+}
+
 /// What would be forgotten. Reads only, so a dry run needs no lock.
 pub async fn decide(repository: &Repository, options: &ForgetOptions, now: Timestamp) -> Result<Forgotten> {
     check(options)?;

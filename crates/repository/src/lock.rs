@@ -55,6 +55,32 @@ pub struct LockOptions {
     pub dead_owners: Vec<String>,
     /// Ends the taking, and what was written of the lock goes; a lock that is held stays until it is released.
     pub cancel: CancellationToken,
+    /// Is told who is in the way, at each attempt that fails while there is time left.
+    pub on_wait: OnWait,
+}
+
+type Tell = dyn Fn(&Holder) + Send + Sync;
+
+/// Whoever wants to know that a lock is waited for.
+#[derive(Clone, Default)]
+pub struct OnWait(Option<Arc<Tell>>);
+
+impl OnWait {
+    pub fn new(tell: impl Fn(&Holder) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(tell)))
+    }
+
+    fn tell(&self, holder: &Holder) {
+        if let Some(tell) = &self.0 {
+            tell(holder);
+        }
+    }
+}
+
+impl std::fmt::Debug for OnWait {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if self.0.is_some() { "told" } else { "silent" })
+    }
 }
 
 /// A lock that is held, and renewed in the background.
@@ -95,6 +121,7 @@ impl Lock {
             match Box::pin(Self::attempt(repository, kind, options)).await {
                 Err(Error::Locked { holder }) if tokio::time::Instant::now() < deadline => {
                     tracing::info!(host = %holder.host, exclusive = holder.exclusive, "waiting for a lock");
+                    options.on_wait.tell(&holder);
                     let left = deadline.saturating_duration_since(tokio::time::Instant::now());
                     let waiting = async {
                         tokio::time::sleep(pause.min(left)).await;

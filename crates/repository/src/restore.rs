@@ -10,6 +10,7 @@
 
 mod compare;
 mod delete;
+pub mod device;
 mod directory;
 mod feed;
 mod fetch;
@@ -90,6 +91,8 @@ pub struct RestoreOptions {
     /// Owners by their names instead of numbers, where this system knows the names.
     pub ownership_by_name: bool,
     pub notify: Option<Notify>,
+    /// Fail as soon as the target has no room left, instead of trying every other file.
+    pub stop_when_full: bool,
 }
 
 /// Restores a snapshot. An outcome that `is_incomplete` lists what could not be restored; errors are for what

@@ -153,6 +153,24 @@ pub async fn find_directory(reader: &BlobReader, root: BlobId, path: impl AsRef<
     Ok(tree)
 }
 
+/// The one file of a snapshot that holds a device or what a command wrote, with the directories that lead to it.
+pub async fn single_file(reader: &BlobReader, root: BlobId) -> Result<(PathBuf, Node)> {
+    const DEEPEST: usize = 64;
+    let mut path = PathBuf::from("/");
+    let mut tree = root;
+    for _ in 0..DEEPEST {
+        let mut nodes = reader.load_tree(&tree).await?.into_iter();
+        let (Some(node), None) = (nodes.next(), nodes.next()) else { break };
+        path.push(std::ffi::OsStr::from_bytes(&node.name));
+        match node.subtree {
+            _ if node.is_file() => return Ok((path, node)),
+            Some(subtree) => tree = subtree,
+            None => break,
+        }
+    }
+    Err(Error::invalid("snapshot", "it does not hold exactly one file, as one of a device or a command does"))
+}
+
 /// The entry `name` of a directory.
 pub(crate) async fn find_node(reader: &BlobReader, tree: BlobId, name: &[u8]) -> Result<Option<Node>> {
     let json = reader.load(BlobKind::Tree, &tree).await?;

@@ -89,6 +89,30 @@ impl StoreConfig {
         credentials.into_iter().chain(named("customerKeyEncryptionFile")).collect()
     }
 
+    /// What another process needs to open the same store, which has neither this one's files nor its variables: the
+    /// credentials, where there are static ones. `files` holds the content of `files_needed`.
+    pub fn credentials_content(
+        &self,
+        environment: &Environment,
+        files: &Files,
+    ) -> Result<Option<SecretSlice<u8>>> {
+        if let Some(content) = self.credentials(environment, files)? {
+            return Ok(Some(SecretSlice::from(content.to_vec())));
+        }
+        let is_aws = Provider::parse(&self.provider)? == Provider::Aws;
+        Ok(environment.aws_credentials().filter(|_| is_aws))
+    }
+
+    /// The same for the key of encryption by customer key, where a file has it.
+    pub fn customer_key_content(&self, files: &Files) -> Result<Option<SecretSlice<u8>>> {
+        let named = self.config.get("customerKeyEncryptionFile").filter(|path| !path.is_empty());
+        match (&self.customer_key, named) {
+            (Some(key), _) => Ok(Some(key.clone())),
+            (None, Some(path)) => Ok(Some(SecretSlice::from(files.get(path)?.to_vec()))),
+            (None, None) => Ok(None),
+        }
+    }
+
     /// The content of the credentials: the Secret's, else of the file that config or environment name.
     fn credentials<'a>(&'a self, environment: &Environment, files: &'a Files) -> Result<Option<&'a [u8]>> {
         if let Some(secret) = &self.credentials {

@@ -1,6 +1,7 @@
 //! The server's metrics: upstream's names where upstream has them, so that existing dashboards and alerts go on
 //! working; `lifeboat_` for what is ours. Labels are bounded by the number of objects that people make.
 
+mod movers;
 mod velero;
 
 use std::collections::BTreeSet;
@@ -16,6 +17,7 @@ use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::metrics::info::Info;
 use prometheus_client::registry::Registry;
 
+pub use movers::MoverMetrics;
 pub use velero::{BackupEnd, Ending, VeleroMetrics};
 
 pub(crate) const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -70,6 +72,7 @@ pub struct Metrics {
     leader: Gauge<i64, AtomicI64>,
     password_exported: LeadersGauge,
     password_public: LeadersGauge,
+    movers: MoverMetrics,
     velero: VeleroMetrics,
 }
 
@@ -97,6 +100,7 @@ impl Metrics {
             "1 where existing repositories use Velero's public default password",
             password_public.clone(),
         );
+        let movers = MoverMetrics::register(&mut registry);
         let velero = VeleroMetrics::register(&mut registry);
         registry.register(
             "lifeboat_build",
@@ -111,8 +115,14 @@ impl Metrics {
             leader,
             password_exported,
             password_public,
+            movers,
             velero,
         }
+    }
+
+    /// What is counted of movers.
+    pub fn movers(&self) -> &MoverMetrics {
+        &self.movers
     }
 
     /// What is counted under Velero's names.
@@ -151,6 +161,7 @@ impl Metrics {
         self.retain_locations(&BTreeSet::new());
         self.password_exported.set(None);
         self.password_public.set(None);
+        self.movers.set(0, 0);
         self.velero.set_backup_total(0);
         self.velero.set_restore_total(0);
     }
@@ -216,6 +227,23 @@ mod tests {
             ),
             "{text}"
         );
+    }
+
+    #[test]
+    fn movers_are_counted_until_the_term_ends() {
+        let metrics = Metrics::new("0.1.0");
+        metrics.movers().set(2, 3);
+        metrics.movers().ended("evicted");
+        let text = metrics.render();
+        for line in [
+            "lifeboat_movers_running 2",
+            "lifeboat_movers_waiting 3",
+            "lifeboat_movers_ended_total{cause=\"evicted\"} 1",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
+        metrics.end_term();
+        assert!(metrics.render().contains("lifeboat_movers_waiting 0"));
     }
 
     #[test]

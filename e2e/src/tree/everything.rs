@@ -5,7 +5,6 @@ use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, PermissionsExt, symlink};
-use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
@@ -22,7 +21,7 @@ pub fn everything(root: &Path) {
     holes(&root.join("holes"));
     attributes(&root.join("attributes"));
     mknod(&root.join("fifo"), FileType::Fifo, 0);
-    drop(UnixListener::bind(root.join("socket")).unwrap());
+    mknod(&root.join("socket"), FileType::Socket, 0);
     if rustix::process::geteuid().is_root() {
         owners(&root.join("owners"));
         devices(&root.join("devices"));

@@ -3,34 +3,33 @@
 use lifeboat_e2e::{Installation, apply, get, kubectl, lifeboat, s3, wait_for};
 use serde_json::{Value, json};
 
-/// An object of a kind that this version does not serve, and where its end shows.
-const UNSUPPORTED: [(&str, &str, &str, &str); 1] = [(
-    "v1",
-    "BackupRepository",
-    "{volumeNamespace: shop, backupStorageLocation: default, repositoryType: kopia, maintenanceFrequency: 1h}",
-    "/status/message",
-)];
+/// A repository in Velero's own format, until the test ends, however it ends.
+struct ForeignRepository;
+
+impl Drop for ForeignRepository {
+    fn drop(&mut self) {
+        kubectl()
+            .args(["-n", "lifeboat", "delete", "backuprepository", "foreign", "--ignore-not-found"])
+            .run();
+    }
+}
 
 #[test]
-fn objects_of_kinds_without_a_controller_are_ended_in_words() {
+fn a_repository_in_another_format_is_not_ready_and_says_why() {
     Installation::ensure();
-    for (version, kind, spec, pointer) in UNSUPPORTED {
-        apply(&format!(
-            "apiVersion: velero.io/{version}\nkind: {kind}\nmetadata: {{name: nobody, namespace: lifeboat}}\nspec: {spec}\n"
-        ));
-        let said = wait_for(kind, 20, || {
-            let object = get(&["-n", "lifeboat", &format!("{}.velero.io", kind.to_lowercase()), "nobody"]);
-            object
-                .pointer(pointer)
-                .and_then(Value::as_str)
-                .map(str::to_owned)
-                .ok_or_else(|| object["status"].to_string())
-        });
-        assert!(said.contains("not supported by this version"), "{kind}: {said}");
-        kubectl()
-            .args(["-n", "lifeboat", "delete", &format!("{}.velero.io", kind.to_lowercase()), "nobody"])
-            .ok();
-    }
+    let _repository = ForeignRepository;
+    apply(
+        "apiVersion: velero.io/v1\nkind: BackupRepository\nmetadata: {name: foreign, namespace: lifeboat}\nspec: {volumeNamespace: \
+         shop, backupStorageLocation: default, repositoryType: kopia, maintenanceFrequency: 1h, resticIdentifier: ''}\n",
+    );
+    let said = wait_for("a repository that is not ready", 20, || {
+        let status = get(&["-n", "lifeboat", "backuprepository.velero.io", "foreign"])["status"].clone();
+        match status["phase"].as_str() {
+            Some("NotReady") => Ok(status["message"].to_string()),
+            _ => Err(status.to_string()),
+        }
+    });
+    assert!(said.contains("restic's format only"), "{said}");
 }
 
 /// The definition of BackupStorageLocation with another schema, until the test ends, however it ends.

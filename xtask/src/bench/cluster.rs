@@ -5,7 +5,6 @@
 mod case;
 mod identity;
 mod load;
-mod process;
 mod product;
 mod report;
 

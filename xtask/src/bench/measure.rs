@@ -79,7 +79,7 @@ pub(super) fn forget_pages() -> Result<()> {
     fs::write("/proc/sys/vm/drop_caches", "3").context("cannot empty the page cache; a cold cache needs root")
 }
 
-fn parse(text: &str) -> Option<(f64, f64)> {
+pub(super) fn parse(text: &str) -> Option<(f64, f64)> {
     let numbers: Vec<f64> = text.lines().last()?.split(' ').map(str::parse).collect::<Result<_, _>>().ok()?;
     let [user, system, kibibytes] = numbers.as_slice() else { return None };
     Some((user + system, kibibytes * 1024.0 / 1e6))

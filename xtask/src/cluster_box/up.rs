@@ -128,6 +128,7 @@ fn third(state: &State) -> Result<()> {
 fn ready(state: &State) -> Result<()> {
     expect("kube-apiserver", 60, || kubectl::is_ready(state, &layout::kubeconfig()))?;
     expect("kubelet-1", 90, || nodes_ready(state))?;
+    expect("kube-apiserver", 30, || tell_directories(state))?;
     expect("coredns", 30, || kubectl::healthy(DNS_READY, "/ready"))?;
     expect("s3", 60, || kubectl::healthy(S3, "/healthz"))
 }
@@ -145,6 +146,16 @@ fn nodes_ready(state: &State) -> Result<()> {
         bail!("not every node has its CSI driver: {drivers}");
     }
     ask(&["get", "serviceaccount", "default", "-n", "default", "-o", "name"]).map(drop)
+}
+
+/// Where each kubelet has its pods: not at the usual place, and programs that need to know it ask the node.
+fn tell_directories(state: &State) -> Result<()> {
+    for node in &NODES {
+        let note = format!("lifeboat.io/kubelet-root={}", node.kubelet_dir().display());
+        let arguments = ["annotate", "node", node.name, &note, "--overwrite"];
+        run::output(kubectl::command(state).args(arguments))?;
+    }
+    Ok(())
 }
 
 fn apply(state: &State, path: &Path) -> Result<()> {

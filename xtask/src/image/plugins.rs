@@ -37,23 +37,27 @@ fn with_copier(reference: &str, name: &str, plugin: &[u8], copier: &[u8]) -> Res
     let (from, to) = (format!("plugins/{name}"), format!("/target/{name}"));
     tree.file(&from, 0o755, plugin.to_vec());
     tree.file("bin/cp-plugin", 0o755, copier.to_vec());
-    write(reference, name, &tree, &json!(["/bin/cp-plugin", format!("/{from}"), to]))
+    write(reference, name, &tree, config(&json!(["/bin/cp-plugin", format!("/{from}"), to])))
 }
 
 /// The way plugins on our SDK are packed: nothing but the program.
 fn alone(reference: &str, name: &str, plugin: &[u8]) -> Result<PathBuf> {
     let mut tree = Tree::default();
     tree.file(name, 0o755, plugin.to_vec());
-    write(reference, name, &tree, &json!([format!("/{name}"), "install"]))
+    write(reference, name, &tree, config(&json!([format!("/{name}"), "install"])))
 }
 
-fn write(reference: &str, name: &str, tree: &Tree, entrypoint: &Value) -> Result<PathBuf> {
+fn config(entrypoint: &Value) -> Value {
+    json!({"User": "65532:65532", "Entrypoint": entrypoint, "Env": ["PATH=/bin"]})
+}
+
+/// An archive of one layer that is not compressed.
+pub(super) fn write(reference: &str, name: &str, tree: &Tree, config: Value) -> Result<PathBuf> {
     let directory = run::target_directory()?.join("images/plugins");
     fs::create_dir_all(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
     let tar = directory.join(format!("{name}.layer"));
     fs::write(&tar, tree.to_tar()?).with_context(|| format!("cannot write {}", tar.display()))?;
     let archive = directory.join(format!("{name}.tar"));
-    let config = json!({"User": "65532:65532", "Entrypoint": entrypoint, "Env": ["PATH=/bin"]});
     let layer = Layer::plain(&tar)?;
     oci::write(Image { reference, architecture: run::architecture()?, config, layer }, &archive)?;
     fs::remove_file(&tar)?;
@@ -61,6 +65,6 @@ fn write(reference: &str, name: &str, tree: &Tree, entrypoint: &Value) -> Result
     Ok(archive)
 }
 
-fn read(path: &Path) -> Result<Vec<u8>> {
+pub(super) fn read(path: &Path) -> Result<Vec<u8>> {
     fs::read(path).with_context(|| format!("cannot read {}", path.display()))
 }

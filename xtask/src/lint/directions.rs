@@ -11,11 +11,12 @@ use serde::Deserialize;
 use crate::run;
 
 /// The crates of ours that each crate may use.
-const MAY_USE: [(&str, &[&str]); 17] = [
+const MAY_USE: [(&str, &[&str]); 18] = [
     ("lifeboat-api", &[]),
     ("lifeboat-plan", &["lifeboat-api"]),
     ("lifeboat-store", &[]),
     ("lifeboat-repository", &["lifeboat-store"]),
+    ("lifeboat-mover", &["lifeboat-store", "lifeboat-repository"]),
     ("lifeboat-archive", &["lifeboat-api", "lifeboat-plan", "lifeboat-store"]),
     ("lifeboat-plugin-protocol", &[]),
     ("lifeboat-plugin-sdk", &["lifeboat-plugin-protocol"]),
@@ -28,6 +29,8 @@ const MAY_USE: [(&str, &[&str]); 17] = [
             "lifeboat-api",
             "lifeboat-plan",
             "lifeboat-store",
+            "lifeboat-repository",
+            "lifeboat-mover",
             "lifeboat-archive",
             "lifeboat-plugin",
             "lifeboat-cluster",
@@ -41,6 +44,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
             "lifeboat-plan",
             "lifeboat-store",
             "lifeboat-repository",
+            "lifeboat-mover",
             "lifeboat-archive",
             "lifeboat-cluster",
             "lifeboat-operator",
@@ -59,7 +63,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
 ];
 
 /// Crates from elsewhere that a crate must not use, and why.
-const MUST_NOT_USE: [(&str, &[&str], &str); 8] = [
+const MUST_NOT_USE: [(&str, &[&str], &str); 9] = [
     ("lifeboat-api", &["tokio", "tokio-util", "futures", "rand"], "it holds types, not behaviour"),
     (
         "lifeboat-plan",
@@ -68,6 +72,7 @@ const MUST_NOT_USE: [(&str, &[&str], &str); 8] = [
     ),
     ("lifeboat-store", &["kube", "k8s-openapi"], "it knows nothing of Kubernetes"),
     ("lifeboat-repository", &["kube", "k8s-openapi"], "it knows nothing of Kubernetes"),
+    ("lifeboat-mover", &["kube", "k8s-openapi"], "it has no token and decides nothing"),
     ("lifeboat-archive", &["kube"], "it knows files, not clusters"),
     ("lifeboat-plugin", &["kube"], "actions ask through a trait"),
     ("lifeboat-web", &["kube", "k8s-openapi"], "it shows what it is given"),

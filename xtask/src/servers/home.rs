@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use crate::run;
 
 const LOCATIONS: &str = "backupstoragelocations.velero.io";
+const WITH_FINALIZERS: &str = "restores.velero.io,podvolumebackups.velero.io,podvolumerestores.velero.io";
 
 /// A namespace with location `default`.
 pub(crate) struct Home {
@@ -26,6 +27,10 @@ pub(crate) struct Kubectl {
 }
 
 impl Kubectl {
+    pub(crate) fn new(environment: &BTreeMap<String, String>, namespace: &str) -> Self {
+        Self { namespace: namespace.to_owned(), environment: environment.clone() }
+    }
+
     pub(crate) fn command(&self) -> Command {
         // `Command` looks in the parent's PATH, not in the one it is given.
         let path = self.environment.get("PATH").map(String::as_str).unwrap_or_default();
@@ -35,27 +40,26 @@ impl Kubectl {
         command.envs(&self.environment).args(["--namespace", &self.namespace]);
         command
     }
+
+    /// A namespace of an earlier run may still be on its way out.
+    pub(crate) fn await_removal(&self) -> Result<()> {
+        let phase =
+            ["get", "namespace", &self.namespace, "--ignore-not-found", "-o", "jsonpath={.status.phase}"];
+        if run::output(self.command().args(phase))? == "Terminating" {
+            let name = format!("namespace/{}", self.namespace);
+            run::output(self.command().args(["wait", "--for=delete", &name, "--timeout=180s"]))?;
+        }
+        Ok(())
+    }
 }
 
 impl Home {
     /// `prefix` is a place of its own in the box's bucket. The kinds of group `velero.io` must be there.
     pub(crate) fn new(environment: &BTreeMap<String, String>, namespace: &str, prefix: &str) -> Result<Self> {
-        let kubectl = Kubectl { namespace: namespace.to_owned(), environment: environment.clone() };
-        let home = Self { namespace: namespace.to_owned(), kubectl };
-        home.await_removal()?;
+        let home = Self { namespace: namespace.to_owned(), kubectl: Kubectl::new(environment, namespace) };
+        home.kubectl.await_removal()?;
         run::with_input(home.kubectl().args(["apply", "-f", "-"]), &home.objects(prefix).to_string())?;
         Ok(home)
-    }
-
-    /// One of an earlier run may still be on its way out.
-    fn await_removal(&self) -> Result<()> {
-        let phase =
-            ["get", "namespace", &self.namespace, "--ignore-not-found", "-o", "jsonpath={.status.phase}"];
-        if run::output(self.kubectl().args(phase))? == "Terminating" {
-            let name = format!("namespace/{}", self.namespace);
-            run::output(self.kubectl().args(["wait", "--for=delete", &name, "--timeout=180s"]))?;
-        }
-        Ok(())
     }
 
     /// `kubectl` in this namespace.
@@ -125,11 +129,11 @@ impl Home {
 }
 
 impl Drop for Home {
-    /// Nobody is left to do what the finalizers of restores wait for.
+    /// Nobody is left to do what finalizers wait for.
     fn drop(&mut self) {
-        let get = ["get", "restores.velero.io", "-o", "name"];
-        for restore in run::output(self.kubectl().args(get)).unwrap_or_default().lines() {
-            let free = ["patch", restore, "--type=merge", "-p", r#"{"metadata":{"finalizers":null}}"#];
+        let get = ["get", WITH_FINALIZERS, "-o", "name"];
+        for object in run::output(self.kubectl().args(get)).unwrap_or_default().lines() {
+            let free = ["patch", object, "--type=merge", "-p", r#"{"metadata":{"finalizers":null}}"#];
             let _ = run::output(self.kubectl().args(free));
         }
         let delete = ["delete", "namespace", &self.namespace, "--ignore-not-found", "--wait=false"];

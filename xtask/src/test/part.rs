@@ -107,6 +107,16 @@ impl Run {
         self.on_the_cluster(files, &flags)
     }
 
+    /// Volumes: tests look into the nodes' directories, which are this machine's.
+    pub(crate) fn volumes(&mut self) -> Result<Tally> {
+        if self.args.context.is_some() {
+            println!("left out, needs nodes that are this machine: every test of e2e/tests/volumes.rs");
+            return Ok(Tally::default());
+        }
+        // Each has namespaces of its own, and waits for pods most of the time.
+        self.on_the_cluster(&["volumes"], &["--test-threads=3".to_owned()])
+    }
+
     /// Faults again and again; shows each round as it happens.
     pub(crate) fn soak(&mut self) -> Result<Tally> {
         if let Some(context) = &self.args.context {
@@ -131,6 +141,11 @@ impl Run {
                 cluster_box::load(&image::plugins()?)?;
                 cluster_box::load(&[image::databases()?])?;
             }
+        }
+        if files.iter().any(|file| matches!(*file, "volumes" | "soak")) && is_box {
+            cluster_box::load(&[image::databases()?])?;
+            command.env("LIFEBOAT_RESTIC", tools::restic()?);
+            command.env("LIFEBOAT_DATABASES_IMAGE", image::DATABASES);
         }
         let target = self.target()?;
         // `env` of the box may have grown since the target was prepared: the bare API server has its own kubeconfig.
@@ -209,8 +224,12 @@ impl Run {
         command.args(["test", "--quiet", "--no-fail-fast", "--package", "lifeboat-e2e"]);
         command.args(files.iter().flat_map(|file| ["--test", file]));
         command.args(self.filter.iter());
-        // One at a time: the tests share a cluster on two cores, and kill servers of it.
-        command.args(["--", "--test-threads=1"]).args(flags);
+        command.arg("--");
+        // One at a time, unless told otherwise: the tests share a cluster on two cores, and kill servers of it.
+        if !flags.iter().any(|flag| flag.starts_with("--test-threads")) {
+            command.arg("--test-threads=1");
+        }
+        command.args(flags);
         Ok(command)
     }
 }

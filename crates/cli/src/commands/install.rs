@@ -32,7 +32,9 @@ pub(crate) async fn run(settings: &Settings, args: &Args) -> Result<(), CliError
         return print_objects(&checked);
     }
     let client = settings.client().await?;
-    checked.options.namespace_existed = preflight::check(&client, settings, &checked).await?;
+    let existed = preflight::check(&client, settings, &checked).await?;
+    checked.options.namespace_existed = existed.server;
+    checked.options.movers.namespace_existed = existed.movers;
     step("custom resource definitions");
     lifeboat_cluster::crds::install(&client, &crds::installed()).await?;
     if checked.crds_only {
@@ -43,7 +45,7 @@ pub(crate) async fn run(settings: &Settings, args: &Args) -> Result<(), CliError
     for object in install::objects(&checked.options) {
         let name = apply::apply(&client, &object).await?;
         step(&name.to_string());
-        if name.kind == "Namespace" {
+        if name.kind == "Namespace" && name.name == settings.namespace {
             password::settle(&client, &settings.namespace, checked.password.as_deref())
                 .await
                 .map_err(|error| CliError::failed("cannot see to the repository password", error))?;
@@ -149,6 +151,16 @@ async fn say_what_to_know(settings: &Settings, checked: &Checked, client: &Clien
             ));
         }
     }
+    let movers = &checked.options.movers;
+    printer::line(&format!(
+        "  Movers: in namespace {}; {}",
+        movers.namespace,
+        if movers.node_access {
+            "they may read and write directories of nodes."
+        } else {
+            "directories of nodes are closed to them (--node-access opens them, for pod volumes)."
+        }
+    ));
     for fact in password_plan::facts(secret.as_ref()).iter().filter(|fact| !fact.holds) {
         printer::line(&format!("  To do:  {}", fact.message));
     }

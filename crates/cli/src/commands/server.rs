@@ -1,6 +1,7 @@
 //! `lifeboat server`: what the Deployment runs.
 
 mod backups;
+pub(crate) mod movers;
 mod plugins;
 mod restores;
 
@@ -19,6 +20,7 @@ use url::Url;
 use crate::error::CliError;
 use crate::settings::{Settings, readable_variables};
 use backups::BackupArgs;
+use movers::MoverArgs;
 use plugins::PluginArgs;
 use restores::RestoreArgs;
 
@@ -59,6 +61,8 @@ pub(crate) struct Args {
     #[command(flatten)]
     restores: RestoreArgs,
     #[command(flatten)]
+    movers: MoverArgs,
+    #[command(flatten)]
     plugins: PluginArgs,
     /// What to log: error, warn, info, debug or trace, also per module as in "info,kube=debug"
     #[arg(long, default_value = "info", value_parser = log_filter)]
@@ -96,6 +100,7 @@ pub(crate) async fn run(settings: Settings, args: Args) -> Result<(), CliError> 
             .restores
             .settings(args.backups.resource_timeout, args.backups.default_item_operation_timeout),
         backup: args.backups.settings(),
+        movers: args.movers.settings(),
         plugins: Some(plugins),
     };
     let stop = CancellationToken::new();
@@ -140,7 +145,7 @@ fn log_filter(text: &str) -> Result<String, String> {
 }
 
 /// TERM from the kubelet, INT from a terminal: both mean "come to rest".
-async fn stop_on_signal(stop: CancellationToken) {
+pub(crate) async fn stop_on_signal(stop: CancellationToken) {
     use tokio::signal::unix::{SignalKind, signal};
     match signal(SignalKind::terminate()) {
         Ok(mut terminate) => tokio::select! {

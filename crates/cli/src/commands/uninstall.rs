@@ -9,7 +9,8 @@ use lifeboat_api::velero::Restore;
 use lifeboat_api::velero::names::RESTORE_FINALIZER;
 use lifeboat_cluster::apply::{ObjectName, delete};
 use lifeboat_cluster::{Attempt, rights};
-use lifeboat_plan::install::{EXISTED_ANNOTATION, is_marked};
+use lifeboat_plan::install::{EXISTED_ANNOTATION, is_marked, mover_namespace};
+use lifeboat_plan::movers::job::SERVICE_ACCOUNT;
 
 use crate::error::CliError;
 use crate::printer;
@@ -49,6 +50,7 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
         return Err(CliError::not_found(format!("there is no Lifeboat in namespace {}", settings.namespace))
             .help("name its namespace with --namespace; `kubectl get deploy -A -l app.kubernetes.io/name=lifeboat` finds it"));
     }
+    delete_movers(&client, &settings.namespace).await?;
     release_restores(&client, if args.delete_crds { None } else { Some(&settings.namespace) }).await?;
     if args.delete_crds {
         delete_everything(&client, settings, namespace.as_ref()).await
@@ -69,6 +71,26 @@ async fn our_namespace(client: &Client, name: &str) -> Result<Option<Namespace>,
         .await
         .attempt(format!("read Namespace {name}"))?;
     Ok(found.filter(|namespace| is_marked(namespace.labels())))
+}
+
+/// The namespace of movers, with what runs there; of one that was there before, only what is ours.
+async fn delete_movers(client: &Client, server: &str) -> Result<(), CliError> {
+    let name = mover_namespace(server);
+    let Some(namespace) = our_namespace(client, &name).await? else { return Ok(()) };
+    let names = if namespace.annotations().contains_key(EXISTED_ANNOTATION) {
+        vec![
+            object("networking.k8s.io/v1", "NetworkPolicy", Some(&name), SERVICE_ACCOUNT),
+            object("v1", "ServiceAccount", Some(&name), SERVICE_ACCOUNT),
+        ]
+    } else {
+        vec![object("v1", "Namespace", None, &name)]
+    };
+    for name in names {
+        if delete(client, &name).await? {
+            eprintln!("  deleted {name}");
+        }
+    }
+    Ok(())
 }
 
 /// A Restore that is deleted waits for a server that removes its files. There is none any more, so nothing may wait: the

@@ -1,7 +1,7 @@
 //! The verb in front of the noun, as the stock command line also has it: `lifeboat get backups` is `lifeboat backup get`.
 
 use crate::args::Command;
-use crate::commands::{backup, backup_location, plugin, restore, schedule, snapshot_location};
+use crate::commands::{backup, backup_location, plugin, repo, restore, schedule, snapshot_location};
 use crate::objects::get::GetArgs;
 
 /// `lifeboat get …`
@@ -22,6 +22,9 @@ pub(crate) enum Get {
     /// List volume snapshot locations, as `lifeboat snapshot-location get`
     #[command(visible_aliases = ["snapshot-location", "vsl"])]
     SnapshotLocations(GetArgs),
+    /// List repositories of volume data, as `lifeboat repo get`
+    #[command(visible_alias = "repo")]
+    Repos(GetArgs),
     /// List plugins, as `lifeboat plugin get`
     #[command(visible_alias = "plugin")]
     Plugins(plugin::get::Args),
@@ -84,6 +87,7 @@ impl From<Get> for Command {
             Get::Backups(args) => Self::Backup(backup::Command::Get(args)),
             Get::Restores(args) => Self::Restore(restore::Command::Get(args)),
             Get::Schedules(args) => Self::Schedule(schedule::Command::Get(args)),
+            Get::Repos(args) => Self::Repo(repo::Command::Get(args)),
             Get::Plugins(args) => Self::Plugin(plugin::Command::Get(args)),
             Get::BackupLocations(args) => Self::BackupLocation(Box::new(backup_location::Command::Get(args))),
             Get::SnapshotLocations(args) => {
@@ -149,6 +153,7 @@ mod tests {
     #[case("get restores -l a=b")]
     #[case("get schedule --show-labels")]
     #[case("get backup-locations")]
+    #[case("get repos")]
     #[case("create backup b --include-namespaces shop --wait")]
     #[case("create schedule s --schedule @daily")]
     #[case("create restore --from-backup b")]
@@ -176,6 +181,7 @@ mod tests {
             Command::Restore(_) => noun == "restore",
             Command::Schedule(_) => noun == "schedule",
             Command::BackupLocation(_) => noun == "backup-location",
+            Command::Repo(_) => noun == "repo",
             _ => false,
         };
         assert!(fits, "{line}");

@@ -4,12 +4,31 @@
 use std::collections::BTreeMap;
 
 use lifeboat_api::crds;
-use lifeboat_plan::install::{self, InstallOptions, Rights, Spool};
+use lifeboat_plan::install::{self, InstallOptions, MoverOptions, Rights, Spool};
 use lifeboat_plan::plugin_images;
 use serde_json::{Value, json};
 
 /// A mark that stands for a whole value of any type, and what takes its place.
-const MARKS: [(&str, &str); 13] = [
+const MARKS: [(&str, &str); 18] = [
+    // Those with others inside them come first.
+    ("--mover-image=MARK-image", "- {{ printf \"--mover-image=%s\" .Values.image | quote }}"),
+    (
+        "--mover-namespace=MARK-namespace-movers",
+        "- {{ printf \"--mover-namespace=%s-movers\" .Release.Namespace | quote }}",
+    ),
+    ("MARK-namespace-movers", "{{ printf \"%s-movers\" .Release.Namespace | quote }}"),
+    (
+        "MARK-node-access",
+        "{{- if .Values.nodeAccess }}
+        - --node-access
+        {{- end }}",
+    ),
+    (
+        "--kubelet-root=MARK-kubelet-root",
+        "{{- with .Values.kubeletRootDir }}
+        - {{ printf \"--kubelet-root=%s\" . | quote }}
+        {{- end }}",
+    ),
     // Inside another name the namespace cannot be quoted.
     (":MARK-namespace", ":{{ .Release.Namespace }}"),
     ("MARK-namespace", "{{ .Release.Namespace | quote }}"),
@@ -70,6 +89,8 @@ pub(super) fn files() -> BTreeMap<String, String> {
     let full = objects(Rights::Full);
     let limited = objects(Rights::Namespaces(vec!["MARK-target-namespace".to_owned()]));
     files.insert("charts/lifeboat/templates/NOTES.txt".to_owned(), NOTES.to_owned());
+    let (movers, full): (Vec<_>, Vec<_>) = full.into_iter().partition(is_for_movers);
+    files.insert(template("movers"), render(&movers));
     files.insert(template("serviceaccount"), render(&of_kinds(&full, &["ServiceAccount"])));
     files.insert(template("deployment"), render(&of_kinds(&full, &["Deployment"])));
     files
@@ -102,12 +123,21 @@ fn objects(rights: Rights) -> Vec<Value> {
         resources: json!("MARK-resources"),
         spool: Spool { limit: "MARK-spool-limit".to_owned(), archive: "MARK-spool-archive".to_owned() },
         download_url: Some("MARK-download-url".to_owned()),
+        movers: MoverOptions {
+            node_access: true,
+            kubelet_root: Some("MARK-kubelet-root".to_owned()),
+            ..MoverOptions::new("MARK-namespace")
+        },
         ..InstallOptions::new("MARK-namespace", "MARK-image")
     };
     let mut objects = install::objects(&options);
     for object in &mut objects {
         if object["kind"] == "Deployment" {
             object["spec"]["replicas"] = json!("MARK-replicas");
+            let args = &mut object["spec"]["template"]["spec"]["containers"][0]["args"];
+            for arg in args.as_array_mut().into_iter().flatten().filter(|arg| **arg == "--node-access") {
+                *arg = json!("MARK-node-access");
+            }
             // Where nobody is to download, there is no port either.
             let ports = &mut object["spec"]["template"]["spec"]["containers"][0]["ports"];
             if let Some(ports) = ports.as_array_mut() {
@@ -120,6 +150,12 @@ fn objects(rights: Rights) -> Vec<Value> {
         }
     }
     objects
+}
+
+/// The namespace of movers and what is in it, without rights.
+fn is_for_movers(object: &Value) -> bool {
+    let name = install::mover_namespace("MARK-namespace");
+    object["metadata"]["namespace"] == name || object["metadata"]["name"] == name
 }
 
 /// A map of text as Helm writes it inside an expression.

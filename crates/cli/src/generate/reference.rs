@@ -41,7 +41,8 @@ fn describe(command: &mut clap::Command, path: &str, text: &mut String) {
         return;
     }
     for child in children.iter().filter(|name| *name != "help") {
-        if let Some(child_command) = command.find_subcommand_mut(child) {
+        // What only containers run is not for people.
+        if let Some(child_command) = command.find_subcommand_mut(child).filter(|child| !child.is_hide_set()) {
             describe(child_command, &format!("{path} {child}"), text);
         }
     }

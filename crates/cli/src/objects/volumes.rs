@@ -1,5 +1,6 @@
-//! Snapshots and volumes that plugins make: how far each has come, in words and for machines, from its VolumePluginBackup or
-//! VolumePluginRestore. Shown by `describe` and, while they run, by `watch`.
+//! Volumes under way: snapshots and volumes that plugins make (VolumePluginBackup, VolumePluginRestore), and volumes of pods
+//! that are copied (PodVolumeBackup, PodVolumeRestore). How far each has come, in words and for machines; shown by
+//! `describe` and, while they run, by `watch`.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -8,7 +9,9 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use jiff::{SignedDuration, Timestamp};
 use kube::api::{DynamicObject, ListParams};
 use kube::{Client, ResourceExt};
+use lifeboat_api::velero::names;
 use lifeboat_cluster::{Attempt, objects};
+use lifeboat_plan::pod_volumes::{CHANGED_FILES, CONSISTENCY};
 use lifeboat_plan::volume_plugin::{
     Kind, PROVIDER_VOLUME, SNAPSHOT_LOCATION, Standing, hung, progress, standing,
 };
@@ -27,8 +30,10 @@ const TOLD: Duration = Duration::from_secs(10);
 /// One of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Volume {
-    /// The PersistentVolume.
+    /// The PersistentVolume; or namespace, pod and the volume's name in it.
     name: String,
+    /// What only copies have.
+    copy: Option<Copied>,
     plugin: String,
     location: String,
     snapshot: String,
@@ -46,8 +51,44 @@ pub(crate) struct Volume {
     now: Timestamp,
 }
 
+/// What is known of a copied volume beside its progress.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Copied {
+    claim: String,
+    node: String,
+    /// `Live` or `Quiesced`.
+    consistency: String,
+    /// Files that changed while they were read.
+    changed: String,
+    /// Bytes that were new.
+    added: Option<u64>,
+}
+
+impl Copied {
+    fn of(object: &Value) -> Option<Self> {
+        object.pointer("/spec/pod/name")?;
+        let annotation =
+            |key: &str| object["metadata"]["annotations"][key].as_str().unwrap_or_default().to_owned();
+        let node = object.pointer("/spec/node").or_else(|| object.pointer("/status/node"));
+        Some(Self {
+            claim: annotation(names::PVC_NAME),
+            node: node.and_then(Value::as_str).unwrap_or_default().to_owned(),
+            consistency: annotation(CONSISTENCY),
+            changed: annotation(CHANGED_FILES),
+            added: object.pointer("/status/incrementalBytes").and_then(Value::as_u64),
+        })
+    }
+}
+
+/// `shop/db-0/data`.
+fn pod_volume(object: &Value) -> Option<String> {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+    let (namespace, pod) = (text("/spec/pod/namespace")?, text("/spec/pod/name")?);
+    Some(format!("{namespace}/{pod}/{}", text("/spec/volume")?))
+}
+
 impl Volume {
-    /// From an object of either kind.
+    /// From an object of any of the kinds.
     pub(crate) fn of(object: &Value, now: Timestamp) -> Self {
         let text =
             |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
@@ -55,7 +96,10 @@ impl Volume {
         let first = |one: String, other: String| if one.is_empty() { other } else { one };
         let counted = |number: i64| u64::try_from(number).unwrap_or_default();
         Self {
-            name: first(first(text("/spec/volume"), text("/status/volumeID")), text("/metadata/name")),
+            name: pod_volume(object).unwrap_or_else(|| {
+                first(first(text("/spec/volume"), text("/status/volumeID")), text("/metadata/name"))
+            }),
+            copy: Copied::of(object),
             plugin: text("/spec/plugin"),
             location: object["metadata"]["labels"][SNAPSHOT_LOCATION].as_str().unwrap_or_default().to_owned(),
             snapshot: first(text("/status/snapshotID"), text("/spec/snapshotID")),
@@ -130,7 +174,19 @@ impl Volume {
             named("snapshot", &self.snapshot),
             named("volume", &self.at_provider),
         ];
-        let about: Vec<String> = about.into_iter().flatten().collect();
+        let mut about: Vec<String> = about.into_iter().flatten().collect();
+        if let Some(copy) = &self.copy {
+            about.insert(0, "copied files".to_owned());
+            about.extend(named("claim", &copy.claim));
+            about.extend(named("node", &copy.node));
+            about.extend(named("consistency", &copy.consistency));
+            about.extend(copy.added.map(|added| format!("{} new", bytes(added))));
+            about.extend(match copy.changed.as_str() {
+                "" | "0" => None,
+                "1" => Some("1 file changed while it was read".to_owned()),
+                count => Some(format!("{count} files changed while they were read")),
+            });
+        }
         format!("{}: {}\n{}", self.name, self.state(), about.join(", "))
     }
 
@@ -138,7 +194,11 @@ impl Volume {
         let (done, total) = self.bytes.unzip();
         let time = |time: Option<Timestamp>| time.map(lifeboat_plan::time::seconds);
         json!({
-            "volume": self.name, "plugin": self.plugin, "location": self.location, "snapshot": self.snapshot,
+            "volume": self.name, "way": if self.copy.is_some() { "PodVolume" } else { "Plugin" },
+            "claim": self.copy.as_ref().map(|copy| &copy.claim), "node": self.copy.as_ref().map(|copy| &copy.node),
+            "consistency": self.copy.as_ref().map(|copy| &copy.consistency),
+            "changedFiles": self.copy.as_ref().map(|copy| copy.changed.parse::<u64>().unwrap_or_default()),
+            "bytesAdded": self.copy.as_ref().and_then(|copy| copy.added), "plugin": self.plugin, "location": self.location, "snapshot": self.snapshot,
             "providerVolume": self.at_provider, "phase": self.phase, "message": self.message,
             "started": time(self.started), "completed": time(self.completed), "bytesDone": done,
             "totalBytes": total, "percent": self.percent(), "bytesPerSecond": self.rate(),
@@ -154,11 +214,19 @@ pub(crate) async fn list(
     kind: Kind,
     owner: &str,
 ) -> Result<Vec<Value>, String> {
-    let resource = objects::resource("velero.io", "v1", kind.name(), kind.plural());
-    let api = objects::namespaced(client, namespace, &resource);
-    let of_owner = ListParams::default().labels(&kind.name_selector(owner));
-    let listed = api.list(&of_owner).await.attempt(format!("list {}", kind.plural()));
-    listed.map(|listed| listed.items.iter().map(objects::to_json).collect()).map_err(|error| error.chain())
+    let of_pods = match kind {
+        Kind::Backup => ("PodVolumeBackup", "podvolumebackups"),
+        Kind::Restore => ("PodVolumeRestore", "podvolumerestores"),
+    };
+    let mut found = Vec::new();
+    for (kind_name, plural) in [(kind.name(), kind.plural()), of_pods] {
+        let resource = objects::resource("velero.io", "v1", kind_name, plural);
+        let api = objects::namespaced(client, namespace, &resource);
+        let of_owner = ListParams::default().labels(&kind.name_selector(owner));
+        let listed = api.list(&of_owner).await.attempt(format!("list {plural}"));
+        found.extend(listed.map_err(|error| error.chain())?.items.iter().map(objects::to_json));
+    }
+    Ok(found)
 }
 
 /// Those that run or failed are always shown, the others with details.
@@ -176,8 +244,10 @@ pub(crate) fn put(
     let mut volumes: Vec<Volume> = objects.iter().map(|object| Volume::of(object, now)).collect();
     volumes.sort_by(|one, other| one.name.cmp(&other.name));
     volumes.retain(|volume| details || volume.standing != Standing::Completed);
-    let lines = volumes.iter().map(|volume| (volume.line(), volume.to_json())).collect();
-    page.block("Volumes of plugins", "volumesOfPlugins", lines);
+    let (copied, of_plugins): (Vec<_>, Vec<_>) = volumes.iter().partition(|volume| volume.copy.is_some());
+    let lines = |of: Vec<&Volume>| of.iter().map(|volume| (volume.line(), volume.to_json())).collect();
+    page.block("Copied volumes", "copiedVolumes", lines(copied));
+    page.block("Volumes of plugins", "volumesOfPlugins", lines(of_plugins));
 }
 
 /// As a description is gathered.
@@ -289,6 +359,24 @@ mod tests {
         "progress": {"bytesDone": -5, "totalBytes": -7}}), "InProgress, 0 B")]
     fn how_far_a_volume_is(#[case] status: Value, #[case] expected: &str) {
         assert_eq!(volume(&status).state(), expected);
+    }
+
+    #[test]
+    fn a_copied_volume_says_how_it_was_read() {
+        let object = json!({"metadata": {"name": "b-1", "annotations": {"velero.io/pvc-name": "data",
+            "lifeboat.io/consistency": "Quiesced", "lifeboat.io/changed-files": "2"}},
+            "spec": {"node": "a", "pod": {"namespace": "shop", "name": "db-0"}, "volume": "data"},
+            "status": {"phase": "Completed", "snapshotID": "abc", "startTimestamp": START,
+                "completionTimestamp": "2026-11-16T03:00:50Z", "incrementalBytes": 1024,
+                "progress": {"bytesDone": 52_428_800, "totalBytes": 52_428_800}}});
+        let objects = Ok(vec![object]);
+        let mut page = Page::default();
+        put(&mut page, Some(&objects), START.parse().unwrap(), true);
+        insta::assert_snapshot!(page.to_text(), @r"
+        Copied volumes:
+          shop/db-0/data: Completed, 50.000 MiB, 1.000 MiB/s, took 50s
+            copied files, snapshot abc, claim data, node a, consistency Quiesced, 1.000 KiB new, 2 files changed while they were read
+        ");
     }
 
     #[test]

@@ -9,6 +9,7 @@ use lifeboat_api::velero::Backup;
 use lifeboat_archive::documents::BackupOperation;
 use lifeboat_cluster::list::ItemMeta;
 use lifeboat_plan::catalogue::{Catalogue, GroupResource, ItemId};
+use lifeboat_plan::csi::{CLAIM_BACKUPPER, SNAPSHOT_BACKUPPER};
 use lifeboat_plugin::actions::{BackupItemAction, ItemBlockAction};
 
 use super::journal::{Journal, OperationEntry};
@@ -16,6 +17,9 @@ use crate::applying::{Applying, Says, applying};
 
 /// How long an action may take to cancel an operation.
 const CANCEL: Duration = Duration::from_secs(10);
+
+/// Actions whose operations the next attempt takes over: they have the same name in each.
+pub(crate) const ADOPTED: [&str; 2] = [SNAPSHOT_BACKUPPER, CLAIM_BACKUPPER];
 
 /// How long one call of an action may take: as long as an operation that it would begin.
 pub(crate) fn longest(backup: &Backup) -> Duration {
@@ -67,14 +71,15 @@ impl<A: ?Sized> Resolved<A> {
 }
 
 /// Operations of a pass that gives nothing are not waited for: whoever began them is told. What is cancelled leaves the
-/// journal; the others are cancelled by whoever ends the journal.
+/// journal; the others, and those that the next attempt would take over, are cancelled by whoever ends the journal.
 pub(super) async fn cancel(
     actions: &ResolvedActions,
     backup: &Backup,
     journal: &Journal,
     operations: &[BackupOperation],
 ) {
-    let each = operations.iter().map(|operation| async {
+    let own = |operation: &&BackupOperation| !ADOPTED.contains(&operation.spec.backup_item_action.as_str());
+    let each = operations.iter().filter(own).map(|operation| async {
         let (id, name) = (&operation.spec.operation_id, &operation.spec.backup_item_action);
         let known = actions.actions.iter().map(|one| &one.action).find(|action| action.name() == name);
         let Some(action) = known else { return };

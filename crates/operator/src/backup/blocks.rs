@@ -1,21 +1,29 @@
 //! Blocks: items that are processed together, pre hooks of all their pods before, post hooks after. One task makes the
 //! blocks, several carry them out.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use lifeboat_plan::catalogue::ItemId;
+use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use tokio::sync::{Mutex, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use super::chains::value;
 use super::collect::Collection;
+use super::hooks::Hooked;
 use super::{About, Pass};
 
 /// How long an action may take to say what is related to an item; blocks are made one after the other.
 const RELATED: Duration = Duration::from_mins(10);
+
+/// A block whose items are written: what it waits for, and what follows.
+pub(super) struct Settling {
+    hooked: Hooked,
+    /// The PodVolumeBackups of its pods.
+    copies: Vec<String>,
+}
 
 /// Items of one block.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -38,13 +46,22 @@ impl Pass {
         let (sender, receiver) = mpsc::channel::<Block>(self.workers);
         let receiver = Arc::new(Mutex::new(receiver));
         let mut workers = JoinSet::new();
+        let (settle, mut settling) = mpsc::unbounded_channel::<Settling>();
         for _ in 0..self.workers {
-            let (pass, receiver) = (self.clone(), receiver.clone());
+            let (pass, receiver, settle) = (self.clone(), receiver.clone(), settle.clone());
             workers.spawn(async move {
                 loop {
                     let block = receiver.lock().await.recv().await;
                     match block {
-                        Some(block) => pass.run_block(&block).await,
+                        Some(block) => {
+                            let rest = pass.run_block(&block).await;
+                            // Copies take long: others go on meanwhile.
+                            if rest.copies.is_empty() {
+                                pass.settle(rest).await;
+                            } else if settle.send(rest).is_err() {
+                                return;
+                            }
+                        }
                         None => return,
                     }
                 }
@@ -52,9 +69,23 @@ impl Pass {
         }
         let pass = self.clone();
         workers.spawn(async move { pass.make_blocks(sender).await });
-        while let Some(ended) = workers.join_next().await {
-            if let Err(error) = ended {
-                self.give_up(format!("a task that backs up items ended: {error}"));
+        drop(settle);
+        let mut more = true;
+        loop {
+            tokio::select! {
+                rest = settling.recv(), if more => match rest {
+                    Some(rest) => {
+                        let pass = self.clone();
+                        workers.spawn(async move { pass.settle(rest).await });
+                    }
+                    None => more = false,
+                },
+                Some(ended) = workers.join_next(), if !workers.is_empty() => {
+                    if let Err(error) = ended {
+                        self.give_up(format!("a task that backs up items ended: {error}"));
+                    }
+                }
+                else => break,
             }
         }
     }
@@ -124,9 +155,11 @@ impl Pass {
         self.written.has(&collected.id(at), &collected.kind(at).version)
     }
 
-    /// Pre hooks, items, post hooks. What began a pre hook ends with its post hooks, also when told to stop.
-    pub(super) async fn run_block(&self, block: &Block) {
-        let Some(collected) = self.collected.get() else { return };
+    /// Pre hooks and items. What began a pre hook ends with its post hooks, also when told to stop: see [`Self::settle`].
+    pub(super) async fn run_block(&self, block: &Block) -> Settling {
+        let Some(collected) = self.collected.get() else {
+            return Settling { hooked: Hooked::default(), copies: Vec::new() };
+        };
         let hooked = self.run_pre_hooks(collected, block).await;
         for at in &block.items {
             if self.stop.is_cancelled() || hooked.left_out.contains(at) {
@@ -153,6 +186,21 @@ impl Pass {
                 self.report.error(&About::Item(id), "Error backing up related item", Some(&error));
             }
         }
-        self.run_post_hooks(hooked).await;
+        let items = block.items.iter().map(|at| collected.id(*at)).chain(block.others.iter().cloned());
+        let pods: BTreeSet<(String, String)> = items
+            .filter(|id| id.resource == GroupResource::new("", "pods"))
+            .map(|id| (id.namespace.unwrap_or_default(), id.name))
+            .collect();
+        let copies = if pods.is_empty() { Vec::new() } else { self.copies_of(&pods) };
+        Settling { hooked, copies }
+    }
+
+    /// The block is finished when its copies have ended: then its post hooks run.
+    pub(super) async fn settle(&self, rest: Settling) {
+        self.await_copies(&rest.copies).await;
+        if rest.hooked.has_open() {
+            self.let_go(&rest.copies).await;
+        }
+        self.run_post_hooks(rest.hooked).await;
     }
 }

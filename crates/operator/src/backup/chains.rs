@@ -88,7 +88,8 @@ impl Pass {
                 self.report.info_about(&collected.id(*at), "Backing up ordered item");
             }
         }
-        self.run_block(block).await;
+        let rest = self.run_block(block).await;
+        self.settle(rest).await;
     }
 }
 

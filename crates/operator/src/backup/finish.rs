@@ -9,7 +9,10 @@ use lifeboat_plan::backup::phase::Counts;
 use lifeboat_plan::backup::volumes::{Fate, Method, VolumeRecord, Wishes};
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use lifeboat_plan::filter::Verdict;
+use lifeboat_plan::pod_volumes::CHANGED_FILES;
+use lifeboat_plan::volume_plugin::stored;
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::{About, Outcome, Pass, PassError, upload};
 
@@ -123,6 +126,7 @@ impl Pass {
     /// Ends the archive and sums up.
     pub(super) async fn finish(pass: Arc<Self>) -> Result<Outcome, PassError> {
         pass.keep_unused_snapshots();
+        pass.clear_unused_csi().await;
         let volumes = pass.volumes();
         for (kind, count) in &pass.made().per_type {
             pass.report.info(&format!("Backed up {count} items of {kind}"), &[]);
@@ -175,9 +179,16 @@ impl Pass {
             snapshots: made.taken.snapshots.len(),
             snapshots_failed: made.taken.failed(),
             snapshots_open: made.taken.open,
+            csi_snapshots: made.csi.attempted(),
+            csi_ready: made.csi.ready(),
         };
         let results = pass.report.results();
         let (snapshots, volume_plugin_backups) = made.taken.listed();
+        let copies: Vec<Value> = pass.copying.objects().values().map(stored).collect();
+        if pass.velero_compatible && !copies.is_empty() {
+            let words = "The copies of volumes are also listed in the file that Velero reads (--velero-compatible-volumes): Velero 1.19 and later do not show a backup with such a list at all";
+            pass.report.warning(&About::Server, words, None);
+        }
         Ok(Outcome {
             counts,
             size,
@@ -186,6 +197,8 @@ impl Pass {
             volumes,
             snapshots,
             volume_plugin_backups,
+            copies,
+            velero_compatible: pass.velero_compatible,
             results,
         })
     }
@@ -193,29 +206,32 @@ impl Pass {
     /// One record for each volume; data that was asked for and is not there is an error.
     fn volumes(&self) -> Vec<BackupVolumeInfo> {
         let wishes = Wishes::new(&self.backup.spec, self.valid.policies.as_ref());
+        let copied = self.copying.objects();
         let made = self.made();
         let taken = &made.taken;
-        let records = made.book.records(&wishes, &taken.volumes());
+        let records = made.book.records(&wishes, &taken.volumes(), &made.copies);
         for record in &records {
             let unclaimed = record.volume.as_ref().and_then(|volume| taken.unclaimed.get(volume));
             match &record.fate {
-                Fate::Snapshotted => {}
+                Fate::Snapshotted | Fate::CsiSnapshotted => {}
+                Fate::Copied(name) => self.tell_copy(record, copied.get(name)),
                 Fate::Skipped(reason) => {
                     self.report
                         .info(&format!("The data of volume {} is skipped: {reason}", record.title()), &[]);
                 }
                 Fate::Missed(method, reason) => {
                     let why = match (method, unclaimed) {
-                        (Method::FileCopy, _) => "this version copies no files",
+                        (Method::FileCopy, _) => "",
                         (Method::Snapshot, Some(why)) => why,
                         (Method::Snapshot, None) => {
-                            "there is no volume snapshot location whose snapshotter takes it, and this version takes no CSI snapshots"
+                            "there is no volume snapshot location whose snapshotter takes it, and no CSI driver does"
                         }
                     };
                     let namespace = record.claim.as_ref().map(|claim| claim.0.as_str());
                     let about = namespace.map_or(About::Server, About::Namespace);
+                    let and = if why.is_empty() { "" } else { ", and " };
                     let words = format!(
-                        "the data of volume {} was not backed up: {reason}, and {why}",
+                        "the data of volume {} was not backed up: {reason}{and}{why}",
                         record.title()
                     );
                     self.report.error(&about, &words, None);
@@ -224,9 +240,39 @@ impl Pass {
         }
         let info_of = |record: VolumeRecord| {
             let snapshot = record.volume.as_ref().and_then(|volume| taken.snapshots.get(volume));
-            info(record, snapshot)
+            let copy = if let Fate::Copied(name) = &record.fate { copied.get(name) } else { None };
+            let (fate, claim) = (record.fate.clone(), record.claim.clone());
+            let mut info = info(record, snapshot, copy);
+            if let (Fate::CsiSnapshotted, Some(claim)) = (fate, claim) {
+                let mover = self.backup.spec.datamover.as_deref().unwrap_or("velero");
+                made.csi.describe(&claim, &made.operations, mover, &mut info);
+            }
+            info
         };
         records.into_iter().map(info_of).collect()
+    }
+}
+
+impl Pass {
+    /// How the copy of a volume ended.
+    fn tell_copy(&self, record: &VolumeRecord, object: Option<&Value>) {
+        let text =
+            |pointer: &str| object.and_then(|object| object.pointer(pointer)?.as_str()).unwrap_or_default();
+        let Some((namespace, pod, volume)) = &record.pod else { return };
+        let what = format!("volume {volume} of pod {namespace}/{pod}");
+        if text("/status/phase") == "Completed" {
+            let changed = object.and_then(|one| one["metadata"]["annotations"][CHANGED_FILES].as_str());
+            let changed = changed.unwrap_or("0");
+            let snapshot = text("/status/snapshotID");
+            self.report
+                .info(&format!("Copied {what}: snapshot {snapshot}, {changed} files changed meanwhile"), &[]);
+            return;
+        }
+        let reason = match text("/status/message") {
+            "" => "it did not end",
+            words => words,
+        };
+        self.report.error(&About::Namespace(namespace), &format!("{what} was not copied: {reason}"), None);
     }
 }
 
@@ -254,7 +300,7 @@ fn restorable(size: &ArchiveSize, limits: &SpoolLimits) -> Result<(), String> {
     Ok(())
 }
 
-fn info(record: VolumeRecord, snapshot: Option<&NativeSnapshot>) -> BackupVolumeInfo {
+fn info(record: VolumeRecord, snapshot: Option<&NativeSnapshot>, copy: Option<&Value>) -> BackupVolumeInfo {
     let (pvc_namespace, pvc_name) = record.claim.unwrap_or_default();
     let mut info = BackupVolumeInfo {
         pvc_name,
@@ -273,6 +319,28 @@ fn info(record: VolumeRecord, snapshot: Option<&NativeSnapshot>) -> BackupVolume
             if well { "succeeded" } else { "failed" }.clone_into(&mut info.result);
             info.native_snapshot_info = snapshot.map(super::snapshots::info);
         }
+        Fate::Copied(_) => {
+            "PodVolumeBackup".clone_into(&mut info.backup_method);
+            let status = copy.map(|copy| &copy["status"]).cloned().unwrap_or_default();
+            let text = |field: &str| status[field].as_str().unwrap_or_default().to_owned();
+            let time = |field: &str| serde_json::from_value(status[field].clone()).ok();
+            let well = text("phase") == "Completed";
+            if well { "succeeded" } else { "failed" }.clone_into(&mut info.result);
+            info.start_timestamp = time("startTimestamp");
+            info.completion_timestamp = time("completionTimestamp");
+            info.pvb_info = record.pod.map(|(pod_namespace, pod_name, volume_name)| PodVolumeInfo {
+                snapshot_handle: text("snapshotID"),
+                size: status["progress"]["totalBytes"].as_i64().unwrap_or_default(),
+                incremental_size: status["incrementalBytes"].as_i64().unwrap_or_default(),
+                uploader_type: "restic".to_owned(),
+                volume_name,
+                pod_name,
+                pod_namespace,
+                node_name: copy.and_then(|copy| copy["spec"]["node"].as_str()).unwrap_or_default().to_owned(),
+                phase: text("phase"),
+            });
+        }
+        Fate::CsiSnapshotted => {}
         Fate::Skipped(reason) => {
             info.skipped = true;
             info.skipped_reason = reason;
@@ -284,7 +352,7 @@ fn info(record: VolumeRecord, snapshot: Option<&NativeSnapshot>) -> BackupVolume
                 Method::Snapshot => "NativeSnapshot".to_owned(),
             };
             info.pvb_info = record.pod.map(|(pod_namespace, pod_name, volume_name)| PodVolumeInfo {
-                uploader_type: "kopia".to_owned(),
+                uploader_type: "restic".to_owned(),
                 volume_name,
                 pod_name,
                 pod_namespace,

@@ -9,6 +9,7 @@ use lifeboat_cluster::exec::{ExecError, ExecOutput, ExecRequest, exec};
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use lifeboat_plan::hooks::{Hook, PodHooks};
 use serde::{Deserialize, Serialize};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::blocks::Block;
 use super::chains::value;
@@ -53,6 +54,15 @@ pub(super) struct Hooked {
     open: Vec<OpenPod>,
     /// Pods, by place, that are not backed up because a hook with `Fail` failed.
     pub(super) left_out: BTreeSet<usize>,
+    /// So many pods are at rest at once, and no more.
+    turn: Option<OwnedSemaphorePermit>,
+}
+
+impl Hooked {
+    /// Whether hooks are to run.
+    pub(super) fn has_open(&self) -> bool {
+        !self.open.is_empty()
+    }
 }
 
 impl Pass {
@@ -68,6 +78,10 @@ impl Pass {
             let hooks = self.valid.hooks.of_pod(&value(collected, *at));
             for warning in &hooks.warnings {
                 self.report.warning(&About::Item(&id), warning, None);
+            }
+            if !hooks.pre.is_empty() && hooked.turn.is_none() {
+                let turn = self.copying.at_rest.clone().acquire_owned();
+                hooked.turn = self.unless_stopped(turn).await.and_then(Result::ok);
             }
             if !hooks.is_empty() && !self.begin(collected, *at, hooks, &mut hooked).await {
                 hooked.left_out.insert(*at);
@@ -99,6 +113,7 @@ impl Pass {
             return true;
         }
         let mut goes_on = true;
+        let mut rests = !hooks.pre.is_empty();
         for hook in &hooks.pre {
             // Nobody waits for a pre hook of a backup that is to end; its pod's post hooks run all the same.
             let Some(succeeded) = self.unless_stopped(self.run_hook(&pod, hook, "pre")).await else {
@@ -107,8 +122,10 @@ impl Pass {
                     hook.name
                 );
                 self.report.warning(&About::Item(&id), &words, None);
+                rests = false;
                 break;
             };
+            rests &= succeeded;
             if !succeeded && hook.fail {
                 self.report.error(
                     &About::Item(&id),
@@ -118,6 +135,9 @@ impl Pass {
                 goes_on = false;
                 break;
             }
+        }
+        if rests {
+            self.made().quiesced.insert(pod.uid.clone());
         }
         hooked.open.push(pod);
         goes_on

@@ -11,6 +11,7 @@ use lifeboat_archive::ArchiveError;
 use lifeboat_archive::documents::{BackupOperation, BackupOperationSpec, OperationStatus};
 use lifeboat_cluster::list::{RawItem, get_raw};
 use lifeboat_plan::catalogue::{ItemId, ResourceType, is_path_segment};
+use lifeboat_plan::csi::CLAIM_BACKUPPER;
 use lifeboat_plan::filter::Verdict;
 use lifeboat_plugin::actions::{BackupItemAction, BackupOutcome};
 use serde_json::Value;
@@ -85,6 +86,9 @@ impl Pass {
             return Ok(Some((id, item.json.clone())));
         }
         for action in actions {
+            if action.name() == CLAIM_BACKUPPER && !self.csi_wanted(&id, &value).boxed().await {
+                continue;
+            }
             let acting = action.execute(value, &self.backup, &self.lookup);
             let made = tokio::time::timeout(longest(&self.backup), acting)
                 .await
@@ -99,6 +103,12 @@ impl Pass {
                 annotated(names::MUST_INCLUDE_ADDITIONAL_ITEMS).and_then(Value::as_str) == Some("true");
             for warning in &made.warnings {
                 self.report.warning(&About::Item(&id), warning, None);
+            }
+            for error in &made.errors {
+                self.report.error(&About::Item(&id), error, None);
+            }
+            if action.name() == CLAIM_BACKUPPER {
+                self.note_csi(&id, &made);
             }
             // Boxed, so that chains of additional items stay small on the stack.
             self.note_operation(&id, action.name(), &made).boxed().await;
@@ -204,10 +214,16 @@ impl Pass {
         if id.resource.group.is_empty() && id.resource.resource == "persistentvolumes" {
             return self.snapshot(id, value).boxed();
         }
+        if id.resource.group.is_empty() && id.resource.resource == "pods" {
+            return self.copy_volumes(id, value).boxed();
+        }
         futures::future::ready(()).boxed()
     }
 
     fn watch_volumes(&self, id: &ItemId, value: &Value) {
+        if id.resource == lifeboat_plan::csi::contents() {
+            self.made().csi.add_content(value);
+        }
         if !id.resource.group.is_empty() {
             return;
         }

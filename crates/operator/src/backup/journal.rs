@@ -136,6 +136,12 @@ impl Journal {
         }
     }
 
+    /// Records that snapshots of CSI drivers are about to be taken: they carry the backup's UID, and whoever ends this
+    /// journal looks for them.
+    pub(crate) async fn note_csi(&self) -> Result<(), String> {
+        self.write(&self.name, json!({"csi": "true"})).await
+    }
+
     /// The operation was cancelled.
     pub(crate) async fn forget_operation(&self, entry: &OperationEntry) {
         if let Err(error) = self.write(&self.operations, json!({operation_key(entry): null})).await {

@@ -59,6 +59,11 @@ impl Snapshotters {
         }
     }
 
+    /// Whether there is any.
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
     fn names(&self) -> String {
         self.open.iter().map(|(one, _)| one.location.as_str()).collect::<Vec<_>>().join(", ")
     }
@@ -152,6 +157,14 @@ impl Pass {
             let words = "volumes of CSI drivers are not for volume snapshotters while EnableCSI is on";
             return Err(Unwanted::Because(words.to_owned()));
         }
+        if self.is_for_csi(volume).await.map_err(Unwanted::Unknown)? {
+            return Err(Unwanted::Because("its CSI driver takes it with its claim".to_owned()));
+        }
+        self.wanted(volume).await
+    }
+
+    /// What policies, copies of files and the spec say about a snapshot, whoever takes it.
+    pub(super) async fn wanted(&self, volume: &Value) -> Result<(), Unwanted> {
         let wishes = Wishes::new(&self.backup.spec, self.valid.policies.as_ref());
         let text = |path: &str| volume.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
         let (namespace, name) = (text("/spec/claimRef/namespace"), text("/spec/claimRef/name"));
@@ -390,7 +403,7 @@ impl Pass {
 }
 
 /// Why no snapshot is taken.
-enum Unwanted {
+pub(super) enum Unwanted {
     Because(String),
     /// It cannot be decided.
     Unknown(String),

@@ -1,6 +1,7 @@
 //! Passes over a cluster of a few lines, into memory.
 
 mod actions;
+mod copies;
 mod faults;
 
 use lifeboat_archive::{Level, RunLog};
@@ -49,6 +50,8 @@ async fn input(
     PassInput {
         fence: None,
         snapshotters: Arc::default(),
+        copying: Arc::new(Copying::new(&client, "lifeboat", &crate::settings::MoverSettings::default())),
+        velero_compatible: false,
         journal: Journal::new(client.clone(), "lifeboat", &backup),
         client,
         backup,

@@ -25,12 +25,22 @@ pub(crate) async fn upload_outcome(
         (files.resource_list(), encode(&outcome.resources)),
         (files.volume_info(), encode(&outcome.volumes)),
         (files.item_operations(), encode(&outcome.operations)),
-        (files.pod_volume_backups(), encode_null()),
+        (
+            files.pod_volume_backups(),
+            if outcome.velero_compatible && !outcome.copies.is_empty() {
+                encode(&outcome.copies)
+            } else {
+                encode_null()
+            },
+        ),
         // Upstream's list that nobody made.
         (files.volume_snapshots(), if snapshots.is_empty() { encode_null() } else { encode(snapshots) }),
     ];
     if !outcome.volume_plugin_backups.is_empty() {
         documents.push((files.volume_plugin_backups(), encode(&outcome.volume_plugin_backups)));
+    }
+    if !outcome.copies.is_empty() {
+        documents.push((files.volume_copies(), encode(&outcome.copies)));
     }
     for (key, document) in documents {
         put(store, &key, document).await?;

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use super::Commands;
 
 /// Types as discovery tells them: group, version, plural, kind, namespaced.
-const TYPES: [(&str, &str, &str, &str, bool); 13] = [
+const TYPES: [(&str, &str, &str, &str, bool); 19] = [
     ("", "v1", "pods", "Pod", true),
     ("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", true),
     ("", "v1", "persistentvolumes", "PersistentVolume", false),
@@ -29,6 +29,12 @@ const TYPES: [(&str, &str, &str, &str, bool); 13] = [
     ("apiextensions.k8s.io", "v1", "customresourcedefinitions", "CustomResourceDefinition", false),
     ("example.com", "v1", "widgets", "Widget", true),
     ("apiregistration.k8s.io", "v1", "apiservices", "APIService", false),
+    ("", "v1", "nodes", "Node", false),
+    ("storage.k8s.io", "v1", "storageclasses", "StorageClass", false),
+    ("velero.io", "v2alpha1", "datauploads", "DataUpload", true),
+    ("snapshot.storage.k8s.io", "v1", "volumesnapshots", "VolumeSnapshot", true),
+    ("snapshot.storage.k8s.io", "v1", "volumesnapshotcontents", "VolumeSnapshotContent", false),
+    ("snapshot.storage.k8s.io", "v1", "volumesnapshotclasses", "VolumeSnapshotClass", false),
 ];
 
 #[derive(Default)]
@@ -58,8 +64,20 @@ pub(crate) struct World {
     hanging: Arc<Mutex<BTreeSet<String>>>,
     /// Called at every command.
     on_command: Arc<Mutex<Option<Hook>>>,
+    /// Called with the path of every object that is created: a controller of the cluster.
+    on_create: Arc<Mutex<Option<Hook>>>,
+    /// Called with the path of every list.
+    on_list: Arc<Mutex<Option<Hook>>>,
+    /// Called with the path of every object that is changed.
+    on_change: Arc<Mutex<Option<Hook>>>,
+    /// Changes of watched paths.
+    watched: Arc<Mutex<BTreeMap<String, Seen>>>,
+    /// Paths of all objects that were created.
+    pub(crate) created: Arc<Mutex<Vec<String>>>,
 }
 
+/// Changes in their order.
+type Seen = Arc<Mutex<Vec<Value>>>;
 type Hook = Box<dyn Fn(&World, &str) + Send>;
 
 impl World {
@@ -163,6 +181,23 @@ impl World {
         *self.on_command.lock().unwrap() = Some(Box::new(hook));
     }
 
+    pub(crate) fn on_create(&self, hook: impl Fn(&World, &str) + Send + 'static) {
+        *self.on_create.lock().unwrap() = Some(Box::new(hook));
+    }
+
+    pub(crate) fn on_list(&self, hook: impl Fn(&World, &str) + Send + 'static) {
+        *self.on_list.lock().unwrap() = Some(Box::new(hook));
+    }
+
+    pub(crate) fn on_change(&self, hook: impl Fn(&World, &str) + Send + 'static) {
+        *self.on_change.lock().unwrap() = Some(Box::new(hook));
+    }
+
+    /// The changes that are asked for at a path from now on.
+    pub(crate) fn watch_changes(&self, path: &str) -> Seen {
+        self.watched.lock().unwrap().entry(path.to_owned()).or_default().clone()
+    }
+
     pub(crate) fn ran(&self) -> Vec<String> {
         self.commands.lock().unwrap().clone()
     }
@@ -186,7 +221,15 @@ impl World {
             "GET" => found.map_or_else(|| self.list(path, &asked.query), |object| (200, object)),
             "POST" => {
                 let name = asked.body["metadata"]["name"].as_str().unwrap_or_default();
-                self.put(&format!("{path}/{name}"), asked.body.clone());
+                let path = format!("{path}/{name}");
+                if self.get(&path).is_some() {
+                    return failure(409, "AlreadyExists");
+                }
+                self.put(&path, asked.body.clone());
+                self.created.lock().unwrap().push(path.clone());
+                if let Some(hook) = self.on_create.lock().unwrap().as_ref() {
+                    hook(self, &path);
+                }
                 (201, asked.body.clone())
             }
             "PATCH" => self.patch(path, found, &asked.body),
@@ -200,6 +243,9 @@ impl World {
 
     fn patch(&self, path: &str, found: Option<Value>, with: &Value) -> (u16, Value) {
         let Some(mut object) = found else { return failure(404, "NotFound") };
+        if let Some(seen) = self.watched.lock().unwrap().get(path) {
+            seen.lock().unwrap().push(with.clone());
+        }
         let refused = self.inner.lock().unwrap().refused.clone();
         let applies = |(at, field, _): &&(String, String, u16)| at == path && with.get(field).is_some();
         if let Some((_, _, code)) = refused.iter().find(applies) {
@@ -211,10 +257,16 @@ impl World {
         }
         merge(&mut object, with);
         self.put(path, object);
+        if let Some(hook) = self.on_change.lock().unwrap().as_ref() {
+            hook(self, path);
+        }
         (200, self.get(path).unwrap())
     }
 
     fn list(&self, path: &str, query: &str) -> (u16, Value) {
+        if let Some(hook) = self.on_list.lock().unwrap().as_ref() {
+            hook(self, path);
+        }
         let mut inner = self.inner.lock().unwrap();
         let count = inner.listed.entry(path.to_owned()).or_default();
         *count += 1;
@@ -225,7 +277,8 @@ impl World {
         }
         let Some((base, plural)) = path.rsplit_once('/') else { return failure(404, "NotFound") };
         let known = TYPES.iter().any(|kind| kind.2 == plural)
-            || base.contains("velero.io") && base.ends_with("/namespaces/lifeboat");
+            || base.contains("velero.io") && base.ends_with("/namespaces/lifeboat")
+            || plural == "events";
         if !known {
             return failure(404, "NotFound");
         }
@@ -273,9 +326,10 @@ impl Commands for World {
 }
 
 fn discovery(core: bool) -> Value {
-    let mut groups: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
-    for (group, _, plural, kind, namespaced) in TYPES.iter().filter(|known| known.0.is_empty() == core) {
-        groups.entry(group).or_default().push(json!({
+    let mut groups: BTreeMap<(&str, &str), Vec<Value>> = BTreeMap::new();
+    for (group, version, plural, kind, namespaced) in TYPES.iter().filter(|known| known.0.is_empty() == core)
+    {
+        groups.entry((group, version)).or_default().push(json!({
             "resource": plural, "singularResource": kind.to_lowercase(), "responseKind": {"kind": kind, "group": "", "version": ""},
             "scope": if *namespaced { "Namespaced" } else { "Cluster" },
             "verbs": ["create", "delete", "get", "list"],
@@ -284,8 +338,8 @@ fn discovery(core: bool) -> Value {
     }
     let items: Vec<_> = groups
         .into_iter()
-        .map(|(group, resources)| {
-            json!({"metadata": {"name": group}, "versions": [{"version": "v1", "resources": resources}]})
+        .map(|((group, version), resources)| {
+            json!({"metadata": {"name": group}, "versions": [{"version": version, "resources": resources}]})
         })
         .collect();
     json!({"items": items})

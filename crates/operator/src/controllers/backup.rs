@@ -6,10 +6,13 @@
 //! [`finalize`].
 
 mod begun;
+mod copies;
 mod deleted;
+mod ended;
 mod finalize;
 mod gather;
 mod journals;
+mod movements;
 mod operations;
 mod pass;
 mod post_operations;
@@ -85,7 +88,10 @@ pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
     let state = Arc::new(state);
     let left_behind = journals::left_behind(context, &state).await;
     tokio::join!(
-        journals::end(context, &left_behind),
+        async {
+            journals::end(context, &left_behind).await;
+            journals::clear_snapshots(context, &state).await;
+        },
         deleted::watch(context, &state),
         dynamic::drive("backup", controller, context.clone(), state.clone(), reconcile),
     );

@@ -1,9 +1,10 @@
 //! DeleteBackupRequest: deletes a backup and all that it made, in an order in which every step can be repeated: delete
-//! item actions, snapshots, files, restores, the object. Whatever cannot be removed is named in the request's errors,
+//! item actions, snapshots, copies of volumes, files, restores, the object. Whatever cannot be removed is named in the request's errors,
 //! and then the object stays: with its phase while all is there, else as Failed, or as PartiallyFailed where only
 //! snapshots are gone. Only files of this very backup
 //! are deleted; of one whose name another has in storage only the object goes.
 
+mod copies;
 mod files;
 mod gather;
 mod items;
@@ -123,13 +124,26 @@ async fn delete(context: &Context, acting: &Acting, gathered: &Gathered, extent:
     if extent == Extent::Everything
         && let Some(location) = &gathered.location
     {
-        problems.extend(items::run(context, &acting.actions.delete, gathered, location).await);
-        problems.extend(files::volume_data(location, &gathered.name).await);
+        let ran = items::run(context, &acting.actions.delete, gathered, location).await;
+        problems.extend(ran.problems);
+        problems.extend(files::volume_data(location, &gathered.name, &ran.contents).await);
+        let copies = copies::read(location, &gathered.name).await;
+        for words in &copies.problems {
+            // The list of volumes is read for CSI snapshots too.
+            if !problems.contains(words) {
+                problems.push(words.clone());
+            }
+        }
         // What keeps the backup anyhow keeps its snapshots too: it stays one that can be restored.
         if problems.is_empty() {
             let gone = snapshots::delete(context, location, &gathered.name).await;
             problems.extend(gone.problems);
             deleted.snapshots = gone.any;
+        }
+        if problems.is_empty() {
+            let gone = copies.forget(context, location).await;
+            problems.extend(gone.problems);
+            deleted.snapshots |= gone.any;
         }
         if problems.is_empty() {
             deleted.begun = true;

@@ -2,6 +2,7 @@
 //! runs are dropped, and whoever leads next goes on with them. Objects that a run made are known by their label.
 //! gather -> validate -> (claim the phase) -> run -> status.
 
+mod csi;
 mod delete;
 mod execute;
 mod finalize;

@@ -7,18 +7,21 @@ use std::time::Duration;
 
 use lifeboat_api::common::GoDuration;
 use lifeboat_plan::catalogue::{Catalogue, GroupResource, ItemId};
+use lifeboat_plan::csi::CLAIM_RESTORER;
+use lifeboat_plan::data_movement::{NO_UPLOAD, UPLOAD, UPLOAD_NAME};
 use lifeboat_plan::restore::sanitise::remove_annotations;
 use lifeboat_plan::restore::scheduler::Need;
+use lifeboat_plan::restore::volumes::DataIn;
 use lifeboat_plugin::actions::{ActionError, Lookup, RestoreInput, RestoreItemAction, RestoreOutcome};
 use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::item::{self, Subject};
-use super::operations;
 use super::ready::Pace;
 use super::report::Notes;
 use super::run::{Asked, Run, locked};
+use super::{operations, volumes};
 use crate::applying::{Applying, applying};
 
 /// Annotation that an action sets on its item: no filter counts for the additional items.
@@ -86,8 +89,11 @@ pub(super) async fn run(run: &Arc<Run>, subject: &Subject, object: &mut Value, n
     let Some(from_backup) = subject.original(run).await else { return After::Stops };
     let from_backup = subject.without_hooks(run, from_backup);
     for one in applicable.iter() {
-        if !one.is_for(subject.target.as_deref(), object) {
+        if !one.is_for(subject.target.as_deref(), object) || is_hopeless(run, one.name(), &from_backup) {
             continue;
+        }
+        if one.name() == CLAIM_RESTORER {
+            with_upload(run, &from_backup, object).await;
         }
         let call = operations::Call::begin(run, subject, one.0.action.as_ref(), notes).await;
         let input =
@@ -109,6 +115,12 @@ pub(super) async fn run(run: &Arc<Run>, subject: &Subject, object: &mut Value, n
             run.report.info(&format!("left out by action {}", one.name()), &subject.id);
             return After::Stops;
         }
+        if one.name() == CLAIM_RESTORER
+            && (!outcome.additional_items.is_empty() || outcome.operation_id.is_some())
+        {
+            let claim = (subject.target.clone().unwrap_or_default(), subject.id.name.clone());
+            locked(&run.filled).insert(claim);
+        }
         *object = std::mem::take(&mut outcome.item);
         if !object["metadata"].is_object() {
             notes.error(format!(
@@ -121,6 +133,27 @@ pub(super) async fn run(run: &Arc<Run>, subject: &Subject, object: &mut Value, n
         additional(run, subject, one, outcome, object, notes).await;
     }
     After::GoesOn
+}
+
+/// Puts the DataUpload that moved a claim's data beside the claim, for its action.
+async fn with_upload(run: &Run, from_backup: &Value, object: &mut Value) {
+    let Some(name) = from_backup["metadata"]["annotations"][UPLOAD_NAME].as_str() else { return };
+    let (namespace, name) = name.split_once('/').unwrap_or(("", name));
+    let id = ItemId::namespaced(GroupResource::new("velero.io", "datauploads"), namespace, name);
+    let stored = match run.spool.find(&id) {
+        Some(place) => run.spool.get(place).await.ok(),
+        None => None,
+    };
+    let upload = stored.and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
+    object["metadata"]["annotations"][UPLOAD] = Value::String(upload.unwrap_or_else(|| NO_UPLOAD.to_owned()));
+}
+
+/// Whether an action would bring back a CSI snapshot that came to nothing: the claim is then restored without it, and what
+/// is missing is told.
+fn is_hopeless(run: &Run, action: &str, from_backup: &Value) -> bool {
+    action == CLAIM_RESTORER
+        && volumes::bound_to(from_backup)
+            .is_some_and(|volume| run.volumes.get(&volume.name) == Some(&DataIn::Failed))
 }
 
 impl Applicable {

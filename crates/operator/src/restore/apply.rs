@@ -61,6 +61,8 @@ pub(super) async fn apply(
             if let Some(ours) = found.ours {
                 // Whoever created it may not have come further: a lost answer, a server that died.
                 after(run, subject, &target, taken, &ours, notes).await;
+            } else if let Some(filler) = run.filler.as_ref().filter(|_| subject.is("pods") && found.exists) {
+                filler.refuse(&target, notes);
             }
             found.exists
         }
@@ -214,6 +216,9 @@ async fn after(
         restore_owners(run, target, &fields, notes).await;
     }
     if subject.is("pods") {
+        if let Some(filler) = &run.filler {
+            filler.begin(target, made, notes).await;
+        }
         hooks::begin(run, target, made);
     }
     if subject.is("customresourcedefinitions.apiextensions.k8s.io")

@@ -156,6 +156,9 @@ async fn steps(run: &Arc<Run>, subject: &Subject, asked: Asked, notes: &mut Note
             return false;
         }
     };
+    if let Some(filler) = run.filler.as_ref().filter(|_| subject.is("pods")) {
+        filler.prepare(run, subject, &mut object, notes).await;
+    }
     if matches!(actions::run(run, subject, &mut object, notes).await, After::Stops) {
         return false;
     }

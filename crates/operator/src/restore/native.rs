@@ -29,6 +29,8 @@ pub(crate) struct Volumes {
     /// Those that could not be made.
     pub(super) failed: BTreeSet<String>,
     pub(crate) infos: Vec<RestoreVolumeInfo>,
+    /// Claims that are filled from CSI snapshots, by their places in the cluster.
+    pub(crate) filled: BTreeSet<(String, String)>,
     /// What plugins go on with.
     pub(crate) open: Vec<OpenVolume>,
 }

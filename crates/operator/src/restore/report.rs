@@ -1,6 +1,6 @@
 //! What happened, collected from all tasks: results, resource list, log, operations, counts.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -12,6 +12,7 @@ use lifeboat_plan::restore::waits::{Wait, Waits};
 use super::run::locked;
 
 use super::native::Volumes;
+use super::pod_volumes::VolumeKey;
 
 /// How far a restore has come; read by the controller while it runs.
 #[derive(Debug, Default)]
@@ -80,6 +81,8 @@ pub(crate) struct Ended {
     pub(crate) hooks: HookCounts,
     /// Those that were made from snapshots.
     pub(crate) volumes: Volumes,
+    /// Copied volumes that were restored, or have an error of their own.
+    pub(crate) told: BTreeSet<VolumeKey>,
 }
 
 /// Collects.
@@ -200,7 +203,8 @@ impl Report {
         let mut inner = std::mem::take(&mut *self.locked());
         inner.list.sort();
         let volumes = Volumes::default();
-        Ended { results: inner.results, list: inner.list, operations: inner.operations, hooks, volumes }
+        let told = BTreeSet::new();
+        Ended { results: inner.results, list: inner.list, operations: inner.operations, hooks, volumes, told }
     }
 
     fn locked(&self) -> MutexGuard<'_, Inner> {

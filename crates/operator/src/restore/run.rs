@@ -27,6 +27,7 @@ use super::lookup::ClusterLookup;
 use super::maker::VolumeMaker;
 use super::namespaces::Namespaces;
 use super::native::Volumes;
+use super::pod_volumes::Filler;
 use super::report::{Progress, Report, Waiting};
 use super::{Job, Times, Tools, item};
 use crate::backup::Commands;
@@ -77,9 +78,12 @@ pub(super) struct Run {
     pub(super) volumes: BTreeMap<String, DataIn>,
     /// Volumes that are made anew for their claims.
     pub(super) provisioned: Mutex<BTreeSet<String>>,
+    /// Claims that are filled from CSI snapshots, by their places in the cluster.
+    pub(super) filled: Mutex<BTreeSet<(String, String)>>,
     /// Volumes that are made from snapshots.
     pub(super) native: Mutex<Volumes>,
     pub(super) maker: Option<Arc<VolumeMaker>>,
+    pub(super) filler: Option<Arc<Filler>>,
     /// Which item took a place in the cluster, where several could want the same one.
     taken: Mutex<HashMap<Place, ItemId>>,
     pub(super) untrusted: Option<String>,
@@ -124,8 +128,10 @@ impl Run {
             namespaces: Namespaces::default(),
             volumes,
             provisioned: Mutex::default(),
+            filled: Mutex::default(),
             native: Mutex::default(),
             maker: tools.maker.clone(),
+            filler: tools.filler.clone(),
             taken: Mutex::default(),
             untrusted,
             report,

@@ -25,6 +25,9 @@ pub struct Counts {
     pub snapshots_failed: usize,
     /// Snapshots that their plugins go on with.
     pub snapshots_open: usize,
+    /// Snapshots that CSI drivers were asked for, and those that are ready.
+    pub csi_snapshots: usize,
+    pub csi_ready: usize,
 }
 
 /// The phase after the objects are written.
@@ -75,6 +78,8 @@ pub fn passed(counts: &Counts) -> Value {
         },
         "volumeSnapshotsAttempted": number(counts.snapshots),
         "volumeSnapshotsCompleted": number(counts.snapshots.saturating_sub(counts.snapshots_failed)),
+        "csiVolumeSnapshotsAttempted": number(counts.csi_snapshots),
+        "csiVolumeSnapshotsCompleted": number(counts.csi_ready),
         "backupItemOperationsAttempted": number(counts.operations),
         "backupItemOperationsCompleted":
             number(counts.operations - counts.operations_open - counts.operations_failed),

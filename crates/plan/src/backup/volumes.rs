@@ -1,15 +1,16 @@
 //! What becomes of volume data. Takes the pods, claims and volumes of a backup, as the pipeline saw them pass by, and what
 //! the spec, the policies and the pods' annotations ask for; gives one record for each volume.
 //!
-//! Volume snapshotters take snapshots (see [`super::snapshots`]); files and CSI volumes are not copied by this version. A
-//! volume whose data somebody asked for and that nobody took is an error that names it; one that nobody asked for is
-//! recorded as skipped, with the reason.
+//! Volume snapshotters take snapshots (see [`super::snapshots`]); files are copied with their pods (see
+//! [`crate::pod_volumes`]). A volume whose data somebody asked for and that nobody took is an error that names it; one that
+//! nobody asked for is recorded as skipped, with the reason.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use lifeboat_api::velero::{BackupSpec, names};
 use serde_json::Value;
 
+use crate::pod_volumes::{claim_of, used};
 use crate::policy::{Policies, VolumeAction, VolumeFacts};
 
 /// Sources that are part of the pod or of the node and never copied.
@@ -27,11 +28,29 @@ pub enum Method {
 pub enum Fate {
     /// A snapshotter was called for it; how that went is in its snapshot.
     Snapshotted,
+    /// Its files are copied; how that went is in the PodVolumeBackup of this name.
+    Copied(String),
+    /// Its CSI driver was asked for a snapshot; how that went is known to whoever asked.
+    CsiSnapshotted,
     /// Nobody asked for it.
     Skipped(String),
     /// Asked for and not backed up.
     Missed(Method, String),
 }
+
+/// What came of a pod's volume whose files were to be copied.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Copy {
+    /// By the PodVolumeBackup of this name.
+    Made(String),
+    /// Not, which is no failure, and why.
+    Left(String),
+    /// Not, and why.
+    Missed(String),
+}
+
+/// By namespace, pod and the volume's name in it.
+pub type Copies = BTreeMap<(String, String, String), Copy>;
 
 /// One volume of the backup.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,6 +104,8 @@ pub struct VolumeBook {
     /// By namespace and name.
     claims: BTreeMap<(String, String), Claim>,
     volumes: BTreeMap<String, Volume>,
+    /// Claims whose CSI driver was asked for a snapshot.
+    csi: BTreeSet<(String, String)>,
 }
 
 #[derive(Clone, Debug)]
@@ -95,6 +116,8 @@ struct Mount {
     /// Named in the pod's annotation of volumes to copy.
     opted_in: bool,
     opted_out: bool,
+    /// Used as a block device: it has no files.
+    device: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -120,17 +143,19 @@ impl VolumeBook {
             names.split(',').map(|name| name.trim().to_owned()).collect::<BTreeSet<_>>()
         };
         let (chosen, left_out) = (listed(names::BACKUP_VOLUMES), listed(names::BACKUP_VOLUMES_EXCLUDES));
+        let devices = used(pod, "volumeDevices");
         for volume in pod["spec"]["volumes"].as_array().into_iter().flatten() {
-            if NEVER_COPIED.iter().any(|source| volume.get(source).is_some()) {
+            if is_never_copied(volume).is_some() {
                 continue;
             }
             let volume_name = text(volume, "/name");
-            let claim = text(volume, "/persistentVolumeClaim/claimName");
+            let claim = claim_of(&name, volume);
             self.mounts.push(Mount {
                 opted_in: chosen.contains(&volume_name),
                 opted_out: left_out.contains(&volume_name),
+                device: devices.contains(volume_name.as_str()),
                 pod: (namespace.clone(), name.clone(), volume_name),
-                claim: (!claim.is_empty()).then_some(claim),
+                claim,
                 facts: VolumeFacts::of_pod_volume(volume),
             });
         }
@@ -158,27 +183,46 @@ impl VolumeBook {
         self.volumes.insert(text(volume, "/metadata/name"), known);
     }
 
+    /// The CSI driver of a claim's volume was asked for a snapshot.
+    pub fn add_csi(&mut self, claim: (String, String)) {
+        self.csi.insert(claim);
+    }
+
     /// The pod that takes the files of a claim with it, where the spec or an annotation asks for it; policies decide
     /// before.
     pub(super) fn copier(&self, claim: &(String, String), wishes: &Wishes<'_>) -> Option<String> {
-        let mounts = self
-            .mounts
-            .iter()
-            .filter(|mount| mount.pod.0 == claim.0 && mount.claim.as_ref() == Some(&claim.1));
+        let mounts = self.mounts.iter().filter(|mount| {
+            mount.pod.0 == claim.0 && mount.claim.as_ref() == Some(&claim.1) && !mount.device
+        });
         let copied = |mount: &&Mount| if wishes.copy_files { !mount.opted_out } else { mount.opted_in };
         mounts.filter(copied).map(|mount| format!("{}/{}", mount.pod.0, mount.pod.1)).next()
     }
 
-    /// One record for each volume, files of pods first. `snapshotted`: the volumes for which a snapshotter was called.
-    pub fn records(&self, wishes: &Wishes<'_>, snapshotted: &BTreeSet<String>) -> Vec<VolumeRecord> {
+    /// One record for each volume, files of pods first. `snapshotted`: the volumes for which a snapshotter was called;
+    /// `copies`: what came of those whose files were to be copied.
+    pub fn records(
+        &self,
+        wishes: &Wishes<'_>,
+        snapshotted: &BTreeSet<String>,
+        copies: &Copies,
+    ) -> Vec<VolumeRecord> {
         let mut records = Vec::new();
         let mut done: BTreeSet<(String, String)> = BTreeSet::new();
-        for mount in &self.mounts {
+        // Of several pods with one claim, one that was copied says more than one that was not.
+        let is_made = |mount: &&Mount| matches!(copies.get(&mount.pod), Some(Copy::Made(_)));
+        let (made, others): (Vec<_>, Vec<_>) = self.mounts.iter().partition(is_made);
+        for mount in made.into_iter().chain(others) {
             let claim = mount.claim.as_ref().map(|name| (mount.pod.0.clone(), name.clone()));
-            if let Some(reason) = self.copy_asked(mount, claim.as_ref(), wishes)
-                && claim.as_ref().is_none_or(|claim| done.insert(claim.clone()))
-            {
-                records.push(self.copied(mount, claim, reason));
+            let Some(reason) = self.copy_asked(mount, claim.as_ref(), wishes) else { continue };
+            let fate = match copies.get(&mount.pod) {
+                Some(Copy::Made(name)) => Fate::Copied(name.clone()),
+                _ if claim.as_ref().is_some_and(|claim| self.is_snapshotted(claim, snapshotted)) => continue,
+                Some(Copy::Left(reason)) => Fate::Skipped(reason.clone()),
+                Some(Copy::Missed(why)) => Fate::Missed(Method::FileCopy, format!("{reason}, and {why}")),
+                None => Fate::Missed(Method::FileCopy, format!("{reason}, and its pod was not backed up")),
+            };
+            if claim.as_ref().is_none_or(|claim| done.insert(claim.clone())) {
+                records.push(self.copied(mount, claim, fate));
             }
         }
         for (name, volume) in &self.volumes {
@@ -191,7 +235,9 @@ impl VolumeBook {
                 pod: None,
                 reclaim_policy: volume.reclaim_policy.clone(),
                 labels: volume.labels.clone(),
-                fate: if snapshotted.contains(name) {
+                fate: if volume.claim.as_ref().is_some_and(|claim| self.csi.contains(claim)) {
+                    Fate::CsiSnapshotted
+                } else if snapshotted.contains(name) {
                     Fate::Snapshotted
                 } else {
                     self.snapshot_fate(volume, wishes)
@@ -205,13 +251,14 @@ impl VolumeBook {
             }
             // The volume did not pass by, because the backup leaves volumes out; its data is asked for all the same.
             let facts = VolumeFacts::default().with_claim(&claim.object);
+            let fate = if self.csi.contains(&key) { Fate::CsiSnapshotted } else { fate(&facts, wishes) };
             records.push(VolumeRecord {
                 claim: Some(key),
                 volume: Some(claim.volume.clone()),
                 pod: None,
                 reclaim_policy: String::new(),
                 labels: BTreeMap::new(),
-                fate: fate(&facts, wishes),
+                fate,
             });
         }
         records
@@ -230,18 +277,15 @@ impl VolumeBook {
         if let Some(claim) = known {
             facts = facts.with_claim(&claim.object);
         }
-        match wishes.policies.and_then(|policies| policies.action(&facts)) {
-            Some(VolumeAction::FsBackup) => return Some("a volume policy asks for fs-backup".to_owned()),
-            Some(_) => return None,
-            None => {}
-        }
-        if wishes.copy_files {
-            return (!mount.opted_out).then(|| "defaultVolumesToFsBackup is true".to_owned());
-        }
-        mount.opted_in.then(|| format!("the pod's annotation {} names it", names::BACKUP_VOLUMES))
+        copy_reason(&facts, mount.opted_in, mount.opted_out, wishes)
     }
 
-    fn copied(&self, mount: &Mount, claim: Option<(String, String)>, reason: String) -> VolumeRecord {
+    fn is_snapshotted(&self, claim: &(String, String), snapshotted: &BTreeSet<String>) -> bool {
+        self.csi.contains(claim)
+            || self.claims.get(claim).is_some_and(|claim| snapshotted.contains(&claim.volume))
+    }
+
+    fn copied(&self, mount: &Mount, claim: Option<(String, String)>, fate: Fate) -> VolumeRecord {
         let name = claim.as_ref().and_then(|claim| self.claims.get(claim)).map(|claim| claim.volume.clone());
         let volume = name.as_ref().and_then(|name| self.volumes.get(name));
         VolumeRecord {
@@ -250,7 +294,7 @@ impl VolumeBook {
             reclaim_policy: volume.map(|volume| volume.reclaim_policy.clone()).unwrap_or_default(),
             labels: volume.map(|volume| volume.labels.clone()).unwrap_or_default(),
             volume: name.filter(|name| !name.is_empty()),
-            fate: Fate::Missed(Method::FileCopy, reason),
+            fate,
         }
     }
 
@@ -261,6 +305,30 @@ impl VolumeBook {
         }
         fate(&facts, wishes)
     }
+}
+
+/// Why the files of a pod's volume are to be copied; None where they are not. `opted_in`, `opted_out`: what the pod's
+/// annotations say.
+pub(crate) fn copy_reason(
+    facts: &VolumeFacts,
+    opted_in: bool,
+    opted_out: bool,
+    wishes: &Wishes<'_>,
+) -> Option<String> {
+    match wishes.policies.and_then(|policies| policies.action(facts)) {
+        Some(VolumeAction::FsBackup) => return Some("a volume policy asks for fs-backup".to_owned()),
+        Some(_) => return None,
+        None => {}
+    }
+    if wishes.copy_files {
+        return (!opted_out).then(|| "defaultVolumesToFsBackup is true".to_owned());
+    }
+    opted_in.then(|| format!("the pod's annotation {} names it", names::BACKUP_VOLUMES))
+}
+
+/// The kind of a pod's volume that is never copied.
+pub(crate) fn is_never_copied(volume: &Value) -> Option<&'static str> {
+    NEVER_COPIED.into_iter().find(|source| volume.get(source).is_some())
 }
 
 /// What becomes of a volume whose files no pod's copy takes.

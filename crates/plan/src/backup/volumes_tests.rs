@@ -41,13 +41,13 @@ fn data_that_is_asked_for_is_missed(
     #[case] wishes: Wishes<'_>,
     #[case] expected: Option<Method>,
 ) {
-    let records = book(&annotations).records(&wishes, &BTreeSet::new());
+    let records = book(&annotations).records(&wishes, &BTreeSet::new(), &Copies::new());
     assert_eq!(records.len(), 1, "{records:?}");
     assert_eq!(records[0].title(), "pv-1 of claim shop/data");
     assert_eq!(records[0].reclaim_policy, "Delete");
     let missed = match &records[0].fate {
         Fate::Missed(method, _) => Some(*method),
-        Fate::Skipped(_) | Fate::Snapshotted => None,
+        Fate::Skipped(_) | Fate::Snapshotted | Fate::CsiSnapshotted | Fate::Copied(_) => None,
     };
     assert_eq!(missed, expected);
 }
@@ -55,7 +55,8 @@ fn data_that_is_asked_for_is_missed(
 #[rstest]
 #[case("skip", Some(true), Fate::Skipped("a volume policy says skip".into()))]
 #[case("snapshot", Some(false), Fate::Missed(Method::Snapshot, "a volume policy asks for a snapshot".into()))]
-#[case("fs-backup", Some(true), Fate::Missed(Method::FileCopy, "a volume policy asks for fs-backup".into()))]
+#[case("fs-backup", Some(true), Fate::Missed(Method::FileCopy,
+    "a volume policy asks for fs-backup, and its pod was not backed up".into()))]
 fn a_policy_goes_before_the_spec(
     #[case] action: &str,
     #[case] snapshot: Option<bool>,
@@ -65,8 +66,11 @@ fn a_policy_goes_before_the_spec(
         "version: v1\nvolumePolicies:\n- conditions: {{pvcLabels: {{app: db}}, csi: {{}}}}\n  action: {{type: {action}}}"
     );
     let policies = Policies::parse(&text).unwrap();
-    let records = book(&json!({}))
-        .records(&Wishes { snapshot, policies: Some(&policies), ..wishes() }, &BTreeSet::new());
+    let records = book(&json!({})).records(
+        &Wishes { snapshot, policies: Some(&policies), ..wishes() },
+        &BTreeSet::new(),
+        &Copies::new(),
+    );
     assert_eq!(records[0].fate, expected);
 }
 
@@ -75,10 +79,10 @@ fn a_volume_without_a_claim_belongs_to_its_pod() {
     let mut book = VolumeBook::default();
     book.add_pod(&json!({"metadata": {"namespace": "n", "name": "p"},
         "spec": {"volumes": [{"name": "tmp", "emptyDir": {}}, {"name": "host", "hostPath": {}}]}}));
-    let records = book.records(&Wishes { copy_files: true, ..wishes() }, &BTreeSet::new());
+    let records = book.records(&Wishes { copy_files: true, ..wishes() }, &BTreeSet::new(), &Copies::new());
     assert_eq!(records.len(), 1);
     assert_eq!(records[0].title(), "tmp of pod n/p");
-    assert!(book.records(&wishes(), &BTreeSet::new()).is_empty());
+    assert!(book.records(&wishes(), &BTreeSet::new(), &Copies::new()).is_empty());
 }
 
 #[test]
@@ -86,7 +90,10 @@ fn a_claim_that_two_pods_mount_is_one_volume() {
     let mut book = book(&json!({}));
     book.add_pod(&json!({"metadata": {"namespace": "shop", "name": "db-1"},
         "spec": {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]}}));
-    assert_eq!(book.records(&Wishes { copy_files: true, ..wishes() }, &BTreeSet::new()).len(), 1);
+    assert_eq!(
+        book.records(&Wishes { copy_files: true, ..wishes() }, &BTreeSet::new(), &Copies::new()).len(),
+        1
+    );
 }
 
 #[rstest]
@@ -97,7 +104,7 @@ fn a_claim_whose_volume_is_left_out_has_a_record(#[case] wishes: Wishes<'_>, #[c
     let mut book = book(&json!({}));
     book.volumes.clear();
     book.add_claim(&json!({"metadata": {"namespace": "shop", "name": "unbound"}, "spec": {}}));
-    let records = book.records(&wishes, &BTreeSet::new());
+    let records = book.records(&wishes, &BTreeSet::new(), &Copies::new());
     assert_eq!(records.len(), 1, "{records:?}");
     assert_eq!(records[0].title(), "pv-1 of claim shop/data");
     assert_eq!(matches!(records[0].fate, Fate::Missed(Method::Snapshot, _)), missed);
@@ -109,6 +116,33 @@ fn a_policy_that_asks_for_files_that_no_pod_mounts_is_not_forgotten() {
     book.mounts.clear();
     let text = "version: v1\nvolumePolicies:\n- conditions: {csi: {}}\n  action: {type: fs-backup}";
     let policies = Policies::parse(text).unwrap();
-    let records = book.records(&Wishes { policies: Some(&policies), ..wishes() }, &BTreeSet::new());
+    let records =
+        book.records(&Wishes { policies: Some(&policies), ..wishes() }, &BTreeSet::new(), &Copies::new());
     assert!(matches!(records[0].fate, Fate::Missed(Method::FileCopy, _)), "{records:?}");
+}
+
+#[rstest]
+#[case::made(Copy::Made("o".into()), Fate::Copied("o".into()))]
+#[case::left(Copy::Left("not running".into()), Fate::Skipped("not running".into()))]
+#[case::missed(Copy::Missed("no".into()), Fate::Missed(Method::FileCopy, "defaultVolumesToFsBackup is true, and no".into()))]
+fn the_record_says_what_came_of_a_copy(#[case] copy: Copy, #[case] expected: Fate) {
+    let copies = Copies::from([(("shop".into(), "db-0".into(), "data".into()), copy)]);
+    let wishes = Wishes { copy_files: true, ..wishes() };
+    assert_eq!(book(&json!({})).records(&wishes, &BTreeSet::new(), &copies)[0].fate, expected);
+}
+
+#[test]
+fn a_pod_that_was_copied_speaks_for_the_claim_of_one_that_was_not() {
+    let mut book = book(&json!({}));
+    book.add_pod(&json!({"metadata": {"namespace": "shop", "name": "db-1"},
+        "spec": {"volumes": [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]}}));
+    let copies = Copies::from([
+        (("shop".into(), "db-0".into(), "data".into()), Copy::Left("not running".into())),
+        (("shop".into(), "db-1".into(), "d".into()), Copy::Made("o".into())),
+    ]);
+    let records = book.records(&Wishes { copy_files: true, ..wishes() }, &BTreeSet::new(), &copies);
+    assert_eq!(
+        records.iter().map(|record| record.fate.clone()).collect::<Vec<_>>(),
+        [Fate::Copied("o".into())]
+    );
 }

@@ -51,11 +51,7 @@ fn namespace_rules() -> Value {
 
 /// Inside Lifeboat's own namespace: its objects, its election, its Secrets, its events.
 fn own_role(options: &InstallOptions) -> Value {
-    json!({
-        "apiVersion": "rbac.authorization.k8s.io/v1",
-        "kind": "Role",
-        "metadata": {"name": "lifeboat", "namespace": options.namespace, "labels": labels()},
-        "rules": [
+    let rules = json!([
             {
                 "apiGroups": ["velero.io"],
                 "resources": ["*"],
@@ -86,7 +82,16 @@ fn own_role(options: &InstallOptions) -> Value {
                 "verbs": ["get", "list", "watch", "patch"],
             },
             {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch"]},
-        ],
+    ]);
+    role(&options.namespace, "lifeboat", &rules)
+}
+
+pub(super) fn role(namespace: &str, name: &str, rules: &Value) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": {"name": name, "namespace": namespace, "labels": labels()},
+        "rules": rules,
     })
 }
 
@@ -109,8 +114,8 @@ fn cluster_role_binding(options: &InstallOptions, name: &str, role: &str) -> Val
     })
 }
 
-/// Binds the own Role in Lifeboat's namespace, or the namespace ClusterRole in one of the users'.
-fn role_binding(options: &InstallOptions, namespace: &str, kind: &str, name: &str) -> Value {
+/// Binds a Role in a namespace of Lifeboat's, or the namespace ClusterRole in one of the users'.
+pub(super) fn role_binding(options: &InstallOptions, namespace: &str, kind: &str, name: &str) -> Value {
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "RoleBinding",

@@ -17,12 +17,12 @@ const SUFFIXES: [(&str, f64); 13] = [
 ];
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, PartialOrd)]
-pub(super) struct Quantity(f64);
+pub(crate) struct Quantity(f64);
 
 impl Quantity {
     pub(super) const ZERO: Self = Self(0.0);
 
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub(crate) fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let number = |digits: &str, factor: f64| {
             let plain = digits.chars().all(|letter| letter.is_ascii_digit() || ".eE+-".contains(letter));
@@ -34,5 +34,11 @@ impl Quantity {
             return Some(whole);
         }
         SUFFIXES.iter().find_map(|(suffix, factor)| number(text.strip_suffix(suffix)?, *factor))
+    }
+
+    pub(crate) fn is_at_least(self, bytes: i64) -> bool {
+        #[allow(clippy::cast_precision_loss)] // compared only
+        let bytes = bytes as f64;
+        self.0 >= bytes
     }
 }

@@ -63,6 +63,8 @@ pub enum Holder<'a> {
     Volume(&'a str),
     Claim(&'a str, &'a str),
     Pod(&'a str, &'a str),
+    /// A claim that is filled from its snapshot.
+    Filled(&'a str, &'a str),
 }
 
 /// How each PersistentVolume's data is held. Several entries of one volume are one: any of them holds it.
@@ -88,6 +90,12 @@ pub fn missing(
         if one.data == DataIn::NativeSnapshot && is_restored(Holder::Volume(&one.volume)) {
             return false;
         }
+        // One that is filled has an error of its own where that fails.
+        if let (DataIn::CsiSnapshot | DataIn::MovedSnapshot, Some((namespace, name))) = (one.data, &one.claim)
+            && is_restored(Holder::Filled(namespace, name))
+        {
+            return false;
+        }
         let claim =
             one.claim.as_ref().is_some_and(|(namespace, name)| is_restored(Holder::Claim(namespace, name)));
         let pod =
@@ -108,25 +116,23 @@ pub fn missing(
 }
 
 /// Where the data is, and why it stays there.
-fn held(data: DataIn) -> Option<String> {
-    let held = match data {
-        DataIn::Nothing => return None,
-        DataIn::Failed => {
-            return Some("the backup does not hold it, because backing it up failed".to_owned());
-        }
-        DataIn::NativeSnapshot => {
-            return Some(
-                "the backup holds it as a snapshot of a volume plugin, and its PersistentVolume was not restored; restore persistentvolumes as well"
-                    .to_owned(),
-            );
-        }
-        DataIn::PodVolume => "a copy of its files in a repository",
-        DataIn::CsiSnapshot => "a CSI snapshot",
-        DataIn::MovedSnapshot => "a CSI snapshot that was moved into a repository",
-    };
-    Some(format!(
-        "the backup holds it as {held}, which this version of Lifeboat does not restore; the volume comes up empty"
-    ))
+fn held(data: DataIn) -> Option<&'static str> {
+    match data {
+        DataIn::Nothing => None,
+        DataIn::Failed => Some("the backup does not hold it, because backing it up failed"),
+        DataIn::NativeSnapshot => Some(
+            "the backup holds it as a snapshot of a volume plugin, and its PersistentVolume was not restored; restore persistentvolumes as well",
+        ),
+        DataIn::PodVolume => Some(
+            "the backup holds it as a copy of its files in a repository, which comes back with its pod, and that was not restored; restore pods as well, for the volume comes up empty",
+        ),
+        DataIn::CsiSnapshot => Some(
+            "the backup holds it as a CSI snapshot, and its claim does not say which one; the volume comes up empty",
+        ),
+        DataIn::MovedSnapshot => Some(
+            "the backup holds it as a CSI snapshot that was moved into a repository, and its claim does not say which one; the volume comes up empty",
+        ),
+    }
 }
 
 fn name(one: &VolumeData) -> String {
@@ -186,6 +192,7 @@ mod tests {
             volume("made", Some("made"), None, DataIn::NativeSnapshot),
             volume("left", Some("left"), None, DataIn::NativeSnapshot),
             volume("lost", Some("lost"), None, DataIn::Failed),
+            volume("filled", Some("filled"), None, DataIn::CsiSnapshot),
         ];
         let restored = [
             Holder::Claim("shop", "data"),
@@ -196,6 +203,8 @@ mod tests {
             Holder::Claim("shop", "made"),
             Holder::Volume("made"),
             Holder::Claim("shop", "left"),
+            Holder::Claim("shop", "filled"),
+            Holder::Filled("shop", "filled"),
         ];
         let found = missing(&volumes, |holder| restored.contains(&holder));
         let words: Vec<&str> = found.iter().map(|(_, words)| words.as_str()).collect();

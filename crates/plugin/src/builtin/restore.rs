@@ -21,6 +21,7 @@ pub fn actions() -> Vec<Arc<dyn RestoreItemAction>> {
     vec![
         Arc::new(Pure::new("velero.io/job", &["jobs"], workloads::job)),
         Arc::new(Pure::new("velero.io/pod", &["pods"], pods::pod)),
+        Arc::new(config::PodVolumeRestore),
         Arc::new(Pure::new("velero.io/init-restore-hook", &["pods"], pods::init_hooks)),
         Arc::new(Pure::new("velero.io/service", &["services"], services::service)),
         Arc::new(Pure::new("velero.io/service-account", &["serviceaccounts"], rights::service_account)),

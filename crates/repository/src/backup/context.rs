@@ -6,7 +6,7 @@ use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
 use crate::blobs::BlobReader;
-use crate::chunker::Tables;
+use crate::chunker::{MIN_SIZE, Tables};
 use crate::error::{Error, Result};
 use crate::id::{BlobId, BlobKind};
 use crate::progress::Progress;
@@ -31,6 +31,10 @@ pub(super) struct Context {
     pub(super) cancel: CancellationToken,
     pub(super) runtime: Handle,
     pub(super) findings: Mutex<Findings>,
+    /// See `BackupOptions`.
+    pub(super) growth: Option<u64>,
+    /// The piece that zeros are cut into, once one was saved.
+    pub(super) zeros: OnceLock<BlobId>,
     /// The tree of the snapshot, once the outermost directory is complete.
     pub(super) root: OnceLock<BlobId>,
 }
@@ -43,7 +47,19 @@ pub(super) struct Findings {
     pub(super) changed: Vec<String>,
 }
 
+/// What a piece of zeros holds.
+pub(super) static ZEROS: [u8; MIN_SIZE] = [0; MIN_SIZE];
+
 impl Context {
+    /// The piece that zeros are cut into: saved once, whatever there are of them.
+    pub(super) fn save_zeros(&self) -> Result<BlobId> {
+        if let Some(id) = self.zeros.get() {
+            return Ok(*id);
+        }
+        let id = self.save(BlobKind::Data, &ZEROS)?;
+        Ok(*self.zeros.get_or_init(|| id))
+    }
+
     pub(super) fn go_on(&self) -> Result<()> {
         if self.cancel.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
     }

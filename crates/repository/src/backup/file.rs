@@ -8,12 +8,12 @@ use std::sync::Arc;
 use rustix::fs::{SeekFrom, seek};
 
 use super::buffer::READ_AHEAD;
-use super::context::Context;
+use super::context::{Context, ZEROS};
 use super::directory::Directory;
 use super::workers::{Pieces, Worker};
 use crate::chunker::{MAX_SIZE, MIN_SIZE};
 use crate::error::Result;
-use crate::id::{BlobId, BlobKind};
+use crate::id::BlobId;
 use crate::node::Node;
 use crate::source::directory::DirectoryHandle;
 use crate::source::stat::Stat;
@@ -107,7 +107,9 @@ fn read_once(
 ) -> FileResult<Read> {
     let taken = context.nodes.for_open_file(file.as_fd(), name)?;
     let pieces = Pieces::new();
-    let bytes = match read_pieces(context, worker, file, taken.stat.size, &pieces)? {
+    let size = taken.stat.size;
+    let most = context.growth.map_or(u64::MAX, |growth| size.saturating_add(growth));
+    let bytes = match read_pieces(context, worker, file, Extent { size, most }, &pieces)? {
         Ok(bytes) => bytes,
         Err(error) => return Ok(Err(error)),
     };
@@ -121,14 +123,22 @@ fn read_once(
     Ok(Ok(Read { pieces, bytes, node: taken.node, steady }))
 }
 
+/// How much there is, and how much is read at most.
+#[derive(Clone, Copy)]
+pub(super) struct Extent {
+    pub(super) size: u64,
+    pub(super) most: u64,
+}
+
 /// Reads to the end, cutting as it goes. Positions are explicit, so holes can be jumped over.
-fn read_pieces(
+pub(super) fn read_pieces(
     context: &Context,
     worker: &Worker<'_>,
     file: &File,
-    size: u64,
+    extent: Extent,
     pieces: &Arc<Pieces>,
 ) -> FileResult<u64> {
+    let Extent { size, most } = extent;
     let mut buffer = worker.buffer();
     // Where in the file the buffer begins.
     let mut start = 0_u64;
@@ -140,13 +150,14 @@ fn read_pieces(
         if buffer.is_empty()
             && let Some(zeros) = hole(file, start, size)
         {
-            match skip_hole(context, pieces, zeros) {
+            match add_zeros(context, pieces, zeros) {
                 Ok(skipped) => start += skipped,
                 Err(error) => return Ok(Err(error)),
             }
         }
-        let wanted = room(size.saturating_sub(start), buffer.len());
         let at = start + buffer.len() as u64;
+        let allowed = usize::try_from(most.saturating_sub(at)).unwrap_or(usize::MAX);
+        let wanted = room(size.saturating_sub(start), buffer.len()).min(allowed);
         let read = buffer.fill(wanted, |room| Ok(rustix::io::pread(file, room, at)?))?;
         if read == 0 {
             let bytes = start + buffer.len() as u64;
@@ -167,7 +178,13 @@ fn read_pieces(
             }
             buffer.truncate(cut);
             start = beyond;
-            if let Err(error) = worker.offer(context, pieces, buffer) {
+            let taken = if *buffer == ZEROS {
+                worker.give_back(buffer);
+                add_zeros(context, pieces, 1).map(drop)
+            } else {
+                worker.offer(context, pieces, buffer)
+            };
+            if let Err(error) = taken {
                 return Ok(Err(error));
             }
             (buffer, searched) = (next, 0);
@@ -197,9 +214,9 @@ fn hole(file: &File, start: u64, size: u64) -> Option<u64> {
     (pieces > 0).then_some(pieces)
 }
 
-fn skip_hole(context: &Context, pieces: &Arc<Pieces>, zeros: u64) -> Result<u64> {
-    static ZEROS: [u8; MIN_SIZE] = [0; MIN_SIZE];
-    let id = context.save(BlobKind::Data, &ZEROS)?;
+/// So many pieces of zeros follow.
+fn add_zeros(context: &Context, pieces: &Arc<Pieces>, zeros: u64) -> Result<u64> {
+    let id = context.save_zeros()?;
     for _ in 0..zeros {
         pieces.add_known(id);
     }

@@ -28,7 +28,7 @@ use crate::repository::{Identity, Repository};
 use crate::saver::Saver;
 use crate::snapshot::{Snapshot, Summary};
 use crate::snapshots::{self, Found, ParentQuery};
-use crate::source::directory;
+use crate::source::directory::{self, DirectoryHandle};
 use crate::source::metadata::NodeReader;
 use crate::source::scan::{ScanTotals, scan};
 use crate::source::targets;
@@ -110,6 +110,8 @@ fn context(
         cancel,
         runtime: Handle::current(),
         findings: Mutex::new(Findings::default()),
+        growth: options.growth,
+        zeros: OnceLock::new(),
         root: OnceLock::new(),
     })
 }
@@ -174,7 +176,8 @@ impl Draft {
 /// The paths that the snapshot names.
 fn paths(source: &Source) -> Result<Vec<String>> {
     match source {
-        Source::Stream { name, .. } | Source::Command { name, .. } => {
+        Source::Root { path, .. } => Ok(vec![path.clone()]),
+        Source::Stream { name, .. } | Source::Command { name, .. } | Source::Device { name, .. } => {
             Ok(vec![format!("/{}", name.trim_matches('/'))])
         }
         Source::Paths(given) if given.is_empty() => {
@@ -230,26 +233,37 @@ impl Job {
             let file = StreamFile { name, time, identity: &identity };
             file.archive(&context, &worker, reader)
         };
+        let may_be_empty = options.allow_empty;
         match options.source {
+            Source::Root { directory, .. } => {
+                drop(worker);
+                let walk = || {
+                    let walk = DirectoryHandle::of(&directory)
+                        .and_then(|directory| Walk::of_root(directory, &options.filter));
+                    walk.map_err(Error::file("read the directory", "/"))
+                };
+                let scanned = options.scan.then(walk).transpose()?;
+                let walker = Walker { context: &context, change: options.change, files, may_be_empty };
+                follow(&walker, walk()?, scanned, parent)
+            }
+            Source::Device { file, name } => {
+                drop(files);
+                let device = StreamFile { name: &name, time, identity: &identity };
+                device.archive_device(&context, &worker, &file)
+            }
             Source::Paths(given) => {
                 drop(worker);
                 let current = current_directory()?;
                 let given = given.iter().map(|path| path.as_os_str().as_bytes());
                 let targets = targets::tree(given, &mut directory::list)?;
                 let scanned = options.scan.then(|| targets.clone());
-                let walker = Walker { context: &context, change: options.change, files };
-                std::thread::scope(|scope| {
-                    if let Some(targets) = scanned {
-                        let walk = Walk::new(targets, &options.filter, &current);
-                        let context = &context;
-                        scope.spawn(move || count_ahead(context, walk));
-                    }
-                    walker.follow(Walk::new(targets, &options.filter, &current), parent)
-                })
+                let scanned = scanned.map(|targets| Walk::new(targets, &options.filter, &current));
+                let walker = Walker { context: &context, change: options.change, files, may_be_empty: false };
+                follow(&walker, Walk::new(targets, &options.filter, &current), scanned, parent)
             }
             Source::Stream { name, mut reader } => {
                 drop(files);
-                not_empty(stream(&name, &mut reader)?, options.allow_empty)
+                not_empty(stream(&name, &mut reader)?, may_be_empty)
             }
             Source::Command { name, argv } => {
                 drop(files);
@@ -259,10 +273,26 @@ impl Job {
                 let bytes = stream(&name, &mut output)?;
                 drop(output);
                 producer.finish(&context.cancel)?;
-                not_empty(bytes, options.allow_empty)
+                not_empty(bytes, may_be_empty)
             }
         }
     }
+}
+
+/// Walks to the end; beside it, `scanned` counts what there is.
+fn follow(
+    walker: &Walker<'_>,
+    walk: Walk<'_>,
+    scanned: Option<Walk<'_>>,
+    parent: Option<BlobId>,
+) -> Result<()> {
+    std::thread::scope(|scope| {
+        if let Some(scanned) = scanned {
+            let context = walker.context;
+            scope.spawn(move || count_ahead(context, scanned));
+        }
+        walker.follow(walk, parent)
+    })
 }
 
 /// The error that tells most: "cancelled" is only what the others then say.

@@ -1,6 +1,7 @@
 //! Backing up a stream: what a reader or a command gives becomes one file of a snapshot.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::io::Read;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
@@ -8,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{SeekFrom, seek};
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 use tokio_util::sync::CancellationToken;
@@ -15,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::buffer::READ_AHEAD;
 use super::context::Context;
 use super::directory::Directory;
+use super::file::{self, Extent};
 use super::workers::{Pieces, Worker};
 use crate::error::{Error, Result};
 use crate::id::BlobId;
@@ -37,11 +40,36 @@ impl StreamFile<'_> {
         worker: &Worker<'_>,
         stream: &mut dyn Read,
     ) -> Result<u64> {
+        self.complete(context, Mode(0o644), |pieces| read_pieces(context, worker, stream, pieces))
+    }
+
+    /// Reads a device from its beginning to its end; holes, where it has any, are jumped over.
+    pub(super) fn archive_device(&self, context: &Context, worker: &Worker<'_>, device: &File) -> Result<()> {
+        let failed = |source| Error::Local { action: "read the device".to_owned(), source };
+        let size = seek(device, SeekFrom::End(0)).map_err(|error| failed(error.into()))?;
+        context.progress.add_total(1, size);
+        context.progress.total_is_known();
+        let bytes = self.complete(context, Mode(0o600), |pieces| {
+            file::read_pieces(context, worker, device, Extent { size, most: size }, pieces).map_err(failed)?
+        })?;
+        if bytes == size {
+            return Ok(());
+        }
+        let source = std::io::Error::other(format!("it ended after {bytes} of its {size} bytes"));
+        Err(failed(source))
+    }
+
+    fn complete(
+        &self,
+        context: &Context,
+        mode: Mode,
+        read: impl FnOnce(&Arc<Pieces>) -> Result<u64>,
+    ) -> Result<u64> {
         context.progress.set_current(self.name);
         let (directory, file_name) = self.directories(context)?;
         let pieces = Pieces::new();
-        let bytes = read_pieces(context, worker, stream, &pieces)?;
-        let mut node = self.node(file_name, NodeKind::File, Mode(0o644));
+        let bytes = read(&pieces)?;
+        let mut node = self.node(file_name, NodeKind::File, mode);
         node.size = bytes;
         node.links = 1;
         let complete = move |context: &Context, ids: Vec<BlobId>| {

@@ -20,6 +20,8 @@ pub(super) struct Walker<'a> {
     pub(super) context: &'a Context,
     pub(super) change: ChangeOptions,
     pub(super) files: Sender<FileJob>,
+    /// Whether a snapshot of nothing is one.
+    pub(super) may_be_empty: bool,
 }
 
 /// A directory that was entered and not left yet.
@@ -75,6 +77,7 @@ impl Walker<'_> {
         // restic refuses it, too: mostly a pattern excludes more than it should.
         if let [root] = stack.as_slice()
             && root.count == 0
+            && !self.may_be_empty
             && self.context.findings().unreadable.is_empty()
         {
             let what = "the snapshot would be empty: all was excluded, or there is nothing to back up";

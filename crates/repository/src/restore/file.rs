@@ -2,6 +2,7 @@
 //! completes the file. A file of one blob is opened, written and completed at one go.
 
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStringExt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -196,6 +197,10 @@ impl File {
         if !self.failed.swap(true, Ordering::Relaxed) {
             let message = format!("cannot {action}: {}", std::io::Error::from(error));
             self.shared().problem(&self.location(), message);
+        }
+        if self.shared().options.stop_when_full && matches!(error, Errno::NOSPC | Errno::DQUOT) {
+            let path = std::ffi::OsString::from_vec(self.location());
+            self.shared().fail(crate::error::Error::file("write", path)(error.into()));
         }
     }
 

@@ -22,23 +22,15 @@ use super::special::Special;
 use super::walk::{self, Visitor};
 use super::window::{self, Want};
 use super::work::Job;
-use crate::chunker::MIN_SIZE;
+use crate::chunker::{ZEROS, ZEROS_LENGTH};
 use crate::error::{Error, Result};
-use crate::id::{BlobId, BlobKind, Id};
+use crate::id::{BlobId, BlobKind};
 use crate::node::{Node, NodeKind};
 use crate::source::stat::Stat;
 
 /// A window is full with so many files or blobs.
 const FILES: usize = 4 * 1024;
 const BLOBS: usize = 32 * 1024;
-
-/// The blob of zeros that chunkers cut out of holes, which need not be fetched. Among zeros they cut as soon as they
-/// may: a window of them has the fingerprint zero, whatever the polynomial.
-const ZEROS: BlobId = BlobId(Id([
-    0x07, 0x85, 0x4d, 0x2f, 0xef, 0x29, 0x7a, 0x06, 0xba, 0x81, 0x68, 0x5e, 0x66, 0x0c, 0x33, 0x2d, 0xe3,
-    0x6d, 0x5d, 0x18, 0xd5, 0x46, 0x92, 0x7d, 0x30, 0xda, 0xad, 0x6d, 0x7f, 0xda, 0x15, 0x41,
-]));
-const ZEROS_LENGTH: u64 = MIN_SIZE as u64;
 
 /// Restores everything below `tree`.
 pub(super) async fn run(shared: &Arc<Shared>, tree: BlobId) -> Result<()> {
@@ -396,6 +388,6 @@ mod tests {
 
     #[test]
     fn the_blob_of_zeros_has_the_size_of_the_smallest_chunk() {
-        assert_eq!(Id::of(&vec![0; MIN_SIZE]), ZEROS.0);
+        assert_eq!(crate::id::Id::of(&vec![0; crate::chunker::MIN_SIZE]), ZEROS.0);
     }
 }

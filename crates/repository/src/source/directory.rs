@@ -42,6 +42,12 @@ impl DirectoryHandle {
         Self::new(None, path, file)
     }
 
+    /// A directory that is open already, whatever its path means by now.
+    pub fn of(directory: impl AsFd) -> io::Result<Arc<Self>> {
+        let file = open_quietly(directory, b".", OFlags::DIRECTORY)?;
+        Self::new(None, b"/", file)
+    }
+
     /// A directory in this one; a link is refused.
     pub fn open_child(self: &Arc<Self>, name: &[u8]) -> io::Result<Arc<Self>> {
         let file = open_quietly(self.file()?, name, OFlags::DIRECTORY | OFlags::NOFOLLOW)?;

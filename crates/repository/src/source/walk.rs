@@ -89,6 +89,16 @@ impl<'a> Walk<'a> {
         Self { filter, current, stack, path: Vec::new(), problems: Vec::new() }
     }
 
+    /// Everything in one directory, whose entries become those of the snapshot. Paths count from there.
+    pub fn of_root(directory: Arc<DirectoryHandle>, filter: &'a Filter) -> io::Result<Self> {
+        let mut problems = Vec::new();
+        let path = b"/".to_vec();
+        let surroundings = filter.surroundings(&directory, &path, None, &mut problems);
+        let names = directory.names()?.into_iter();
+        let stack = vec![Frame::Directory { directory, names, surroundings, path_length: path.len() }];
+        Ok(Self { filter, current: b"/", stack, path, problems })
+    }
+
     /// The next event of the frame on top; `None` to try again.
     fn step(&mut self) -> Option<Event> {
         match self.stack.last_mut()? {

@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretSlice, SecretString};
 
 use super::Provider;
 
@@ -69,6 +69,17 @@ impl Environment {
             "AZURE_TENANT_ID" => self.azure_tenant_id = Some(value),
             _ => {}
         }
+    }
+
+    /// Amazon's static keys among the variables, as a credentials file.
+    pub(crate) fn aws_credentials(&self) -> Option<SecretSlice<u8>> {
+        let (id, secret) = (self.aws_access_key_id.as_ref()?, self.aws_secret_access_key.as_ref()?);
+        let secret = secret.expose_secret();
+        let mut text = format!("[default]\naws_access_key_id = {id}\naws_secret_access_key = {secret}\n");
+        if let Some(token) = &self.aws_session_token {
+            text = format!("{text}aws_session_token = {}\n", token.expose_secret());
+        }
+        Some(SecretSlice::from(text.into_bytes()))
     }
 
     pub(crate) fn credentials_file(&self, provider: Provider) -> Option<&str> {

@@ -7,10 +7,10 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::load::{Ended, LoadAt};
-use super::process;
 use super::product::{Product, Products};
 use super::report::Row;
 use super::{Case, Data};
+use crate::bench::process;
 
 const SCHEDULES: u32 = 1000;
 /// How long servers at rest are watched, and how long they may settle before.

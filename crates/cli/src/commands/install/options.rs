@@ -6,7 +6,8 @@ use std::time::Duration;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use lifeboat_plan::install::{
-    CLOUD_CREDENTIALS, DEFAULT_SPOOL_MIB, InstallOptions, Rights, Spool, default_resources, labels,
+    CLOUD_CREDENTIALS, DEFAULT_SPOOL_MIB, InstallOptions, MoverOptions, Rights, Spool, default_resources,
+    labels,
 };
 use lifeboat_store::{Environment, Files, StoreConfig};
 use secrecy::SecretSlice;
@@ -15,6 +16,7 @@ use url::Url;
 
 use crate::args::{Format, namespace_name};
 use crate::commands::backup_location::spec::{self, ConfigArg, LocationArgs};
+use crate::commands::server::movers::absolute;
 use crate::error::CliError;
 
 #[derive(clap::Args)]
@@ -31,6 +33,12 @@ pub(crate) struct Args {
     /// Give rights in the whole cluster to an installation that was limited before
     #[arg(long, conflicts_with = "namespaces")]
     full_rights: bool,
+    /// Let movers mount directories of nodes: for pod volumes that have no CSI snapshots
+    #[arg(long, visible_alias = "use-node-agent")]
+    node_access: bool,
+    /// The kubelet's directory on the nodes, where it is not /var/lib/kubelet
+    #[arg(long, value_name = "DIRECTORY", value_parser = absolute)]
+    kubelet_root_dir: Option<String>,
     /// Storage provider of the first location: aws, gcp, azure, local, or that of a plugin
     #[arg(long, requires = "bucket")]
     provider: Option<String>,
@@ -264,6 +272,11 @@ fn options(namespace: &str, args: &Args) -> InstallOptions {
         spool: Spool::mib(args.spool_size),
         plugins: args.plugins.clone(),
         download_url: args.download_url.as_ref().map(ToString::to_string),
+        movers: MoverOptions {
+            node_access: args.node_access,
+            kubelet_root: args.kubelet_root_dir.clone(),
+            ..MoverOptions::new(namespace)
+        },
         ..InstallOptions::new(namespace, &args.image)
     }
 }

@@ -1,6 +1,8 @@
 //! What the cluster must allow, looked at before anything is changed: nobody else serves the same objects, the namespace
 //! is Lifeboat's to shape, the named namespaces exist, rights do not grow unasked, the password can be kept.
 
+use std::time::Duration;
+
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
@@ -13,13 +15,27 @@ use super::options::Checked;
 use crate::error::CliError;
 use crate::settings::Settings;
 
-/// Refuses, or tells whether the namespace was there before Lifeboat.
-pub(super) async fn check(client: &Client, settings: &Settings, checked: &Checked) -> Result<bool, CliError> {
+/// Which namespaces were there before Lifeboat.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Existed {
+    pub(super) server: bool,
+    pub(super) movers: bool,
+}
+
+/// Refuses, or tells which namespaces were there before.
+pub(super) async fn check(
+    client: &Client,
+    settings: &Settings,
+    checked: &Checked,
+) -> Result<Existed, CliError> {
     nobody_else(client, settings, checked.adopt).await?;
     if checked.crds_only {
-        return Ok(false);
+        return Ok(Existed::default());
     }
-    let namespace_existed = namespace_can_be_ours(client, settings).await?;
+    let existed = Existed {
+        server: namespace_can_be_ours(client, &settings.namespace).await?,
+        movers: namespace_can_be_ours(client, &checked.options.movers.namespace).await?,
+    };
     rights_do_not_grow_unasked(client, settings, checked).await?;
     if let Rights::Namespaces(names) = &checked.options.rights {
         all_exist(client, names).await?;
@@ -27,7 +43,7 @@ pub(super) async fn check(client: &Client, settings: &Settings, checked: &Checke
     let existing = password::read(client, &settings.namespace).await?;
     password_plan::plan(existing.as_ref(), checked.password.as_deref(), &password::random_password())
         .map_err(|error| CliError::refused(error.to_string()))?;
-    Ok(namespace_existed)
+    Ok(existed)
 }
 
 /// Two servers over the same objects would both work on them, and one would not know it.
@@ -47,14 +63,26 @@ async fn nobody_else(client: &Client, settings: &Settings, adopt: bool) -> Resul
         .help("scale it to 0 replicas first, or pass --adopt to install beside it and take its objects over"))
 }
 
+/// How long a namespace that is being deleted is waited for.
+const GOING: Duration = Duration::from_secs(30);
+
 /// Install sets the namespace's Pod Security level, which would break other pods in it. Tells whether the namespace was
 /// there before the first installation.
-async fn namespace_can_be_ours(client: &Client, settings: &Settings) -> Result<bool, CliError> {
-    let name = &settings.namespace;
-    let found = Api::<Namespace>::all(client.clone())
-        .get_opt(name)
-        .await
-        .attempt(format!("read Namespace {name}"))?;
+async fn namespace_can_be_ours(client: &Client, name: &str) -> Result<bool, CliError> {
+    let api = Api::<Namespace>::all(client.clone());
+    let read = || async { api.get_opt(name).await.attempt(format!("read Namespace {name}")) };
+    let is_going = |found: &Option<Namespace>| {
+        found.as_ref().is_some_and(|one| one.metadata.deletion_timestamp.is_some())
+    };
+    let mut found = read().await?;
+    // An uninstall just before leaves a namespace that goes within seconds.
+    for _ in 0..GOING.as_secs() {
+        if !is_going(&found) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_secs(1)).await;
+        found = read().await?;
+    }
     let Some(namespace) = found else { return Ok(false) };
     if namespace.metadata.deletion_timestamp.is_some() {
         return Err(CliError::refused(format!("namespace {name} is being deleted"))
@@ -70,7 +98,7 @@ async fn namespace_can_be_ours(client: &Client, settings: &Settings) -> Result<b
     match pods.items.first() {
         None => Ok(true),
         Some(pod) => Err(CliError::refused(format!(
-            "namespace {name} is not Lifeboat's: pod {} runs in it, and only pods of the strictest Pod Security level may",
+            "namespace {name} is not Lifeboat's: pod {} runs in it, and Lifeboat sets the Pod Security level of the namespace",
             pod.name_any()
         ))
         .help("install into a namespace of its own with --namespace NAME; the default is lifeboat")),
@@ -92,6 +120,7 @@ async fn rights_do_not_grow_unasked(
         .filter(|name| name.kind == "RoleBinding")
         .filter_map(|name| name.namespace.clone())
         .filter(|namespace| *namespace != settings.namespace)
+        .filter(|namespace| *namespace != checked.options.movers.namespace)
         .collect();
     if limited.is_empty() {
         return Ok(());

@@ -136,6 +136,7 @@ impl Args {
             dry_run: self.dry_run,
             ownership_by_name: self.ownership_by_name,
             notify: notify(session),
+            stop_when_full: false,
         })
     }
 

@@ -58,7 +58,7 @@ async fn a_bucket_that_takes_nothing_fails_the_backup_after_its_hooks_ended() {
 
 /// A pass that ends in time: no fault may hold it for longer.
 async fn ended(input: PassInput) -> Result<Outcome, PassError> {
-    tokio::time::timeout(Duration::from_secs(30), run(input)).await.expect("the pass does not end")
+    tokio::time::timeout(Duration::from_secs(30), Box::pin(run(input))).await.expect("the pass does not end")
 }
 
 #[tokio::test]

@@ -4,13 +4,24 @@
 use kube::Resource;
 use lifeboat_api::velero::{Backup, BackupSpec};
 
+use crate::backup::ADOPTED;
 use crate::backup::journal::{Journal, OperationEntry};
 use crate::context::Context;
 use crate::operations::Silent;
 
 /// Cancels the operations that the journal has. An error is worth another try.
 pub(super) async fn cancel(context: &Context, journal: &Journal) -> Result<Vec<String>, String> {
-    let (entries, mut left) = journal.operations().await?;
+    // Those of CSI snapshots have the same name in the next attempt, which takes them over.
+    cancel_some(context, journal, |entry| !ADOPTED.contains(&entry.action.as_str())).await
+}
+
+async fn cancel_some(
+    context: &Context,
+    journal: &Journal,
+    which: impl Fn(&OperationEntry) -> bool,
+) -> Result<Vec<String>, String> {
+    let (mut entries, mut left) = journal.operations().await?;
+    entries.retain(which);
     if entries.is_empty() {
         return Ok(left);
     }
@@ -20,7 +31,13 @@ pub(super) async fn cancel(context: &Context, journal: &Journal) -> Result<Vec<S
         let problem = match acting.actions.backup.iter().find(|known| known.name() == action) {
             None => "the action is not installed".to_owned(),
             Some(known) => {
-                match silent.ask(action, known.cancel(operation, &backup(&entry, journal))).await {
+                match silent
+                    .ask(
+                        action,
+                        known.cancel(operation, &backup(&entry, journal, &context.settings.namespace)),
+                    )
+                    .await
+                {
                     Some(Ok(())) => {
                         journal.forget_operation(&entry).await;
                         continue;
@@ -40,7 +57,7 @@ pub(super) async fn cancel(context: &Context, journal: &Journal) -> Result<Vec<S
 
 /// The same where nothing follows: whatever cannot be done is told.
 pub(super) async fn discard(context: &Context, journal: &Journal) -> Vec<String> {
-    let left = cancel(context, journal).await;
+    let left = cancel_some(context, journal, |_| true).await;
     let left = left.unwrap_or_else(|error| vec![format!("operations of actions may go on: {error}")]);
     for words in &left {
         tracing::warn!(words, "an operation may go on");
@@ -49,8 +66,9 @@ pub(super) async fn discard(context: &Context, journal: &Journal) -> Vec<String>
 }
 
 /// Actions are handed the Backup, which may be gone: they know it by its name and UID.
-fn backup(entry: &OperationEntry, journal: &Journal) -> Backup {
+fn backup(entry: &OperationEntry, journal: &Journal, namespace: &str) -> Backup {
     let mut backup = Backup::new(&entry.backup, BackupSpec::default());
+    backup.meta_mut().namespace = Some(namespace.to_owned());
     backup.meta_mut().uid = Some(journal.uid().to_owned());
     backup
 }

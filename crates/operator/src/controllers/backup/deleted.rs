@@ -11,7 +11,7 @@ use lifeboat_plan::backup::ARCHIVE_BYTES;
 use super::finalize::{open, run_of};
 use super::pass::{abort_uploads, remove_files};
 use super::status::stop;
-use super::{State, operations, snapshots};
+use super::{State, movements, operations, snapshots};
 use crate::backup::{Stop, locked};
 use crate::context::Context;
 
@@ -81,7 +81,8 @@ async fn clear(context: &Context, backup: &Backup) {
     if others.is_empty() && (size.is_some() || !own.is_empty()) {
         // Their list goes with the files; what is left of them keeps both.
         let uid = backup.metadata.uid.as_deref().unwrap_or_default();
-        let left = snapshots::discard_listed(context, store.as_ref(), &files, uid).await;
+        let mut left = snapshots::discard_listed(context, store.as_ref(), &files, uid).await;
+        left.extend(movements::discard(context, uid, "its Backup was deleted").await);
         for words in &left {
             tracing::warn!(backup = files.name(), words, "the files of a deleted backup stay");
         }

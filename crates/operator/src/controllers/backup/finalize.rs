@@ -17,10 +17,11 @@ use lifeboat_web::{BackupEnd, Ending};
 
 use super::start::schedule;
 use super::status::{Run, read, write};
-use super::{State, post_operations, snapshots};
+use super::{State, movements, post_operations, snapshots};
 use crate::backup::journal::Journal;
 use crate::backup::{chain, locked};
 use crate::context::Context;
+use crate::csi;
 use crate::locations::{self, LocationError};
 
 /// How long after a failure the end is tried again.
@@ -96,6 +97,15 @@ pub(super) async fn end(
         return wait(context, state, backup, trouble).await;
     }
     locked(&state.trouble).remove(&this.uid);
+    // The archive knows them; what cannot be cleared up now is cleared up at the start of the next term.
+    if backup.spec.snapshot_move_data == Some(true) {
+        // Their data is in a repository: the drivers need not keep it as well.
+        for words in csi::discard(context, &this.uid).await {
+            tracing::warn!(backup = this.name, words, "a backup whose data was moved");
+        }
+    } else if let Err(error) = csi::release(context, &this.uid).await {
+        tracing::warn!(backup = this.name, error = error.chain(), "objects of CSI snapshots are left behind");
+    }
     let Some(object) = write(context, state, &this, &patch).await? else {
         return Ok(Action::await_change());
     };
@@ -188,6 +198,10 @@ pub(super) async fn wait(
     }
     locked(&state.trouble).remove(&this.uid);
     if let Some(object) = write(context, state, &this, &phase::failed(&words, now)).await? {
+        for words in csi::discard(context, &this.uid).await {
+            tracing::warn!(backup = this.name, words, "a failed backup");
+        }
+        movements::discard(context, &this.uid, "its backup failed").await;
         snapshots::end_objects(context, &this.uid, &words).await;
         // One that is not empty is for the next term.
         Journal::new(context.client.clone(), &context.settings.namespace, backup).remove_empty().await;

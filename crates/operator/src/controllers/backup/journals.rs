@@ -9,10 +9,11 @@ use kube::api::{DynamicObject, ListParams};
 use lifeboat_api::velero::BackupPhase;
 use lifeboat_cluster::{ApiError, Attempt};
 
-use super::{State, begun, shown_phase, snapshots, start};
+use super::{State, begun, is_at_rest, movements, shown_phase, snapshots, start};
 use crate::backup::journal::{self, Journal};
 use crate::backup::run_open_posts;
 use crate::context::Context;
+use crate::csi;
 
 /// How often a journal is tried, and the pause between.
 const TRIES: u32 = 5;
@@ -76,6 +77,36 @@ pub(super) async fn end(context: &Context, all: &[Left]) {
     }
 }
 
+/// Objects of CSI snapshots that a server which died left of backups that are over. Those of a Backup that is gone are
+/// kept by their drivers: its files may be there, and then it comes back with the next sync.
+pub(super) async fn clear_snapshots(context: &Context, state: &State) {
+    let cleared = async {
+        // Snapshots first: a backup that begins meanwhile is then in the list of Backups, or not in this one.
+        let uids = csi::backups(context).await?;
+        if uids.is_empty() {
+            return Ok(());
+        }
+        let backups = state.api(context).list(&ListParams::default()).await.attempt("list Backups")?.items;
+        for uid in uids {
+            let backup = backups.iter().find(|one| one.uid().as_ref() == Some(&uid));
+            let moved = backup.is_some_and(|backup| backup.data["spec"]["snapshotMoveData"] == true);
+            match backup.map(shown_phase) {
+                Some(phase) if !is_at_rest(&phase) => {}
+                Some(phase) if moved || phase == BackupPhase::Failed => {
+                    for words in csi::discard(context, &uid).await {
+                        tracing::warn!(uid, words, "a backup that failed, or whose data was moved");
+                    }
+                }
+                _ => csi::release(context, &uid).await?,
+            }
+        }
+        Ok::<(), ApiError>(())
+    };
+    if let Err(error) = cleared.await {
+        tracing::warn!(error = error.chain(), "cannot clear up after CSI snapshots");
+    }
+}
+
 async fn end_one(context: &Context, left: &Left) -> Result<(), String> {
     let uid = left.uid.as_str();
     let journal = Journal::of(context.client.clone(), &context.settings.namespace, uid);
@@ -88,6 +119,7 @@ async fn end_one(context: &Context, left: &Left) -> Result<(), String> {
         for words in snapshots::discard(context, &journal).await.words {
             tracing::warn!(uid, error = words, "a snapshot of a backup that is gone");
         }
+        movements::discard(context, uid, "its backup is gone").await;
     }
     begun::discard(context, &journal).await;
     journal.remove().await;

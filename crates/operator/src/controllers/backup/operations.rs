@@ -17,7 +17,7 @@ use serde_json::json;
 use super::finalize::{Trouble, open, run_of, wait};
 use super::status::write;
 use super::volumes::Snapshots;
-use super::{State, snapshots, volumes};
+use super::{State, ended, snapshots, volumes};
 use crate::backup::{chain, locked};
 use crate::context::Context;
 use crate::operations::{Silent, answered, fail, is_over};
@@ -58,6 +58,10 @@ pub(super) async fn follow(context: &Context, state: &State, backup: &Backup) ->
         ask(context, &acting.actions, backup, operation, &mut silent).await;
     }
     acting.close().await;
+    let csi_ready = match ended::tell(context, store.as_ref(), &files, &before, &operations).await {
+        Ok(ready) => ready,
+        Err(trouble) => return wait(context, state, backup, trouble).await,
+    };
     if operations != before {
         let document = encode(&operations).map_err(|error| error.to_string());
         let written = match document {
@@ -78,13 +82,16 @@ pub(super) async fn follow(context: &Context, state: &State, backup: &Backup) ->
     locked(&state.trouble).remove(&this.uid);
     let counts = counts(backup, &operations, &looked);
     let open = counts.operations_open + counts.snapshots_open;
-    let status = json!({
+    let mut status = json!({
         "phase": phase::after_pass(&counts).as_str(),
         "errors": counts.errors,
         "backupItemOperationsCompleted": counts.operations - counts.operations_open - counts.operations_failed,
         "backupItemOperationsFailed": counts.operations_failed,
         "volumeSnapshotsCompleted": completed(&counts),
     });
+    if let Some(ready) = csi_ready {
+        status["csiVolumeSnapshotsCompleted"] = json!(ready);
+    }
     if operations != before || looked.changed || open == 0 {
         write(context, state, &this, &status).await?;
     }

@@ -2,12 +2,13 @@
 //! it; before the archive becomes visible, before those files and before the status the object is asked whether it still
 //! carries this attempt's number.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use kube::runtime::controller::Action;
 use kube::{Resource, ResourceExt};
-use lifeboat_api::velero::Backup;
+use lifeboat_api::velero::{Backup, names};
 use lifeboat_archive::{BackupFiles, ObjectStore, StoreError};
 use lifeboat_cluster::{ApiError, objects};
 use lifeboat_plan::backup::validate::ValidBackup;
@@ -18,7 +19,8 @@ use serde_json::json;
 
 use super::snapshots::Discarded;
 use super::status::{Run, read, stop, write, write_noted};
-use super::{State, begun, finalize, snapshots};
+use super::{State, begun, copies, finalize, movements, snapshots};
+use crate::backup::copies::Copying;
 use crate::backup::journal::Journal;
 use crate::backup::{
     About, Counters, Fence, Outcome, PassError, PassInput, Report, SnapshotEntry, Stop, Watch, chain,
@@ -60,19 +62,23 @@ pub(super) async fn run(context: &Context, state: &State, ready: Ready) -> Resul
     if let Err(words) = prepare(store.as_ref(), &files, ready.again).await {
         return fail(context, state, &this, &journal, None, &words).await;
     }
+    let timeout = ready.backup.annotations().get(names::POD_VOLUME_TIMEOUT).map(String::as_str);
+    let copying = Copying::new(&context.client, &context.settings.namespace, &context.settings.movers);
+    let copying = Arc::new(copying.within(timeout));
     let watch = Watch::new(state.api(context), &this.name, &this.uid, this.attempt, state.resting.clone());
-    let outcome = Box::pin(watched(context, ready, store.clone(), &watch)).await;
+    let outcome = Box::pin(watched(context, ready, store.clone(), &watch, copying.clone())).await;
     match outcome {
         Ok(outcome) if !matches!(watch.reason(), Some(Stop::Cancelled | Stop::Deleted | Stop::Overtaken)) => {
             let size = outcome.size.compressed;
             // The fence: whoever lost the lead without noticing finds a higher attempt here.
             match stop(context, state, &this).await? {
                 Some(Stop::Deleted) => {
-                    return deleted(context, store.as_ref(), &files, &journal, Some(size)).await;
+                    return deleted(context, store.as_ref(), &files, &journal, Some(size), &copying).await;
                 }
                 Some(Stop::Overtaken) => return Ok(Action::await_change()),
                 _ => {}
             }
+            copies::discard_others(context, &this.uid, &copying.objects()).await;
             if let Err(words) = upload_outcome(store.as_ref(), &files, &outcome, &report).await {
                 report.error(&About::Server, &words, None);
                 return failed(context, state, &this, &journal, store.as_ref(), &files, &report, &words)
@@ -84,7 +90,7 @@ pub(super) async fn run(context: &Context, state: &State, ready: Ready) -> Resul
             match passed(context, state, &this, &journal, &outcome).await? {
                 Some(action) => Ok(action),
                 None if stop(context, state, &this).await? == Some(Stop::Deleted) => {
-                    deleted(context, store.as_ref(), &files, &journal, Some(size)).await
+                    deleted(context, store.as_ref(), &files, &journal, Some(size), &copying).await
                 }
                 None => Ok(Action::await_change()),
             }
@@ -101,7 +107,7 @@ pub(super) async fn run(context: &Context, state: &State, ready: Ready) -> Resul
             }
             Some(Stop::Deleted) => {
                 let written = other.ok().map(|outcome| outcome.size.compressed);
-                deleted(context, store.as_ref(), &files, &journal, written).await
+                deleted(context, store.as_ref(), &files, &journal, written, &copying).await
             }
             // The next leader begins the pass again.
             Some(Stop::Overtaken | Stop::Resting) | None => Ok(Action::await_change()),
@@ -124,6 +130,7 @@ async fn deleted(
     files: &BackupFiles,
     journal: &Journal,
     written: Option<u64>,
+    copying: &Copying,
 ) -> Result<Action, ApiError> {
     abort_uploads(store, files).await;
     if let Some(size) = written {
@@ -131,6 +138,8 @@ async fn deleted(
     }
     snapshots::discard(context, journal).await;
     begun::discard(context, journal).await;
+    copies::discard(context, journal.uid(), copying.objects(), "its Backup was deleted").await;
+    movements::discard(context, journal.uid(), "its Backup was deleted").await;
     journal.remove().await;
     Ok(Action::await_change())
 }
@@ -181,6 +190,7 @@ async fn watched(
     ready: Ready,
     store: Arc<dyn ObjectStore>,
     watch: &Watch,
+    copying: Arc<Copying>,
 ) -> Result<Outcome, PassError> {
     let counters = Arc::new(Counters::default());
     let settings = &context.settings.backup;
@@ -213,6 +223,8 @@ async fn watched(
             attempt: watch.attempt,
         }),
         snapshotters: Arc::new(snapshotters),
+        copying,
+        velero_compatible: context.settings.movers.velero_compatible,
     });
     tokio::pin!(pass);
     let outcome = tokio::select! {
@@ -283,6 +295,8 @@ async fn fail(
     if stop(context, state, this).await? != Some(Stop::Overtaken) {
         left = snapshots::discard(context, journal).await;
         left.words.extend(begun::discard(context, journal).await);
+        left.words.extend(copies::discard(context, &this.uid, BTreeMap::new(), "its backup failed").await);
+        left.words.extend(movements::discard(context, &this.uid, "its backup failed").await);
     }
     if let Some((store, files)) = storage {
         left.keep(store, files).await;

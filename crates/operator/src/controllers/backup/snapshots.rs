@@ -12,6 +12,7 @@ use super::pass::{Ready, TIDYING};
 use crate::backup::journal::Journal;
 use crate::backup::{Snapshotters, chain};
 use crate::context::Context;
+use crate::csi;
 use crate::snapshot_locations;
 use crate::volume_plugin::{self, Kind};
 
@@ -42,13 +43,16 @@ pub(super) struct Discarded {
 
 /// Deletes the snapshots that the journal has.
 pub(super) async fn discard(context: &Context, journal: &Journal) -> Discarded {
-    let (entries, words) = match journal.snapshots().await {
+    let of_csi = csi::discard(context, journal.uid()).await;
+    let (entries, mut words) = match journal.snapshots().await {
         Ok(found) => found,
         Err(error) => {
-            let words = vec![format!("snapshots may be left behind: {error}")];
+            let mut words = vec![format!("snapshots may be left behind: {error}")];
+            words.extend(of_csi);
             return Discarded { words, ..Discarded::default() };
         }
     };
+    words.extend(of_csi);
     let mut left = Discarded { words, any: !entries.is_empty(), ..Discarded::default() };
     if entries.is_empty() {
         return left;
@@ -100,6 +104,10 @@ pub(super) async fn discard_listed(
     files: &BackupFiles,
     uid: &str,
 ) -> Vec<String> {
+    let of_csi = csi::discard(context, uid).await;
+    if !of_csi.is_empty() {
+        return of_csi;
+    }
     let listed = match store.get(&files.volume_snapshots(), DOCUMENT_LIMIT).await {
         Ok(bytes) => decode_list::<NativeSnapshot>(&bytes).map_err(|error| error.to_string()),
         Err(error) if error.is_not_found() => return Vec::new(),

@@ -20,7 +20,7 @@ use tokio::time::timeout;
 use super::gather::{Gathered, gather};
 use super::pass::{Ready, TIDYING, abort_uploads, run};
 use super::status::{Run, write};
-use super::{State, begun, finalize, queue, snapshots};
+use super::{State, begun, copies, finalize, movements, queue, snapshots};
 use crate::backup::journal::Journal;
 use crate::backup::{About, Report, locked, run_open_posts, upload_failure};
 use crate::context::Context;
@@ -51,6 +51,7 @@ pub(super) async fn start(
     let mut earlier = Vec::new();
     if again {
         // Before everything else: a pod may be frozen.
+        copies::unquiet(context, &backup.uid().unwrap_or_default()).await;
         run_open_posts(context.commands.as_ref(), &journal, &report)
             .await
             .map_err(|words| plain("run the hooks that an earlier attempt left open", words))?;
@@ -160,6 +161,8 @@ async fn give_up(
     }
     let mut left = snapshots::discard(context, over.journal).await;
     left.words.extend(begun::discard(context, over.journal).await);
+    left.words.extend(copies::discard(context, &run.uid, BTreeMap::new(), "its backup failed").await);
+    left.words.extend(movements::discard(context, &run.uid, "its backup failed").await);
     if let Some((store, files)) = &storage {
         left.keep(store.as_ref(), files).await;
     }

@@ -1,5 +1,6 @@
 //! Backups through their phases, on a cluster of a few lines with a location in a directory.
 
+mod csi;
 mod faults;
 mod operations;
 mod snapshots;
@@ -77,7 +78,7 @@ impl Server {
         for _ in 0..10 {
             let before = self.phase(name);
             let object: DynamicObject = serde_json::from_value(self.get(name)).unwrap();
-            reconcile(Arc::new(object), self.context.clone(), self.state.clone()).await.unwrap();
+            Box::pin(reconcile(Arc::new(object), self.context.clone(), self.state.clone())).await.unwrap();
             if self.get(name).is_null() || self.phase(name) == before {
                 break;
             }
@@ -222,7 +223,7 @@ async fn an_attempt_that_was_overtaken_writes_nothing_more() {
     });
     for _ in 0..2 {
         let shown: DynamicObject = serde_json::from_value(server.get("b")).unwrap();
-        reconcile(Arc::new(shown), server.context.clone(), server.state.clone()).await.unwrap();
+        Box::pin(reconcile(Arc::new(shown), server.context.clone(), server.state.clone())).await.unwrap();
     }
     assert_eq!(server.phase("b"), "InProgress");
     assert!(!ObjectStore::exists(&server.store(), "backups/b/velero-backup.json").await.unwrap());

@@ -159,7 +159,7 @@ async fn tell(store: &dyn ObjectStore, files: &BackupFiles, failed: &[&Value]) -
     put(store, &files.volume_info(), &volumes).await
 }
 
-async fn list<T: DeserializeOwned>(store: &dyn ObjectStore, key: &str) -> Result<Vec<T>, Trouble> {
+pub(super) async fn list<T: DeserializeOwned>(store: &dyn ObjectStore, key: &str) -> Result<Vec<T>, Trouble> {
     match store.get(key, DOCUMENT_LIMIT).await {
         Ok(bytes) => {
             decode_list(&bytes).map_err(|error| Trouble::Storage(format!("cannot read {key}: {error}")))
@@ -169,13 +169,17 @@ async fn list<T: DeserializeOwned>(store: &dyn ObjectStore, key: &str) -> Result
     }
 }
 
-async fn read<T: DeserializeOwned>(store: &dyn ObjectStore, key: &str) -> Result<T, Trouble> {
+pub(super) async fn read<T: DeserializeOwned>(store: &dyn ObjectStore, key: &str) -> Result<T, Trouble> {
     let unreadable = |words: String| Trouble::Storage(format!("cannot read {key}: {words}"));
     let bytes = store.get(key, DOCUMENT_LIMIT).await.map_err(|error| unreadable(chain(&error)))?;
     decode(&bytes).map_err(|error| unreadable(error.to_string()))
 }
 
-async fn put<T: Serialize>(store: &dyn ObjectStore, key: &str, document: &T) -> Result<(), Trouble> {
+pub(super) async fn put<T: Serialize>(
+    store: &dyn ObjectStore,
+    key: &str,
+    document: &T,
+) -> Result<(), Trouble> {
     let broken = |words: String| Trouble::Storage(format!("cannot write {key}: {words}"));
     let document = encode(document).map_err(|error| broken(error.to_string()))?;
     store.put(key, document).await.map_err(|error| broken(chain(&error)))

@@ -86,7 +86,8 @@ async fn bring_one(
         Incoming::Refused(problem) => return Err(problem),
     };
     // Read before the object is made: once it is there, nobody comes back for them.
-    let volumes = read_list(location, &files.pod_volume_backups(), "pod volume backups").await?;
+    let mut volumes = read_list(location, &files.volume_copies(), "copies of volumes").await?;
+    volumes.extend(read_list(location, &files.pod_volume_backups(), "pod volume backups").await?);
     let snapshots = read_list(location, &files.volume_plugin_backups(), "volume plugin backups").await?;
     let Some(backup) = create::<Backup>(context, object).await? else {
         return Ok(false);

@@ -2,6 +2,7 @@
 
 use lifeboat_archive::documents;
 use lifeboat_store::Store;
+use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
@@ -53,12 +54,14 @@ async fn backups_of_the_bucket_come_into_the_cluster_once() {
     assert_eq!(cluster.events(), Vec::<String>::new());
 }
 
+#[rstest]
 #[tokio::test]
-async fn the_pod_volumes_of_a_backup_come_with_it() {
+#[case::upstreams(BackupFiles::new("one").unwrap().pod_volume_backups())]
+#[case::ours(BackupFiles::new("one").unwrap().volume_copies())]
+async fn the_pod_volumes_of_a_backup_come_with_it(#[case] key: String) {
     let cluster = Cluster::new().await;
     store_backup(&cluster.store(), "one", "Completed").await;
     let volumes = json!([{"metadata": {"name": "one-abc"}, "spec": {"volume": "data"}, "status": {"phase": "Completed"}}]);
-    let key = BackupFiles::new("one").unwrap().pod_volume_backups();
     cluster.store().put(&key, documents::encode(&volumes).unwrap()).await.unwrap();
     synced(&cluster, &mut Past::default()).await.unwrap();
     let volume = cluster.get("podvolumebackups", "one-abc").unwrap();

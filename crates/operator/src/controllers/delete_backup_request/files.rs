@@ -1,63 +1,41 @@
 //! The files of a backup, and what it says it made besides them.
 
+use std::collections::BTreeSet;
+
 use lifeboat_archive::documents::{self, BackupVolumeInfo};
 use lifeboat_archive::{BackupFiles, RestoreFiles, StoreError};
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use crate::locations::{self, Location};
 
-/// Volume data that this version cannot delete: each is named, so that nothing is left behind in silence. Snapshots of
-/// volume plugins are deleted before.
-pub(super) async fn volume_data(location: &Location, backup: &str) -> Vec<String> {
+/// CSI snapshots that the archive does not know: each is named, so that nothing is left behind in silence. All others are
+/// deleted by their action. `contents`: the VolumeSnapshotContents of the archive.
+pub(super) async fn volume_data(
+    location: &Location,
+    backup: &str,
+    contents: &BTreeSet<String>,
+) -> Vec<String> {
     let Ok(files) = BackupFiles::new(backup) else { return Vec::new() };
-    let mut problems = Vec::new();
-    match list::<Value>(location, &files.pod_volume_backups()).await {
-        Ok(volumes) => {
-            let text = |volume: &Value, path: &str| {
-                volume.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned()
-            };
-            let made = volumes.iter().filter(|volume| !text(volume, "/status/snapshotID").is_empty());
-            problems.extend(made.map(|volume| {
-                format!(
-                    "the data of volume '{}' of pod '{}/{}' remains in its {} repository: this version does not \
-                     delete it",
-                    text(volume, "/spec/volume"),
-                    text(volume, "/spec/pod/namespace"),
-                    text(volume, "/spec/pod/name"),
-                    text(volume, "/spec/uploaderType"),
-                )
-            }));
-        }
-        Err(words) => problems.push(words),
-    }
     match list::<BackupVolumeInfo>(location, &files.volume_info()).await {
         Ok(volumes) => {
-            problems.extend(volumes.iter().filter(|volume| !volume.skipped).filter_map(of_volume));
+            let kept = volumes.iter().filter(|volume| !volume.skipped && volume.result != "failed");
+            kept.filter_map(|volume| of_volume(volume, contents)).collect()
         }
-        Err(words) => problems.push(words),
+        Err(words) => vec![words],
     }
-    problems
 }
 
 /// What remains of one volume, where something does.
-fn of_volume(volume: &BackupVolumeInfo) -> Option<String> {
+fn of_volume(volume: &BackupVolumeInfo, contents: &BTreeSet<String>) -> Option<String> {
     let BackupVolumeInfo { pvc_namespace, pvc_name, .. } = volume;
-    if volume.snapshot_data_moved {
-        return Some(format!(
-            "the data of claim '{pvc_namespace}/{pvc_name}' that a data mover copied remains: this version does not \
-             delete it"
-        ));
-    }
-    let csi = volume.csi_snapshot_info.as_ref().map(|csi| (&csi.snapshot_handle, &csi.vsc_name));
-    if let Some((handle, content)) = csi.filter(|(handle, content)| !handle.is_empty() || !content.is_empty())
-    {
-        return Some(format!(
-            "the CSI snapshot '{handle}' (VolumeSnapshotContent '{content}') of claim '{pvc_namespace}/{pvc_name}' \
-             remains: this version does not delete it"
-        ));
-    }
-    None
+    let csi = volume.csi_snapshot_info.as_ref().filter(|csi| !contents.contains(&csi.vsc_name))?;
+    let (handle, content) = (&csi.snapshot_handle, &csi.vsc_name);
+    (!handle.is_empty() || !content.is_empty()).then(|| {
+        format!(
+            "the CSI snapshot '{handle}' of claim '{pvc_namespace}/{pvc_name}' remains: the archive does not have its \
+             VolumeSnapshotContent '{content}'"
+        )
+    })
 }
 
 pub(super) async fn list<T: DeserializeOwned>(location: &Location, key: &str) -> Result<Vec<T>, String> {

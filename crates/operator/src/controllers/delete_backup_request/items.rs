@@ -1,6 +1,6 @@
 //! Delete item actions: each runs for every item of the backup that it is for. Without actions the archive is not read.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,18 +20,27 @@ use crate::locations::{self, Location};
 /// So many problems are named in the request; its object must stay small.
 const MOST: usize = 50;
 
+/// What the actions gave.
+#[derive(Default)]
+pub(super) struct Ran {
+    /// What could not be removed, in words.
+    pub(super) problems: Vec<String>,
+    /// The VolumeSnapshotContents of the archive: their snapshots are gone, or named as a problem.
+    pub(super) contents: BTreeSet<String>,
+}
+
 pub(super) async fn run(
     context: &Context,
     actions: &[Arc<dyn DeleteItemAction>],
     gathered: &Gathered,
     location: &Location,
-) -> Vec<String> {
+) -> Ran {
     if actions.is_empty() {
-        return Vec::new();
+        return Ran::default();
     }
     match run_all(context, actions, gathered, location).await {
-        Ok(problems) => problems,
-        Err(problem) => vec![problem],
+        Ok(ran) => ran,
+        Err(problem) => Ran { problems: vec![problem], contents: BTreeSet::new() },
     }
 }
 
@@ -40,28 +49,31 @@ async fn run_all(
     actions: &[Arc<dyn DeleteItemAction>],
     gathered: &Gathered,
     location: &Location,
-) -> Result<Vec<String>, String> {
-    let Some(object) = &gathered.backup else { return Ok(Vec::new()) };
+) -> Result<Ran, String> {
+    let Some(object) = &gathered.backup else { return Ok(Ran::default()) };
     let backup: Backup =
         objects::typed(object).map_err(|error| format!("the Backup cannot be read: {error}"))?;
     let catalogue = discover(&context.client).await.map_err(|error| error.chain())?.catalogue;
     let (matched, mut problems) = applying(actions, &catalogue).await;
     if matched.is_empty() {
-        return Ok(problems);
+        return Ok(Ran { problems, contents: BTreeSet::new() });
     }
     let files = BackupFiles::new(&gathered.name).map_err(|error| error.to_string())?;
     let archive = match location.store.get_stream(&files.contents()).await {
         Ok(archive) => archive,
         // Nothing was written, or an earlier try came further.
-        Err(error) if error.is_not_found() => return Ok(Vec::new()),
+        Err(error) if error.is_not_found() => return Ok(Ran::default()),
         Err(error) => return Err(format!("cannot read the archive: {}", locations::words(&error))),
     };
     let settings = &context.settings.storage;
     let spool = Spool::read(archive, &settings.spool_directory, settings.spool_limits()).await;
     let spool = spool.map_err(|error| format!("delete item actions were not run: {error}"))?;
     let limit = context.settings.backup.defaults.resource_timeout;
-    let mut left_out = 0;
+    let (mut left_out, mut contents) = (0, BTreeSet::new());
     for item in spool.items() {
+        if *item.resource() == lifeboat_plan::csi::contents() {
+            contents.insert(item.name().to_owned());
+        }
         let labels: BTreeMap<String, String> = item.labels().iter().cloned().collect();
         let fits = |applies: &Applies| applies.is_for(item.resource(), item.namespace(), &labels);
         for one in matched.iter().filter(|one| fits(&one.applies)) {
@@ -80,7 +92,7 @@ async fn run_all(
             "and {left_out} more of the same kind; the server's log has the plugins' own words"
         ));
     }
-    Ok(problems)
+    Ok(Ran { problems, contents })
 }
 
 /// One action for one item.

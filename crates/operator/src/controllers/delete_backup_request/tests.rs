@@ -1,5 +1,6 @@
 //! Deletions in a directory, with a cluster of a few lines.
 
+mod copies;
 mod ownership;
 mod snapshots;
 

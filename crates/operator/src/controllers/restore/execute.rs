@@ -27,12 +27,12 @@ use serde_json::{Value, json};
 
 use super::rest::{CANCELLED, OVERTAKEN, Rest, created, operation_timeout};
 use super::status::Written;
-use super::volume_data::{self, data};
-use super::{Order, finalize, gather, operations, status, validate, volumes};
+use super::volume_data::{self, data, incomplete_claims};
+use super::{Order, csi, finalize, gather, operations, status, validate, volumes};
 use crate::context::Context;
 use crate::locations::{self, Location};
 use crate::plugins::{Acting, PluginLines};
-use crate::restore::{self, Begun, Job, Journal, Owner, Progress, Times, Tools, VolumeMaker};
+use crate::restore::{self, Begun, Filler, Job, Journal, Owner, Progress, Times, Tools, VolumeMaker};
 use crate::volume_plugin::{self, Kind};
 
 /// How often progress is shown.
@@ -70,6 +70,7 @@ pub(super) async fn execute(context: &Context, resource: &ApiResource, order: Or
     let (namespace, uid) = (&context.settings.namespace, order.restore.uid().unwrap_or_default());
     let words = if matches!(ending, Ending::Failed) { &note } else { "its restore has ended" };
     volume_plugin::end_open(&context.client, Kind::Restore, namespace, &uid, words).await;
+    restore::end_open(context, &uid).await;
     journal(context, &order.restore).remove().await;
     context.metrics.velero().restore_ended(&schedule, ending);
     match ending {
@@ -123,6 +124,7 @@ async fn stages(
     let ended = async {
         operations::follow(&mut rest).await?;
         volumes::follow(&mut rest).await?;
+        csi::await_volumes(&mut rest).await?;
         finalize::finalize(&mut rest).await
     };
     let ended = ended.await;
@@ -177,6 +179,9 @@ async fn items<'a>(
         of_items["hookStatus"] =
             json!({"hooksAttempted": ended.hooks.attempted, "hooksFailed": ended.hooks.failed});
     }
+    let filled = ended.volumes.filled;
+    let mut made = ended.volumes.infos;
+    made.extend(csi::infos(&volumes, &filled, &mapping));
     let mut rest = Rest {
         context,
         acting,
@@ -190,7 +195,7 @@ async fn items<'a>(
         results: ended.results,
         operations: ended.operations,
         volumes,
-        made: ended.volumes.infos,
+        made,
         open: ended.volumes.open,
         partial: false,
         of_items,
@@ -203,7 +208,17 @@ async fn items<'a>(
         rest.error(namespace.as_deref(), words);
     }
     if wants_data {
-        for (namespace, words) in missing(&data(&rest.volumes), holders(&rest.list, &mapping)) {
+        for (namespace, claim, words) in incomplete_claims(&rest.volumes) {
+            let target = mapping.get(&namespace).cloned().unwrap_or(namespace);
+            if filled.contains(&(target.clone(), claim)) {
+                rest.warn(Some(&target), words);
+            }
+        }
+        let mut held = data(&rest.volumes);
+        held.retain(|one| {
+            one.pod.as_ref().is_none_or(|pod| one.data != DataIn::PodVolume || !ended.told.contains(pod))
+        });
+        for (namespace, words) in missing(&held, holders(&rest.list, &mapping, &filled)) {
             let namespace = namespace.map(|name| mapping.get(&name).cloned().unwrap_or(name));
             rest.error(namespace.as_deref(), words);
         }
@@ -225,7 +240,11 @@ async fn items<'a>(
 }
 
 /// Whether a restore took an object on: it created a claim or a pod, or met a volume.
-fn holders(list: &ResourceList, mapping: &BTreeMap<String, String>) -> impl Fn(Holder<'_>) -> bool {
+fn holders(
+    list: &ResourceList,
+    mapping: &BTreeMap<String, String>,
+    filled: &BTreeSet<(String, String)>,
+) -> impl Fn(Holder<'_>) -> bool {
     let all = |kind: &str| created(list, kind).map(str::to_owned).collect::<BTreeSet<_>>();
     let (claims, pods) = (all("v1/PersistentVolumeClaim"), all("v1/Pod"));
     let volumes = list.types().filter(|(kind, _)| *kind == "v1/PersistentVolume");
@@ -233,7 +252,9 @@ fn holders(list: &ResourceList, mapping: &BTreeMap<String, String>) -> impl Fn(H
         .flat_map(|(_, items)| items)
         .filter_map(|item| Some(item.rsplit_once('(')?.0.to_owned()))
         .collect();
-    let mapping = mapping.clone();
+    let (mapping, filled) = (mapping.clone(), filled.clone());
+    let filled: BTreeSet<String> =
+        filled.into_iter().map(|(namespace, name)| format!("{namespace}/{name}")).collect();
     let path = move |namespace: &str, name: &str| {
         format!("{}/{name}", mapping.get(namespace).map_or(namespace, String::as_str))
     };
@@ -241,6 +262,7 @@ fn holders(list: &ResourceList, mapping: &BTreeMap<String, String>) -> impl Fn(H
         Holder::Claim(namespace, name) => claims.contains(&path(namespace, name)),
         Holder::Pod(namespace, name) => pods.contains(&path(namespace, name)),
         Holder::Volume(name) => volumes.contains(name),
+        Holder::Filled(namespace, name) => filled.contains(&path(namespace, name)),
     }
 }
 
@@ -324,6 +346,10 @@ pub(super) async fn prepare(
         let limit = operation_timeout(context, restore);
         tools.maker = Some(Arc::new(VolumeMaker::new(context, owner, snapshots, job.log.clone(), limit)));
     }
+    let copies = volume_data::copies(location.store.as_ref(), &files).await?;
+    if job.valid.volumes && !copies.is_empty() {
+        tools.filler = Some(Arc::new(Filler::new(context, restore, &location.name, copies)));
+    }
     Ok(Prepared { location, job, volumes, unreadable, tools })
 }
 
@@ -386,6 +412,7 @@ fn tools(
         catalogue: Arc::new(catalogue),
         actions: actions.restore.clone(),
         maker: None,
+        filler: None,
         journal: Arc::new(journal),
         commands: context.commands.clone(),
         priorities: settings.priorities.clone(),

@@ -15,7 +15,7 @@ use super::rest::Rest;
 
 /// How long a claim that nothing uses yet is waited for.
 const UNUSED: Duration = Duration::from_secs(30);
-const PAUSE: Duration = Duration::from_secs(2);
+pub(super) const PAUSE: Duration = Duration::from_secs(2);
 
 /// A claim whose volume is looked after.
 struct Open {
@@ -156,7 +156,7 @@ async fn step(writer: &Writer, one: &Open) -> Result<Look, ApiError> {
     }
 }
 
-fn target(api_version: &str, kind: &str, namespace: Option<&str>, name: &str) -> Target {
+pub(super) fn target(api_version: &str, kind: &str, namespace: Option<&str>, name: &str) -> Target {
     let plural = if kind == "StorageClass" {
         "storageclasses".to_owned()
     } else {

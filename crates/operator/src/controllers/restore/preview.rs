@@ -19,7 +19,8 @@ pub(crate) async fn preview(context: &Context, mut restore: Restore) -> Result<P
     restore.spec.backup_name = Some(claim.backup.clone());
     // Plugins act on the world: a dry run does not call them.
     let log = execute::log(context, &restore).map_err(unread)?;
-    let prepared = execute::prepare(context, &restore, log, &context.actions).await.map_err(unread)?;
+    let prepared =
+        Box::pin(execute::prepare(context, &restore, log, &context.actions)).await.map_err(unread)?;
     let (job, tools) = (&prepared.job, &prepared.tools);
     let writer = Writer::new(context.direct.clone(), Throttle::default().into());
     let mut planned = dry_run(Question {
@@ -50,7 +51,9 @@ pub(crate) async fn preview(context: &Context, mut restore: Restore) -> Result<P
 /// Whether an object that holds data would be restored.
 fn is_planned(planned: &Planned, holder: Holder<'_>) -> bool {
     let (resource, path) = match holder {
-        Holder::Claim(namespace, name) => ("persistentvolumeclaims", format!("{namespace}/{name}")),
+        Holder::Claim(namespace, name) | Holder::Filled(namespace, name) => {
+            ("persistentvolumeclaims", format!("{namespace}/{name}"))
+        }
         Holder::Pod(namespace, name) => ("pods", format!("{namespace}/{name}")),
         Holder::Volume(name) => ("persistentvolumes", name.to_owned()),
     };

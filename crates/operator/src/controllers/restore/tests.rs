@@ -1,3 +1,4 @@
+mod csi;
 mod ends;
 mod faults;
 mod killed;

@@ -6,6 +6,7 @@ use std::collections::BTreeSet;
 use lifeboat_archive::documents::{BackupVolumeInfo, NativeSnapshot, PodVolumeInfo};
 use lifeboat_archive::{BackupFiles, ObjectStore, Spool};
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
+use lifeboat_plan::pod_volumes::{self, Copied};
 use lifeboat_plan::restore::native::Snapshot;
 use lifeboat_plan::restore::volumes::{DataIn, VolumeData};
 use serde_json::Value;
@@ -48,6 +49,15 @@ pub(super) async fn snapshots(store: &dyn ObjectStore, files: &BackupFiles) -> R
         .collect())
 }
 
+/// The copies of volumes of pods: Lifeboat's own list, and upstream's.
+pub(super) async fn copies(store: &dyn ObjectStore, files: &BackupFiles) -> Result<Vec<Copied>, String> {
+    let own: Option<Vec<Value>> = document(store, &files.volume_copies()).await?;
+    let upstreams: Option<Vec<Value>> = document(store, &files.pod_volume_backups()).await?;
+    let mut all = own.unwrap_or_default();
+    all.extend(upstreams.unwrap_or_default());
+    Ok(pod_volumes::copies(&all))
+}
+
 /// The same in the words of decisions.
 pub(super) fn data(infos: &[BackupVolumeInfo]) -> Vec<VolumeData> {
     infos
@@ -67,6 +77,11 @@ pub(super) fn data(infos: &[BackupVolumeInfo]) -> Vec<VolumeData> {
 fn data_in(info: &BackupVolumeInfo) -> DataIn {
     match info.backup_method.as_str() {
         _ if info.skipped => DataIn::Nothing,
+        // A copy that misses files is still one.
+        "PodVolumeBackup" if info.pvb_info.as_ref().is_some_and(|pod| !pod.snapshot_handle.is_empty()) => {
+            DataIn::PodVolume
+        }
+        "CSISnapshot" if incomplete(info) => DataIn::MovedSnapshot,
         _ if info.result == "failed" => DataIn::Failed,
         "NativeSnapshot" => DataIn::NativeSnapshot,
         "PodVolumeBackup" => DataIn::PodVolume,
@@ -74,6 +89,27 @@ fn data_in(info: &BackupVolumeInfo) -> DataIn {
         "CSISnapshot" => DataIn::CsiSnapshot,
         _ => DataIn::Nothing,
     }
+}
+
+/// Whether the data of a CSI snapshot was moved and misses files: what it holds can be restored.
+fn incomplete(info: &BackupVolumeInfo) -> bool {
+    let moved = info.snapshot_data_movement_info.as_ref().filter(|_| info.snapshot_data_moved);
+    info.result == "failed" && moved.is_some_and(|moved| !moved.snapshot_handle.is_empty())
+}
+
+/// The claims that are restored from a moved snapshot that misses files: their namespace in the backup, and words.
+pub(super) fn incomplete_claims(infos: &[BackupVolumeInfo]) -> Vec<(String, String, String)> {
+    let found = infos.iter().filter(|info| !info.skipped && incomplete(info));
+    found
+        .map(|info| {
+            let BackupVolumeInfo { pvc_namespace, pvc_name, .. } = info;
+            let words = format!(
+                "claim {pvc_namespace}/{pvc_name} is restored from an incomplete copy: files could not be read when it was backed \
+                 up; the results of the backup name them"
+            );
+            (pvc_namespace.clone(), pvc_name.clone(), words)
+        })
+        .collect()
 }
 
 /// What versions of Velero without volume info left.

@@ -195,6 +195,7 @@ impl World {
             catalogue,
             actions: self.actions,
             maker: None,
+            filler: None,
             commands: Arc::new(Noted(api.clone())),
             priorities: lifeboat_plan::restore::priorities::Priorities::default(),
             times: self.times,

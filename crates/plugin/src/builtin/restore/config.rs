@@ -2,6 +2,7 @@
 
 use async_trait::async_trait;
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
+use lifeboat_plan::pod_volumes::{take_mark, wait_container};
 use serde_json::{Map, Value, json};
 
 use crate::actions::{ActionError, AppliesTo, Lookup, RestoreInput, RestoreItemAction, RestoreOutcome};
@@ -13,6 +14,9 @@ pub(super) struct ChangeStorageClass;
 
 /// Images by rows `old part, new part`.
 pub(super) struct ChangeImageName;
+
+/// The init container in which a pod waits for the data of its volumes, where the restore marked the pod for it.
+pub(super) struct PodVolumeRestore;
 
 /// The data of the one ConfigMap that is for an action; None where there is none.
 async fn config(
@@ -80,6 +84,34 @@ async fn change_class(
     }
     object["spec"]["storageClassName"] = json!(class);
     Ok(())
+}
+
+#[async_trait]
+impl RestoreItemAction for PodVolumeRestore {
+    fn name(&self) -> &'static str {
+        "velero.io/pod-volume-restore"
+    }
+
+    async fn applies_to(&self) -> Result<AppliesTo, ActionError> {
+        Ok(AppliesTo::resources(&["pods"]))
+    }
+
+    async fn execute(
+        &self,
+        mut input: RestoreInput<'_>,
+        cluster: &dyn Lookup,
+    ) -> Result<RestoreOutcome, ActionError> {
+        let Some(wait) = take_mark(&mut input.item) else { return Ok(RestoreOutcome::item(input.item)) };
+        let config = config("velero.io/pod-volume-restore", &input, cluster).await?.unwrap_or_default();
+        let config = config.iter().filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
+        let mut pod = input.item;
+        let container = wait_container(&pod, &wait, &config.collect());
+        match pod.pointer_mut("/spec/initContainers").and_then(Value::as_array_mut) {
+            Some(containers) => containers.insert(0, container),
+            None => pod["spec"]["initContainers"] = json!([container]),
+        }
+        Ok(RestoreOutcome::item(pod))
+    }
 }
 
 #[async_trait]

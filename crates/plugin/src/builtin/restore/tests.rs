@@ -176,3 +176,23 @@ async fn what_the_cluster_makes_itself_is_left_out() {
         assert!(run(name, json!({}), &json!({}), &Objects::default()).await.unwrap().skip, "{name}");
     }
 }
+
+#[tokio::test]
+async fn a_pod_that_is_marked_waits_before_everything_else() {
+    use lifeboat_plan::pod_volumes::{Wait, mark};
+    let wait =
+        Wait { image: "example.com/lifeboat:1".into(), restore: "r-1".into(), volumes: vec!["data".into()] };
+    let plain = json!({"metadata": {"name": "db-0"}, "spec": {"initContainers": [{"name": "own"}]}});
+    let mut pod = plain.clone();
+    mark(&mut pod, Some(&wait));
+    let action = "velero.io/pod-volume-restore";
+    let config = json!({"metadata": {"name": "c", "namespace": "lifeboat"}, "data": {"cpuLimit": "2"}});
+    let cluster = Objects(vec![("configmaps", config)]);
+    let made = run(action, pod, &json!({}), &cluster).await.unwrap().item;
+    let containers = made["spec"]["initContainers"].as_array().unwrap();
+    assert_eq!((&containers[0]["name"], &containers[1]["name"]), (&json!("restore-wait"), &json!("own")));
+    assert_eq!(containers[0]["resources"]["limits"]["cpu"], "2");
+    assert_eq!(made["metadata"], plain["metadata"]);
+    let unmarked = run(action, plain.clone(), &json!({}), &cluster).await.unwrap().item;
+    assert_eq!(unmarked, plain);
+}

@@ -69,10 +69,11 @@ async fn what_keeps_the_backup_anyhow_keeps_its_snapshots_too() {
     let fake = FakeSnapshotter::default();
     let cluster = with_snapshots(&json!([snapshot("disk", "snap-1", "cloud")]), Some(&fake)).await;
     let key = BackupFiles::new("b").unwrap().pod_volume_backups();
-    let copies = json!([{"spec": {"volume": "data"}, "status": {"snapshotID": "abc"}}]);
+    let copies =
+        json!([{"spec": {"volume": "data", "uploaderType": "kopia"}, "status": {"snapshotID": "abc"}}]);
     cluster.store().put(&key, documents::encode(&copies).unwrap()).await.unwrap();
     let said = errors(request(&cluster, "b", None).await);
-    assert!(said.contains("remains in its"), "{said}");
+    assert!(said.contains("only Velero reads"), "{said}");
     assert_eq!(fake.calls(), Vec::<String>::new());
     stays(&cluster).await;
 }

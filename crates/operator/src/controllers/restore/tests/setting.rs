@@ -39,11 +39,18 @@ pub(super) struct Api {
     pub(super) writes: Mutex<usize>,
     /// `group/version/plural`; the first version of a type is the preferred one.
     pub(super) served: Mutex<Vec<&'static str>>,
+    /// Whether claims get no volume.
+    pub(super) pending: Mutex<bool>,
     asked: Mutex<usize>,
     watch: Mutex<Option<Watch>>,
 }
 
 impl Api {
+    /// Calls a function after every request.
+    pub(super) fn on_request(&self, watch: impl Fn(usize) + Send + Sync + 'static) {
+        *self.watch.lock().unwrap() = Some(Box::new(watch));
+    }
+
     fn answer(&self, asked: &Asked) -> (u16, Value) {
         let answer = self.answer_of(asked);
         let mut count = self.asked.lock().unwrap();
@@ -58,7 +65,7 @@ impl Api {
         if let Some(found) = self.discovery(&asked.path) {
             return (200, found);
         }
-        if asked.path.contains("/events") {
+        if asked.path.contains("/events") && asked.method != "GET" {
             return (201, asked.body.clone());
         }
         if asked.method != "GET" {
@@ -73,7 +80,7 @@ impl Api {
                     return failure(409, "AlreadyExists");
                 }
                 let mut made = asked.body.clone();
-                if asked.path.ends_with("persistentvolumeclaims") {
+                if asked.path.ends_with("persistentvolumeclaims") && !*self.pending.lock().unwrap() {
                     let volume = made.pointer("/spec/volumeName").cloned();
                     let volume = volume.unwrap_or_else(|| json!("made-anew"));
                     merge(&mut made, &json!({"spec": {"volumeName": volume}, "status": {"phase": "Bound"}}));
@@ -95,10 +102,7 @@ impl Api {
                 Some(found) => (200, found),
                 None => failure(404, "NotFound"),
             },
-            _ if ["/volumepluginrestores", "/volumesnapshotlocations"]
-                .iter()
-                .any(|kind| asked.path.ends_with(kind)) =>
-            {
+            _ if is_list(&asked.path, &self.served.lock().unwrap()) => {
                 let within = format!("{}/", asked.path);
                 let items = objects.iter().filter(|(path, _)| path.starts_with(&within));
                 let items: Vec<&Value> = items.map(|(_, object)| object).collect();
@@ -145,9 +149,32 @@ impl Api {
     }
 }
 
+/// Whether a path is that of a list that is answered.
+fn is_list(path: &str, served: &[&str]) -> bool {
+    let always = [
+        "/volumepluginrestores",
+        "/volumesnapshotlocations",
+        "/events",
+        "/datadownloads",
+        "/podvolumerestores",
+    ];
+    let snapshots =
+        path.starts_with("/apis/snapshot.storage.k8s.io/v1/volumesnapshot") && path.matches('/').count() == 4;
+    always.iter().any(|kind| path.ends_with(kind))
+        || snapshots
+            && served.iter().any(|known| path.ends_with(known.rsplit('/').next().unwrap_or_default()))
+}
+
 fn served(group: &str, version: &str, plural: &str) -> Value {
     let kind = kind(plural);
-    let scope = if matches!(plural, "namespaces" | "persistentvolumes") { "Cluster" } else { "Namespaced" };
+    let scope = if matches!(
+        plural,
+        "namespaces" | "persistentvolumes" | "volumesnapshotcontents" | "volumesnapshotclasses"
+    ) {
+        "Cluster"
+    } else {
+        "Namespaced"
+    };
     json!({"resource": plural, "responseKind": {"group": group, "version": version, "kind": kind},
         "scope": scope, "singularResource": kind.to_lowercase(), "verbs": ["list", "get", "create", "delete"]})
 }
@@ -160,6 +187,10 @@ fn kind(plural: &str) -> &'static str {
         "persistentvolumes" => "PersistentVolume",
         "persistentvolumeclaims" => "PersistentVolumeClaim",
         "datauploads" => "DataUpload",
+        "backups" => "Backup",
+        "volumesnapshots" => "VolumeSnapshot",
+        "volumesnapshotcontents" => "VolumeSnapshotContent",
+        "volumesnapshotclasses" => "VolumeSnapshotClass",
         "widgets" => "Widget",
         other => panic!("{other} has no kind"),
     }
@@ -175,6 +206,8 @@ pub(super) struct Setting {
     pub(super) api: Arc<Api>,
     pub(super) actions: Vec<Arc<dyn RestoreItemAction>>,
     pub(super) snapshotter: Option<FakeSnapshotter>,
+    /// Whether the actions for CSI snapshots run.
+    pub(super) csi: bool,
     pub(super) settings: ServerSettings,
     pub(super) cancel: CancellationToken,
 }
@@ -214,6 +247,7 @@ impl Setting {
             api,
             actions: lifeboat_plugin::builtin::restore::actions(),
             snapshotter: None,
+            csi: false,
             settings: settings(),
             cancel: CancellationToken::new(),
         }
@@ -281,7 +315,11 @@ impl Setting {
         if let Some(fake) = &self.snapshotter {
             context.snapshotters.insert("velero.io/fake".to_owned(), Arc::new(fake.clone()));
         }
-        context.actions = Arc::new(Registry { restore: self.actions.clone(), ..Registry::default() });
+        let mut restore = self.actions.clone();
+        if self.csi {
+            restore.extend(crate::csi::restore_actions(&context.client));
+        }
+        context.actions = Arc::new(Registry { restore, ..Registry::default() });
         context
     }
 

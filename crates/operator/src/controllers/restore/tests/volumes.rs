@@ -40,10 +40,10 @@ const COPY: &str = "as a copy of its files in a repository";
 #[rstest]
 #[case::kopia("info", info("PodVolumeBackup", &json!({"pvbInfo": {"podNamespace": "shop", "podName": "web", "volumeName": "d"}})), COPY)]
 #[case::moved("info", info("CSISnapshot", &json!({"snapshotDataMoved": true})), "as a CSI snapshot that was moved into a repository")]
-#[case::csi("info", info("CSISnapshot", &json!({})), "as a CSI snapshot,")]
+#[case::csi("info", info("CSISnapshot", &json!({})), "as a CSI snapshot, and its claim does not say which one")]
 #[case::failed("info", info("PodVolumeBackup", &json!({"result": "failed"})), "backing it up failed")]
 #[case::older_kopia("pods", json!([{"spec": {"pod": {"namespace": "shop", "name": "web"}, "volume": "d"}, "status": {"phase": "Completed"}}]), COPY)]
-#[case::older_csi("csi", json!([{"metadata": {"namespace": "shop"}, "spec": {"source": {"persistentVolumeClaimName": "data"}}}]), "as a CSI snapshot,")]
+#[case::older_csi("csi", json!([{"metadata": {"namespace": "shop"}, "spec": {"source": {"persistentVolumeClaimName": "data"}}}]), "as a CSI snapshot, and its claim does not say which one")]
 #[tokio::test]
 async fn data_that_is_not_restored_is_named(#[case] file: &str, #[case] document: Value, #[case] held: &str) {
     let setting = Setting::holding(json!({}), &items()).await;
@@ -101,4 +101,116 @@ async fn a_volume_that_nobody_asked_for_changes_nothing() {
     let setting = Setting::holding(json!({}), &items()).await;
     setting.put(&key("info"), &info("", &json!({"skipped": true}))).await;
     assert_eq!(setting.run().await["phase"], "Completed");
+}
+
+/// The list of copies: one of the claim's volume.
+fn copied(uploader: &str) -> Value {
+    json!([{"metadata": {"name": "b-1", "annotations": {"velero.io/pvc-name": "data"}},
+        "spec": {"pod": {"namespace": "shop", "name": "web"}, "volume": "d", "uploaderType": uploader},
+        "status": {"phase": "Completed", "snapshotID": "abc", "progress": {"totalBytes": 7}}}])
+}
+
+/// A backup with that list; PodVolumeRestores end with `status` as soon as they are there.
+async fn with_copies(spec: Value, uploader: &str, status: Value) -> Setting {
+    let mut setting = Setting::holding(spec, &items()).await;
+    setting.settings.movers.image = "example.com/lifeboat:1".to_owned();
+    let info = info(
+        "PodVolumeBackup",
+        &json!({"pvbInfo": {"podNamespace": "shop", "podName": "web",
+        "volumeName": "d", "snapshotHandle": "abc"}}),
+    );
+    setting.put(&key("info"), &info).await;
+    setting.put(&BackupFiles::new("b").unwrap().volume_copies(), &copied(uploader)).await;
+    let api = setting.api.clone();
+    setting.api.on_request(move |_| {
+        let mut objects = api.objects.lock().unwrap();
+        let filled = objects.iter_mut().filter(|(path, _)| path.contains("/podvolumerestores/"));
+        filled.for_each(|(_, object)| crate::testing::merge(object, &json!({"status": status})));
+    });
+    setting
+}
+
+fn filled(setting: &Setting) -> Vec<Value> {
+    let objects = setting.api.objects.lock().unwrap();
+    objects
+        .iter()
+        .filter(|(path, _)| path.contains("/podvolumerestores/"))
+        .map(|(_, one)| one.clone())
+        .collect()
+}
+
+async fn errors(setting: &Setting) -> Vec<String> {
+    setting.results().await.errors.all().map(|(_, words)| words.to_owned()).collect()
+}
+
+#[tokio::test]
+async fn a_pod_waits_for_the_data_of_its_volumes() {
+    let setting = with_copies(json!({}), "restic", json!({"phase": "Completed"})).await;
+    let status = setting.run().await;
+    assert_eq!(status["phase"], "Completed", "{status} {:?}", errors(&setting).await);
+    let pod = setting.object("/api/v1/namespaces/shop/pods/web").unwrap();
+    let container = &pod["spec"]["initContainers"][0];
+    assert_eq!(container["name"], "restore-wait");
+    assert_eq!(container["args"], json!(["restore-wait", "ru"]));
+    assert_eq!(container["volumeMounts"], json!([{"name": "d", "mountPath": "/restores/d"}]));
+    assert_eq!(pod["metadata"]["annotations"], Value::Null, "no pod is created with the mark");
+    let objects = filled(&setting);
+    assert_eq!(objects.len(), 1);
+    assert_eq!(objects[0]["spec"]["snapshotID"], "abc");
+    assert_eq!(objects[0]["metadata"]["labels"]["velero.io/restore-uid"], "ru");
+    let made: Vec<Value> = setting.get(&super::setting::files().volume_info()).await;
+    assert_eq!(made[0]["restoreMethod"], "PodVolumeRestore");
+}
+
+#[tokio::test]
+async fn data_goes_into_another_namespace_from_the_repository_of_its_own() {
+    let spec = json!({"namespaceMapping": {"shop": "copy"}});
+    let setting = with_copies(spec, "restic", json!({"phase": "Completed"})).await;
+    assert_eq!(setting.run().await["phase"], "Completed");
+    let spec = filled(&setting)[0]["spec"].clone();
+    assert_eq!((&spec["sourceNamespace"], &spec["pod"]["namespace"]), (&json!("shop"), &json!("copy")));
+}
+
+#[tokio::test]
+async fn a_volume_that_could_not_be_filled_is_named() {
+    let setting =
+        with_copies(json!({}), "restic", json!({"phase": "Failed", "message": "wrong password"})).await;
+    assert_eq!(setting.run().await["phase"], "PartiallyFailed");
+    let errors = errors(&setting).await;
+    assert_eq!(errors.len(), 1, "{errors:?}");
+    assert!(errors[0].starts_with("volume d of pod shop/web was not restored: wrong password"), "{errors:?}");
+}
+
+#[rstest]
+#[case::kopia("kopia", None, "Velero's kopia wrote")]
+#[case::a_claim_that_is_there("restic",
+    Some(("persistentvolumeclaims/data", json!({"spec": {"volumeName": "old"}}))), "claim data was there before")]
+#[case::a_pod_of_others("restic", Some(("pods/web", json!({"spec": {"containers": []}}))), "this restore did not make")]
+#[tokio::test]
+async fn nobody_writes_into_what_is_not_new(
+    #[case] uploader: &str,
+    #[case] there: Option<(&str, Value)>,
+    #[case] words: &str,
+) {
+    let setting = with_copies(json!({}), uploader, json!({"phase": "Completed"})).await;
+    if let Some((path, mut object)) = there {
+        let name = path.rsplit_once('/').unwrap().1;
+        object["metadata"] = json!({"name": name, "namespace": "shop"});
+        let path = format!("/api/v1/namespaces/shop/{path}");
+        setting.api.objects.lock().unwrap().insert(path, object);
+    }
+    assert_eq!(setting.run().await["phase"], "PartiallyFailed");
+    assert_eq!(filled(&setting), Vec::<Value>::new());
+    let errors = errors(&setting).await;
+    assert!(errors.iter().any(|error| error.contains(words)), "{errors:?}");
+}
+
+#[tokio::test]
+async fn a_restart_makes_no_second_object_for_a_volume() {
+    let setting = with_copies(json!({}), "restic", json!({"phase": "Completed"})).await;
+    assert_eq!(setting.run().await["phase"], "Completed");
+    setting.api.objects.lock().unwrap().get_mut(super::setting::RESTORE).unwrap()["status"] =
+        json!({"phase": "InProgress"});
+    assert_eq!(setting.run().await["phase"], "Completed");
+    assert_eq!(filled(&setting).len(), 1);
 }

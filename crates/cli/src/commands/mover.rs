@@ -1,0 +1,58 @@
+//! `lifeboat mover`: what the Job of a mover runs. It needs no cluster and no token: the task is a file, the result too.
+
+use std::path::PathBuf;
+
+use lifeboat_mover::report::RESULT_FILE;
+use lifeboat_mover::run::{MoverSettings, run as carry_out};
+use lifeboat_mover::task::{DIRECTORY, POD_UID};
+use tokio_util::sync::CancellationToken;
+use tracing_subscriber::EnvFilter;
+
+use super::server::stop_on_signal;
+use crate::error::CliError;
+use crate::settings::readable_variables;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Directory with task.json and the files that it names
+    #[arg(long, value_name = "DIRECTORY", default_value = DIRECTORY)]
+    task_dir: PathBuf,
+    /// File that the result is written to
+    #[arg(long, value_name = "FILE", default_value = RESULT_FILE)]
+    result_file: PathBuf,
+    /// UID of this pod, which owns the locks that are taken
+    #[arg(long, value_name = "UID", env = POD_UID, default_value = "")]
+    pod_uid: String,
+    /// Least level of what the engine says besides the protocol's lines
+    #[arg(long, value_name = "LEVEL", default_value = "error")]
+    log_level: String,
+}
+
+pub(crate) async fn run(args: Args) -> Result<(), CliError> {
+    let filter = EnvFilter::try_new(&args.log_level).map_err(|error| {
+        CliError::failed(format!("cannot use --log-level {:?}", args.log_level), error)
+            .help("use one of error, warn, info, debug, trace")
+    })?;
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(false).init();
+    let stop = CancellationToken::new();
+    tokio::spawn(stop_on_signal(stop.clone()));
+    let pod_uid = if args.pod_uid.is_empty() { own_name() } else { args.pod_uid };
+    let settings = MoverSettings {
+        directory: args.task_dir,
+        result_file: args.result_file,
+        pod_uid,
+        environment: readable_variables().collect(),
+        output: Box::new(std::io::stdout()),
+    };
+    // It has said everything itself.
+    match carry_out(settings, stop).await {
+        0 => Ok(()),
+        _ => Err(CliError::ended("")),
+    }
+}
+
+/// Outside a pod a lock is owned by the machine and process.
+fn own_name() -> String {
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    format!("{host}-{}", std::process::id())
+}

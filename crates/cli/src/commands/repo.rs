@@ -1,0 +1,23 @@
+//! `lifeboat repo …`: repositories of volume data, as the cluster shows them. What is in one: `lifeboat repository`.
+
+pub(crate) mod get;
+pub(crate) mod maintain;
+
+use crate::error::CliError;
+use crate::objects::get::GetArgs;
+use crate::settings::Settings;
+
+#[derive(clap::Subcommand)]
+pub(crate) enum Command {
+    /// List the repositories of volume data
+    Get(GetArgs),
+    /// Free the space of deleted backups and check what is kept, now
+    Maintain(maintain::Args),
+}
+
+pub(crate) async fn run(settings: &Settings, command: Command) -> Result<(), CliError> {
+    match command {
+        Command::Get(args) => get::run(settings, args).await,
+        Command::Maintain(args) => maintain::run(settings, &args).await,
+    }
+}

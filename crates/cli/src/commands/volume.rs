@@ -1,0 +1,72 @@
+//! `lifeboat volume …`: the data of volumes in a backup, listed, and brought back file by file onto this machine. Reads the
+//! bucket itself: found through the cluster, or named by flags where there is none. Bringing files back into a claim would
+//! need a mover in the cluster: `restore` has its place for that in what `--to` becomes.
+
+mod ls;
+mod place;
+mod restore;
+mod volumes;
+
+use crate::error::CliError;
+use crate::settings::Settings;
+
+#[derive(clap::Subcommand)]
+pub(crate) enum Command {
+    /// List the volumes in a backup, or the files of one of them
+    Ls(ls::Args),
+    /// Bring back a volume of a backup, or a file or directory of it, onto this machine
+    Restore(restore::Args),
+}
+
+pub(crate) async fn run(settings: &Settings, command: Command) -> Result<(), CliError> {
+    match command {
+        Command::Ls(args) => ls::run(settings, args).await,
+        Command::Restore(args) => Box::pin(restore::run(settings, args)).await,
+    }
+}
+
+/// A volume, and what of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Wanted {
+    volume: String,
+    /// From the volume's root, absolute.
+    path: Option<String>,
+}
+
+/// `VOLUME` or `VOLUME:PATH`; no volume's name has a colon.
+fn wanted(text: &str) -> Result<Wanted, String> {
+    let (volume, path) = match text.split_once(':') {
+        None => (text, None),
+        Some((volume, path)) => (volume, Some(path)),
+    };
+    let volume = volume.trim_matches('/');
+    if volume.is_empty() {
+        return Err(
+            "expected NAMESPACE/CLAIM or NAMESPACE/POD/VOLUME, as `lifeboat volume ls BACKUP` shows them"
+                .to_owned(),
+        );
+    }
+    let path = path.map(|path| format!("/{}", path.trim_matches('/')));
+    if path.as_deref().is_some_and(|path| path.split('/').any(|part| matches!(part, "." | ".."))) {
+        return Err("the path must not contain '.' or '..'".to_owned());
+    }
+    Ok(Wanted { volume: volume.to_owned(), path: path.filter(|path| path != "/") })
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    #[rstest]
+    #[case("shop/data", "shop/data", None)]
+    #[case("shop/data:", "shop/data", None)]
+    #[case("shop/data:/", "shop/data", None)]
+    #[case("shop/db-0/cache:etc/a:b/", "shop/db-0/cache", Some("/etc/a:b"))]
+    fn a_volume_may_have_a_path(#[case] text: &str, #[case] volume: &str, #[case] path: Option<&str>) {
+        let expected = Wanted { volume: volume.to_owned(), path: path.map(str::to_owned) };
+        assert_eq!(wanted(text).unwrap(), expected);
+        assert!(wanted(":/a").is_err() && wanted("shop/data:/a/../b").is_err());
+    }
+}

@@ -1,0 +1,115 @@
+//! `lifeboat volume restore BACKUP VOLUME[:PATH] --to DIRECTORY`: files of a backup onto this machine, as `cp -r` would put
+//! them there. What is there already stays unless the user says otherwise.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use lifeboat_repository::progress::Progress;
+use lifeboat_repository::restore::{Overwrite, RestoreOptions, RestoreOutcome, Select, Selection, restore};
+
+use super::place::{Place, WhereArgs, failed};
+use super::{Wanted, wanted};
+use crate::commands::repository::progress::Shown;
+use crate::commands::repository::units::{bytes, clock};
+use crate::error::CliError;
+use crate::settings::Settings;
+
+#[derive(clap::Args)]
+pub(crate) struct Args {
+    /// Name of the backup
+    backup: String,
+    /// A volume, as `lifeboat volume ls BACKUP` shows it; with ":/PATH" a directory or file of it
+    #[arg(value_name = "VOLUME[:PATH]", value_parser = wanted)]
+    volume: Wanted,
+    /// Directory of this machine to put it into; it is made if it is missing
+    #[arg(long, value_name = "DIRECTORY")]
+    to: PathBuf,
+    /// Replace files that are there and differ
+    #[arg(long)]
+    overwrite: bool,
+    #[command(flatten)]
+    place: WhereArgs,
+}
+
+pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError> {
+    let place = Place::open(settings, &args.place, &args.backup).await?;
+    let (repository, snapshot) = place.snapshot(&args.backup, &args.volume.volume).await?;
+    let (subfolder, select) = chosen(args.volume.path.as_deref());
+    let options = RestoreOptions {
+        target: args.to.clone(),
+        subfolder,
+        select,
+        overwrite: if args.overwrite { Overwrite::Always } else { Overwrite::Never },
+        sparse: true,
+        verify: true,
+        stop_when_full: true,
+        ..RestoreOptions::default()
+    };
+    let progress = Arc::new(Progress::default());
+    let started = Instant::now();
+    let restoring = place.session.reading(&repository, |cancel| async {
+        let shown = Shown::start(&place.session, &progress, None);
+        let outcome = restore(&repository, &snapshot, options, Arc::clone(&progress), cancel).await;
+        shown.stop();
+        outcome.map_err(failed)
+    });
+    report(&args, &restoring.await?, started.elapsed())
+}
+
+/// Below which directory of the snapshot, and what there.
+fn chosen(path: Option<&str>) -> (Option<PathBuf>, Option<Select>) {
+    let Some((parent, _)) = path.and_then(|path| path.rsplit_once('/')) else { return (None, None) };
+    let name = path.unwrap_or_default().as_bytes()[parent.len()..].to_vec();
+    let select: Select = Arc::new(move |path, _is_directory| {
+        let rest = path.strip_prefix(name.as_slice());
+        let include = rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"));
+        Selection { include, descend: include }
+    });
+    (Some(PathBuf::from(format!("{parent}/"))), Some(select))
+}
+
+fn report(args: &Args, outcome: &RestoreOutcome, took: Duration) -> Result<(), CliError> {
+    let Wanted { volume, path } = &args.volume;
+    if outcome.total_files == 0 && path.is_some() {
+        let path = path.as_deref().unwrap_or_default();
+        return Err(CliError::not_found(format!("volume {volume} has no {path}"))
+            .help(format!("`lifeboat volume ls {} {volume}` shows what it has", args.backup)));
+    }
+    for problem in outcome.problems.iter().take(20) {
+        eprintln!("{}: {}", problem.path, problem.message);
+    }
+    if outcome.problem_count > 0 {
+        let message =
+            format!("{} files or directories were not restored as they were", outcome.problem_count);
+        return Err(CliError::ended(message).help("the first of them are listed above; the others are there"));
+    }
+    eprintln!(
+        "Restored {} files and directories ({}) to {} in {}, verified.",
+        outcome.files_restored,
+        bytes(outcome.bytes_restored),
+        args.to.display(),
+        clock(took)
+    );
+    if outcome.files_skipped > 0 {
+        let message = format!("{} files were there already and were left as they are", outcome.files_skipped);
+        return Err(CliError::refused(message).help("give another directory, or --overwrite"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_put_into_the_directory_under_its_own_name() {
+        let (subfolder, select) = chosen(Some("/a/b"));
+        assert_eq!(subfolder, Some("/a/".into()));
+        let select = select.unwrap();
+        let included = |path: &str| select(path.as_bytes(), true).include;
+        assert!(included("/b") && included("/b/c") && !included("/bc") && !included("/a"));
+        assert_eq!(chosen(Some("/file")).0, Some("/".into()));
+        assert!(chosen(None).0.is_none());
+    }
+}

@@ -1,0 +1,183 @@
+//! What a mover says: lines of JSON on its standard output while it works, a result of at most [`RESULT_LIMIT`] bytes
+//! in its termination message, and the full report as an object beside the data. Written by the mover, read by the
+//! server, which believes none of it without the snapshot that carries the task's UID.
+
+use serde::{Deserialize, Serialize};
+
+/// What Kubernetes keeps of a termination message.
+pub const RESULT_LIMIT: usize = 4096;
+/// The file of the result in a mover's container.
+pub const RESULT_FILE: &str = "/dev/termination-log";
+
+/// One line of the log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "line")]
+pub enum Line {
+    /// At most one a second.
+    Progress(Reading),
+    /// A lock of somebody else is in the way.
+    Waiting {
+        holder: String,
+        until: Option<String>,
+    },
+    Message {
+        level: Level,
+        text: String,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Level {
+    Info,
+    Warning,
+    Error,
+}
+
+/// How far it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Reading {
+    pub step: String,
+    pub files_done: u64,
+    pub files_total: u64,
+    pub bytes_done: u64,
+    pub bytes_total: u64,
+    /// While the source is still counted the totals grow.
+    pub total_known: bool,
+    pub errors: u64,
+}
+
+/// How the task ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TaskResult {
+    pub version: u32,
+    /// The task's.
+    pub uid: String,
+    pub outcome: Outcome,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", tag = "kind")]
+pub enum Outcome {
+    BackedUp(BackedUp),
+    Restored(Restored),
+    Maintained(Maintained),
+    Failed(Failure),
+}
+
+/// A snapshot was written.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct BackedUp {
+    /// The snapshot's full ID.
+    pub snapshot: String,
+    pub files: u64,
+    /// What was read or taken over from the snapshot before.
+    pub bytes: u64,
+    /// What the repository grew by, before compression.
+    pub bytes_added: u64,
+    /// The same as it is stored.
+    pub bytes_stored: u64,
+    pub milliseconds: u64,
+    /// Files that changed while they were read, twice; or went away.
+    pub changed: Listed,
+    /// What is missing in the snapshot. Not empty: it is incomplete.
+    pub unreadable: Listed,
+}
+
+/// Everything was written and, where the task asks for it, found equal.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Restored {
+    pub files: u64,
+    pub bytes: u64,
+    pub verified: bool,
+    pub milliseconds: u64,
+    /// What could not be written, or is not equal. Not empty: it failed.
+    pub failed: Listed,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Maintained {
+    pub bytes_freed: u64,
+    pub packs_deleted: u64,
+    /// What the check found wrong.
+    pub problems: Listed,
+}
+
+/// Why there is no result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Failure {
+    pub cause: Cause,
+    /// For people: what was attempted, why it failed, what to do.
+    pub message: String,
+}
+
+/// A bounded word for status, events and metrics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Cause {
+    /// The task file cannot be understood.
+    Task,
+    /// The directory is not the volume that is meant, or it went away.
+    WrongVolume,
+    /// Reading the source.
+    Source,
+    /// Writing the target.
+    Target,
+    /// The target is too small, or a disk is full.
+    NoSpace,
+    /// Object storage: out of reach, or it refused.
+    Storage,
+    Credentials,
+    Password,
+    NoRepository,
+    /// Somebody else holds the repository.
+    Locked,
+    /// What the repository holds is damaged or missing.
+    Damaged,
+    Deadline,
+    /// Told to end.
+    Stopped,
+    Other,
+}
+
+/// Everything that a backup found, gzipped JSON beside the data: for whoever wants more than the first few names.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct FullReport {
+    pub version: u32,
+    /// The task's.
+    pub uid: String,
+    pub snapshot: String,
+    pub host: String,
+    pub files: u64,
+    pub bytes: u64,
+    pub bytes_added: u64,
+    pub bytes_stored: u64,
+    pub milliseconds: u64,
+    /// Files that changed while they were read, twice; or went away. Paths count from the root of the volume.
+    pub changed: Vec<String>,
+    pub unreadable: Vec<Unreadable>,
+}
+
+/// What is missing in a snapshot, and why.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Unreadable {
+    pub path: String,
+    pub message: String,
+}
+
+/// A list of which a few entries are shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Listed {
+    pub count: u64,
+    /// The first ones.
+    pub first: Vec<String>,
+}

@@ -1,0 +1,110 @@
+//! From errors of the engine and the system to a cause, which is a bounded word, and a message for people. Pure.
+
+use std::error::Error as _;
+use std::io;
+
+use lifeboat_repository::Error;
+
+use crate::report::{Cause, Failure};
+
+/// Why work ended without a result.
+#[derive(Debug)]
+pub(crate) enum Failed {
+    Because(Failure),
+    /// By the deadline or a signal; which of them, the caller knows.
+    Cancelled,
+}
+
+impl Failed {
+    pub(super) fn new(cause: Cause, message: impl Into<String>) -> Self {
+        Self::Because(Failure { cause, message: message.into() })
+    }
+}
+
+impl From<Failure> for Failed {
+    fn from(failure: Failure) -> Self {
+        Self::Because(failure)
+    }
+}
+
+/// For `map_err` on a call of the engine; `side` is what its local files are: the source or the target.
+pub(super) fn of(side: Cause) -> impl Fn(Error) -> Failed {
+    move |error| match error {
+        Error::Cancelled => Failed::Cancelled,
+        error => Failed::new(cause(&error, side), words(&error)),
+    }
+}
+
+/// The cause of an error of the engine.
+pub(super) fn cause(error: &Error, side: Cause) -> Cause {
+    match error {
+        Error::Store { source, .. } => of_store(source),
+        Error::NoRepository { .. } => Cause::NoRepository,
+        Error::WrongPassword { .. } => Cause::Password,
+        Error::Locked { .. } | Error::LockLost { .. } => Cause::Locked,
+        Error::NoKeys | Error::Damaged { .. } | Error::MissingBlob { .. } => Cause::Damaged,
+        Error::File { source, .. } | Error::Local { source, .. } if is_full(source) => Cause::NoSpace,
+        // Of what a snapshot should have.
+        Error::NothingFound { .. } if side == Cause::Target => Cause::Damaged,
+        Error::File { .. }
+        | Error::Local { .. }
+        | Error::Invalid { .. }
+        | Error::Refused { .. }
+        | Error::NothingFound { .. } => side,
+        Error::Cancelled => Cause::Stopped,
+        _ => Cause::Other,
+    }
+}
+
+fn of_store(error: &lifeboat_store::Error) -> Cause {
+    use lifeboat_store::Error as Store;
+    match error {
+        Store::Credentials { .. } | Store::CredentialsFormat { .. } | Store::Denied { .. } => {
+            Cause::Credentials
+        }
+        // What the index or a listing named is gone.
+        Store::NotFound { .. } => Cause::Damaged,
+        Store::Disk { source, .. } if is_full(source) => Cause::NoSpace,
+        _ => Cause::Storage,
+    }
+}
+
+/// Whether a disk, or what a user may have of it, is full.
+pub(super) fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// An error with its causes and what to do.
+pub(super) fn words(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let words = cause.to_string();
+        if !text.contains(&words) {
+            text = format!("{text}: {words}");
+        }
+        source = cause.source();
+    }
+    match hint(error) {
+        Some(hint) => format!("{text}; {hint}"),
+        None => text,
+    }
+}
+
+/// The engine's own hint, or that of a cluster where the engine speaks of its command line.
+fn hint(error: &Error) -> Option<String> {
+    let text = match error {
+        Error::WrongPassword { .. } => {
+            "bring back the password that the repository was made with (`lifeboat install --repository-password-file`)"
+        }
+        Error::Locked { .. } => {
+            "it is tried again later; a lock that nobody renews no longer counts after 30 minutes, and \
+             `lifeboat repository unlock` removes it earlier"
+        }
+        Error::File { source, .. } | Error::Local { source, .. } if is_full(source) => {
+            "give it more room, and try again"
+        }
+        other => return other.hint(),
+    };
+    Some(text.to_owned())
+}

@@ -1,0 +1,94 @@
+//! What keeps a repository small and whole. Pruning holds the exclusive lock in steps and lets those go first who wait;
+//! checking needs no more than a shared one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use lifeboat_repository::check::{CheckError, CheckOptions, CheckOutcome, check};
+use lifeboat_repository::lock::{Lock, LockKind};
+use lifeboat_repository::prune::{PruneOptions, plan, prune};
+use tokio_util::sync::CancellationToken;
+
+use super::Surroundings;
+use super::backup::listed;
+use super::failure::{self, Failed};
+use super::open::Opened;
+use crate::report::{Cause, Level, Listed, Maintained};
+use crate::task::MaintainWork;
+
+/// What one step moves at most, so that a backup waits for seconds and not for hours.
+const STEP: u64 = 512 * 1024 * 1024;
+const MOST_STEPS: usize = 200;
+/// Between steps: whoever waits looks again after a second at first.
+const YIELD: Duration = Duration::from_secs(3);
+
+pub(super) async fn carry_out(
+    surroundings: &Surroundings,
+    work: &MaintainWork,
+    opened: &Opened,
+    cancel: &CancellationToken,
+) -> Result<Maintained, Failed> {
+    let mut done = Maintained::default();
+    if work.prune {
+        prune_in_steps(surroundings, opened, &mut done, cancel).await?;
+    }
+    if work.check {
+        let outcome = look(surroundings, opened, cancel).await?;
+        done.problems = problems(&outcome);
+    }
+    Ok(done)
+}
+
+async fn prune_in_steps(
+    surroundings: &Surroundings,
+    opened: &Opened,
+    done: &mut Maintained,
+    cancel: &CancellationToken,
+) -> Result<(), Failed> {
+    let engine = failure::of(Cause::Other);
+    let repository = &opened.repository;
+    let snapshots = tokio::select! {
+        snapshots = repository.load_snapshots() => snapshots.map_err(&engine)?,
+        () = cancel.cancelled() => return Err(Failed::Cancelled),
+    };
+    if snapshots.is_empty() {
+        // A listing that wrongly comes back empty looks the same, so nothing is ever pruned on its word (restic#4612).
+        let text = "the repository has no snapshots: nothing is pruned until there is one again";
+        surroundings.voice.message(Level::Info, text);
+        return Ok(());
+    }
+    let plan = plan::Options { max_repack: Some(STEP), ..plan::Options::default() };
+    let options = PruneOptions { plan, ..PruneOptions::default() };
+    for _ in 0..MOST_STEPS {
+        let step = prune(repository, &options, &opened.lock, &surroundings.progress, cancel).await;
+        let step = step.map_err(&engine)?.done;
+        done.bytes_freed += step.bytes_deleted;
+        done.packs_deleted += step.packs_deleted;
+        if step.packs_written == 0 {
+            break;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(YIELD) => {}
+            () = cancel.cancelled() => return Err(Failed::Cancelled),
+        }
+    }
+    Ok(())
+}
+
+async fn look(
+    surroundings: &Surroundings,
+    opened: &Opened,
+    cancel: &CancellationToken,
+) -> Result<CheckOutcome, Failed> {
+    let repository = &opened.repository;
+    let options = CheckOptions::default();
+    let checking = Lock::hold(repository, LockKind::Shared, &opened.lock, |_| {
+        check(repository, &options, None, Arc::clone(&surroundings.progress), cancel.clone())
+    });
+    checking.await.map_err(failure::of(Cause::Other))
+}
+
+fn problems(outcome: &CheckOutcome) -> Listed {
+    let words = |error: &CheckError| format!("{}: {}", error.object, error.message);
+    Listed { count: outcome.total_errors, ..listed(&outcome.errors, words) }
+}

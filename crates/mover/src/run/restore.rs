@@ -1,0 +1,231 @@
+//! From a snapshot into a volume, a device or a command. Everything is verified before anyone is told that it is there.
+
+mod paths;
+
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+use std::time::Instant;
+
+use lifeboat_repository::Error;
+use lifeboat_repository::files::FileKind;
+use lifeboat_repository::id::SnapshotId;
+use lifeboat_repository::lock::{Lock, LockKind};
+use lifeboat_repository::restore::{RestoreOptions, RestoreOutcome, restore};
+use lifeboat_repository::snapshot::Snapshot;
+use lifeboat_repository::snapshots::by_prefix;
+use rustix::fs::{Gid, Mode, Uid, fchmod, fchown};
+use tokio_util::sync::CancellationToken;
+
+use super::backup::{ROOT_TAG, listed};
+use super::failure::{self, Failed, is_full};
+use super::open::Opened;
+use super::proof::Volume;
+use super::{Surroundings, block, child, done, space};
+use crate::report::{Cause, Failure, Level, Listed, Restored};
+use crate::task::{RestoreWork, Target};
+use paths::Wanted;
+
+/// One restore.
+pub(super) struct Restore<'a> {
+    pub(super) surroundings: &'a Surroundings,
+    pub(super) work: &'a RestoreWork,
+    pub(super) opened: &'a Opened,
+}
+
+/// Attributes that a mover's few rights are enough for. Labels of SELinux are given anew by the node, `trusted.` and other
+/// names under `security.` belong to privileged programs.
+fn is_settable(name: &str) -> bool {
+    name.starts_with("user.") || name.starts_with("system.posix_acl_") || name == "security.capability"
+}
+
+impl Restore<'_> {
+    pub(super) async fn carry_out(&self, cancel: &CancellationToken) -> Result<Restored, Failed> {
+        let started = Instant::now();
+        if let Some(file) = &self.work.done_file {
+            must_be_below(file)?;
+        }
+        let repository = &self.opened.repository;
+        // The inner outcome is ours: an error of the engine has no place for all that we know.
+        let held = Lock::hold(repository, LockKind::Shared, &self.opened.lock, |_| async {
+            Ok(self.under_lock(cancel).await)
+        });
+        let restored = held.await.map_err(failure::of(Cause::Target))??;
+        let milliseconds = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
+        Ok(Restored { milliseconds, ..restored })
+    }
+
+    async fn under_lock(&self, cancel: &CancellationToken) -> Result<Restored, Failed> {
+        let finding = self.snapshot();
+        let snapshot = tokio::select! {
+            found = finding => found?,
+            () = cancel.cancelled() => return Err(Failed::Cancelled),
+        };
+        let (repository, progress) = (&self.opened.repository, &self.surroundings.progress);
+        match &self.work.target {
+            Target::Path { path, proof } => {
+                let volume = Volume::open(path, proof.as_ref())?;
+                if self.work.done_file.as_ref().is_some_and(|file| done::is_there(volume.directory(), file)) {
+                    return Ok(self.done_before(&snapshot));
+                }
+                self.fill(&snapshot, &volume, cancel).await
+            }
+            Target::BlockDevice { path } => {
+                block::restore(repository, &snapshot, path, progress, cancel).await
+            }
+            Target::Command { argv } => child::feed(repository, &snapshot, argv, cancel).await,
+        }
+    }
+
+    /// Another mover brought it to its end: the pod may run by now, and nobody writes under it.
+    fn done_before(&self, snapshot: &Snapshot) -> Restored {
+        let text = "the volume was restored and verified before: nothing is done again";
+        self.surroundings.voice.message(Level::Info, text);
+        let counts = snapshot.summary.as_ref().map(|summary| summary.counts).unwrap_or_default();
+        Restored {
+            files: counts.total_files_processed,
+            bytes: counts.total_bytes_processed,
+            verified: true,
+            ..Restored::default()
+        }
+    }
+
+    async fn snapshot(&self) -> Result<Snapshot, Failed> {
+        let (repository, name) = (&self.opened.repository, &self.work.snapshot);
+        let files = repository.list(FileKind::Snapshot).await.map_err(failure::of(Cause::Target))?;
+        let ids: Vec<_> = files.iter().map(|file| SnapshotId(file.id)).collect();
+        let id = by_prefix(&ids, name).map_err(|error| {
+            let why = failure::words(&error);
+            let message = format!(
+                "snapshot '{name}' is not in the repository: {why}; it was deleted, or never finished"
+            );
+            Failed::new(Cause::Damaged, message)
+        })?;
+        repository.load_snapshot(id).await.map_err(failure::of(Cause::Target))
+    }
+
+    async fn fill(
+        &self,
+        snapshot: &Snapshot,
+        volume: &Volume,
+        cancel: &CancellationToken,
+    ) -> Result<Restored, Failed> {
+        let wanted = Wanted::new(&self.work.paths, self.work.done_file.as_deref())?;
+        if self.work.paths.is_empty() {
+            let looking = space::check(&self.opened.repository, snapshot, volume, self.work.sparse, cancel);
+            looking.await?;
+        }
+        let options = RestoreOptions {
+            // The directory that was proved, whatever its path means by now.
+            target: PathBuf::from(format!("/proc/self/fd/{}", volume.directory().as_fd().as_raw_fd())),
+            select: Some(wanted.select()),
+            select_xattr: Some(Arc::new(is_settable)),
+            sparse: self.work.sparse,
+            verify: true,
+            stop_when_full: true,
+            ..RestoreOptions::default()
+        };
+        let progress = Arc::clone(&self.surroundings.progress);
+        let restored = restore(&self.opened.repository, snapshot, options, progress, cancel.clone()).await;
+        let outcome = restored.map_err(|error| failed(error, snapshot, volume))?;
+        let mut failed = problems(&outcome, &wanted);
+        if outcome.problems.iter().any(|problem| says_full(&problem.message)) {
+            return Err(space::full(snapshot, volume, &failed.first.join("; ")).into());
+        }
+        if failed.count == 0 && self.work.paths.is_empty() {
+            give_root(volume, snapshot).unwrap_or_else(|problem| add(&mut failed, problem));
+        }
+        if failed.count == 0 {
+            self.tell(volume).await?;
+        }
+        Ok(Restored {
+            files: outcome.total_files,
+            bytes: outcome.total_bytes,
+            verified: outcome.files_verified.is_some() && failed.count == 0,
+            failed,
+            ..Restored::default()
+        })
+    }
+
+    /// All is written and verified, and it is still the right volume: whoever waits may go on.
+    async fn tell(&self, volume: &Volume) -> Result<(), Failed> {
+        volume.prove()?;
+        let directory = volume.directory().try_clone().map_err(|error| unwritable(volume, &error))?;
+        let file = self.work.done_file.clone();
+        let writing = tokio::task::spawn_blocking(move || done::finish(&directory, file.as_deref()));
+        let written = writing.await.map_err(std::io::Error::other).flatten();
+        Ok(written.map_err(|error| unwritable(volume, &error))?)
+    }
+}
+
+fn unwritable(volume: &Volume, error: &std::io::Error) -> Failure {
+    let cause = if is_full(error) { Cause::NoSpace } else { Cause::Target };
+    let path = volume.path().display();
+    Failure {
+        cause,
+        message: format!("all files are restored, but '{path}' could not be completed: {error}"),
+    }
+}
+
+fn failed(error: Error, snapshot: &Snapshot, volume: &Volume) -> Failed {
+    match error {
+        Error::File { ref source, .. } | Error::Local { ref source, .. } if is_full(source) => {
+            space::full(snapshot, volume, &failure::words(&error)).into()
+        }
+        error => failure::of(Cause::Target)(error),
+    }
+}
+
+/// The system's own words for a full disk or quota, as every message of the engine ends with.
+fn says_full(message: &str) -> bool {
+    [rustix::io::Errno::NOSPC, rustix::io::Errno::DQUOT]
+        .iter()
+        .any(|error| message.contains(&std::io::Error::from(*error).to_string()))
+}
+
+fn problems(outcome: &RestoreOutcome, wanted: &Wanted) -> Listed {
+    let mut failed = listed(&outcome.problems, |problem| format!("{}: {}", problem.path, problem.message));
+    failed.count = outcome.problem_count;
+    for path in wanted.missing() {
+        add(&mut failed, format!("{path}: the snapshot does not have it"));
+    }
+    failed
+}
+
+fn add(listed: &mut Listed, problem: String) {
+    listed.count += 1;
+    listed.first.push(problem);
+}
+
+/// Gives the volume's own root the owner and mode that it had; snapshots of others do not tell.
+fn give_root(volume: &Volume, snapshot: &Snapshot) -> Result<(), String> {
+    let Some((mode, uid, gid)) = snapshot.tags.iter().find_map(|tag| root_of(tag)) else { return Ok(()) };
+    let directory = volume.directory();
+    let failed = |error: rustix::io::Errno| {
+        format!("/: cannot set its owner and mode: {}", std::io::Error::from(error))
+    };
+    match fchown(directory, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid))) {
+        // Who is not root may not give directories away, as with files.
+        Err(rustix::io::Errno::PERM) if !rustix::process::geteuid().is_root() => {}
+        outcome => outcome.map_err(failed)?,
+    }
+    fchmod(directory, Mode::from_raw_mode(mode)).map_err(failed)
+}
+
+fn root_of(tag: &str) -> Option<(u32, u32, u32)> {
+    let mut parts = tag.strip_prefix(ROOT_TAG)?.split(':');
+    let mode = u32::from_str_radix(parts.next()?, 8).ok().filter(|mode| *mode <= 0o7777)?;
+    let (uid, gid) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+    // The largest number means "leave it" to the system.
+    (parts.next().is_none() && uid != u32::MAX && gid != u32::MAX).then_some((mode, uid, gid))
+}
+
+fn must_be_below(file: &Path) -> Result<(), Failure> {
+    let mut parts = file.components();
+    let plain = parts.all(|part| matches!(part, Component::Normal(_))) && file.file_name().is_some();
+    if plain {
+        return Ok(());
+    }
+    let message = format!("doneFile: '{}' is not a path below the target", file.display());
+    Err(Failure { cause: Cause::Task, message })
+}

@@ -1,0 +1,10 @@
+//! Whole tasks against real directories and repositories on the disk.
+
+mod backup;
+mod devices;
+mod faults;
+mod maintain;
+mod protocol;
+mod restore;
+mod space;
+mod world;

@@ -1,0 +1,114 @@
+use std::time::Duration;
+
+use jiff::Timestamp;
+use lifeboat_repository::lock::{Lock, LockKind, LockOptions};
+use tokio_util::sync::CancellationToken;
+
+use super::world::World;
+use crate::report::{Cause, Line};
+use crate::task::{Task, Transport};
+
+fn direct(task: &mut Task) -> &mut crate::task::Direct {
+    let Transport::Direct(direct) = &mut task.repository.transport else { panic!() };
+    direct
+}
+
+type Spoil = fn(&mut Task);
+
+#[rstest::rstest]
+#[case::wrong_password(|task: &mut Task| task.repository.passwords.truncate(1), Cause::Password, "--repository-password-file")]
+#[case::no_repository(|task: &mut Task| direct(task).path = "restic/none".to_owned(), Cause::NoRepository, "restic/none")]
+#[case::no_bucket(|task: &mut Task| direct(task).bucket = "none".to_owned(), Cause::Storage, "none")]
+#[case::unknown_setting(|task: &mut Task| _ = direct(task).config.insert("paht".to_owned(), String::new()), Cause::Storage, "paht")]
+#[case::file_not_there(|task: &mut Task| direct(task).credentials = Some("none".to_owned()), Cause::Task, "/none'")]
+#[case::file_elsewhere(|task: &mut Task| task.repository.passwords = vec!["../x".to_owned()], Cause::Task, "plain name")]
+#[case::gateway(
+    |task: &mut Task| task.repository.transport =
+        Transport::Gateway { url: "https://gateway".to_owned(), token: "t".to_owned(), ca: None },
+    Cause::Task,
+    "https://gateway"
+)]
+#[case::deadline(|task: &mut Task| task.deadline = Some(Timestamp::UNIX_EPOCH), Cause::Deadline, "1970")]
+#[case::no_password(|task: &mut Task| task.repository.passwords.clear(), Cause::Task, "repository.passwords")]
+#[case::no_uid(|task: &mut Task| task.uid.clear(), Cause::Task, "uid")]
+#[tokio::test(flavor = "multi_thread")]
+async fn each_fault_has_its_cause_and_says_what_it_is_about(
+    #[case] spoil: Spoil,
+    #[case] cause: Cause,
+    #[case] word: &str,
+) {
+    let world = World::new().await;
+    world.write("a", "content");
+    let mut task = world.backup("uid-1");
+    spoil(&mut task);
+    let failure = world.run(&task).await.failed();
+    assert_eq!(failure.cause, cause, "{}", failure.message);
+    assert!(failure.message.contains(word), "{}", failure.message);
+    assert!(!failure.message.contains("correct horse"));
+    world.assert_nothing_is_locked().await;
+}
+
+#[rstest::rstest]
+#[case("{", "EOF")]
+#[case(r#"{"version": 2, "uid": "uid-1"}"#, "version 2, this mover understands 1")]
+#[case(r#"{"uid": "uid-1"}"#, "no version")]
+#[case(r#"{"version": 1, "uid": "uid-1", "novel": true}"#, "novel")]
+#[tokio::test]
+async fn a_task_that_is_not_understood_is_not_begun(#[case] text: &str, #[case] word: &str) {
+    let world = World::bare();
+    let left = world.run_text(text, CancellationToken::new(), |_| {}).await;
+    assert_eq!(left.result.uid, if text.contains("uid-1") { "uid-1" } else { "" });
+    let failure = left.failed();
+    assert_eq!(failure.cause, Cause::Task);
+    assert!(failure.message.contains(word), "{}", failure.message);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_in_the_way_is_told_and_the_owner_that_is_dead_is_not_waited_for() {
+    let world = World::new().await;
+    world.write("a", "content");
+    let repository = world.repository().await;
+    let lock = Lock::acquire(&repository, LockKind::Exclusive, &LockOptions::default()).await.unwrap();
+    let mut task = world.backup("uid-1");
+    let failure = world.run(&task).await.failed();
+    assert_eq!(failure.cause, Cause::Locked);
+    assert!(failure.message.contains("30 minutes"), "{}", failure.message);
+    task.lock.dead_owners = vec![repository.options().identity.host.clone()];
+    world.run(&task).await.backed_up();
+    lock.release().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn told_to_stop_it_gives_up_at_once_and_leaves_no_lock() {
+    let world = World::new().await;
+    world.write("a", "content");
+    let repository = world.repository().await;
+    let lock = Lock::acquire(&repository, LockKind::Exclusive, &LockOptions::default()).await.unwrap();
+    let mut task = world.backup("uid-1");
+    task.lock.wait_seconds = 3600;
+    let stop = CancellationToken::new();
+    let stopping = stop.clone();
+    let heard = move |line: &Line| {
+        if matches!(line, Line::Waiting { .. }) {
+            stopping.cancel();
+        }
+    };
+    let running = tokio::time::timeout(Duration::from_secs(30), world.run_with(&task, stop, heard));
+    let failure = running.await.unwrap().failed();
+    assert_eq!(failure.cause, Cause::Stopped);
+    lock.release().await;
+    world.assert_nothing_is_locked().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_never_ends_ends_with_the_deadline() {
+    let world = World::new().await;
+    let argv = ["sh", "-c", "sleep 1000"].map(str::to_owned).to_vec();
+    let source = crate::task::Source::Command { argv, name: "dump".to_owned() };
+    let work = crate::task::Work::Backup(super::world::backup_of(source));
+    let mut task = world.task("uid-1", work);
+    task.deadline = Some(Timestamp::now() + Duration::from_millis(1500));
+    let failure = world.run(&task).await.failed();
+    assert_eq!(failure.cause, Cause::Deadline, "{}", failure.message);
+    world.assert_nothing_is_locked().await;
+}

@@ -1,0 +1,230 @@
+//! A bucket on the disk with a repository, a directory for the task, and what the mover left there.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+
+use lifeboat_repository::config::Version;
+use lifeboat_repository::files::FileKind;
+use lifeboat_repository::repository::Repository;
+use lifeboat_repository::testing::{new_repository, opened};
+use lifeboat_store::Store;
+use tokio_util::sync::CancellationToken;
+
+use crate::report::{BackedUp, Failure, Line, Outcome, Restored, TaskResult};
+use crate::run::{MoverSettings, run};
+use crate::task::{
+    BackupWork, Direct, LockTerms, Proof, RepositoryAccess, RestoreWork, Source, Target, Task, Transport,
+    VERSION, Work,
+};
+
+const REPOSITORY: &str = "restic/shop";
+
+pub(crate) struct World {
+    root: tempfile::TempDir,
+    pub(crate) store: Store,
+}
+
+/// What is left of one mover.
+pub(crate) struct Left {
+    pub(crate) code: u8,
+    pub(crate) result: TaskResult,
+    pub(crate) lines: Vec<Line>,
+}
+
+impl World {
+    /// With an empty repository.
+    pub(crate) async fn new() -> Self {
+        let world = Self::bare();
+        new_repository(world.store.below(REPOSITORY).unwrap(), Version::V2).await;
+        world
+    }
+
+    /// Without one.
+    pub(crate) fn bare() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        for name in ["bucket/cluster", "task", "scratch", "volume"] {
+            std::fs::create_dir_all(root.path().join(name)).unwrap();
+        }
+        std::fs::write(root.path().join("task/password-0"), "wrong\n").unwrap();
+        std::fs::write(root.path().join("task/password-1"), "correct horse\n").unwrap();
+        let store = Store::local(root.path().join("bucket")).unwrap().below("cluster").unwrap();
+        Self { root, store }
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    /// A file of the volume.
+    pub(crate) fn write(&self, name: &str, content: impl AsRef<[u8]>) {
+        let path = self.path("volume").join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+
+    pub(crate) async fn repository(&self) -> Repository {
+        opened(self.store.below(REPOSITORY).unwrap()).await.unwrap()
+    }
+
+    pub(crate) fn task(&self, uid: &str, work: Work) -> Task {
+        let path = self.root.path().to_str().unwrap().to_owned();
+        let direct = Direct {
+            provider: "lifeboat.io/local".to_owned(),
+            bucket: "bucket".to_owned(),
+            prefix: "cluster".to_owned(),
+            path: REPOSITORY.to_owned(),
+            config: BTreeMap::from([("path".to_owned(), path)]),
+            ..Direct::default()
+        };
+        Task {
+            version: VERSION,
+            uid: uid.to_owned(),
+            work,
+            repository: RepositoryAccess {
+                transport: Transport::Direct(direct),
+                passwords: vec!["password-0".to_owned(), "password-1".to_owned()],
+            },
+            lock: LockTerms { cluster: "cluster-uid".to_owned(), ..LockTerms::default() },
+            limits: crate::task::Limits { scratch: Some(self.path("scratch")), ..Default::default() },
+            deadline: None,
+        }
+    }
+
+    pub(crate) fn backup(&self, uid: &str) -> Task {
+        let source = Source::Path { path: self.path("volume"), proof: Some(Proof::Directory) };
+        self.task(uid, Work::Backup(backup_of(source)))
+    }
+
+    pub(crate) fn restore(&self, snapshot: &str, target: &str) -> Task {
+        let path = self.path(target);
+        std::fs::create_dir_all(&path).unwrap();
+        let target = Target::Path { path, proof: Some(Proof::Directory) };
+        self.task("restore", Work::Restore(restore_to(snapshot, target)))
+    }
+
+    pub(crate) async fn run(&self, task: &Task) -> Left {
+        self.run_with(task, CancellationToken::new(), |_| {}).await
+    }
+
+    /// Runs it; `heard` is told every line as it comes.
+    pub(crate) async fn run_with(
+        &self,
+        task: &Task,
+        stop: CancellationToken,
+        heard: impl Fn(&Line) + Send + 'static,
+    ) -> Left {
+        self.run_text(&serde_json::to_string(task).unwrap(), stop, heard).await
+    }
+
+    pub(crate) async fn run_text(
+        &self,
+        task: &str,
+        stop: CancellationToken,
+        heard: impl Fn(&Line) + Send + 'static,
+    ) -> Left {
+        std::fs::write(self.path("task/task.json"), task).unwrap();
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let result_file = self.path("result");
+        let settings = MoverSettings {
+            directory: self.path("task"),
+            result_file: result_file.clone(),
+            pod_uid: "pod-uid".to_owned(),
+            environment: Vec::new(),
+            output: Box::new(Ear { lines: Arc::clone(&lines), heard: Box::new(heard) }),
+        };
+        let code = run(settings, stop).await;
+        let result = serde_json::from_slice(&std::fs::read(result_file).unwrap()).unwrap();
+        let lines = std::mem::take(&mut *lines.lock().unwrap());
+        Left { code, result, lines }
+    }
+
+    /// What must hold whatever happened.
+    pub(crate) async fn assert_nothing_is_locked(&self) {
+        assert_eq!(self.repository().await.list(FileKind::Lock).await.unwrap(), []);
+    }
+}
+
+pub(crate) fn backup_of(source: Source) -> BackupWork {
+    BackupWork {
+        source,
+        host: "shop/data".to_owned(),
+        tags: vec!["backup=nightly".to_owned()],
+        excludes: Vec::new(),
+        report: None,
+    }
+}
+
+pub(crate) fn restore_to(snapshot: &str, target: Target) -> RestoreWork {
+    RestoreWork { snapshot: snapshot.to_owned(), target, sparse: false, paths: Vec::new(), done_file: None }
+}
+
+impl Left {
+    pub(crate) fn backed_up(self) -> BackedUp {
+        match (self.code, self.result.outcome) {
+            (0, Outcome::BackedUp(backed_up)) => backed_up,
+            (code, other) => panic!("{code}: {other:?}"),
+        }
+    }
+
+    pub(crate) fn restored(self) -> Restored {
+        match (self.code, self.result.outcome) {
+            (0, Outcome::Restored(restored)) => restored,
+            (code, other) => panic!("{code}: {other:?}"),
+        }
+    }
+
+    pub(crate) fn failed(self) -> Failure {
+        match (self.code, self.result.outcome) {
+            (1, Outcome::Failed(failure)) => failure,
+            (code, other) => panic!("{code}: {other:?}"),
+        }
+    }
+}
+
+/// Takes the lines apart again, which every line has to allow.
+struct Ear {
+    lines: Arc<Mutex<Vec<Line>>>,
+    heard: Box<dyn Fn(&Line) + Send>,
+}
+
+impl Write for Ear {
+    fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
+        for line in std::str::from_utf8(text).unwrap().lines() {
+            let line: Line = serde_json::from_str(line).unwrap();
+            (self.heard)(&line);
+            self.lines.lock().unwrap().push(line);
+        }
+        Ok(text.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Everything below a directory, with owners, modes, times and contents.
+pub(crate) fn tree(root: &Path) -> BTreeMap<PathBuf, String> {
+    use std::os::unix::fs::MetadataExt;
+    let mut found = BTreeMap::new();
+    let mut stack = vec![root.to_owned()];
+    while let Some(directory) = stack.pop() {
+        for entry in std::fs::read_dir(&directory).unwrap() {
+            let path = entry.unwrap().path();
+            let about = path.symlink_metadata().unwrap();
+            let content = if about.is_file() {
+                format!("{:?}", std::fs::read(&path).unwrap())
+            } else if about.is_symlink() {
+                format!("{}", std::fs::read_link(&path).unwrap().display())
+            } else {
+                stack.push(path.clone());
+                String::new()
+            };
+            let mode = format!("{:o} {} {}", about.mode(), about.uid(), about.gid());
+            let time = format!("{}.{}", about.mtime(), about.mtime_nsec());
+            found.insert(path.strip_prefix(root).unwrap().to_owned(), format!("{mode} {time} {content}"));
+        }
+    }
+    found
+}

@@ -1,0 +1,111 @@
+//! The init container of a restored pod: waits until every volume below a directory has the file that a mover writes when
+//! all is restored and verified. The files stay: a node that starts again runs init containers again, and no mover comes then.
+//! Called by `lifeboat restore-wait`.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+/// Where a restored pod's init container has the volumes.
+pub const VOLUMES: &str = "/restores";
+/// The directory of the file, in each volume; Velero's own.
+pub const DIRECTORY: &str = ".velero";
+const BETWEEN: Duration = Duration::from_secs(1);
+/// How often it is said what is waited for.
+const SAY_EVERY: u32 = 30;
+
+/// Waits for all volumes; false if it was told to stop before. `say` gets lines for people.
+pub async fn wait(
+    volumes: &Path,
+    uid: &str,
+    say: &mut (dyn FnMut(&str) + Send),
+    stop: &CancellationToken,
+) -> io::Result<bool> {
+    let all = directories(volumes)?;
+    let mut told: Vec<PathBuf> = Vec::new();
+    for round in 0_u32.. {
+        let missing: Vec<_> = all.iter().filter(|volume| !is_there(volume, uid)).cloned().collect();
+        if missing.is_empty() {
+            break;
+        }
+        if missing != told || round % SAY_EVERY == 0 {
+            for volume in &missing {
+                say(&format!("waiting for {}", volume.join(DIRECTORY).join(uid).display()));
+            }
+            told = missing;
+        }
+        tokio::select! {
+            () = tokio::time::sleep(BETWEEN) => {}
+            () = stop.cancelled() => return Ok(false),
+        }
+    }
+    say("all volumes are restored");
+    Ok(true)
+}
+
+fn directories(volumes: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut all = Vec::new();
+    for entry in std::fs::read_dir(volumes)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            all.push(entry.path());
+        }
+    }
+    all.sort();
+    Ok(all)
+}
+
+/// Whether the file is there; a link is none.
+fn is_there(volume: &Path, uid: &str) -> bool {
+    let file = volume.join(DIRECTORY).join(uid);
+    let is_real =
+        |path: &Path, is: fn(&std::fs::Metadata) -> bool| path.symlink_metadata().is_ok_and(|it| is(&it));
+    is_real(&volume.join(DIRECTORY), std::fs::Metadata::is_dir) && is_real(&file, std::fs::Metadata::is_file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn volume(root: &Path, name: &str) -> PathBuf {
+        let volume = root.join(name);
+        std::fs::create_dir_all(volume.join(DIRECTORY)).unwrap();
+        volume
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_waits_for_every_volume_and_once_more_after_a_restart_for_none() {
+        let root = tempfile::tempdir().unwrap();
+        let (one, two) = (volume(root.path(), "one"), volume(root.path(), "two"));
+        std::fs::write(one.join(DIRECTORY).join("uid"), "").unwrap();
+        std::fs::write(two.join(DIRECTORY).join("other"), "").unwrap();
+        let mut lines = Vec::new();
+        let mut say = |line: &str| {
+            // The mover of the second volume ends while it is waited for.
+            std::fs::write(two.join(DIRECTORY).join("uid"), "").unwrap();
+            lines.push(line.to_owned());
+        };
+        assert!(wait(root.path(), "uid", &mut say, &CancellationToken::new()).await.unwrap());
+        let expected = format!("waiting for {}", two.join(DIRECTORY).join("uid").display());
+        assert_eq!(lines, [expected.as_str(), "all volumes are restored"]);
+        let mut lines = Vec::new();
+        let mut say = |line: &str| lines.push(line.to_owned());
+        assert!(wait(root.path(), "uid", &mut say, &CancellationToken::new()).await.unwrap());
+        assert_eq!(lines, ["all volumes are restored"]);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn it_ends_when_it_is_told_to_and_a_planted_link_counts_for_nothing() {
+        let root = tempfile::tempdir().unwrap();
+        let volume = root.path().join("one");
+        std::fs::create_dir(&volume).unwrap();
+        let elsewhere = tempfile::tempdir().unwrap();
+        std::fs::write(elsewhere.path().join("uid"), "").unwrap();
+        std::os::unix::fs::symlink(elsewhere.path(), volume.join(DIRECTORY)).unwrap();
+        let stop = CancellationToken::new();
+        let mut say = |_: &str| stop.cancel();
+        assert!(!wait(root.path(), "uid", &mut say, &stop.clone()).await.unwrap());
+    }
+}

@@ -1,0 +1,109 @@
+//! BackupRepository: says whether a repository of volume data can be used, and keeps it small and whole. Maintenance is a
+//! mover's work: one at a time for each repository, its number written down before it begins, so that whoever leads next
+//! goes on with the same Job.
+
+mod maintain;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::api::DynamicObject;
+use kube::core::ApiResource;
+use kube::runtime::controller::Action;
+use lifeboat_api::velero::BackupRepository;
+use lifeboat_cluster::{ApiError, objects};
+use lifeboat_plan::backup_repository::{Due, due, is_restic};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::context::Context;
+use crate::repositories::{self, Access, RepositoryProblem, object};
+use crate::{dynamic, locations};
+
+/// How often a repository that cannot be used is looked at again, and one that can be.
+const NEXT_TRY: Duration = Duration::from_mins(1);
+const NEXT_LOOK: Duration = Duration::from_mins(5);
+
+struct State {
+    resource: ApiResource,
+}
+
+pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
+    let resource = objects::resource_of::<BackupRepository>();
+    let controller =
+        dynamic::controller(context, &resource).graceful_shutdown_on(resting.clone().cancelled_owned());
+    let state = Arc::new(State { resource });
+    dynamic::drive("backup-repository", controller, context.clone(), state, reconcile).await;
+}
+
+async fn reconcile(
+    object: Arc<DynamicObject>,
+    context: Context,
+    state: Arc<State>,
+) -> Result<Action, ApiError> {
+    let value = objects::to_json(&object);
+    let text = |field: &str| value["spec"][field].as_str().unwrap_or_default();
+    let (location, namespace) = (text("backupStorageLocation"), text("volumeNamespace"));
+    if object.metadata.deletion_timestamp.is_some() {
+        context.repositories.look_again(location, namespace);
+        return Ok(Action::await_change());
+    }
+    if !is_restic(&value) {
+        let words = "Lifeboat keeps volume data in restic's format only; this repository is Velero's own, and nothing is \
+                     done with it";
+        object::show(&context, &object, Err(words.to_owned())).await?;
+        return Ok(Action::await_change());
+    }
+    match stands(&context, location, namespace, &value).await {
+        Ok(()) => object::show(&context, &object, Ok(())).await?,
+        Err(RepositoryProblem::Api(error)) => return Err(error),
+        Err(problem) => {
+            context.repositories.look_again(location, namespace);
+            object::show(&context, &object, Err(problem.chain())).await?;
+            return Ok(Action::requeue(NEXT_TRY));
+        }
+    }
+    match due(&value, context.settings.movers.maintenance_frequency, context.now()) {
+        Due::In(pause) => Ok(Action::requeue(pause.min(NEXT_LOOK))),
+        Due::Now(number) => {
+            let begun = maintain::begin(&context, &state.resource, &object, number).await?;
+            maintain::carry_out(&context, &state.resource, &begun, number).await
+        }
+        Due::GoOn(number) => maintain::carry_out(&context, &state.resource, &object, number).await,
+    }
+}
+
+/// Whether the repository opens. One that nobody has written to yet is made when a volume comes.
+async fn stands(
+    context: &Context,
+    location: &str,
+    namespace: &str,
+    object: &Value,
+) -> Result<(), RepositoryProblem> {
+    let is_new = matches!(object["status"]["phase"].as_str(), None | Some("" | "New"));
+    let access = repositories::access(context, location, namespace).await?;
+    // Storage that is away is told by its location; here it would only flap.
+    let found = locations::find(context, location).await?;
+    if found.phase() != Some(&lifeboat_api::velero::BackupStorageLocationPhase::Available) {
+        return Err(RepositoryProblem::Unusable(format!("its location '{location}' is not available")));
+    }
+    match look(context, &access).await {
+        Err(RepositoryProblem::Repository(lifeboat_repository::Error::NoRepository { .. })) if is_new => {
+            context.repositories.look_again(location, namespace);
+            repositories::ensure(context, location, namespace).await.map(drop)
+        }
+        other => other,
+    }
+}
+
+/// Opens it and looks into the store: what was opened once may be gone.
+async fn look(context: &Context, access: &Access) -> Result<(), RepositoryProblem> {
+    let repository = repositories::open(context, access).await?;
+    let there = repository.store().exists("config").await;
+    if there.map_err(lifeboat_repository::Error::store("look for the repository"))? {
+        return Ok(());
+    }
+    Err(lifeboat_repository::Error::NoRepository { location: access.identifier.clone() }.into())
+}

@@ -1,0 +1,141 @@
+//! One maintenance of a repository: a mover prunes and checks it. Its number is in an annotation before the Job is made and
+//! goes with the patch that records the end; the Job is cleared after that.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use kube::api::DynamicObject;
+use kube::core::ApiResource;
+use kube::runtime::controller::Action;
+use kube::{Resource, ResourceExt};
+use lifeboat_cluster::{ApiError, objects};
+use lifeboat_mover::report::{Line, Outcome, TaskResult};
+use lifeboat_mover::task::{Limits, LockTerms, MaintainWork, Task, VERSION, Work};
+use lifeboat_plan::backup_repository::{self, MAINTENANCE};
+use lifeboat_plan::movers::{Errand, Owner, Place, SCRATCH};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::context::Context;
+use crate::movers::{Assignment, Ended, Watcher};
+use crate::repositories;
+
+/// A lock that is in the way may be an orphan, which counts for nothing after thirty minutes.
+const LOCK_WAIT: Duration = Duration::from_mins(35);
+
+/// Writes down that the run of this number begins.
+pub(super) async fn begin(
+    context: &Context,
+    resource: &ApiResource,
+    object: &DynamicObject,
+    number: u64,
+) -> Result<DynamicObject, ApiError> {
+    let api = objects::namespaced(&context.client, &context.settings.namespace, resource);
+    let patch = json!({"metadata": {"annotations": {MAINTENANCE: number.to_string()}}});
+    objects::merge(&api, object, patch).await
+}
+
+/// Runs it to its end and records that.
+pub(super) async fn carry_out(
+    context: &Context,
+    resource: &ApiResource,
+    object: &DynamicObject,
+    number: u64,
+) -> Result<Action, ApiError> {
+    let uid = format!("{}-m{number}", object.uid().unwrap_or_default());
+    let begun = Timestamp::from_second(i64::try_from(number).unwrap_or_default()).unwrap_or(context.now());
+    let outcome = match assignment(context, object, &uid).await {
+        Ok(assignment) => {
+            let ended =
+                context.movers.carry_out(context, assignment, &Quiet, &CancellationToken::new()).await?;
+            match ended {
+                Ended::Left => return Ok(Action::await_change()),
+                Ended::Told(result) => told(result),
+                Ended::Died(death) => {
+                    if let Some(owner) = &death.dead_owner {
+                        let text = |field: &str| object.data["spec"][field].as_str().unwrap_or_default();
+                        let (location, namespace) = (text("backupStorageLocation"), text("volumeNamespace"));
+                        repositories::unlock(context, location, namespace, owner).await;
+                    }
+                    Err(death.words)
+                }
+                Ended::Cancelled => Err("it was cancelled".to_owned()),
+            }
+        }
+        Err(words) => Err(words),
+    };
+    let api = objects::namespaced(&context.client, &context.settings.namespace, resource);
+    let patch = backup_repository::ended(
+        &objects::to_json(object),
+        begun,
+        outcome.as_ref().map(drop).map_err(String::as_str),
+        context.now(),
+    );
+    objects::merge(&api, object, patch).await?;
+    let reference = object.object_ref(resource);
+    match &outcome {
+        Ok(words) => tracing::info!(repository = object.name_any(), words, "maintenance ended"),
+        Err(words) => context.events.warning(&reference, "MaintenanceFailed", words).await,
+    }
+    context.movers.clear(context, &uid).await?;
+    Ok(Action::await_change())
+}
+
+fn told(result: TaskResult) -> Result<String, String> {
+    match result.outcome {
+        Outcome::Maintained(done) if done.problems.count == 0 => {
+            Ok(format!("{} bytes freed, {} packs deleted", done.bytes_freed, done.packs_deleted))
+        }
+        Outcome::Maintained(done) => Err(format!(
+            "the check found {} problems: {}; see docs/repository.md for repairs",
+            done.problems.count,
+            done.problems.first.join("; ")
+        )),
+        Outcome::Failed(failure) => Err(failure.message),
+        Outcome::BackedUp(_) | Outcome::Restored(_) => Err("the mover did something else".to_owned()),
+    }
+}
+
+async fn assignment(context: &Context, object: &DynamicObject, uid: &str) -> Result<Assignment, String> {
+    let value = objects::to_json(object);
+    let text = |field: &str| value["spec"][field].as_str().unwrap_or_default();
+    let (location, namespace) = (text("backupStorageLocation"), text("volumeNamespace"));
+    let access =
+        repositories::access(context, location, namespace).await.map_err(|problem| problem.chain())?;
+    let cluster = context.repositories.cluster(context).await.map_err(|error| error.chain())?;
+    let deadline = context.settings.movers.copy_timeout;
+    let task = Task {
+        version: VERSION,
+        uid: uid.to_owned(),
+        work: Work::Maintain(MaintainWork { prune: true, check: true }),
+        repository: access.task,
+        lock: LockTerms { cluster, dead_owners: Vec::new(), wait_seconds: LOCK_WAIT.as_secs() },
+        limits: Limits { scratch: Some(SCRATCH.into()), ..Limits::default() },
+        deadline: None,
+    };
+    let errand = Errand {
+        uid: uid.to_owned(),
+        owner: Owner {
+            kind: "BackupRepository".to_owned(),
+            name: object.name_any(),
+            uid: object.uid().unwrap_or_default(),
+        },
+        place: Place::Anywhere,
+        repository: format!("{location}/{namespace}"),
+        group: "maintenance".to_owned(),
+        deadline_seconds: deadline.as_secs(),
+    };
+    Ok(Assignment { errand, task, files: access.files })
+}
+
+/// Nobody follows a maintenance; its Job shows it.
+struct Quiet;
+
+#[async_trait]
+impl Watcher for Quiet {
+    async fn queued(&self, _words: &str) {}
+    async fn preparing(&self, _words: &str) {}
+    async fn running(&self, _node: &str) {}
+    async fn line(&self, _line: &Line) {}
+}

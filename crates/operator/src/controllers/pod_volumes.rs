@@ -1,0 +1,210 @@
+//! PodVolumeBackup and PodVolumeRestore: every open object gets a task that brings it to its end ([`crate::pod_volumes`]).
+//! What a server leaves open the next one takes up again.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::api::DynamicObject;
+use kube::core::ApiResource;
+use kube::runtime::controller::Action;
+use kube::runtime::reflector::Store;
+use kube::{Resource, ResourceExt};
+use lifeboat_api::velero::{DataMovePhase, PodVolumeBackup, PodVolumeRestore};
+use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_plan::pod_volumes::status;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::context::Context;
+use crate::dynamic;
+use crate::pod_volumes::carriers::Carriers;
+use crate::pod_volumes::{Desk, api, copying, filling};
+
+/// How often objects are looked for that are gone, and the pause after trouble with the API.
+const LOOK: Duration = Duration::from_secs(5);
+
+#[derive(Clone, Copy)]
+enum Kind {
+    Backup,
+    Restore,
+}
+
+struct State {
+    kind: Kind,
+    resource: ApiResource,
+    carriers: Carriers,
+    desk: Desk,
+}
+
+pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
+    tokio::join!(
+        run_kind::<PodVolumeBackup>(context, resting, Kind::Backup, "pod-volume-backup"),
+        run_kind::<PodVolumeRestore>(context, resting, Kind::Restore, "pod-volume-restore"),
+    );
+}
+
+async fn run_kind<K: Resource<DynamicType = ()>>(
+    context: &Context,
+    resting: &CancellationToken,
+    kind: Kind,
+    name: &'static str,
+) {
+    let resource = objects::resource_of::<K>();
+    let controller = dynamic::controller(context, &resource);
+    let there = controller.store();
+    let controller = controller.graceful_shutdown_on(resting.clone().cancelled_owned());
+    let state = Arc::new(State { kind, resource, carriers: Carriers::default(), desk: Desk::new(context) });
+    tokio::select! {
+        () = dynamic::drive(name, controller, context.clone(), state.clone(), reconcile) => {}
+        () = look(&state, &there) => {}
+    }
+    state.carriers.leave().await;
+}
+
+/// Ends the work on objects that are gone: no reconcile tells of them.
+async fn look(state: &State, there: &Store<DynamicObject>) {
+    if there.wait_until_ready().await.is_err() {
+        return std::future::pending().await;
+    }
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let uids: Vec<String> = there.state().iter().filter_map(|object| object.uid()).collect();
+        state.carriers.cancel_others(|uid| uids.iter().any(|known| known == uid));
+    }
+}
+
+async fn reconcile(
+    object: Arc<DynamicObject>,
+    context: Context,
+    state: Arc<State>,
+) -> Result<Action, ApiError> {
+    let uid = object.uid().unwrap_or_default();
+    if has_ended(&object) {
+        return Ok(Action::await_change());
+    }
+    let unwanted = object.metadata.deletion_timestamp.is_some() || object.data["spec"]["cancel"] == true;
+    let desk = state.desk.clone();
+    match state.kind {
+        Kind::Backup => {
+            let Some(shown) = read::<PodVolumeBackup>(&object, &context, &state).await? else {
+                return Ok(Action::await_change());
+            };
+            state.carriers.start(&uid, |cancel| async move {
+                loop {
+                    let ended = match fresh(&desk.context, &shown).await {
+                        Ok(Fresh::Ended) => return,
+                        Ok(Fresh::Open(object)) => copying::run(&desk, &object, &cancel).await,
+                        Err(error) => Err(error),
+                    };
+                    let Err(error) = ended else { return };
+                    trouble(&shown.name_any(), &error).await;
+                }
+            });
+        }
+        Kind::Restore => {
+            let Some(shown) = read::<PodVolumeRestore>(&object, &context, &state).await? else {
+                return Ok(Action::await_change());
+            };
+            state.carriers.start(&uid, |cancel| async move {
+                loop {
+                    let ended = match fresh(&desk.context, &shown).await {
+                        Ok(Fresh::Ended) => return,
+                        Ok(Fresh::Open(object)) => filling::run(&desk, &object, &cancel).await,
+                        Err(error) => Err(error),
+                    };
+                    let Err(error) = ended else { return };
+                    trouble(&shown.name_any(), &error).await;
+                }
+            });
+        }
+    }
+    if unwanted {
+        state.carriers.cancel(&uid);
+        if matches!(object.data["status"]["phase"].as_str(), Some("Accepted" | "Prepared" | "InProgress")) {
+            let api = objects::namespaced(&context.client, &context.settings.namespace, &state.resource);
+            // On the condition that nobody wrote its end meanwhile.
+            objects::merge(&api, &object, status::canceling()).await?;
+        }
+    }
+    Ok(Action::await_change())
+}
+
+fn has_ended(object: &DynamicObject) -> bool {
+    let phase = object.data.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default();
+    DataMovePhase::from(phase).is_terminal()
+}
+
+/// An object as it is now.
+pub(super) enum Fresh<K> {
+    Open(Box<K>),
+    Ended,
+}
+
+/// What is watched lags behind what this server wrote itself: work must not begin again on old news. One that is gone is
+/// given as it was shown, so that what was begun for it is ended.
+pub(super) async fn fresh<K>(context: &Context, shown: &K) -> Result<Fresh<K>, ApiError>
+where
+    K: Resource<DynamicType = ()> + DeserializeOwned + Clone,
+{
+    let name = shown.name_any();
+    let found = api::<K>(context).get_opt(&name).await.attempt(format!("read {} {name}", K::kind(&())))?;
+    let found = found.filter(|found| found.uid() == shown.uid());
+    match found {
+        Some(found) if has_ended(&found) => Ok(Fresh::Ended),
+        Some(found) => Ok(Fresh::Open(Box::new(objects::typed(&found).unwrap_or_else(|_| shown.clone())))),
+        None => Ok(Fresh::Open(Box::new(shown.clone()))),
+    }
+}
+
+async fn trouble(name: &str, error: &ApiError) {
+    tracing::warn!(object = name, error = error.chain(), "cannot go on with a volume yet");
+    tokio::time::sleep(LOOK).await;
+}
+
+/// The typed form; one that cannot be read ends at once, with what is wrong.
+async fn read<K: DeserializeOwned>(
+    object: &DynamicObject,
+    context: &Context,
+    state: &State,
+) -> Result<Option<K>, ApiError> {
+    let error = match objects::typed::<K>(object) {
+        Ok(typed) => return Ok(Some(typed)),
+        Err(error) => error,
+    };
+    let api = objects::namespaced(&context.client, &context.settings.namespace, &state.resource);
+    let words = format!("the object cannot be read: {error}");
+    match objects::merge(&api, object, status::failed(&words, context.now())).await {
+        Ok(_) => Ok(None),
+        Err(error) if error.is_invalid() => {
+            context.refused.tell(&context.events, object, &state.resource, &words, &error).await;
+            Ok(None)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::Cluster;
+
+    fn object(phase: &str, uid: &str) -> Value {
+        json!({"apiVersion": "velero.io/v1", "kind": "PodVolumeBackup", "metadata": {"name": "o", "uid": uid},
+            "spec": {"node": "a", "pod": {}, "volume": "v", "backupStorageLocation": "default", "repoIdentifier": ""},
+            "status": {"phase": phase}})
+    }
+
+    #[tokio::test]
+    async fn an_object_that_has_ended_is_not_begun_again_on_old_news() {
+        let cluster = Cluster::new().await;
+        let shown: PodVolumeBackup = serde_json::from_value(object("InProgress", "o-1")).unwrap();
+        cluster.put("podvolumebackups", &object("Completed", "o-1"));
+        assert!(matches!(fresh(&cluster.context, &shown).await.unwrap(), Fresh::Ended));
+        // Another that took its name says nothing about it.
+        cluster.put("podvolumebackups", &object("Completed", "o-2"));
+        assert!(matches!(fresh(&cluster.context, &shown).await.unwrap(), Fresh::Open(_)));
+    }
+}

@@ -1,0 +1,107 @@
+//! The delete item action: a snapshot that a backup took goes with it. Whoever deletes learns whether the driver did it;
+//! what cannot be known to be gone is a problem, and then the backup stays.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use kube::ResourceExt;
+use lifeboat_api::velero::Backup;
+use lifeboat_plan::csi;
+use lifeboat_plugin::actions::{ActionError, AppliesTo, DeleteItemAction};
+use serde_json::Value;
+
+use super::backup::failed;
+use super::objects::{Patience, Snapshots, Unusable, text};
+
+/// How long it may take until somebody looks after a content at all.
+const TAKEN_ON: Duration = Duration::from_mins(1);
+/// How long a driver may take for a deletion; what takes longer is asked for again at the next try.
+const GONE: Duration = Duration::from_mins(5);
+
+/// Deletes the snapshot of a content.
+pub(super) struct ContentAction(pub(super) Snapshots);
+
+#[async_trait]
+impl DeleteItemAction for ContentAction {
+    fn name(&self) -> &'static str {
+        csi::CONTENT_DELETER
+    }
+
+    async fn applies_to(&self) -> Result<AppliesTo, ActionError> {
+        Ok(AppliesTo::resources(&["volumesnapshotcontents.snapshot.storage.k8s.io"]))
+    }
+
+    async fn execute(&self, item: &Value, backup: &Backup) -> Result<(), ActionError> {
+        if !csi::is_of_backup(item, &backup.name_any()) {
+            return Ok(());
+        }
+        let Some(wanted) = csi::for_deletion(item) else { return Ok(()) };
+        let remains = |words: String| {
+            let (driver, handle) = (text(item, "/spec/driver"), text(item, "/status/snapshotHandle"));
+            ActionError::Failed(format!("snapshot '{handle}' of driver {driver} remains: {words}"))
+        };
+        match self.0.usable().await {
+            Ok(()) => {}
+            Err(Unusable::NotServed) => {
+                let words = "the cluster does not serve VolumeSnapshotContents; delete the backup in a cluster of its driver";
+                return Err(remains(words.to_owned()));
+            }
+            Err(Unusable::Forbidden) => {
+                return Err(remains("this installation may not make VolumeSnapshotContents".to_owned()));
+            }
+            Err(Unusable::Api(error)) => return Err(failed(error)),
+        }
+        let name = text(&wanted, "/metadata/name").to_owned();
+        self.0.make_content(&wanted).await.map_err(failed)?;
+        if !self.is_taken_on(&name).await.map_err(remains)? {
+            // It went while we looked: an earlier try's deletion has ended.
+            return Ok(());
+        }
+        self.0.delete_content(&name).await.map_err(failed)?;
+        self.is_gone(&name).await.map_err(remains)
+    }
+}
+
+impl ContentAction {
+    /// Waits until a controller has noticed the content: before that, its deletion would not reach the driver. False where
+    /// it is gone.
+    async fn is_taken_on(&self, name: &str) -> Result<bool, String> {
+        let patience = Patience::new(TAKEN_ON);
+        loop {
+            match self.0.content(name).await {
+                Ok(None) => return Ok(false),
+                Ok(Some(content)) if has_finalizer(&content) => return Ok(true),
+                Err(error) if !error.is_transient() => return Err(error.chain()),
+                Ok(Some(_)) | Err(_) => {}
+            }
+            if !patience.pause().await {
+                // Without a finalizer it goes at once, and no driver hears of it.
+                let left = self.0.delete_content(name).await.err();
+                let left = left.map(|error| format!("; {}", error.chain())).unwrap_or_default();
+                return Err(format!("no snapshot controller of this cluster looks after contents{left}"));
+            }
+        }
+    }
+
+    async fn is_gone(&self, name: &str) -> Result<(), String> {
+        let patience = Patience::new(GONE);
+        loop {
+            let last = match self.0.content(name).await {
+                Ok(None) => return Ok(()),
+                Ok(Some(content)) => csi::trouble(&content).unwrap_or_else(|| {
+                    "its driver has not deleted it; is it installed, and is the node there that has it?"
+                        .to_owned()
+                }),
+                Err(error) if error.is_transient() => error.chain(),
+                Err(error) => return Err(error.chain()),
+            };
+            if !patience.pause().await {
+                return Err(format!("after {} s: {last}", GONE.as_secs()));
+            }
+        }
+    }
+}
+
+fn has_finalizer(content: &Value) -> bool {
+    content["metadata"]["finalizers"].as_array().is_some_and(|all| !all.is_empty())
+}

@@ -1,0 +1,229 @@
+//! The restore item actions: a claim is filled from its snapshot, which is brought back as a pair of new objects that
+//! point at what the driver has.
+
+use async_trait::async_trait;
+use kube::ResourceExt;
+use lifeboat_api::velero::Restore;
+use lifeboat_plan::catalogue::{GroupResource, ItemId};
+use lifeboat_plan::csi::{self, SNAPSHOT_NAME};
+use lifeboat_plan::data_movement;
+use lifeboat_plan::restore::sanitise::remove_annotations;
+use lifeboat_plugin::actions::{
+    ActionError, AppliesTo, Lookup, OperationProgress, RestoreInput, RestoreItemAction, RestoreOutcome,
+};
+use serde_json::Value;
+
+use super::backup::failed;
+use super::movement;
+use super::objects::{Snapshots, Unusable, text};
+
+/// Points a claim at its snapshot.
+pub(super) struct ClaimAction(pub(super) Snapshots);
+
+#[async_trait]
+impl RestoreItemAction for ClaimAction {
+    fn name(&self) -> &'static str {
+        csi::CLAIM_RESTORER
+    }
+
+    async fn applies_to(&self) -> Result<AppliesTo, ActionError> {
+        Ok(AppliesTo::resources(&["persistentvolumeclaims"]))
+    }
+
+    async fn execute(
+        &self,
+        input: RestoreInput<'_>,
+        cluster: &dyn Lookup,
+    ) -> Result<RestoreOutcome, ActionError> {
+        let RestoreInput { item, from_backup, restore } = input;
+        let noted = from_backup["metadata"]["annotations"].get(SNAPSHOT_NAME).is_some();
+        if !noted || !wants_data(restore) || exists(from_backup, restore, cluster).await? {
+            return Ok(RestoreOutcome::item(item));
+        }
+        if from_backup["metadata"]["annotations"].get(data_movement::UPLOAD_NAME).is_some() {
+            return self.moved(item, from_backup, restore, cluster).await;
+        }
+        match self.0.usable().await {
+            Ok(()) => {}
+            Err(Unusable::NotServed) => {
+                return Err(ActionError::Failed(format!(
+                    "its data is in a CSI snapshot, and the cluster does not serve {}: install the snapshot controller and its \
+                     definitions, or restore without data (--restore-volumes=false)",
+                    csi::snapshots()
+                )));
+            }
+            Err(Unusable::Forbidden) => {
+                return Err(ActionError::Forbidden(
+                    "its data is in a CSI snapshot, and this installation, which is limited to namespaces, may not make \
+                     VolumeSnapshotContents"
+                        .to_owned(),
+                ));
+            }
+            Err(Unusable::Api(error)) => return Err(failed(error)),
+        }
+        let (item, snapshot) = csi::restored_claim(item, from_backup, &restore.uid().unwrap_or_default());
+        let additional_items = snapshot.into_iter().collect();
+        Ok(RestoreOutcome { additional_items, ..RestoreOutcome::item(item) })
+    }
+
+    async fn progress(&self, operation: &str, restore: &Restore) -> Result<OperationProgress, ActionError> {
+        let namespace = restore.namespace().unwrap_or_default();
+        movement::progress(self.0.client(), &namespace, movement::DOWNLOAD, operation).await
+    }
+
+    async fn cancel(&self, operation: &str, restore: &Restore) -> Result<(), ActionError> {
+        let namespace = restore.namespace().unwrap_or_default();
+        movement::cancel(self.0.client(), &namespace, movement::DOWNLOAD, operation).await
+    }
+}
+
+impl ClaimAction {
+    /// Has the claim filled from a repository, in the background.
+    async fn moved(
+        &self,
+        mut item: Value,
+        from_backup: &Value,
+        restore: &Restore,
+        cluster: &dyn Lookup,
+    ) -> Result<RestoreOutcome, ActionError> {
+        let uid = restore.uid().unwrap_or_default();
+        let operation = data_movement::operation("dd-", &uid, text(from_backup, "/metadata/uid"));
+        let target = target_of(from_backup, restore).to_owned();
+        let given = item["metadata"]["annotations"][data_movement::UPLOAD].as_str().map(str::to_owned);
+        remove_annotations(&mut item, &[data_movement::UPLOAD]);
+        let item = data_movement::moved_claim(item, &target, &operation);
+        // Whoever only asks what would happen gets the claim as it would be.
+        let Some(upload) = given else { return Ok(RestoreOutcome::item(item)) };
+        let missing = || {
+            ActionError::Failed("its data was moved, and the backup does not have its DataUpload".to_owned())
+        };
+        let upload: Value = serde_json::from_str(&upload).map_err(|_| missing())?;
+        let backups = GroupResource::new("velero.io", "backups");
+        let backup = ItemId::namespaced(
+            backups,
+            restore.namespace().unwrap_or_default(),
+            restore.spec.backup_name.clone().unwrap_or_default(),
+        );
+        let backup = cluster.get(&backup).await?;
+        let backup = backup.ok_or_else(|| ActionError::Failed("its Backup is gone".to_owned()))?;
+        let result = data_movement::result_of(&upload, text(&backup, "/spec/storageLocation"));
+        let result = result.map_err(ActionError::Failed)?;
+        let of = serde_json::to_value(restore).map_err(|error| ActionError::Failed(error.to_string()))?;
+        let timeout =
+            Some(text(&backup, "/spec/csiSnapshotTimeout")).filter(|text| !matches!(*text, "" | "0s"));
+        let name = text(from_backup, "/metadata/name");
+        let wanted =
+            data_movement::download(&of, &result, name, &target, &operation, timeout.unwrap_or("10m0s"));
+        movement::make(self.0.client(), movement::DOWNLOAD, &wanted).await.map_err(failed)?;
+        Ok(RestoreOutcome { operation_id: Some(operation), ..RestoreOutcome::item(item) })
+    }
+}
+
+/// The namespace that a claim is restored to.
+fn target_of<'a>(claim: &'a Value, restore: &'a Restore) -> &'a str {
+    let namespace = text(claim, "/metadata/namespace");
+    let mapping = restore.spec.namespace_mapping.as_ref();
+    mapping.and_then(|all| all.get(namespace)).map_or(namespace, String::as_str)
+}
+
+/// Whether the claim is there already: then its data is left alone.
+async fn exists(claim: &Value, restore: &Restore, cluster: &dyn Lookup) -> Result<bool, ActionError> {
+    let target = target_of(claim, restore);
+    let claims = GroupResource::new("", "persistentvolumeclaims");
+    let id = ItemId::namespaced(claims, target, text(claim, "/metadata/name"));
+    let found = cluster.get(&id).await?;
+    // One of an interrupted attempt of this restore is made the same way, and found to be ours.
+    let ours = lifeboat_plan::label::value(&restore.name_any());
+    Ok(found.is_some_and(|found| found["metadata"]["labels"]["velero.io/restore-name"] != *ours))
+}
+
+fn wants_data(restore: &Restore) -> bool {
+    restore.spec.restore_pvs != Some(false)
+}
+
+/// Brings a VolumeSnapshot back under a name of this restore, bound to a content of the same name.
+pub(super) struct SnapshotAction;
+
+#[async_trait]
+impl RestoreItemAction for SnapshotAction {
+    fn name(&self) -> &'static str {
+        csi::SNAPSHOT_RESTORER
+    }
+
+    async fn applies_to(&self) -> Result<AppliesTo, ActionError> {
+        Ok(AppliesTo::resources(&["volumesnapshots.snapshot.storage.k8s.io"]))
+    }
+
+    async fn execute(
+        &self,
+        input: RestoreInput<'_>,
+        _cluster: &dyn Lookup,
+    ) -> Result<RestoreOutcome, ActionError> {
+        if !wants_data(input.restore) {
+            return Ok(RestoreOutcome::skipped(input.item));
+        }
+        let uid = input.restore.uid().unwrap_or_default();
+        let (item, content) =
+            csi::restored_snapshot(input.item, input.from_backup, &uid).map_err(ActionError::Failed)?;
+        Ok(RestoreOutcome { additional_items: vec![content], ..RestoreOutcome::item(item) })
+    }
+}
+
+/// Brings a content back that points at the driver's snapshot.
+pub(super) struct ContentAction;
+
+#[async_trait]
+impl RestoreItemAction for ContentAction {
+    fn name(&self) -> &'static str {
+        csi::CONTENT_RESTORER
+    }
+
+    async fn applies_to(&self) -> Result<AppliesTo, ActionError> {
+        Ok(AppliesTo::resources(&["volumesnapshotcontents.snapshot.storage.k8s.io"]))
+    }
+
+    async fn execute(
+        &self,
+        input: RestoreInput<'_>,
+        cluster: &dyn Lookup,
+    ) -> Result<RestoreOutcome, ActionError> {
+        if !wants_data(input.restore) {
+            return Ok(RestoreOutcome::skipped(input.item));
+        }
+        let classes = cluster.list(&csi::classes(), None, "").await.unwrap_or_default();
+        let fitting = csi::classes_of(&classes, text(input.from_backup, "/spec/driver"));
+        let class = fitting.first().map(|class| text(class, "/metadata/name"));
+        let uid = input.restore.uid().unwrap_or_default();
+        let mapping = input.restore.spec.namespace_mapping.clone().unwrap_or_default();
+        let secret = csi::deletion_secret(&input.item);
+        let item = csi::restored_content(input.item, input.from_backup, &uid, &mapping, class);
+        let item = item.map_err(ActionError::Failed)?;
+        Ok(RestoreOutcome { additional_items: secret.into_iter().collect(), ..RestoreOutcome::item(item) })
+    }
+}
+
+/// Brings the Secret of a class.
+pub(super) struct ClassAction;
+
+#[async_trait]
+impl RestoreItemAction for ClassAction {
+    fn name(&self) -> &'static str {
+        csi::CLASS_RESTORER
+    }
+
+    async fn applies_to(&self) -> Result<AppliesTo, ActionError> {
+        Ok(AppliesTo::resources(&["volumesnapshotclasses.snapshot.storage.k8s.io"]))
+    }
+
+    async fn execute(
+        &self,
+        input: RestoreInput<'_>,
+        _cluster: &dyn Lookup,
+    ) -> Result<RestoreOutcome, ActionError> {
+        if !wants_data(input.restore) {
+            return Ok(RestoreOutcome::skipped(input.item));
+        }
+        let additional_items = csi::list_secret(&input.item).into_iter().collect();
+        Ok(RestoreOutcome { additional_items, ..RestoreOutcome::item(input.item) })
+    }
+}

@@ -1,0 +1,98 @@
+//! Shows a snapshot to a mover: a content with the same handle, a VolumeSnapshot and a claim, all in the movers' namespace;
+//! and takes them away again. The source is left as it is meanwhile.
+
+use std::time::Duration;
+
+use lifeboat_api::velero::DataUpload;
+use lifeboat_cluster::ApiError;
+use lifeboat_plan::csi;
+use lifeboat_plan::data_movement::{exposed_claim, exposed_content, exposed_name, exposed_snapshot, node};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::claims::Claims;
+use crate::csi::{Patience, Snapshots};
+use crate::pod_volumes::{Desk, Place, Trouble};
+
+/// What a mover can read.
+pub(super) struct Exposed {
+    /// In the movers' namespace.
+    pub(super) claim: String,
+    pub(super) block: bool,
+    /// The only node on which it can be read, where there is only one.
+    pub(super) node: Option<String>,
+}
+
+pub(super) async fn expose(
+    desk: &Desk,
+    place: &Place,
+    object: &DataUpload,
+    limit: Duration,
+    cancel: &CancellationToken,
+) -> Result<Exposed, Trouble> {
+    let (spec, uid) = (&object.spec, place.uid.as_str());
+    let Some(source) = &spec.csi_snapshot else {
+        return Err(Trouble::Words(
+            "spec.csiSnapshot is missing: only CSI snapshots can be moved".to_owned(),
+        ));
+    };
+    let snapshots = Snapshots::new(&desk.context.client);
+    let claims = Claims::new(&desk.context.client);
+    let content =
+        ready(&snapshots, place, &spec.source_namespace, &source.volume_snapshot, limit, cancel).await?;
+    let (name, namespace) = (exposed_name(uid), desk.context.settings.movers.namespace.as_str());
+    let class = source.snapshot_class.as_deref().unwrap_or_default();
+    let claim = claims.get(&spec.source_namespace, &spec.source_pvc).await?;
+    snapshots.make_content(&exposed_content(&content, &name, namespace, uid, class)).await?;
+    snapshots.make(&exposed_snapshot(&name, namespace, uid)).await?;
+    let wanted = exposed_claim(&name, namespace, uid, claim.as_ref(), &content, &source.storage_class);
+    claims.make(&wanted).await?;
+    let volume = claim.as_ref().and_then(|claim| claim["spec"]["volumeName"].as_str());
+    let volume = match volume.filter(|volume| !volume.is_empty()) {
+        Some(volume) => claims.volume(volume).await?,
+        None => None,
+    };
+    let node = node(&content, volume.as_ref(), &claims.nodes().await?);
+    Ok(Exposed { claim: name, block: wanted["spec"]["volumeMode"] == "Block", node })
+}
+
+/// Waits until volumes can be made from the snapshot; gives its content.
+async fn ready(
+    snapshots: &Snapshots,
+    place: &Place,
+    namespace: &str,
+    name: &str,
+    limit: Duration,
+    cancel: &CancellationToken,
+) -> Result<Value, Trouble> {
+    let (patience, mut said) = (Patience::new(limit), String::new());
+    loop {
+        let Some(snapshot) = snapshots.snapshot(namespace, name).await? else {
+            return Err(Trouble::Words(format!("VolumeSnapshot {namespace}/{name} is gone")));
+        };
+        let content = match csi::bound_content(&snapshot) {
+            Some(content) => snapshots.content(content).await?,
+            None => None,
+        };
+        let trouble = csi::trouble(&snapshot).or_else(|| content.as_ref().and_then(csi::trouble));
+        if let Some(content) = content.filter(csi::is_ready) {
+            return Ok(content);
+        }
+        let words = trouble.unwrap_or_else(|| "its driver is not done with it".to_owned());
+        let words = format!("snapshot {namespace}/{name} is not ready to use: {words}");
+        if cancel.is_cancelled() || !patience.pause().await {
+            return Err(Trouble::Words(words));
+        }
+        if words != said {
+            place.write(lifeboat_plan::pod_volumes::status::waits(&words)).await?;
+            said = words;
+        }
+    }
+}
+
+/// Takes away what was made for the mover. The driver's snapshot stays.
+pub(super) async fn hide(desk: &Desk, uid: &str) -> Result<(), ApiError> {
+    let (name, namespace) = (exposed_name(uid), desk.context.settings.movers.namespace.as_str());
+    Claims::new(&desk.context.client).delete_with_volume(namespace, &name).await?;
+    Snapshots::new(&desk.context.client).take_away(namespace, &name, Some(&name), false).await
+}

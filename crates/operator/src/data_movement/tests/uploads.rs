@@ -1,0 +1,216 @@
+//! DataUploads.
+
+use lifeboat_api::velero::DataUpload;
+use lifeboat_mover::task::Source;
+use rstest::rstest;
+use serde_json::json;
+
+use super::*;
+use crate::data_movement::uploading;
+
+const UPLOAD: &str = "/apis/velero.io/v2alpha1/namespaces/lifeboat/datauploads/du";
+const SNAPSHOT: &str = "/apis/snapshot.storage.k8s.io/v1/namespaces/shop/volumesnapshots/s";
+const CONTENT: &str = "/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents/c";
+
+async fn bench(prepare: Duration) -> Bench {
+    let bench = Bench::new(prepare).await;
+    let world = &bench.world;
+    world.put(
+        UPLOAD,
+        json!({"apiVersion": "velero.io/v2alpha1", "kind": "DataUpload",
+            "metadata": {"name": "du", "namespace": "lifeboat", "uid": "u", "labels": {"velero.io/backup-name": "b"}},
+            "spec": {"snapshotType": "CSI", "csiSnapshot": {"volumeSnapshot": "s", "storageClass": "fast", "snapshotClass": "class"},
+                "sourcePVC": "data", "sourceNamespace": "shop", "backupStorageLocation": "default", "operationTimeout": "10m0s"}}),
+    );
+    world.add("volumesnapshots", "shop", "s", json!({"status": {"boundVolumeSnapshotContentName": "c"}}));
+    world.add(
+        "volumesnapshotcontents",
+        "",
+        "c",
+        json!({"spec": {"driver": "d", "deletionPolicy": "Retain"},
+            "status": {"snapshotHandle": "h", "readyToUse": true, "restoreSize": 1_073_741_824}}),
+    );
+    let claim = json!({"spec": {"volumeName": "pv", "volumeMode": "Filesystem", "resources": {"requests": {"storage": "1Gi"}}}});
+    world.add("persistentvolumeclaims", "shop", "data", claim);
+    bench
+}
+
+async fn run(bench: &Bench) {
+    let object: DataUpload = serde_json::from_value(bench.world.get(UPLOAD).unwrap()).unwrap();
+    uploading::run(&bench.desk, &object, &CancellationToken::new()).await.unwrap();
+}
+
+/// The snapshot went with its data, and nothing that was made for the mover is there.
+fn assert_clear(bench: &Bench) {
+    assert_eq!(bench.left(), Vec::<String>::new());
+    assert!(bench.world.get(SNAPSHOT).is_none() && bench.world.get(CONTENT).is_none());
+}
+
+#[rstest]
+#[case::files("Filesystem")]
+#[case::device("Block")]
+#[tokio::test]
+async fn a_snapshot_is_shown_to_a_mover_and_goes_when_it_is_copied(#[case] mode: &str) {
+    let bench = bench(Duration::from_mins(1)).await;
+    bench.world.change(
+        "/api/v1/namespaces/shop/persistentvolumeclaims/data",
+        &json!({"spec": {"volumeMode": mode}}),
+    );
+    let policies = bench.world.watch_changes(CONTENT);
+    *bench.hands.look.lock().unwrap() = Some(Box::new(|world: &World| {
+        let claim =
+            world.get("/api/v1/namespaces/lifeboat-movers/persistentvolumeclaims/lifeboat-u").unwrap();
+        assert_eq!(claim["spec"]["dataSource"]["name"], "lifeboat-u");
+        let content =
+            world.get("/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents/lifeboat-u").unwrap();
+        assert_eq!(content["spec"]["source"]["snapshotHandle"], "h");
+    }));
+    run(&bench).await;
+    let status = bench.status(UPLOAD);
+    assert_eq!(
+        (&status["phase"], &status["snapshotID"]),
+        (&json!("Completed"), &json!("snapshot-u-1")),
+        "{status}"
+    );
+    assert_eq!(status["node"], "node-a");
+    assert_eq!(status["incrementalBytes"], 4);
+    assert_clear(&bench);
+    assert_eq!(policies.lock().unwrap()[0]["spec"]["deletionPolicy"], "Delete", "the driver deletes it");
+    let assigned = bench.hands.assigned.lock().unwrap();
+    let Work::Backup(work) = &assigned[0].0.work else { panic!() };
+    assert_eq!(work.host, "shop/data");
+    assert_eq!(matches!(work.source, Source::BlockDevice { .. }), mode == "Block");
+    let Where::Claim { claim, block, .. } = &assigned[0].1 else { panic!() };
+    assert_eq!((claim.as_str(), *block), ("lifeboat-u", mode == "Block"));
+}
+
+#[tokio::test]
+async fn a_server_that_died_before_the_end_does_not_copy_again() {
+    let bench = bench(Duration::from_mins(1)).await;
+    let end = json!({"status": {"phase": "Completed", "snapshotID": "snapshot-u-1"}});
+    bench.world.change(
+        UPLOAD,
+        &json!({"metadata": {"annotations": {"lifeboat.io/attempt": "1", "lifeboat.io/end": end.to_string()}},
+            "status": {"phase": "InProgress", "snapshotID": "snapshot-u-1"}}),
+    );
+    run(&bench).await;
+    assert_eq!((bench.movers(), bench.status(UPLOAD)["phase"].clone()), (0, json!("Completed")));
+    assert_clear(&bench);
+}
+
+#[tokio::test]
+async fn a_mover_that_was_killed_is_sent_once_more() {
+    let bench = bench(Duration::from_mins(1)).await;
+    bench.ends([End::Dies { may_retry: true }, End::Well]);
+    run(&bench).await;
+    let status = bench.status(UPLOAD);
+    assert_eq!(
+        (&status["phase"], &status["snapshotID"]),
+        (&json!("Completed"), &json!("snapshot-u-2")),
+        "{status}"
+    );
+    let assigned = bench.hands.assigned.lock().unwrap();
+    assert_eq!(assigned[1].0.lock.dead_owners, ["cluster/pod"]);
+}
+
+#[rstest]
+#[case::the_mover(End::Fails("cannot read /x"), "Failed", "cannot read /x")]
+#[case::killed_twice(End::Dies { may_retry: false }, "Failed", "the mover was killed")]
+#[case::cancelled(End::Cancelled, "Canceled", "it was cancelled")]
+#[tokio::test]
+async fn what_fails_says_why_and_leaves_nothing(#[case] end: End, #[case] phase: &str, #[case] words: &str) {
+    let bench = bench(Duration::from_mins(1)).await;
+    bench.ends([end]);
+    run(&bench).await;
+    let status = bench.status(UPLOAD);
+    assert_eq!(status["phase"], phase, "{status}");
+    assert!(status["message"].as_str().unwrap().contains(words), "{status}");
+    assert!(status["completionTimestamp"].is_string());
+    assert_clear(&bench);
+}
+
+#[tokio::test]
+async fn a_snapshot_that_is_never_ready_ends_the_movement() {
+    let bench = bench(Duration::ZERO).await;
+    bench
+        .world
+        .change(CONTENT, &json!({"status": {"readyToUse": false, "error": {"message": "pool is full"}}}));
+    run(&bench).await;
+    let status = bench.status(UPLOAD);
+    assert_eq!((bench.movers(), &status["phase"]), (0, &json!("Failed")));
+    assert!(status["message"].as_str().unwrap().contains("not ready to use: pool is full"), "{status}");
+    assert_clear(&bench);
+}
+
+#[tokio::test]
+async fn a_snapshot_that_is_gone_ends_the_movement() {
+    let bench = bench(Duration::from_mins(1)).await;
+    bench.world.remove(SNAPSHOT);
+    run(&bench).await;
+    assert!(bench.status(UPLOAD)["message"].as_str().unwrap().contains("VolumeSnapshot shop/s is gone"));
+}
+
+#[tokio::test]
+async fn what_was_made_for_an_object_that_is_gone_is_taken_away() {
+    let bench = bench(Duration::from_mins(1)).await;
+    for uid in ["u", "gone"] {
+        let label = json!({"metadata": {"labels": {"lifeboat.io/data-movement": uid}}});
+        bench.world.add("persistentvolumeclaims", "lifeboat-movers", &format!("lifeboat-{uid}"), label);
+    }
+    crate::data_movement::sweep::sweep(&bench.desk).await.unwrap();
+    assert_eq!(bench.left(), ["/api/v1/namespaces/lifeboat-movers/persistentvolumeclaims/lifeboat-u"]);
+}
+
+#[tokio::test]
+async fn a_snapshot_that_another_upload_needs_stays() {
+    let bench = bench(Duration::from_mins(1)).await;
+    let mut other = bench.world.get(UPLOAD).unwrap();
+    other["metadata"]["name"] = json!("du-2");
+    other["metadata"]["uid"] = json!("u2");
+    bench.world.put(&UPLOAD.replace("/du", "/du-2"), other);
+    bench.ends([End::Cancelled]);
+    run(&bench).await;
+    assert_eq!(bench.status(UPLOAD)["phase"], "Canceled");
+    assert!(bench.world.get(SNAPSHOT).is_some() && bench.world.get(CONTENT).is_some());
+}
+
+#[tokio::test]
+async fn a_copy_on_record_that_nobody_wants_any_more_is_forgotten() {
+    let bench = bench(Duration::from_mins(1)).await;
+    let end = json!({"status": {"phase": "Completed", "snapshotID": "snapshot-u-1"}});
+    bench.world.change(
+        UPLOAD,
+        &json!({"metadata": {"annotations": {"lifeboat.io/attempt": "1", "lifeboat.io/end": end.to_string()}},
+            "status": {"phase": "InProgress", "snapshotID": "snapshot-u-1"}}),
+    );
+    bench.hands.made.lock().unwrap().insert("u-1".into(), "snapshot-u-1".into());
+    let object: DataUpload = serde_json::from_value(bench.world.get(UPLOAD).unwrap()).unwrap();
+    let cancel = CancellationToken::new();
+    cancel.cancel();
+    uploading::run(&bench.desk, &object, &cancel).await.unwrap();
+    let status = bench.status(UPLOAD);
+    assert_eq!((&status["phase"], status.get("snapshotID")), (&json!("Canceled"), None), "{status}");
+    assert!(bench.hands.log.lock().unwrap().contains(&"forget snapshot-u-1".to_owned()));
+    assert_clear(&bench);
+}
+
+#[rstest]
+#[case::a_copy_on_record(true, "Completed")]
+#[case::none(false, "Failed")]
+#[tokio::test]
+async fn what_nobody_may_clear_up_does_not_keep_the_object_from_its_end(
+    #[case] recorded: bool,
+    #[case] phase: &str,
+) {
+    let bench = bench(Duration::from_mins(1)).await;
+    if recorded {
+        let end = json!({"status": {"phase": "Completed", "snapshotID": "snapshot-u-1"}});
+        let note = json!({"metadata": {"annotations": {"lifeboat.io/end": end.to_string()}}});
+        bench.world.change(UPLOAD, &note);
+    } else {
+        bench.ends([End::Fails("cannot read /x")]);
+    }
+    bench.world.refuse_change(CONTENT, "spec", 403);
+    run(&bench).await;
+    assert_eq!(bench.status(UPLOAD)["phase"], phase, "{}", bench.status(UPLOAD));
+}

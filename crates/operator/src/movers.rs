@@ -1,0 +1,206 @@
+//! Running movers: the one way from an errand to a Job, its progress and its end. Controllers of volumes call
+//! [`Movers::carry_out`], which waits for a turn, makes the Job or adopts the one that is there, follows it and says how
+//! it ended; and [`Movers::clear`] once they have recorded that. Nothing here knows what the data is for.
+//!
+//! Job and Secret are named by the task's UID. So whoever is interrupted at any point calls again with the same task and
+//! finds what is there: nothing, a Secret without its Job, a Job that runs, a Job that ended.
+
+mod follow;
+mod make;
+mod sweep;
+#[cfg(test)]
+mod tests;
+mod turn;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lifeboat_cluster::ApiError;
+use lifeboat_cluster::jobs::Jobs;
+use lifeboat_mover::report::{Line, Outcome, TaskResult};
+use lifeboat_mover::task::Task;
+use lifeboat_plan::movers::queue::Candidate;
+use lifeboat_plan::movers::verdict::Dead;
+use lifeboat_plan::movers::{Errand, job};
+use secrecy::SecretSlice;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use lifeboat_plan::movers::verdict::DeathCause;
+pub(crate) use sweep::run;
+
+use crate::context::Context;
+use follow::Follower;
+use turn::{Line as Waiting, Waited};
+
+/// How often a mover is looked at where nothing tells of a change.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// Hands out turns and runs Jobs. Clones share them.
+#[derive(Clone)]
+pub(crate) struct Movers {
+    line: Waiting,
+    resting: Arc<Mutex<CancellationToken>>,
+    look: Duration,
+}
+
+impl Default for Movers {
+    fn default() -> Self {
+        Self { line: Waiting::default(), resting: Arc::default(), look: LOOK }
+    }
+}
+
+/// An errand with the task that the mover reads.
+pub(crate) struct Assignment {
+    pub(crate) errand: Errand,
+    pub(crate) task: Task,
+    /// The files beside the task, by name: never in arguments, logs or status.
+    pub(crate) files: BTreeMap<String, SecretSlice<u8>>,
+}
+
+/// Is told how a mover stands; writes it where people look. Called one after the other.
+#[async_trait]
+pub(crate) trait Watcher: Send + Sync {
+    /// It waits for a turn, and why, as in "2 movers run on node a (limit 2, --movers-per-node); 3 are before it".
+    async fn queued(&self, words: &str);
+    /// Its pod exists, and waits for something: an image, a node with room, a volume.
+    async fn preparing(&self, words: &str);
+    /// Its container runs.
+    async fn running(&self, node: &str);
+    /// It said something: progress, a wait for a lock.
+    async fn line(&self, line: &Line);
+}
+
+/// How a mover ended.
+#[derive(Debug)]
+pub(crate) enum Ended {
+    /// It said itself how, well or not.
+    Told(TaskResult),
+    /// It ended without a word, or never began.
+    Died(Death),
+    /// `cancel` was cancelled: the mover was told to end and has.
+    Cancelled,
+    /// This server stops leading: the Job goes on, and whoever leads next adopts it.
+    Left,
+}
+
+/// Why a mover ended without a result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Death {
+    pub(crate) cause: DeathCause,
+    /// For people: what happened and what to do.
+    pub(crate) words: String,
+    /// The owner of its locks, `<cluster>/<pod>`, where the kubelet reported the container's end: they may be removed.
+    pub(crate) dead_owner: Option<String>,
+    /// Whether the same errand may succeed when it is tried again (killed, evicted, node lost), under another UID.
+    pub(crate) may_retry: bool,
+}
+
+impl Death {
+    /// `owner` is that of the mover's locks.
+    fn new(dead: Dead, owner: Option<String>) -> Self {
+        let dead_owner = owner.filter(|_| dead.reported);
+        Self { cause: dead.cause, words: dead.words, dead_owner, may_retry: dead.may_retry }
+    }
+}
+
+impl Movers {
+    /// A term of leadership begins; when `resting` is cancelled, movers are left alone.
+    pub(crate) fn begin_term(&self, resting: &CancellationToken) {
+        *self.locked() = resting.clone();
+        self.line.begin_term();
+    }
+
+    fn locked(&self) -> MutexGuard<'_, CancellationToken> {
+        self.resting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Runs the errand to its end. `cancel` ends the mover (the user's wish, a timeout); the end of the term leaves it
+    /// alone. An error is trouble with the API server: to be called again with the same assignment.
+    pub(crate) async fn carry_out(
+        &self,
+        context: &Context,
+        assignment: Assignment,
+        watcher: &dyn Watcher,
+        cancel: &CancellationToken,
+    ) -> Result<Ended, ApiError> {
+        let ended = Box::pin(self.run_to_end(context, assignment, watcher, cancel)).await?;
+        context.metrics.movers().ended(word(&ended));
+        Ok(ended)
+    }
+
+    async fn run_to_end(
+        &self,
+        context: &Context,
+        assignment: Assignment,
+        watcher: &dyn Watcher,
+        cancel: &CancellationToken,
+    ) -> Result<Ended, ApiError> {
+        let settings = &context.settings.movers;
+        let resting = self.locked().clone();
+        if resting.is_cancelled() {
+            return Ok(Ended::Left);
+        }
+        self.line.count_running(context).await?;
+        let jobs = Jobs::new(&context.client, &settings.namespace);
+        let (errand, candidate) = (&assignment.errand, Candidate::of(&assignment.errand));
+        let (turn, job) = match jobs.get(&job::name(&errand.uid)).await? {
+            Some(job) => (self.line.adopt(context, candidate), job),
+            None if cancel.is_cancelled() => return Ok(Ended::Cancelled),
+            None => {
+                if let Some(refused) = make::refused(settings, errand) {
+                    return Ok(Ended::Died(Death::new(refused, None)));
+                }
+                let turn = match self.line.wait(context, candidate, watcher, cancel, &resting).await {
+                    Waited::Turn(turn) => turn,
+                    Waited::Cancelled => return Ok(Ended::Cancelled),
+                    Waited::Left => return Ok(Ended::Left),
+                };
+                match make::job(&jobs, &context.settings, &assignment).await? {
+                    Ok(job) => (turn, job),
+                    Err(refused) => return Ok(Ended::Died(Death::new(refused, None))),
+                }
+            }
+        };
+        make::complete(&jobs, &context.settings, &assignment, &job).await?;
+        let ended =
+            Follower::new(&jobs, settings, &assignment, job, self.look).run(watcher, cancel, &resting).await;
+        drop(turn);
+        ended
+    }
+
+    /// Removes the Job, its pod and its Secret, after the end was recorded.
+    pub(crate) async fn clear(&self, context: &Context, uid: &str) -> Result<(), ApiError> {
+        let jobs = Jobs::new(&context.client, &context.settings.movers.namespace);
+        clear(&jobs, &job::name(uid)).await
+    }
+}
+
+async fn clear(jobs: &Jobs, name: &str) -> Result<(), ApiError> {
+    jobs.delete(name).await?;
+    // It would go with its Job, unless it never got to know it.
+    jobs.delete_secret(name).await
+}
+
+/// How a mover ended, for metrics.
+fn word(ended: &Ended) -> &'static str {
+    match ended {
+        Ended::Told(TaskResult { outcome: Outcome::Failed(_), .. }) => "failed",
+        Ended::Told(_) => "done",
+        Ended::Cancelled => "cancelled",
+        Ended::Left => "left",
+        Ended::Died(death) => match death.cause {
+            DeathCause::Killed => "killed",
+            DeathCause::Evicted => "evicted",
+            DeathCause::OutOfMemory => "out-of-memory",
+            DeathCause::Image => "image",
+            DeathCause::Deadline => "deadline",
+            DeathCause::NodeLost => "node-lost",
+            DeathCause::Unschedulable => "unschedulable",
+            DeathCause::Volume => "volume",
+            DeathCause::Deleted => "deleted",
+            DeathCause::Refused => "refused",
+        },
+    }
+}

@@ -1,0 +1,115 @@
+//! Making a mover: its Secret, then its Job, then the tie between them, each safe to repeat. Called by `movers`.
+
+use k8s_openapi::ByteString;
+use lifeboat_cluster::ApiError;
+use lifeboat_cluster::jobs::Jobs;
+use lifeboat_mover::task;
+use lifeboat_plan::movers::verdict::{Dead, DeathCause};
+use lifeboat_plan::movers::{Errand, Place, job as plan};
+use secrecy::ExposeSecret;
+use serde_json::{Map, Value};
+
+use super::Assignment;
+use crate::settings::{MoverSettings, ServerSettings};
+
+/// What the settings do not allow, before anything is made.
+pub(super) fn refused(settings: &MoverSettings, errand: &Errand) -> Option<Dead> {
+    if settings.image.is_empty() {
+        let words = "the server does not know the image of movers: run `lifeboat install` again, or give the server \
+                     --mover-image";
+        return Some(Dead::new(DeathCause::Refused, words));
+    }
+    match &errand.place {
+        Place::NodeDirectory { node, .. } if !settings.node_access => {
+            let words = format!(
+                "the volume can only be reached through a directory of node {node}, and access to nodes is off: allow it \
+                 with `lifeboat install --node-access` (chart: nodeAccess)"
+            );
+            Some(Dead::new(DeathCause::Refused, words))
+        }
+        _ => None,
+    }
+}
+
+/// Makes Secret and Job. The inner error is a refusal that will not pass by itself.
+pub(super) async fn job(
+    jobs: &Jobs,
+    settings: &ServerSettings,
+    assignment: &Assignment,
+) -> Result<Result<Value, Dead>, ApiError> {
+    let terms = terms(settings);
+    // A Secret that is left from a try that was interrupted may have old credentials.
+    if let Err(error) = jobs.put_secret(&secret(assignment, &terms)).await {
+        return refusal(&settings.movers, error).map(Err);
+    }
+    match jobs.create(&plan::job(&assignment.errand, &terms)).await {
+        Ok(job) => Ok(Ok(job)),
+        Err(error) => refusal(&settings.movers, error).map(Err),
+    }
+}
+
+/// Ties the Secret to its Job. One that a Job which has not ended lacks is made.
+pub(super) async fn complete(
+    jobs: &Jobs,
+    settings: &ServerSettings,
+    assignment: &Assignment,
+    job: &Value,
+) -> Result<(), ApiError> {
+    if plan::read(job).is_some_and(|made| made.finished) {
+        return Ok(());
+    }
+    let terms = terms(settings);
+    let owners = plan::owner_reference(job);
+    let name = plan::name(&assignment.errand.uid);
+    match jobs.own_secret(&name, &owners).await {
+        Err(error) if error.is_not_found() => {
+            let mut secret = secret(assignment, &terms);
+            secret["metadata"]["ownerReferences"] = owners;
+            jobs.ensure_secret(&secret).await
+        }
+        other => other,
+    }
+}
+
+fn terms(server: &ServerSettings) -> plan::Terms {
+    let settings = &server.movers;
+    plan::Terms {
+        namespace: settings.namespace.clone(),
+        server: server.namespace.clone(),
+        image: settings.image.clone(),
+        cpu_request: settings.cpu_request.clone(),
+        memory_request: settings.memory_request.clone(),
+        memory_limit: settings.memory_limit.clone(),
+        priority_class: settings.priority_class.clone(),
+        task_directory: task::DIRECTORY.to_owned(),
+        pod_uid_variable: task::POD_UID.to_owned(),
+    }
+}
+
+fn secret(assignment: &Assignment, terms: &plan::Terms) -> Value {
+    let bytes = |content: Vec<u8>| serde_json::to_value(ByteString(content)).unwrap_or_default();
+    let mut data: Map<String, Value> = assignment
+        .files
+        .iter()
+        .map(|(name, content)| (name.clone(), bytes(content.expose_secret().to_vec())))
+        .collect();
+    // A task is plain data, which always has a JSON form.
+    data.insert(task::FILE.to_owned(), bytes(serde_json::to_vec(&assignment.task).unwrap_or_default()));
+    let mut secret = plan::secret(&assignment.errand, terms);
+    secret["data"] = Value::Object(data);
+    secret
+}
+
+/// Whether the API server will never take it.
+fn refusal(settings: &MoverSettings, error: ApiError) -> Result<Dead, ApiError> {
+    let next = match error.code() {
+        Some(404) => format!("namespace {} is missing: run `lifeboat install` again", settings.namespace),
+        Some(403) => format!(
+            "see the quota and the policies of namespace {}, and the rights of the server (`lifeboat install` again)",
+            settings.namespace
+        ),
+        Some(400 | 422) => "see the server's flags --mover-…".to_owned(),
+        _ => return Err(error),
+    };
+    Ok(Dead::new(DeathCause::Refused, format!("{}; {next}", error.chain())))
+}

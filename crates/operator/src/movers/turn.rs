@@ -1,0 +1,205 @@
+//! Turns: drives the queue that crate `plan` decides. Whoever has a turn runs until the turn is dropped; Jobs that run
+//! when a term begins count from its start, whoever adopts them later.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use lifeboat_cluster::ApiError;
+use lifeboat_cluster::jobs::Jobs;
+use lifeboat_plan::movers::job;
+use lifeboat_plan::movers::queue::{Candidate, Limits, Queue};
+use lifeboat_web::MoverMetrics;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::Watcher;
+use crate::context::Context;
+use crate::settings::MoverSettings;
+
+/// How often whoever waits is told how the queue stands: hundreds may wait.
+const TOLD: Duration = Duration::from_secs(10);
+
+/// Who waits and who runs. Clones share it.
+#[derive(Clone)]
+pub(super) struct Line {
+    state: Arc<Mutex<State>>,
+    news: Arc<watch::Sender<()>>,
+    /// Whether the Jobs that there are were counted in this term.
+    counted: Arc<tokio::sync::Mutex<bool>>,
+}
+
+struct State {
+    queue: Queue,
+    /// Those that run and that nobody has adopted yet.
+    held: BTreeSet<String>,
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        let queue = Queue::new(Limits { total: 1, on_node: 1, on_repository: 1 });
+        Self {
+            state: Arc::new(Mutex::new(State { queue, held: BTreeSet::new() })),
+            news: Arc::new(watch::Sender::new(())),
+            counted: Arc::default(),
+        }
+    }
+}
+
+/// How waiting ended.
+pub(super) enum Waited {
+    Turn(Turn),
+    Cancelled,
+    Left,
+}
+
+/// The right to run, or the place in the queue; given back when dropped.
+pub(super) struct Turn {
+    line: Line,
+    metrics: MoverMetrics,
+    uid: String,
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.line.change(&self.metrics, |state| state.queue.leave(&self.uid));
+    }
+}
+
+impl Line {
+    fn locked(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Changes the queue, starts whoever may start now, and tells everyone.
+    fn change(&self, metrics: &MoverMetrics, change: impl FnOnce(&mut State)) {
+        let mut state = self.locked();
+        change(&mut state);
+        state.queue.start();
+        metrics.set(state.queue.running(), state.queue.waiting());
+        drop(state);
+        self.news.send_replace(());
+    }
+
+    /// Of a term before this one nothing is known.
+    pub(super) fn begin_term(&self) {
+        if let Ok(mut counted) = self.counted.try_lock() {
+            *counted = false;
+        }
+        let mut state = self.locked();
+        for uid in std::mem::take(&mut state.held) {
+            state.queue.leave(&uid);
+        }
+    }
+
+    /// Counts the Jobs that run, once in a term: the limits hold across restarts of the server.
+    pub(super) async fn count_running(&self, context: &Context) -> Result<(), ApiError> {
+        let mut counted = self.counted.lock().await;
+        if *counted {
+            return Ok(());
+        }
+        let settings = &context.settings.movers;
+        let running = running(context).await?;
+        self.change(context.metrics.movers(), |state| {
+            state.queue.set_limits(limits(settings));
+            for candidate in running {
+                if !state.queue.is_running(&candidate.uid) {
+                    state.held.insert(candidate.uid.clone());
+                    state.queue.adopt(candidate);
+                }
+            }
+        });
+        *counted = true;
+        Ok(())
+    }
+
+    /// Those that nobody adopted may have ended since.
+    pub(super) async fn recount(&self, context: &Context) -> Result<(), ApiError> {
+        if self.locked().held.is_empty() {
+            return Ok(());
+        }
+        let running: BTreeSet<_> =
+            running(context).await?.into_iter().map(|candidate| candidate.uid).collect();
+        self.change(context.metrics.movers(), |state| {
+            let ended: Vec<_> = state.held.difference(&running).cloned().collect();
+            for uid in ended {
+                state.held.remove(&uid);
+                state.queue.leave(&uid);
+            }
+        });
+        Ok(())
+    }
+
+    /// Its Job is there: it has its turn.
+    pub(super) fn adopt(&self, context: &Context, candidate: Candidate) -> Turn {
+        let uid = candidate.uid.clone();
+        self.change(context.metrics.movers(), |state| {
+            state.held.remove(&candidate.uid);
+            state.queue.adopt(candidate);
+        });
+        Turn { line: self.clone(), metrics: context.metrics.movers().clone(), uid }
+    }
+
+    /// Waits for a turn and tells the watcher why.
+    pub(super) async fn wait(
+        &self,
+        context: &Context,
+        candidate: Candidate,
+        watcher: &dyn Watcher,
+        cancel: &CancellationToken,
+        resting: &CancellationToken,
+    ) -> Waited {
+        let mut news = self.news.subscribe();
+        let uid = candidate.uid.clone();
+        // From here on the place is given back, also where the caller is dropped.
+        let turn = Turn { line: self.clone(), metrics: context.metrics.movers().clone(), uid: uid.clone() };
+        self.change(context.metrics.movers(), |state| {
+            // It was counted, and its Job has gone since.
+            if state.held.remove(&uid) {
+                state.queue.leave(&uid);
+            }
+            state.queue.arrive(candidate);
+        });
+        let (mut told, mut tell_at) = (String::new(), Instant::now());
+        loop {
+            news.mark_unchanged();
+            let words = {
+                let state = self.locked();
+                if state.queue.is_running(&uid) {
+                    return Waited::Turn(turn);
+                }
+                (Instant::now() >= tell_at).then(|| state.queue.words(&uid).unwrap_or_default())
+            };
+            if let Some(words) = words {
+                if words != told {
+                    watcher.queued(&words).await;
+                    told = words;
+                }
+                tell_at = Instant::now() + TOLD;
+            }
+            tokio::select! {
+                () = cancel.cancelled() => return Waited::Cancelled,
+                () = resting.cancelled() => return Waited::Left,
+                _ = news.changed() => {}
+                () = sleep_until(tell_at) => {}
+            }
+        }
+    }
+}
+
+fn limits(settings: &MoverSettings) -> Limits {
+    Limits {
+        total: settings.at_once,
+        on_node: settings.at_once_on_node,
+        on_repository: settings.at_once_on_repository,
+    }
+}
+
+/// The movers whose Jobs have not ended.
+async fn running(context: &Context) -> Result<Vec<Candidate>, ApiError> {
+    let jobs = Jobs::new(&context.client, &context.settings.movers.namespace);
+    let jobs = jobs.list(&job::selector(&context.settings.namespace)).await?;
+    let made = jobs.iter().filter_map(job::read).filter(|made| !made.finished);
+    Ok(made.map(|made| made.candidate).collect())
+}

@@ -1,0 +1,132 @@
+//! What the work on a volume does outside: the repository and the mover. Tests put their own in place.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use lifeboat_cluster::ApiError;
+use lifeboat_mover::task::{RepositoryAccess, unreadable};
+use lifeboat_plan::pod_volumes::status::Snapshot;
+use secrecy::SecretSlice;
+use tokio_util::sync::CancellationToken;
+
+use crate::context::Context;
+use crate::movers::{Assignment, Ended, Watcher};
+use crate::repositories::{self, RepositoryProblem};
+
+/// A repository, as a mover is told of it.
+#[derive(Clone)]
+pub(crate) struct Reach {
+    pub(crate) identifier: String,
+    pub(crate) task: RepositoryAccess,
+    pub(crate) files: BTreeMap<String, SecretSlice<u8>>,
+    /// The cluster's UID, for locks.
+    pub(crate) cluster: String,
+}
+
+/// Why a repository cannot be used, and whether that may pass by itself.
+pub(crate) struct Unusable {
+    pub(crate) words: String,
+    pub(crate) may_pass: bool,
+}
+
+/// A snapshot that is in the repository.
+pub(crate) struct Made {
+    pub(crate) snapshot: Snapshot,
+    pub(crate) end: Option<Timestamp>,
+}
+
+#[async_trait]
+pub(crate) trait Hands: Send + Sync {
+    /// The repository of a namespace; `make`: where there is none, it is made.
+    async fn reach(&self, location: &str, namespace: &str, make: bool) -> Result<Reach, Unusable>;
+    /// The snapshot that a task made.
+    async fn made(&self, location: &str, namespace: &str, task: &str) -> Result<Option<Made>, Unusable>;
+    async fn forget(&self, location: &str, namespace: &str, snapshots: &[String]) -> Result<(), String>;
+    async fn carry_out(
+        &self,
+        assignment: Assignment,
+        watcher: &dyn Watcher,
+        cancel: &CancellationToken,
+    ) -> Result<Ended, ApiError>;
+    async fn clear(&self, task: &str) -> Result<(), ApiError>;
+    /// Removes the locks of a mover whose end was reported; that it cannot be done is only logged.
+    async fn unlock(&self, _location: &str, _namespace: &str, _owner: &str) {}
+}
+
+/// The server's own.
+pub(crate) struct ServerHands(pub(crate) Context);
+
+#[async_trait]
+impl Hands for ServerHands {
+    async fn reach(&self, location: &str, namespace: &str, make: bool) -> Result<Reach, Unusable> {
+        let access = if make {
+            repositories::ensure(&self.0, location, namespace).await?
+        } else {
+            let access = repositories::access(&self.0, location, namespace).await?;
+            repositories::open(&self.0, &access).await?;
+            access
+        };
+        let cluster = self.0.repositories.cluster(&self.0).await.map_err(RepositoryProblem::from)?;
+        Ok(Reach { identifier: access.identifier, task: access.task, files: access.files, cluster })
+    }
+
+    async fn made(&self, location: &str, namespace: &str, task: &str) -> Result<Option<Made>, Unusable> {
+        let access = repositories::access(&self.0, location, namespace).await?;
+        let repository = match repositories::open(&self.0, &access).await {
+            Ok(repository) => repository,
+            Err(RepositoryProblem::Repository(lifeboat_repository::Error::NoRepository { .. })) => {
+                return Ok(None);
+            }
+            Err(problem) => return Err(problem.into()),
+        };
+        let found = repositories::of_task(&repository, task).await.map_err(RepositoryProblem::from)?;
+        Ok(found.map(|(id, snapshot)| {
+            let counts = snapshot.summary.as_ref().map(|summary| summary.counts).unwrap_or_default();
+            Made {
+                snapshot: Snapshot {
+                    id: id.to_string(),
+                    bytes: counts.total_bytes_processed,
+                    bytes_added: counts.data_added,
+                    unreadable: unreadable(&snapshot.tags),
+                    ..Snapshot::default()
+                },
+                end: snapshot.summary.map(|summary| summary.backup_end.timestamp()),
+            }
+        }))
+    }
+
+    async fn forget(&self, location: &str, namespace: &str, snapshots: &[String]) -> Result<(), String> {
+        repositories::forget(&self.0, location, namespace, snapshots).await.map_err(|problem| problem.chain())
+    }
+
+    async fn carry_out(
+        &self,
+        assignment: Assignment,
+        watcher: &dyn Watcher,
+        cancel: &CancellationToken,
+    ) -> Result<Ended, ApiError> {
+        self.0.movers.carry_out(&self.0, assignment, watcher, cancel).await
+    }
+
+    async fn clear(&self, task: &str) -> Result<(), ApiError> {
+        self.0.movers.clear(&self.0, task).await
+    }
+
+    async fn unlock(&self, location: &str, namespace: &str, owner: &str) {
+        repositories::unlock(&self.0, location, namespace, owner).await;
+    }
+}
+
+impl From<RepositoryProblem> for Unusable {
+    fn from(problem: RepositoryProblem) -> Self {
+        let may_pass = match &problem {
+            RepositoryProblem::Api(_) | RepositoryProblem::Location(_) => true,
+            RepositoryProblem::Repository(error) => {
+                !matches!(error, lifeboat_repository::Error::NoRepository { .. }) && !problem.is_password()
+            }
+            RepositoryProblem::Unusable(_) => false,
+        };
+        Self { words: problem.chain(), may_pass }
+    }
+}

@@ -1,0 +1,69 @@
+//! Ends of copies that nobody expects: late, unheard of, or at the same moment as a cancellation.
+
+use super::*;
+
+#[tokio::test]
+async fn a_snapshot_that_a_dead_mover_made_counts() {
+    let world = World::new().await;
+    world.add(&json!({}));
+    world.fake.will(died(true));
+    world.fake.holds("o-1-1", "abc");
+    let status = world.run(&CancellationToken::new()).await["status"].clone();
+    assert_eq!((&status["phase"], &status["snapshotID"]), (&json!("Completed"), &json!("abc")));
+}
+
+#[tokio::test]
+async fn a_mover_that_was_killed_is_sent_once_more_and_not_twice() {
+    let world = World::new().await;
+    world.add(&json!({}));
+    world.fake.will(died(true));
+    world.fake.will(died(true));
+    let object = world.run(&CancellationToken::new()).await;
+    assert_eq!(object["status"]["phase"], "Failed");
+    assert_eq!(object["metadata"]["annotations"]["lifeboat.io/attempt"], "2");
+    assert_eq!(object["metadata"]["annotations"]["lifeboat.io/dead-owners"], "cluster/mover-pod");
+    let sent: Vec<_> = world.fake.calls().into_iter().filter(|call| call.starts_with("send")).collect();
+    assert_eq!(sent, ["send o-1-1", "send o-1-2"]);
+    assert_eq!(world.fake.assignments.lock().unwrap()[1].task.lock.dead_owners, ["cluster/mover-pod"]);
+}
+
+#[tokio::test]
+async fn a_snapshot_that_is_there_counts_though_its_time_is_over() {
+    let world = World::new().await;
+    world.add(&json!({"metadata": {"annotations": {"lifeboat.io/attempt": "1"},
+        "creationTimestamp": "2020-01-01T00:00:00Z"}, "status": {"phase": "InProgress"}}));
+    world.fake.holds("o-1-1", "abc");
+    let status = world.run(&CancellationToken::new()).await["status"].clone();
+    assert_eq!((&status["phase"], &status["snapshotID"]), (&json!("Completed"), &json!("abc")));
+    assert_eq!(world.fake.calls(), ["clear o-1-1"]);
+}
+
+#[tokio::test]
+async fn where_nobody_can_tell_what_a_dead_mover_made_none_follows_it() {
+    let world = World::new().await;
+    world.add(&json!({}));
+    world.fake.mute.store(true, Ordering::Relaxed);
+    world.fake.will(died(true));
+    let status = world.run(&CancellationToken::new()).await["status"].clone();
+    assert_eq!(status["phase"], "Failed");
+    let words = "nobody can tell whether the volume was copied: storage is away; a snapshot of it may be left in the \
+                 repository: storage is away";
+    assert_eq!(status["message"], words);
+    let calls = world.fake.calls();
+    assert_eq!(calls[1..], ["send o-1-1", "unlock cluster/mover-pod", "clear o-1-1"]);
+}
+
+#[rstest]
+#[case::done(backed_up(0))]
+#[case::died(died(true))]
+#[tokio::test]
+async fn a_copy_that_ends_while_it_is_cancelled_leaves_nothing(#[case] end: Ended) {
+    let world = World::new().await;
+    world.add(&json!({}));
+    world.fake.late.store(true, Ordering::Relaxed);
+    world.fake.will(end);
+    world.fake.holds("o-1-1", "abc");
+    let status = world.run(&CancellationToken::new()).await["status"].clone();
+    assert_eq!((&status["phase"], &status["snapshotID"]), (&json!("Canceled"), &Value::Null));
+    assert_eq!(world.fake.calls().last().unwrap(), "forget lifeboat abc");
+}

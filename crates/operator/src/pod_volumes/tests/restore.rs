@@ -1,0 +1,154 @@
+//! PodVolumeRestores: only into a pod that waits, and only into volumes that are new.
+
+use lifeboat_api::velero::PodVolumeRestore;
+use lifeboat_mover::report::Restored;
+use lifeboat_mover::task::Target;
+
+use super::*;
+
+fn restored_pod(state: &Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "db-0", "namespace": "lifeboat", "uid": "p-9"},
+        "spec": {"nodeName": "a", "containers": [], "initContainers": [{"name": "restore-wait"}],
+            "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]},
+        "status": {"phase": "Pending", "initContainerStatuses": [{"name": "restore-wait", "image": "", "imageID": "",
+            "ready": false, "restartCount": 0, "state": state}]}})
+}
+
+/// A pod that waits with a claim of this restore.
+async fn world(state: &Value, label: &str) -> World {
+    let world = World::new().await;
+    world.cluster.put("pods", &restored_pod(state));
+    world.cluster.put(
+        "persistentvolumeclaims",
+        &json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim",
+            "metadata": {"name": "data", "labels": {"velero.io/restore-name": label}}, "spec": {"volumeName": "pv"}}),
+    );
+    world.cluster.put(
+        "persistentvolumes",
+        &json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "pv"},
+            "spec": {"csi": {"driver": "d", "volumeHandle": "h"}}}),
+    );
+    world
+}
+
+async fn run(world: &World, more: &Value, cancel: &CancellationToken) -> Value {
+    let mut object = json!({
+        "apiVersion": "velero.io/v1", "kind": "PodVolumeRestore",
+        "metadata": {"name": "o", "uid": "o-1", "creationTimestamp": jiff::Timestamp::now().to_string(),
+            "labels": {"velero.io/restore-name": "r", "velero.io/restore-uid": "r-1"}},
+        "spec": {"pod": {"namespace": "lifeboat", "name": "db-0", "uid": "p-9"}, "volume": "data",
+            "backupStorageLocation": "default", "repoIdentifier": "", "snapshotID": "abc", "sourceNamespace": "shop"},
+    });
+    crate::testing::merge(&mut object, more);
+    world.cluster.put("podvolumerestores", &object);
+    let object: PodVolumeRestore =
+        serde_json::from_value(world.cluster.get("podvolumerestores", "o").unwrap()).unwrap();
+    Box::pin(filling::run(&world.desk, &object, cancel)).await.unwrap();
+    world.cluster.get("podvolumerestores", "o").unwrap()["status"].clone()
+}
+
+fn restored(failed: u64) -> Ended {
+    let failed = Listed { count: failed, first: vec!["a".into()] };
+    told(Outcome::Restored(Restored { bytes: 70, verified: true, failed, ..Restored::default() }))
+}
+
+#[tokio::test]
+async fn a_pod_that_waits_gets_its_data() {
+    let world = world(&json!({"running": {}}), "r").await;
+    world.fake.will(restored(0));
+    let status = run(&world, &json!({}), &CancellationToken::new()).await;
+    assert_eq!(status["phase"], "Completed", "{status}");
+    assert_eq!((&status["node"], &status["progress"]["bytesDone"]), (&json!("a"), &json!(70)));
+    assert_eq!(world.fake.calls(), ["reach default/shop", "send o-1-1", "clear o-1-1"]);
+    let sent = world.fake.assignments.lock().unwrap();
+    let Work::Restore(work) = &sent[0].task.work else { unreachable!() };
+    assert_eq!(work.done_file.as_deref(), Some(std::path::Path::new(".velero/r-1")));
+    let Target::Path { path, proof: Some(lifeboat_mover::task::Proof::Csi { file, .. }) } = &work.target
+    else {
+        unreachable!()
+    };
+    assert_eq!(
+        (path.to_str(), file.to_str()),
+        (Some("/mover/data/mount"), Some("/mover/data/vol_data.json"))
+    );
+    assert!(matches!(&sent[0].errand.place, Where::NodeDirectory { writable: true, .. }));
+}
+
+#[rstest]
+#[case::not_equal(restored(1), "1 files could not be restored (a)")]
+#[case::died(died(false), "the mover was killed")]
+#[tokio::test]
+async fn a_volume_that_is_not_whole_has_failed(#[case] end: Ended, #[case] words: &str) {
+    let world = world(&json!({"running": {}}), "r").await;
+    world.fake.will(end);
+    let status = run(&world, &json!({}), &CancellationToken::new()).await;
+    assert_eq!(status["phase"], "Failed");
+    assert!(status["message"].as_str().unwrap().starts_with(words), "{status}");
+}
+
+#[rstest]
+#[case::a_claim_that_was_there("other", json!({"running": {}}), json!({}), "was not made by this restore")]
+#[case::a_pod_that_is_another("r", json!({"running": {}}), json!({"spec": {"pod": {"uid": "p-1"}}}), "is gone")]
+#[case::a_pod_that_runs("r", json!({"terminated": {"exitCode": 0}}), json!({}), "nobody may write")]
+#[case::a_pod_that_never_comes_up("r", json!({"waiting": {"reason": "ImagePullBackOff"}}),
+    json!({"metadata": {"creationTimestamp": "2020-01-01T00:00:00Z"}}), "did not come up in time: its init container restore-wait waits: ImagePullBackOff")]
+#[tokio::test]
+async fn nobody_writes_where_nobody_waits(
+    #[case] label: &str,
+    #[case] state: Value,
+    #[case] more: Value,
+    #[case] words: &str,
+) {
+    let world = world(&state, label).await;
+    let status = run(&world, &more, &CancellationToken::new()).await;
+    assert_eq!(status["phase"], "Failed", "{status}");
+    assert!(status["message"].as_str().unwrap().contains(words), "{status}");
+    assert!(!world.fake.calls().iter().any(|call| call.starts_with("send")));
+}
+
+#[tokio::test]
+async fn a_pod_that_went_on_saw_its_data_though_nobody_heard_of_it() {
+    let world = world(&json!({"terminated": {"exitCode": 0}}), "r").await;
+    let begun =
+        json!({"metadata": {"annotations": {"lifeboat.io/attempt": "1"}}, "status": {"phase": "InProgress"}});
+    let status = run(&world, &begun, &CancellationToken::new()).await;
+    assert_eq!(status["phase"], "Completed");
+    assert_eq!(world.fake.calls(), ["clear o-1-1"]);
+}
+
+#[tokio::test]
+async fn a_mover_that_was_killed_is_sent_once_more() {
+    let world = world(&json!({"running": {}}), "r").await;
+    world.fake.will(died(true));
+    world.fake.will(restored(0));
+    let status = run(&world, &json!({}), &CancellationToken::new()).await;
+    assert_eq!(status["phase"], "Completed");
+    let sent: Vec<_> = world.fake.calls().into_iter().filter(|call| call.starts_with("send")).collect();
+    assert_eq!(sent, ["send o-1-1", "send o-1-2"]);
+}
+
+#[tokio::test]
+async fn a_mover_that_may_still_write_is_followed_by_none() {
+    let world = world(&json!({"running": {}}), "r").await;
+    world.fake.will(Ended::Died(Death {
+        cause: DeathCause::NodeLost,
+        words: "node a is lost".into(),
+        dead_owner: None,
+        may_retry: true,
+    }));
+    let status = run(&world, &json!({}), &CancellationToken::new()).await;
+    assert_eq!(status["phase"], "Failed");
+    let message = status["message"].as_str().unwrap();
+    assert!(message.starts_with("node a is lost; it is not tried again"), "{message}");
+    assert_eq!(world.fake.calls(), ["reach default/shop", "send o-1-1", "clear o-1-1"]);
+}
+
+#[tokio::test]
+async fn a_cancelled_restore_leaves_no_mover() {
+    let world = world(&json!({"running": {}}), "r").await;
+    let cancel = CancellationToken::new();
+    cancel.cancel();
+    let status = run(&world, &json!({}), &cancel).await;
+    assert_eq!(status["phase"], "Canceled");
+    assert_eq!(world.fake.calls(), ["clear o-1-1"]);
+}

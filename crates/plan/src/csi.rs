@@ -1,0 +1,134 @@
+//! Snapshots by CSI drivers, through the objects of snapshot.storage.k8s.io: which class takes one, what a snapshot, its
+//! content and a restored claim look like, how a snapshot stands. Takes objects as they are; gives objects and decisions.
+//! Called by the actions in crate `operator` that bear upstream's names, and by the passes around them.
+
+mod class;
+mod deletion;
+mod provisioning;
+mod restored;
+mod taken;
+
+use sha2::{Digest, Sha256};
+
+use crate::catalogue::{GroupResource, ItemId};
+use crate::label;
+
+pub use class::{ClassError, classes_of, of_claim};
+pub use deletion::{for_deletion, is_of_backup};
+pub use provisioning::{Provisioning, awaits_pod, provisioning};
+pub use restored::{claim as restored_claim, content as restored_content, snapshot as restored_snapshot};
+pub use taken::{
+    Fixed, bound_content, content_patch, driver_of, fixed, grown, is_going, is_ready, snapshot,
+    snapshot_notes, trouble, volume_of,
+};
+
+/// The group of all of these objects.
+pub const GROUP: &str = "snapshot.storage.k8s.io";
+/// The version that is spoken.
+pub const VERSION: &str = "v1";
+
+/// The actions, under upstream's names.
+pub const CLAIM_BACKUPPER: &str = "velero.io/csi-pvc-backupper";
+pub const SNAPSHOT_BACKUPPER: &str = "velero.io/csi-volumesnapshot-backupper";
+pub const CONTENT_BACKUPPER: &str = "velero.io/csi-volumesnapshotcontent-backupper";
+pub const CLASS_BACKUPPER: &str = "velero.io/csi-volumesnapshotclass-backupper";
+pub const CLAIM_RESTORER: &str = "velero.io/csi-pvc-restorer";
+pub const SNAPSHOT_RESTORER: &str = "velero.io/csi-volumesnapshot-restorer";
+pub const CONTENT_RESTORER: &str = "velero.io/csi-volumesnapshotcontent-restorer";
+pub const CLASS_RESTORER: &str = "velero.io/csi-volumesnapshotclass-restorer";
+pub const CONTENT_DELETER: &str = "velero.io/csi-volumesnapshotcontent-delete";
+
+/// Annotation and label of a claim in a backup: the VolumeSnapshot that holds its data.
+pub const SNAPSHOT_NAME: &str = "velero.io/volume-snapshot-name";
+/// Annotations of a VolumeSnapshot in a backup.
+pub const HANDLE: &str = "velero.io/csi-volumesnapshot-handle";
+pub const RESTORE_SIZE: &str = "velero.io/csi-volumesnapshot-restore-size";
+pub const DRIVER: &str = "velero.io/csi-driver-name";
+pub const DELETION_POLICY: &str = "velero.io/csi-vsc-deletion-policy";
+pub const GROUP_HANDLE: &str = "velero.io/csi-volumegroupsnapshot-handle";
+/// Annotation that restore item actions set: no filter counts for their additional items.
+pub const MUST_RESTORE: &str = "restore.velero.io/must-include-additional-items";
+
+/// Label of snapshots and contents that a backup is taking: its UID. Restored ones do not have it.
+pub const OF_BACKUP: &str = "lifeboat.io/backup-uid";
+
+pub fn snapshots() -> GroupResource {
+    GroupResource::new(GROUP, "volumesnapshots")
+}
+
+pub fn contents() -> GroupResource {
+    GroupResource::new(GROUP, "volumesnapshotcontents")
+}
+
+pub fn classes() -> GroupResource {
+    GroupResource::new(GROUP, "volumesnapshotclasses")
+}
+
+/// The Secret that a pair of annotations names.
+fn secret(object: &serde_json::Value, name: &str, namespace: &str) -> Option<ItemId> {
+    let annotation = |key: &str| object["metadata"]["annotations"][key].as_str();
+    let (name, namespace) = (annotation(name)?, annotation(namespace)?);
+    Some(ItemId::namespaced(GroupResource::new("", "secrets"), namespace, name))
+}
+
+/// The Secret with which a driver deletes the snapshot of a content.
+pub fn deletion_secret(content: &serde_json::Value) -> Option<ItemId> {
+    secret(
+        content,
+        "csi.storage.k8s.io/snapshotter-secret-name",
+        "csi.storage.k8s.io/snapshotter-secret-namespace",
+    )
+}
+
+/// The Secret with which a driver lists the snapshots of a class.
+pub fn list_secret(class: &serde_json::Value) -> Option<ItemId> {
+    secret(
+        class,
+        "csi.storage.k8s.io/snapshotter-list-secret-name",
+        "csi.storage.k8s.io/snapshotter-list-secret-namespace",
+    )
+}
+
+/// The name of the VolumeSnapshot that a backup takes of a claim. The same in every attempt, so that none is taken twice.
+pub fn snapshot_name(claim: &str, claim_uid: &str, backup_uid: &str) -> String {
+    // As long as a label's value may be: claims in backups have it as one.
+    const ROOM: usize = 63 - "velero-".len() - 1 - 16;
+    let end = (0..=claim.len().min(ROOM)).rev().find(|at| claim.is_char_boundary(*at)).unwrap_or(0);
+    let begin = claim[..end].trim_end_matches(['-', '.']);
+    let digest = label::digest(&format!("{backup_uid}/{claim_uid}"));
+    format!("velero-{begin}-{}", &digest[..16])
+}
+
+/// The name of a restored VolumeSnapshot and of its content: upstream's.
+pub fn restored_name(restore_uid: &str, snapshot: &str) -> String {
+    let digest = Sha256::digest(format!("{restore_uid}/{snapshot}").as_bytes());
+    digest.iter().fold(String::new(), |all, byte| format!("{all}{byte:02x}"))
+}
+
+fn text<'a>(object: &'a serde_json::Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(serde_json::Value::as_str).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_has_one_name_for_each_claim_and_backup() {
+        let name = snapshot_name("data-db-0", "claim", "backup");
+        assert_eq!(name, snapshot_name("data-db-0", "claim", "backup"));
+        assert_ne!(name, snapshot_name("data-db-0", "claim", "other"));
+        assert_ne!(name, snapshot_name("data-db-0", "other", "backup"));
+        assert!(name.starts_with("velero-data-db-0-"), "{name}");
+        assert!(snapshot_name(&"x".repeat(253), "claim", "backup").len() <= 63);
+    }
+
+    #[test]
+    fn restored_names_are_upstreams() {
+        // printf %s r/s | sha256sum
+        assert_eq!(
+            restored_name("r", "s"),
+            "95cb63649db25c54f7e2736d5b15ecc5e285d61c80f42c9d74ec14fb7a6c4ae2"
+        );
+    }
+}

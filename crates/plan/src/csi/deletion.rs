@@ -1,0 +1,78 @@
+//! The deletion of a snapshot that only its driver still has: a content with its handle is made for the purpose, and deleted
+//! again, upon which the driver deletes the snapshot.
+
+use serde_json::{Value, json};
+
+use super::{DELETION_POLICY, GROUP, OF_BACKUP, VERSION};
+use crate::label;
+
+/// Whether a backup took the snapshot of this content; others are somebody's own.
+pub fn is_of_backup(content: &Value, backup: &str) -> bool {
+    content["metadata"]["labels"]["velero.io/backup-name"] == *label::value(backup)
+}
+
+/// The content to make and delete; its name is the same at every try. None where no snapshot was ever made.
+pub fn for_deletion(content: &Value) -> Option<Value> {
+    let handle = content["status"]["snapshotHandle"].as_str().filter(|handle| !handle.is_empty())?;
+    let driver = content["spec"]["driver"].as_str().unwrap_or_default();
+    let name = format!("lifeboat-delete-{}", label::digest(&format!("{driver}/{handle}")));
+    let mut annotations = content["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
+    // Whoever deletes with a Secret finds it by these; what only the old object went through is left out.
+    annotations.retain(|key, _| {
+        !key.starts_with("snapshot.storage.kubernetes.io/volumesnapshot-being") && key != DELETION_POLICY
+    });
+    let mut labels = content["metadata"]["labels"].as_object().cloned().unwrap_or_default();
+    labels.remove(OF_BACKUP);
+    let mut made = json!({
+        "apiVersion": format!("{GROUP}/{VERSION}"),
+        "kind": "VolumeSnapshotContent",
+        "metadata": {"name": name, "labels": labels, "annotations": annotations},
+        "spec": {
+            "deletionPolicy": "Delete",
+            "driver": driver,
+            "source": {"snapshotHandle": handle},
+            // Nobody's: a content without a UID here is deleted with its snapshot.
+            "volumeSnapshotRef": {"apiVersion": format!("{GROUP}/{VERSION}"), "kind": "VolumeSnapshot",
+                "namespace": "lifeboat-deletes", "name": name},
+        },
+    });
+    if content["spec"]["sourceVolumeMode"].is_string() {
+        made["spec"]["sourceVolumeMode"] = content["spec"]["sourceVolumeMode"].clone();
+    }
+    Some(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_is_deleted_by_its_handle_with_the_labels_and_secrets_of_its_content() {
+        let content = json!({
+            "metadata": {"name": "c", "uid": "u", "resourceVersion": "3", "finalizers": ["f"],
+                "labels": {"velero.io/backup-name": "b", OF_BACKUP: "uid", "snapshot.storage.kubernetes.io/managed-by": "n"},
+                "annotations": {"snapshot.storage.kubernetes.io/deletion-secret-name": "s"}},
+            "spec": {"deletionPolicy": "Retain", "driver": "d", "source": {"volumeHandle": "v"}, "volumeSnapshotClassName": "x",
+                "volumeSnapshotRef": {"name": "s", "uid": "u"}},
+            "status": {"snapshotHandle": "h"},
+        });
+        assert!(is_of_backup(&content, "b") && !is_of_backup(&content, "other"));
+        let made = for_deletion(&content).unwrap();
+        assert_eq!(made["spec"]["deletionPolicy"], "Delete");
+        assert_eq!(made["spec"]["source"], json!({"snapshotHandle": "h"}));
+        assert!(made["spec"]["volumeSnapshotRef"].get("uid").is_none());
+        assert!(made["spec"].get("volumeSnapshotClassName").is_none());
+        let labels = json!({"velero.io/backup-name": "b", "snapshot.storage.kubernetes.io/managed-by": "n"});
+        assert_eq!(made["metadata"]["labels"], labels);
+        assert_eq!(
+            made["metadata"]["annotations"]["snapshot.storage.kubernetes.io/deletion-secret-name"],
+            "s"
+        );
+        assert_eq!(for_deletion(&content).unwrap()["metadata"]["name"], made["metadata"]["name"]);
+    }
+
+    #[test]
+    fn what_was_never_made_is_not_deleted() {
+        assert_eq!(for_deletion(&json!({"metadata": {"name": "c"}, "spec": {"driver": "d"}})), None);
+    }
+}

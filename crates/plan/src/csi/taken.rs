@@ -1,0 +1,222 @@
+//! A snapshot that a backup takes: the object that asks for it, how it stands, and what the backup notes in it.
+
+use serde_json::{Value, json};
+
+use super::{DELETION_POLICY, DRIVER, GROUP, GROUP_HANDLE, HANDLE, OF_BACKUP, RESTORE_SIZE, VERSION, text};
+use crate::catalogue::{GroupResource, ItemId};
+use crate::label;
+use crate::policy::quantity::Quantity;
+
+/// The volume of a claim that is bound; only those have data.
+pub fn volume_of(claim: &Value) -> Option<ItemId> {
+    let volume = text(claim, "/spec/volumeName");
+    let bound = text(claim, "/status/phase") == "Bound" && !volume.is_empty();
+    bound.then(|| ItemId::cluster(GroupResource::new("", "persistentvolumes"), volume))
+}
+
+/// The CSI driver of a PersistentVolume; None for volumes of other kinds.
+pub fn driver_of(volume: &Value) -> Option<&str> {
+    Some(text(volume, "/spec/csi/driver")).filter(|driver| !driver.is_empty())
+}
+
+/// The object that asks a driver for a snapshot. The claim's labels come along as upstream has them, but for those that
+/// say where the claim itself came from.
+pub fn snapshot(name: &str, claim: &Value, class: &str, backup: (&str, &str)) -> Value {
+    let labels = claim["metadata"]["labels"].as_object().into_iter().flatten();
+    let mut labels: serde_json::Map<String, Value> = labels
+        .filter(|(key, _)| !key.starts_with("velero.io/") && !key.starts_with("lifeboat.io/"))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    labels.insert("velero.io/backup-name".to_owned(), json!(label::value(backup.0)));
+    labels.insert(OF_BACKUP.to_owned(), json!(backup.1));
+    json!({
+        "apiVersion": format!("{GROUP}/{VERSION}"),
+        "kind": "VolumeSnapshot",
+        "metadata": {"name": name, "namespace": claim["metadata"]["namespace"], "labels": labels},
+        "spec": {
+            "source": {"persistentVolumeClaimName": claim["metadata"]["name"]},
+            "volumeSnapshotClassName": class,
+        },
+    })
+}
+
+/// The content that a snapshot is bound to.
+pub fn bound_content(snapshot: &Value) -> Option<&str> {
+    Some(text(snapshot, "/status/boundVolumeSnapshotContentName")).filter(|name| !name.is_empty())
+}
+
+/// Whether a content's snapshot is fixed in time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fixed {
+    Yes,
+    /// Not yet; what the objects say.
+    Waiting(String),
+}
+
+/// What happens to the volume from now on does not change the snapshot: it has its handle and its time.
+pub fn fixed(snapshot: &Value, content: Option<&Value>) -> Fixed {
+    let said = trouble(snapshot).or(content.and_then(trouble));
+    if is_going(snapshot) || content.is_some_and(is_going) {
+        return Fixed::Waiting("it is being deleted".to_owned());
+    }
+    let Some(content) = content else {
+        let words = "no snapshot controller has bound it to a content yet; is one running?";
+        return Fixed::Waiting(said.unwrap_or_else(|| words.to_owned()));
+    };
+    let status = &content["status"];
+    if status["snapshotHandle"].is_string() && !status["creationTime"].is_null() {
+        return Fixed::Yes;
+    }
+    Fixed::Waiting(said.unwrap_or_else(|| "its driver has not taken it yet".to_owned()))
+}
+
+/// Whether somebody has deleted the object: it is there only until its finalizers are done.
+pub fn is_going(object: &Value) -> bool {
+    object["metadata"]["deletionTimestamp"].is_string()
+}
+
+/// Whether volumes can be made from it.
+pub fn is_ready(content: &Value) -> bool {
+    content["status"]["readyToUse"] == true
+}
+
+/// What a driver or controller says is wrong.
+pub fn trouble(object: &Value) -> Option<String> {
+    let message = text(object, "/status/error/message");
+    (!message.is_empty()).then(|| message.to_owned())
+}
+
+/// What a content gets while a backup goes on: whose it is, and that its snapshot stays whoever deletes the
+/// VolumeSnapshot.
+pub fn content_patch(content: &Value, backup: (&str, &str)) -> Option<Value> {
+    let labels = &content["metadata"]["labels"];
+    if is_going(content) {
+        return None;
+    }
+    let ours = labels[OF_BACKUP] == backup.1 && content["spec"]["deletionPolicy"] == "Retain";
+    let noted = content["metadata"]["annotations"][DELETION_POLICY].clone();
+    let policy = if noted.is_null() { content["spec"]["deletionPolicy"].clone() } else { noted };
+    (!ours).then(|| {
+        json!({
+            "metadata": {
+                "labels": {"velero.io/backup-name": label::value(backup.0), OF_BACKUP: backup.1},
+                "annotations": {DELETION_POLICY: policy},
+            },
+            "spec": {"deletionPolicy": "Retain"},
+        })
+    })
+}
+
+/// The annotations of a snapshot in the backup, from which it is restored.
+pub fn snapshot_notes(content: &Value) -> Value {
+    let before = &content["metadata"]["annotations"][DELETION_POLICY];
+    let policy = if before.is_null() { &content["spec"]["deletionPolicy"] } else { before };
+    let mut notes = json!({DELETION_POLICY: policy});
+    let status = &content["status"];
+    if status["snapshotHandle"].is_string() {
+        notes[HANDLE] = status["snapshotHandle"].clone();
+        notes[DRIVER] = content["spec"]["driver"].clone();
+    }
+    if let Some(size) = status["restoreSize"].as_i64() {
+        notes[RESTORE_SIZE] = json!(binary(size));
+    }
+    if status["volumeGroupSnapshotHandle"].is_string() {
+        notes[GROUP_HANDLE] = status["volumeGroupSnapshotHandle"].clone();
+    }
+    notes
+}
+
+/// Makes a claim ask for at least the size that its snapshot needs: a volume may be larger than it was asked for.
+pub fn grown(claim: &mut Value, restore_size: Option<i64>) {
+    let Some(size) = restore_size.filter(|size| *size > 0) else { return };
+    let asked = claim.pointer("/spec/resources/requests/storage").and_then(Value::as_str);
+    let enough = asked.and_then(Quantity::parse).is_some_and(|asked| asked.is_at_least(size));
+    if !enough {
+        claim["spec"]["resources"]["requests"]["storage"] = json!(binary(size));
+    }
+}
+
+/// Bytes as Kubernetes writes them.
+fn binary(bytes: i64) -> String {
+    let suffixes = ["Ki", "Mi", "Gi", "Ti", "Pi"];
+    let (mut number, mut suffix) = (bytes, "");
+    for next in suffixes {
+        if number == 0 || number % 1024 != 0 {
+            break;
+        }
+        (number, suffix) = (number / 1024, next);
+    }
+    format!("{number}{suffix}")
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn claim() -> Value {
+        json!({"metadata": {"name": "data", "namespace": "shop", "labels": {"app": "db", "velero.io/restore-name": "r"}},
+            "spec": {"resources": {"requests": {"storage": "1Gi"}}}})
+    }
+
+    #[test]
+    fn a_snapshot_carries_the_claims_labels_and_its_backup() {
+        let made = snapshot("s", &claim(), "fast", ("nightly", "uid"));
+        let labels =
+            json!({"app": "db", "velero.io/backup-name": "nightly", "lifeboat.io/backup-uid": "uid"});
+        assert_eq!(made["metadata"]["labels"], labels);
+        assert_eq!(made["metadata"]["namespace"], "shop");
+        assert_eq!(
+            made["spec"],
+            json!({"source": {"persistentVolumeClaimName": "data"}, "volumeSnapshotClassName": "fast"})
+        );
+    }
+
+    #[rstest]
+    #[case::nothing(json!({}), None, Err("no snapshot controller"))]
+    #[case::error(json!({"status": {"error": {"message": "no space"}}}), None, Err("no space"))]
+    #[case::bound(json!({}), Some(json!({})), Err("its driver has not taken it yet"))]
+    #[case::contents_error(json!({}), Some(json!({"status": {"error": {"message": "quota"}}})), Err("quota"))]
+    #[case::no_time(json!({}), Some(json!({"status": {"snapshotHandle": "h"}})), Err("its driver"))]
+    #[case::going(json!({"metadata": {"deletionTimestamp": "2026-11-16T01:00:00Z"}}),
+        Some(json!({"status": {"snapshotHandle": "h", "creationTime": 5}})), Err("it is being deleted"))]
+    #[case::taken(json!({}), Some(json!({"status": {"snapshotHandle": "h", "creationTime": 5}})), Ok(()))]
+    fn a_snapshot_is_fixed_with_its_handle_and_time(
+        #[case] snapshot: Value,
+        #[case] content: Option<Value>,
+        #[case] expected: Result<(), &str>,
+    ) {
+        match (fixed(&snapshot, content.as_ref()), expected) {
+            (Fixed::Yes, Ok(())) => {}
+            (Fixed::Waiting(words), Err(part)) => assert!(words.contains(part), "{words}"),
+            (fixed, expected) => panic!("{fixed:?} instead of {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn a_content_is_kept_whoever_deletes_its_snapshot_and_its_own_policy_is_noted() {
+        let mut content = json!({"metadata": {"name": "c"}, "spec": {"deletionPolicy": "Delete", "driver": "d"},
+            "status": {"snapshotHandle": "h", "restoreSize": 1_073_741_824}});
+        let patch = content_patch(&content, ("nightly", "uid")).unwrap();
+        assert_eq!(patch["spec"]["deletionPolicy"], "Retain");
+        content["metadata"]["labels"] = patch["metadata"]["labels"].clone();
+        content["metadata"]["annotations"] = patch["metadata"]["annotations"].clone();
+        content["spec"]["deletionPolicy"] = json!("Retain");
+        assert_eq!(content_patch(&content, ("nightly", "uid")), None);
+        let notes = json!({DELETION_POLICY: "Delete", HANDLE: "h", DRIVER: "d", RESTORE_SIZE: "1Gi"});
+        assert_eq!(snapshot_notes(&content), notes);
+    }
+
+    #[rstest]
+    #[case::none(None, "1Gi")]
+    #[case::smaller(Some(1 << 20), "1Gi")]
+    #[case::same(Some(1 << 30), "1Gi")]
+    #[case::larger(Some(3 << 29), "1536Mi")]
+    #[case::odd(Some((1 << 30) + 1), "1073741825")]
+    fn a_claim_asks_for_what_its_snapshot_needs(#[case] size: Option<i64>, #[case] expected: &str) {
+        let mut claim = claim();
+        grown(&mut claim, size);
+        assert_eq!(claim["spec"]["resources"]["requests"]["storage"], expected);
+    }
+}

@@ -1,0 +1,190 @@
+//! What a mover gets in its own namespace: a claim made from the snapshot, by a content that points at the same snapshot of
+//! the driver; or an empty claim like the one that is to be filled.
+
+use serde_json::{Value, json};
+
+use super::{MADE_FOR, text};
+use crate::csi::{GROUP, VERSION};
+
+/// On which node's driver a snapshot is, where drivers snapshot each for their node.
+const MANAGED_BY: &str = "snapshot.storage.kubernetes.io/managed-by";
+
+/// A content of the same snapshot, for a VolumeSnapshot of the same name. Whatever happens to it, the snapshot stays.
+pub fn content(of: &Value, name: &str, namespace: &str, uid: &str, class: &str) -> Value {
+    let mut labels = json!({MADE_FOR: uid});
+    if let Some(node) = of["metadata"]["labels"][MANAGED_BY].as_str() {
+        labels[MANAGED_BY] = json!(node);
+    }
+    let mut made = json!({
+        "apiVersion": format!("{GROUP}/{VERSION}"),
+        "kind": "VolumeSnapshotContent",
+        "metadata": {"name": name, "labels": labels},
+        "spec": {
+            "deletionPolicy": "Retain",
+            "driver": of["spec"]["driver"],
+            "source": {"snapshotHandle": of["status"]["snapshotHandle"]},
+            "volumeSnapshotRef": {"apiVersion": format!("{GROUP}/{VERSION}"), "kind": "VolumeSnapshot",
+                "namespace": namespace, "name": name},
+        },
+    });
+    if !class.is_empty() {
+        made["spec"]["volumeSnapshotClassName"] = json!(class);
+    }
+    if of["spec"]["sourceVolumeMode"].is_string() {
+        made["spec"]["sourceVolumeMode"] = of["spec"]["sourceVolumeMode"].clone();
+    }
+    made
+}
+
+/// The VolumeSnapshot that is bound to it.
+pub fn snapshot(name: &str, namespace: &str, uid: &str) -> Value {
+    json!({
+        "apiVersion": format!("{GROUP}/{VERSION}"),
+        "kind": "VolumeSnapshot",
+        "metadata": {"name": name, "namespace": namespace, "labels": {MADE_FOR: uid}},
+        "spec": {"source": {"volumeSnapshotContentName": name}},
+    })
+}
+
+/// A claim made from it. `of`: the claim whose snapshot it is, where that is still there.
+pub fn claim(
+    name: &str,
+    namespace: &str,
+    uid: &str,
+    of: Option<&Value>,
+    content: &Value,
+    class: &str,
+) -> Value {
+    let mut made = json!({
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": namespace, "labels": {MADE_FOR: uid}},
+        "spec": {
+            // Whatever the claim itself allows: one pod reads it.
+            "accessModes": ["ReadWriteOnce"],
+            "volumeMode": mode(of, content),
+            "dataSource": {"apiGroup": GROUP, "kind": "VolumeSnapshot", "name": name},
+            "resources": {"requests": {"storage": "1Gi"}},
+        },
+    });
+    if !class.is_empty() {
+        made["spec"]["storageClassName"] = json!(class);
+    }
+    let asked = of.map(|claim| claim["spec"]["resources"]["requests"]["storage"].clone());
+    if let Some(asked) = asked.filter(Value::is_string) {
+        made["spec"]["resources"]["requests"]["storage"] = asked;
+    }
+    crate::csi::grown(&mut made, content["status"]["restoreSize"].as_i64());
+    made
+}
+
+fn mode(of: Option<&Value>, content: &Value) -> String {
+    let given = of.map(|claim| text(claim, "/spec/volumeMode")).filter(|mode| !mode.is_empty());
+    let given = given.unwrap_or_else(|| text(content, "/spec/sourceVolumeMode"));
+    if given.is_empty() { "Filesystem".to_owned() } else { given.to_owned() }
+}
+
+/// An empty claim like the one that is to be filled.
+pub fn for_target(name: &str, namespace: &str, uid: &str, target: &Value) -> Value {
+    let spec = &target["spec"];
+    let mut made = json!({
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": name, "namespace": namespace, "labels": {MADE_FOR: uid}},
+        "spec": {"accessModes": spec["accessModes"], "resources": spec["resources"], "volumeMode": mode(Some(target), &json!({}))},
+    });
+    for field in ["storageClassName", "volumeAttributesClassName"] {
+        if spec[field].is_string() {
+            made["spec"][field] = spec[field].clone();
+        }
+    }
+    made
+}
+
+/// The one node on which a snapshot's volume can be made, where there is only one: whose driver took it, or the only one
+/// that the volume itself can be used on.
+pub fn node(content: &Value, volume: Option<&Value>, nodes: &[Value]) -> Option<String> {
+    let named = |name: &str| nodes.iter().any(|node| text(node, "/metadata/name") == name);
+    if let Some(node) = content["metadata"]["labels"][MANAGED_BY].as_str().filter(|node| named(node)) {
+        return Some(node.to_owned());
+    }
+    let terms = volume?.pointer("/spec/nodeAffinity/required/nodeSelectorTerms")?.as_array()?;
+    let fits = |node: &&Value| terms.iter().any(|term| term_fits(term, node));
+    let fitting: Vec<&Value> = nodes.iter().filter(fits).collect();
+    match fitting.as_slice() {
+        [only] => Some(text(only, "/metadata/name").to_owned()),
+        _ => None,
+    }
+}
+
+/// Only what provisioners write is understood: labels that are in a list. Anything else fits every node.
+fn term_fits(term: &Value, node: &Value) -> bool {
+    let wanted = term["matchExpressions"].as_array().into_iter().flatten();
+    wanted.filter(|one| one["operator"] == "In").all(|one| {
+        let label = &node["metadata"]["labels"][one["key"].as_str().unwrap_or_default()];
+        one["values"].as_array().is_some_and(|values| values.contains(label))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of() -> Value {
+        json!({"metadata": {"labels": {MANAGED_BY: "b"}},
+            "spec": {"driver": "d", "deletionPolicy": "Delete", "sourceVolumeMode": "Block"},
+            "status": {"snapshotHandle": "h", "restoreSize": 2_147_483_648_i64}})
+    }
+
+    #[test]
+    fn a_snapshot_is_shown_to_a_mover_by_its_handle_and_outlives_that() {
+        let content = content(&of(), "lifeboat-u", "lifeboat-movers", "u", "fast");
+        assert_eq!(content["spec"]["source"], json!({"snapshotHandle": "h"}));
+        assert_eq!(content["spec"]["deletionPolicy"], "Retain");
+        assert_eq!(content["metadata"]["labels"], json!({MADE_FOR: "u", MANAGED_BY: "b"}));
+        let reference = &content["spec"]["volumeSnapshotRef"];
+        assert_eq!(
+            (&reference["namespace"], &reference["name"]),
+            (&json!("lifeboat-movers"), &json!("lifeboat-u"))
+        );
+        let snapshot = snapshot("lifeboat-u", "lifeboat-movers", "u");
+        assert_eq!(snapshot["spec"]["source"], json!({"volumeSnapshotContentName": "lifeboat-u"}));
+        let source = json!({"spec": {"accessModes": ["ReadWriteOncePod"], "volumeMode": "Block",
+            "resources": {"requests": {"storage": "1Gi"}}}});
+        let claim = claim("lifeboat-u", "lifeboat-movers", "u", Some(&source), &of(), "fast");
+        assert_eq!(claim["spec"]["resources"]["requests"]["storage"], "2Gi");
+        assert_eq!(
+            (&claim["spec"]["volumeMode"], &claim["spec"]["accessModes"]),
+            (&json!("Block"), &json!(["ReadWriteOnce"]))
+        );
+        let gone = super::claim("n", "m", "u", None, &of(), "");
+        assert_eq!(gone["spec"]["volumeMode"], "Block", "where the claim is gone, the content knows");
+    }
+
+    #[test]
+    fn a_claim_is_filled_in_the_likeness_of_its_target() {
+        let target = json!({"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteMany"], "storageClassName": "fast",
+            "selector": {"matchLabels": {"a": "b"}}, "resources": {"requests": {"storage": "3Gi"}}}});
+        let made = for_target("lifeboat-u", "lifeboat-movers", "u", &target);
+        assert_eq!(
+            made["spec"],
+            json!({"accessModes": ["ReadWriteMany"], "storageClassName": "fast",
+            "volumeMode": "Filesystem", "resources": {"requests": {"storage": "3Gi"}}})
+        );
+    }
+
+    #[test]
+    fn a_snapshot_that_is_on_one_node_is_read_there() {
+        let node_of = |name: &str, zone: &str| json!({"metadata": {"name": name, "labels": {"zone": zone, "host": name}}});
+        let nodes = [node_of("a", "z"), node_of("b", "z")];
+        assert_eq!(node(&of(), None, &nodes), Some("b".into()), "its driver says so");
+        let affinity = |key: &str, value: &str| {
+            json!({"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms":
+                [{"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}]}}}})
+        };
+        let plain = json!({"metadata": {}});
+        assert_eq!(node(&plain, Some(&affinity("host", "a")), &nodes), Some("a".into()));
+        assert_eq!(node(&plain, Some(&affinity("zone", "z")), &nodes), None, "the scheduler chooses");
+        assert_eq!(node(&plain, None, &nodes), None);
+    }
+}

@@ -1,0 +1,87 @@
+//! Hands a volume that was filled in the movers' namespace to the claim that it is for: patches of claim and volume, and
+//! whether they found each other. Every patch can be made again.
+
+use serde_json::{Value, json};
+
+use super::text;
+
+/// Names the volume in the claim.
+pub fn claim_patch(volume: &str) -> Value {
+    json!({
+        "metadata": {"annotations": {
+            "pv.kubernetes.io/bind-completed": null,
+            "pv.kubernetes.io/bound-by-controller": null,
+        }},
+        "spec": {"volumeName": volume},
+    })
+}
+
+/// Gives the volume to the claim, with the labels that the claim's selector wants. None where it is given already.
+pub fn volume_patch(volume: &Value, claim: &Value) -> Option<Value> {
+    let reference = &volume["spec"]["claimRef"];
+    let target = &claim["metadata"];
+    if reference["namespace"] == target["namespace"] && reference["name"] == target["name"] {
+        return None;
+    }
+    let mut patch = json!({
+        "metadata": {"annotations": {"pv.kubernetes.io/bound-by-controller": null}},
+        "spec": {"claimRef": {
+            "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": target["namespace"], "name": target["name"],
+            "uid": null, "resourceVersion": null,
+        }},
+    });
+    if claim["spec"]["selector"]["matchLabels"].is_object() {
+        patch["metadata"]["labels"] = claim["spec"]["selector"]["matchLabels"].clone();
+    }
+    Some(patch)
+}
+
+/// How a claim and the volume for it stand.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Bound {
+    Yes,
+    NotYet,
+    /// Something else was faster.
+    Other(String),
+}
+
+pub fn bound(claim: &Value, volume: &str) -> Bound {
+    let named = text(claim, "/spec/volumeName");
+    match text(claim, "/status/phase") {
+        "Bound" if named == volume => Bound::Yes,
+        "Bound" => Bound::Other(format!("the claim is bound to volume {named}")),
+        "Lost" => Bound::Other(format!("the claim has lost its volume {named}")),
+        _ => Bound::NotYet,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_volume_is_given_to_its_claim_once() {
+        let claim = json!({"metadata": {"namespace": "shop", "name": "data", "uid": "u"},
+            "spec": {"selector": {"matchLabels": {"velero.io/dynamic-pv-restore": "x"}}}, "status": {"phase": "Pending"}});
+        let mut volume = json!({"metadata": {"name": "pv"}, "spec": {"claimRef":
+            {"namespace": "lifeboat-movers", "name": "lifeboat-u", "uid": "m", "resourceVersion": "7"}}});
+        let patch = volume_patch(&volume, &claim).unwrap();
+        assert_eq!(patch["spec"]["claimRef"]["name"], "data");
+        assert!(
+            patch["spec"]["claimRef"]["uid"].is_null(),
+            "the controller binds it to the claim of that name"
+        );
+        assert_eq!(patch["metadata"]["labels"]["velero.io/dynamic-pv-restore"], "x");
+        volume["spec"]["claimRef"] = json!({"namespace": "shop", "name": "data", "uid": "u"});
+        assert_eq!(volume_patch(&volume, &claim), None);
+    }
+
+    #[test]
+    fn a_claim_that_something_else_was_bound_to_is_told_of() {
+        let claim =
+            |phase: &str, volume: &str| json!({"spec": {"volumeName": volume}, "status": {"phase": phase}});
+        assert_eq!(bound(&claim("Bound", "pv"), "pv"), Bound::Yes);
+        assert_eq!(bound(&claim("Pending", "pv"), "pv"), Bound::NotYet);
+        assert!(matches!(bound(&claim("Bound", "x"), "pv"), Bound::Other(words) if words.contains('x')));
+    }
+}

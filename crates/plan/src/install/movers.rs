@@ -1,0 +1,146 @@
+//! Where movers run: a namespace of their own, whose pods may read volumes and directories of nodes, with nobody else in
+//! it; a service account without a token; no way in from outside. The way out is open: storage may be anywhere.
+
+use serde_json::{Value, json};
+
+use super::rbac::{role, role_binding};
+use super::{EXISTED_ANNOTATION, InstallOptions, Rights, labels};
+use crate::movers::job::SERVICE_ACCOUNT;
+
+/// What can be chosen about movers. Texts, because the chart has expressions there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MoverOptions {
+    pub namespace: String,
+    /// The namespace was there before Lifeboat: uninstall must leave it.
+    pub namespace_existed: bool,
+    /// Movers may mount directories of nodes.
+    pub node_access: bool,
+    /// The kubelet's directory on nodes, where it is not the usual one.
+    pub kubelet_root: Option<String>,
+}
+
+impl MoverOptions {
+    pub fn new(server_namespace: &str) -> Self {
+        Self {
+            namespace: namespace_of(server_namespace),
+            namespace_existed: false,
+            node_access: false,
+            kubelet_root: None,
+        }
+    }
+}
+
+/// The namespace of the movers of a server, so that two servers never share one.
+pub fn namespace_of(server_namespace: &str) -> String {
+    let room = server_namespace.len().min(63 - "-movers".len());
+    format!("{}-movers", server_namespace[..room].trim_end_matches('-'))
+}
+
+/// The arguments of the server.
+pub(super) fn args(options: &InstallOptions) -> Vec<String> {
+    let movers = &options.movers;
+    let mut args =
+        vec![format!("--mover-image={}", options.image), format!("--mover-namespace={}", movers.namespace)];
+    if movers.node_access {
+        args.push("--node-access".to_owned());
+    }
+    args.extend(movers.kubelet_root.iter().map(|root| format!("--kubelet-root={root}")));
+    args
+}
+
+pub(super) fn objects(options: &InstallOptions) -> Vec<Value> {
+    let name = &options.movers.namespace;
+    let mut objects = vec![namespace(options), service_account(name), network_policy(name)];
+    if options.rights != Rights::Full {
+        objects.push(role(name, "lifeboat", &rules()));
+        objects.push(role_binding(options, name, "Role", "lifeboat"));
+    }
+    objects
+}
+
+/// Reading files of all owners is beyond every stricter Pod Security level.
+fn namespace(options: &InstallOptions) -> Value {
+    let mut namespace = json!({
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {
+            "name": options.movers.namespace,
+            "labels": {
+                "app.kubernetes.io/name": "lifeboat",
+                "component": "velero",
+                "pod-security.kubernetes.io/enforce": "privileged",
+                "pod-security.kubernetes.io/audit": "privileged",
+                "pod-security.kubernetes.io/warn": "privileged",
+            },
+        },
+    });
+    if options.movers.namespace_existed {
+        namespace["metadata"]["annotations"] = json!({EXISTED_ANNOTATION: "true"});
+    }
+    namespace
+}
+
+fn service_account(namespace: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "ServiceAccount",
+        "metadata": {"name": SERVICE_ACCOUNT, "namespace": namespace, "labels": labels()},
+        "automountServiceAccountToken": false,
+    })
+}
+
+fn network_policy(namespace: &str) -> Value {
+    json!({
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "NetworkPolicy",
+        "metadata": {"name": SERVICE_ACCOUNT, "namespace": namespace, "labels": labels()},
+        "spec": {"podSelector": {}, "policyTypes": ["Ingress"]},
+    })
+}
+
+/// What a server with limited rights needs there: to run movers, and to give them volumes.
+fn rules() -> Value {
+    json!([
+        {
+            "apiGroups": ["batch"],
+            "resources": ["jobs"],
+            "verbs": ["get", "list", "watch", "create", "patch", "delete"],
+        },
+        {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get", "list", "create", "patch", "delete"]},
+        {"apiGroups": [""], "resources": ["pods"], "verbs": ["get", "list", "watch", "delete"]},
+        {"apiGroups": [""], "resources": ["pods/log"], "verbs": ["get"]},
+        {"apiGroups": [""], "resources": ["events"], "verbs": ["get", "list"]},
+        {
+            "apiGroups": [""],
+            "resources": ["persistentvolumeclaims"],
+            "verbs": ["get", "list", "watch", "create", "patch", "delete"],
+        },
+        {
+            "apiGroups": ["snapshot.storage.k8s.io"],
+            "resources": ["volumesnapshots"],
+            "verbs": ["get", "list", "watch", "create", "patch", "delete"],
+        },
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_servers_never_share_a_namespace_of_movers() {
+        assert_eq!(namespace_of("lifeboat"), crate::movers::DEFAULT_NAMESPACE);
+        assert_eq!(namespace_of("backup"), "backup-movers");
+        let long = namespace_of(&format!("{}-{}", "a".repeat(55), "b".repeat(7)));
+        assert_eq!(long, format!("{}-movers", "a".repeat(55)));
+    }
+
+    #[test]
+    fn the_server_is_told_what_was_chosen() {
+        let mut options = InstallOptions::new("lifeboat", "i:1");
+        assert_eq!(args(&options), ["--mover-image=i:1", "--mover-namespace=lifeboat-movers"]);
+        options.movers.node_access = true;
+        options.movers.kubelet_root = Some("/k".to_owned());
+        assert_eq!(args(&options)[2..], ["--node-access", "--kubelet-root=/k"]);
+    }
+}

@@ -1,0 +1,236 @@
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const LIMITS: Limits = Limits { total: 3, on_node: 2, on_repository: 2 };
+
+fn candidate(uid: &str, group: &str, node: &str, repository: &str) -> Candidate {
+    Candidate {
+        uid: uid.into(),
+        group: group.into(),
+        node: Some(node).filter(|node| !node.is_empty()).map(str::to_owned),
+        repository: repository.into(),
+    }
+}
+
+fn one_at_a_time() -> Queue {
+    Queue::new(Limits { total: 1, on_node: 9, on_repository: 9 })
+}
+
+/// Runs everything, one after the other, and tells the order.
+fn order(mut queue: Queue) -> Vec<String> {
+    let mut order = Vec::new();
+    queue.start();
+    while let Some(uid) = queue.running.keys().next().cloned() {
+        queue.leave(&uid);
+        order.push(uid);
+        queue.start();
+    }
+    order
+}
+
+#[test]
+fn groups_take_turns_and_the_first_of_a_group_comes_first() {
+    let mut queue = one_at_a_time();
+    for uid in ["a1", "a2", "a3"] {
+        queue.arrive(candidate(uid, "a", "", "r"));
+    }
+    queue.arrive(candidate("b1", "b", "", "r"));
+    queue.arrive(candidate("c1", "c", "", "r"));
+    queue.arrive(candidate("b2", "b", "", "r"));
+    assert_eq!(order(queue), ["a1", "b1", "c1", "a2", "b2", "a3"]);
+}
+
+#[test]
+fn a_full_node_holds_only_those_who_need_it_and_keeps_their_turn() {
+    let mut queue = Queue::new(Limits { total: 9, on_node: 1, on_repository: 9 });
+    queue.adopt(candidate("x", "x", "n1", "r"));
+    queue.arrive(candidate("a1", "a", "n1", "r"));
+    queue.arrive(candidate("a2", "a", "n2", "r"));
+    queue.start();
+    assert!(queue.is_running("a2") && !queue.is_running("a1"));
+    // A newcomer for the same node does not overtake, though group a had a turn since.
+    queue.arrive(candidate("b1", "b", "n1", "r"));
+    queue.leave("x");
+    queue.start();
+    assert!(queue.is_running("a1") && !queue.is_running("b1"));
+}
+
+#[test]
+fn whoever_waits_is_told_why_and_how_many_are_before() {
+    let mut queue = Queue::new(LIMITS);
+    queue.adopt(candidate("x1", "x", "a", "r"));
+    queue.adopt(candidate("x2", "x", "a", "s"));
+    for uid in ["g1", "g2", "g3"] {
+        queue.arrive(candidate(uid, "g", "a", "t"));
+    }
+    queue.arrive(candidate("h1", "h", "a", "t"));
+    queue.start();
+    let words = |queue: &Queue, uid: &str| queue.words(uid).unwrap();
+    assert_eq!(
+        words(&queue, "g1"),
+        "waits for a turn: 2 movers run on node a (limit 2, --movers-per-node); it is the next"
+    );
+    assert_eq!(
+        words(&queue, "h1"),
+        "waits for a turn: 2 movers run on node a (limit 2, --movers-per-node); 1 is before it"
+    );
+    assert_eq!(
+        words(&queue, "g3"),
+        "waits for a turn: 2 movers run on node a (limit 2, --movers-per-node); 3 are before it"
+    );
+    queue.adopt(candidate("x3", "x", "b", "r"));
+    assert_eq!(
+        words(&queue, "g1"),
+        "waits for a turn: 3 movers run in all (limit 3, --movers-at-once); it is the next"
+    );
+    queue.leave("x2");
+    queue.arrive(candidate("i1", "i", "c", "r"));
+    assert_eq!(
+        words(&queue, "i1"),
+        "waits for a turn: 2 movers run on repository r (limit 2, --movers-per-repository); it is the next"
+    );
+    assert_eq!(queue.words("x1"), None);
+}
+
+#[test]
+fn what_was_adopted_counts_beyond_the_limits_and_arrives_once() {
+    let mut queue = one_at_a_time();
+    queue.adopt(candidate("a", "g", "", "r"));
+    queue.adopt(candidate("b", "g", "", "r"));
+    queue.arrive(candidate("b", "g", "", "r"));
+    queue.arrive(candidate("c", "g", "", "r"));
+    queue.arrive(candidate("c", "g", "", "r"));
+    queue.start();
+    assert_eq!((queue.running(), queue.waiting()), (2, 1));
+    queue.leave("a");
+    queue.start();
+    assert_eq!((queue.running(), queue.waiting()), (1, 1));
+}
+
+#[test]
+fn a_limit_of_nothing_is_one() {
+    let mut queue = Queue::new(Limits { total: 0, on_node: 0, on_repository: 0 });
+    queue.arrive(candidate("a", "g", "n", "r"));
+    queue.start();
+    assert!(queue.is_running("a"));
+}
+
+#[test]
+fn nothing_is_kept_of_those_who_left() {
+    let mut queue = one_at_a_time();
+    for uid in ["a", "b"] {
+        queue.arrive(candidate(uid, uid, "n", "r"));
+    }
+    queue.start();
+    queue.leave("a");
+    queue.leave("b");
+    assert!(queue.turns.is_empty() && queue.kept.is_empty(), "{queue:?}");
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Arrive {
+        group: u8,
+        node: Option<u8>,
+        repository: u8,
+    },
+    Adopt {
+        group: u8,
+        node: Option<u8>,
+        repository: u8,
+    },
+    /// The nth of those who run ends.
+    End(usize),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let place = || (0..4u8, proptest::option::of(0..3u8), 0..3u8);
+    let step = prop_oneof![
+        6 => place().prop_map(|(group, node, repository)| Step::Arrive { group, node, repository }),
+        1 => place().prop_map(|(group, node, repository)| Step::Adopt { group, node, repository }),
+        5 => (0..5usize).prop_map(Step::End),
+    ];
+    proptest::collection::vec(step, 1..80)
+}
+
+fn made(number: usize, group: u8, node: Option<u8>, repository: u8) -> Candidate {
+    Candidate {
+        uid: format!("{number:04}"),
+        group: group.to_string(),
+        node: node.map(|node| node.to_string()),
+        repository: repository.to_string(),
+    }
+}
+
+/// Nobody who may start waits, and nobody started beyond a limit.
+fn check(queue: &Queue, adopted: &BTreeSet<String>) {
+    for waiting in &queue.waiting {
+        assert!(queue.full_for(waiting).is_some(), "{waiting:?} could start: {queue:?}");
+    }
+    let started: Vec<_> = queue.running.values().filter(|one| !adopted.contains(&one.uid)).collect();
+    assert!(started.len() <= LIMITS.total, "{queue:?}");
+    for one in &started {
+        let on_node = started.iter().filter(|other| one.node.is_some() && other.node == one.node).count();
+        let on_repository = started.iter().filter(|other| other.repository == one.repository).count();
+        assert!(on_node <= LIMITS.on_node && on_repository <= LIMITS.on_repository, "{queue:?}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn limits_hold_nobody_waits_needlessly_and_everybody_gets_a_turn(steps in steps()) {
+        let (mut queue, mut adopted) = (Queue::new(LIMITS), BTreeSet::new());
+        for (number, step) in steps.into_iter().enumerate() {
+            match step {
+                Step::Arrive { group, node, repository } => queue.arrive(made(number, group, node, repository)),
+                Step::Adopt { group, node, repository } => {
+                    let candidate = made(number, group, node, repository);
+                    adopted.insert(candidate.uid.clone());
+                    queue.adopt(candidate);
+                }
+                Step::End(nth) => {
+                    if let Some(uid) = queue.running.keys().nth(nth).cloned() {
+                        queue.leave(&uid);
+                    }
+                }
+            }
+            queue.start();
+            check(&queue, &adopted);
+        }
+        let all = queue.waiting() + queue.running();
+        prop_assert_eq!(order(queue).len(), all);
+    }
+
+    /// However many come after it, and whatever they need: one who waits starts after a bounded number of others.
+    #[test]
+    fn nobody_starves_under_an_endless_stream(
+        first in (0..4u8, proptest::option::of(0..3u8), 0..3u8),
+        stream in proptest::collection::vec((0..40u8, proptest::option::of(0..3u8), 0..3u8), 200),
+        ends in proptest::collection::vec(0..3usize, 200),
+    ) {
+        let mut queue = Queue::new(LIMITS);
+        for number in 0..30_u8 {
+            queue.arrive(made(number.into(), number % 3, Some(number % 3), number % 2));
+        }
+        let (group, node, repository) = first;
+        queue.arrive(made(1000, group, node, repository));
+        queue.start();
+        let mut turns = 0;
+        for (number, ((group, node, repository), nth)) in stream.into_iter().zip(ends).enumerate() {
+            if queue.is_running("1000") {
+                break;
+            }
+            queue.arrive(made(2000 + number, group, node, repository));
+            // Every mover ends some time: the oldest at least every other turn.
+            let running: Vec<String> = queue.running.keys().cloned().collect();
+            let ended = if number % 2 == 0 { &running[0] } else { &running[nth % running.len()] };
+            queue.leave(ended);
+            queue.start();
+            turns += 1;
+        }
+        prop_assert!(turns < 200, "{:?}", queue);
+    }
+}

@@ -1,0 +1,98 @@
+//! Why a container or a pod ended. Takes what the kubelet wrote, gives the cause. Called by `verdict`.
+
+use serde_json::Value;
+
+use super::{Dead, DeathCause, Verdict, condition, joined, text};
+
+/// The kubelet reported the container's end.
+pub(super) fn container(pod: &Value, terminated: &Value) -> Verdict {
+    let mut death = of_pod(pod).unwrap_or_else(|| of_container(pod, terminated));
+    // Out of memory is more telling than what followed from it; a child may be killed and the container end by itself.
+    if terminated["reason"] == "OOMKilled" {
+        death = of_container(pod, terminated);
+    }
+    // The kubelet's own words for a container that it lost sight of are no report of its end.
+    death.reported = terminated["reason"] != "ContainerStatusUnknown";
+    Verdict::Ended { message: text(&terminated["message"]).to_owned(), death }
+}
+
+/// A pod that ended, whatever became of its container.
+pub(super) fn pod(pod: &Value) -> Option<Dead> {
+    if pod["status"]["phase"] != "Failed" && pod["status"]["phase"] != "Succeeded" {
+        return None;
+    }
+    Some(of_pod(pod).unwrap_or_else(|| {
+        let why = joined(text(&pod["status"]["reason"]), text(&pod["status"]["message"]));
+        let why = if why.is_empty() { "it gave no reason".to_owned() } else { why };
+        let words = format!("node {} did not run the mover: {why}", text(&pod["spec"]["nodeName"]));
+        Dead { may_retry: true, ..Dead::new(DeathCause::Unschedulable, words) }
+    }))
+}
+
+/// What the pod itself tells.
+fn of_pod(pod: &Value) -> Option<Dead> {
+    let (reason, message) = (text(&pod["status"]["reason"]), text(&pod["status"]["message"]));
+    let disrupted = condition(pod, "DisruptionTarget").filter(|condition| condition["status"] == "True");
+    match (reason, disrupted) {
+        ("DeadlineExceeded", _) => Some(Dead::new(
+            DeathCause::Deadline,
+            "the mover did not end within its time; give copies of volumes more with the server's flag --fs-backup-timeout, or find \
+             out what keeps it",
+        )),
+        ("Evicted", _) => {
+            Some(Dead::new(DeathCause::Evicted, format!("the node evicted the mover: {}", message.trim())))
+        }
+        (_, Some(condition)) => {
+            let why = joined(text(&condition["reason"]), text(&condition["message"]));
+            Some(Dead::new(DeathCause::Evicted, format!("the mover had to make room: {why}")))
+        }
+        _ if !pod["metadata"]["deletionTimestamp"].is_null() => {
+            Some(Dead::new(DeathCause::Deleted, "someone deleted the pod of the mover"))
+        }
+        _ => None,
+    }
+}
+
+fn of_container(pod: &Value, terminated: &Value) -> Dead {
+    let code = terminated["exitCode"].as_i64().unwrap_or_default();
+    match text(&terminated["reason"]) {
+        "OOMKilled" => out_of_memory(pod, &format!("exit code {code}")),
+        _ if is_memory(text(&terminated["message"])) => out_of_memory(pod, "it could not even start"),
+        "StartError" | "ContainerCannotRun" => Dead::new(
+            DeathCause::Image,
+            format!(
+                "the program `lifeboat` of image {} cannot be started: {}; see the server's flag --mover-image",
+                text(&pod["spec"]["containers"][0]["image"]),
+                text(&terminated["message"]).trim()
+            ),
+        ),
+        _ => Dead::new(DeathCause::Killed, format!("the mover ended without a result: {}", exit(code))),
+    }
+}
+
+/// Whether a runtime's words say that the container had too little memory to be started.
+pub(super) fn is_memory(message: &str) -> bool {
+    message.contains("OOM-killed") || message.contains("memory limit too low")
+}
+
+pub(super) fn out_of_memory(pod: &Value, how: &str) -> Dead {
+    let limit = text(&pod["spec"]["containers"][0]["resources"]["limits"]["memory"]);
+    let limit = if limit.is_empty() { String::new() } else { format!(" of {limit}") };
+    let words = format!(
+        "the mover needed more memory than its limit{limit} ({how}); raise it with the server's flag --mover-memory-limit"
+    );
+    Dead::new(DeathCause::OutOfMemory, words)
+}
+
+fn exit(code: i64) -> String {
+    let signal = match code {
+        130 => "INT",
+        134 => "ABRT",
+        135 => "BUS",
+        137 => "KILL",
+        139 => "SEGV",
+        143 => "TERM",
+        _ => return format!("exit code {code}"),
+    };
+    format!("exit code {code}, signal {signal}")
+}

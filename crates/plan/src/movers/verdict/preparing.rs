@@ -1,0 +1,132 @@
+//! What a mover's pod waits for, and when nobody waits any longer. Takes what was seen, gives words or an end. Called by
+//! `verdict`.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use serde_json::Value;
+
+use super::ended::{is_memory, out_of_memory};
+use super::{
+    Dead, DeathCause, Patience, Seen, Verdict, Warning, condition, container_state, joined, passed, text,
+    time,
+};
+
+/// What seldom goes away by itself gets this long: a registry that restarts, a kubelet that just started.
+const GRACE: Duration = Duration::from_mins(2);
+/// What never goes away by itself gets this long.
+const SHORT_GRACE: Duration = Duration::from_secs(15);
+
+/// A reason why a container does not start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stuck {
+    /// The image cannot be pulled.
+    Pull,
+    /// There will never be such an image.
+    NoImage,
+    /// The container cannot be made.
+    Container,
+}
+
+/// Why the container of this pod does not start, where the kubelet tells it.
+pub fn stuck(pod: &Value) -> Option<Stuck> {
+    Some(match text(&container_state(pod)["waiting"]["reason"]) {
+        "ErrImagePull"
+        | "ImagePullBackOff"
+        | "RegistryUnavailable"
+        | "ImageInspectError"
+        | "SignatureValidationFailed" => Stuck::Pull,
+        "ErrImageNeverPull" | "InvalidImageName" => Stuck::NoImage,
+        "CreateContainerConfigError" | "CreateContainerError" | "RunContainerError" => Stuck::Container,
+        _ => return None,
+    })
+}
+
+/// There is no pod: not yet, or no more.
+pub(super) fn without_pod(seen: &Seen<'_>, patience: &Patience, now: Timestamp) -> Verdict {
+    let Some(job) = seen.job else {
+        return Verdict::Dead(Dead::new(DeathCause::Deleted, "someone deleted the Job of the mover"));
+    };
+    let conditions = job["status"]["conditions"].as_array();
+    let ended = conditions.into_iter().flatten().find(|condition| {
+        condition["status"] == "True" && (condition["type"] == "Failed" || condition["type"] == "Complete")
+    });
+    if let Some(condition) = ended {
+        let why = joined(text(&condition["reason"]), text(&condition["message"]));
+        let words = format!("the pod of the mover is gone, and with it what it said; its Job: {why}");
+        return Verdict::Dead(Dead::new(DeathCause::Deleted, words));
+    }
+    if seen.had_pod {
+        return Verdict::Dead(Dead::new(DeathCause::Deleted, "someone deleted the pod of the mover"));
+    }
+    let waits = format!("waits for its pod{}", warned(seen.warning));
+    if passed(time(&job["metadata"]["creationTimestamp"]).unwrap_or(now), now) <= patience.prepare {
+        return Verdict::Preparing(waits);
+    }
+    let words = format!(
+        "no pod was made for the mover within {} s{}",
+        patience.prepare.as_secs(),
+        warned(seen.warning)
+    );
+    Verdict::Dead(Dead::new(DeathCause::Refused, words))
+}
+
+/// The pod is there, its container does not run.
+pub(super) fn pod(seen: &Seen<'_>, pod: &Value, patience: &Patience, now: Timestamp) -> Verdict {
+    let age = passed(time(&pod["metadata"]["creationTimestamp"]).unwrap_or(now), now);
+    let late = age > patience.prepare;
+    let node = text(&pod["spec"]["nodeName"]);
+    let verdict = |waits: String, cause: DeathCause, over: bool| {
+        if over {
+            let words = format!("the mover did not start within {} s: it {waits}", age.as_secs());
+            Verdict::Dead(Dead::new(cause, words))
+        } else {
+            Verdict::Preparing(waits)
+        }
+    };
+    if node.is_empty() {
+        let why = condition(pod, "PodScheduled").map(|told| text(&told["message"])).unwrap_or_default();
+        let waits = joined("waits for a node", why);
+        return verdict(waits, DeathCause::Unschedulable, late);
+    }
+    if let Some(kind) = stuck(pod) {
+        let waiting = &container_state(pod)["waiting"];
+        let why = joined(text(&waiting["reason"]), text(&waiting["message"]));
+        let since = seen.stuck_since.map_or(Duration::ZERO, |since| passed(since, now));
+        let (cause, grace) = match kind {
+            Stuck::Pull => (DeathCause::Image, GRACE),
+            Stuck::NoImage => (DeathCause::Image, SHORT_GRACE),
+            Stuck::Container => (DeathCause::Refused, GRACE),
+        };
+        let waits = match kind {
+            Stuck::Container => format!("waits for its container on node {node}: {why}"),
+            _ => format!(
+                "waits for its image {} on node {node}: {why} (the server's flag --mover-image names it)",
+                text(&pod["spec"]["containers"][0]["image"])
+            ),
+        };
+        let over = late || since > grace;
+        if over && is_memory(text(&waiting["message"])) {
+            return Verdict::Dead(out_of_memory(pod, "it could not even start"));
+        }
+        return verdict(waits, cause, over);
+    }
+    let waits = format!("starts on node {node}{}", warned(seen.warning));
+    let gone = seen.warning.is_some_and(|warning| warning.message.contains("hostPath type check failed"));
+    if gone {
+        // The directory of a pod that has just gone will not come back.
+        let waits = format!(
+            "waits for a directory of node {node} that is not there: the pod whose volume it was has gone"
+        );
+        return verdict(waits, DeathCause::Volume, late || age > SHORT_GRACE);
+    }
+    let cause = match seen.warning.map(|warning| warning.reason.as_str()) {
+        Some("FailedCreatePodSandBox" | "NetworkNotReady") => DeathCause::Unschedulable,
+        _ => DeathCause::Volume,
+    };
+    verdict(waits, cause, late)
+}
+
+fn warned(warning: Option<&Warning>) -> String {
+    warning.map(|warning| format!(": {}", joined(&warning.reason, &warning.message))).unwrap_or_default()
+}

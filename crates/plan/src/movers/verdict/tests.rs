@@ -1,0 +1,301 @@
+#![allow(clippy::needless_pass_by_value)] // states are written where they are used
+
+use rstest::rstest;
+use serde_json::json;
+
+use super::*;
+
+const PATIENCE: Patience = Patience { prepare: Duration::from_mins(30), node: Duration::from_mins(5) };
+
+fn now() -> Timestamp {
+    "2026-01-01T12:00:00Z".parse().unwrap()
+}
+
+/// So many seconds ago.
+fn ago(seconds: i64) -> String {
+    Timestamp::from_second(now().as_second() - seconds).unwrap().to_string()
+}
+
+fn job() -> Value {
+    json!({"metadata": {"name": "mover-x", "creationTimestamp": ago(10)}})
+}
+
+/// A pod of 20 seconds on node a with this status.
+fn pod(status: Value) -> Value {
+    json!({
+        "metadata": {"name": "mover-x-1", "uid": "p", "creationTimestamp": ago(20)},
+        "spec": {"nodeName": "a", "containers": [{"name": "mover", "image": "registry/lifeboat:1",
+            "resources": {"limits": {"memory": "1Gi"}}}]},
+        "status": status,
+    })
+}
+
+fn with_state(state: Value) -> Value {
+    pod(json!({"phase": "Pending", "containerStatuses": [{"name": "mover", "state": state}]}))
+}
+
+fn terminated(reason: &str, code: i64, message: &str) -> Value {
+    with_state(json!({"terminated": {"reason": reason, "exitCode": code, "message": message}}))
+}
+
+fn waiting(reason: &str, message: &str) -> Value {
+    with_state(json!({"waiting": {"reason": reason, "message": message}}))
+}
+
+fn running() -> Value {
+    with_state(json!({"running": {}}))
+}
+
+/// Its creation so many seconds ago.
+fn aged(mut object: Value, seconds: i64) -> Value {
+    object["metadata"]["creationTimestamp"] = json!(ago(seconds));
+    object
+}
+
+fn seen<'a>(job: Option<&'a Value>, pod: Option<&'a Value>) -> Seen<'a> {
+    Seen { job, pod, had_pod: false, node: NodeSeen::Unknown, warning: None, stuck_since: None }
+}
+
+fn judge(seen: &Seen<'_>) -> Verdict {
+    verdict(seen, &PATIENCE, now())
+}
+
+fn of_pod(pod: &Value) -> Verdict {
+    judge(&seen(Some(&job()), Some(pod)))
+}
+
+#[track_caller]
+fn dead(verdict: Verdict) -> Dead {
+    match verdict {
+        Verdict::Dead(dead) => dead,
+        Verdict::Ended { message, death } if message.is_empty() || death.cause == DeathCause::Image => death,
+        other => panic!("it is not dead: {other:?}"),
+    }
+}
+
+#[track_caller]
+fn prepares(verdict: Verdict) -> String {
+    match verdict {
+        Verdict::Preparing(words) => words,
+        other => panic!("it does not prepare: {other:?}"),
+    }
+}
+
+#[test]
+fn a_container_that_runs_runs() {
+    assert_eq!(of_pod(&running()), Verdict::Running { node: "a".into() });
+}
+
+#[test]
+fn what_a_container_left_is_given_whatever_its_exit_code_was() {
+    let Verdict::Ended { message, death } = of_pod(&terminated("Error", 1, "{}")) else { panic!() };
+    assert_eq!((message.as_str(), death.reported), ("{}", true));
+}
+
+#[rstest]
+#[case::killed("Error", 137, DeathCause::Killed, "signal KILL", true)]
+#[case::told_to_end("Error", 143, DeathCause::Killed, "signal TERM", true)]
+#[case::crashed("Error", 139, DeathCause::Killed, "signal SEGV", true)]
+#[case::ended_without_a_word("Completed", 0, DeathCause::Killed, "exit code 0", true)]
+#[case::out_of_memory("OOMKilled", 137, DeathCause::OutOfMemory, "limit of 1Gi", false)]
+// The kubelet says so too where only a child was killed and the container ended by itself (facts of the box).
+#[case::a_child_out_of_memory("OOMKilled", 3, DeathCause::OutOfMemory, "exit code 3", false)]
+fn a_container_that_left_nothing(
+    #[case] reason: &str,
+    #[case] code: i64,
+    #[case] cause: DeathCause,
+    #[case] words: &str,
+    #[case] may_retry: bool,
+) {
+    let death = dead(of_pod(&terminated(reason, code, "")));
+    assert_eq!((death.cause, death.may_retry, death.reported), (cause, may_retry, true));
+    assert!(death.words.contains(words), "{}", death.words);
+}
+
+#[test]
+fn a_program_that_cannot_be_started_is_a_matter_of_the_image() {
+    let death = dead(of_pod(&terminated("StartError", 128, "exec: \"mover\": not found")));
+    assert_eq!((death.cause, death.may_retry), (DeathCause::Image, false));
+    assert!(
+        death.words.contains("not found") && death.words.contains("registry/lifeboat:1"),
+        "{}",
+        death.words
+    );
+}
+
+#[test]
+fn a_limit_too_low_to_start_with_is_a_matter_of_memory() {
+    let message = "runc create failed: container init was OOM-killed (memory limit too low?)";
+    for pod in [terminated("StartError", 128, message), aged(waiting("RunContainerError", message), 31 * 60)]
+    {
+        let (Verdict::Dead(death) | Verdict::Ended { death, .. }) = of_pod(&pod) else { panic!() };
+        assert_eq!(death.cause, DeathCause::OutOfMemory, "{}", death.words);
+    }
+}
+
+#[test]
+fn a_container_that_the_kubelet_lost_sight_of_is_not_reported() {
+    assert!(!dead(of_pod(&terminated("ContainerStatusUnknown", 137, ""))).reported);
+}
+
+#[rstest]
+#[case::evicted(json!({"phase": "Failed", "reason": "Evicted", "message": "low on memory"}), DeathCause::Evicted, "low on memory")]
+#[case::deadline(json!({"phase": "Failed", "reason": "DeadlineExceeded"}), DeathCause::Deadline, "within its time")]
+#[case::preempted(
+    json!({"phase": "Failed", "conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "PreemptionByScheduler"}]}),
+    DeathCause::Evicted, "PreemptionByScheduler")]
+#[case::refused_by_its_node(json!({"phase": "Failed", "reason": "OutOfcpu"}), DeathCause::Unschedulable, "OutOfcpu")]
+#[case::without_a_reason(json!({"phase": "Failed"}), DeathCause::Unschedulable, "no reason")]
+fn a_pod_that_ended_without_its_container(
+    #[case] status: Value,
+    #[case] cause: DeathCause,
+    #[case] words: &str,
+) {
+    let death = dead(of_pod(&pod(status)));
+    assert_eq!((death.cause, death.reported), (cause, false));
+    assert_eq!(death.may_retry, cause != DeathCause::Deadline);
+    assert!(death.words.contains(words), "{}", death.words);
+}
+
+#[rstest]
+#[case::evicted(json!({"reason": "Evicted"}), DeathCause::Evicted)]
+#[case::deadline(json!({"reason": "DeadlineExceeded"}), DeathCause::Deadline)]
+#[case::drained(
+    json!({"conditions": [{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}]}), DeathCause::Evicted)]
+fn the_pod_tells_more_than_its_container(#[case] status: Value, #[case] cause: DeathCause) {
+    let mut pod = terminated("Error", 143, "");
+    for (key, value) in status.as_object().unwrap() {
+        pod["status"][key] = value.clone();
+    }
+    let death = dead(of_pod(&pod));
+    assert_eq!((death.cause, death.reported), (cause, true));
+}
+
+#[test]
+fn out_of_memory_tells_more_than_the_eviction_that_followed() {
+    let mut pod = terminated("OOMKilled", 137, "");
+    pod["status"]["reason"] = json!("Evicted");
+    assert_eq!(dead(of_pod(&pod)).cause, DeathCause::OutOfMemory);
+}
+
+#[rstest]
+#[case::pull("ImagePullBackOff", 60, 180, DeathCause::Image)]
+#[case::first_pull("ErrImagePull", 60, 180, DeathCause::Image)]
+#[case::never_pulled("ErrImageNeverPull", 5, 20, DeathCause::Image)]
+#[case::no_image_name("InvalidImageName", 5, 20, DeathCause::Image)]
+#[case::container("CreateContainerConfigError", 60, 180, DeathCause::Refused)]
+fn a_container_that_cannot_start_is_borne_for_a_while(
+    #[case] reason: &str,
+    #[case] borne: i64,
+    #[case] over: i64,
+    #[case] cause: DeathCause,
+) {
+    let (job, pod) = (job(), waiting(reason, "back-off pulling \"x\""));
+    assert!(stuck(&pod).is_some());
+    let since = |seconds| Some(ago(seconds).parse().unwrap());
+    let words = prepares(judge(&Seen { stuck_since: since(borne), ..seen(Some(&job), Some(&pod)) }));
+    assert!(words.contains(reason) && words.contains("back-off"), "{words}");
+    let death = dead(judge(&Seen { stuck_since: since(over), ..seen(Some(&job), Some(&pod)) }));
+    assert_eq!((death.cause, death.may_retry), (cause, false));
+    // Also where nobody knows since when: the time to prepare is over.
+    let old = aged(pod, 31 * 60);
+    assert_eq!(dead(judge(&seen(Some(&job), Some(&old)))).cause, cause);
+}
+
+#[test]
+fn a_pod_without_a_node_waits_in_the_words_of_the_scheduler() {
+    let mut pod = pod(json!({"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False",
+        "reason": "Unschedulable", "message": "0/2 nodes are available: 2 Insufficient memory."}]}));
+    pod["spec"]["nodeName"] = Value::Null;
+    assert_eq!(prepares(of_pod(&pod)), "waits for a node: 0/2 nodes are available: 2 Insufficient memory.");
+    let death = dead(of_pod(&aged(pod, 31 * 60)));
+    assert_eq!(death.cause, DeathCause::Unschedulable);
+    assert!(death.words.contains("Insufficient memory") && death.words.contains("1860 s"), "{}", death.words);
+}
+
+#[test]
+fn a_volume_that_cannot_be_mounted_ends_the_wait_some_time() {
+    let (job, pod) = (job(), waiting("ContainerCreating", ""));
+    let warning = Warning { reason: "FailedMount".into(), message: "driver not found".into() };
+    let with = |pod: &Value| judge(&Seen { warning: Some(&warning), ..seen(Some(&job), Some(pod)) });
+    assert_eq!(prepares(with(&pod)), "starts on node a: FailedMount: driver not found");
+    let death = dead(with(&aged(pod, 31 * 60)));
+    assert_eq!(death.cause, DeathCause::Volume);
+    assert!(death.words.contains("driver not found"), "{}", death.words);
+}
+
+#[test]
+fn a_directory_that_has_gone_is_not_waited_for() {
+    let (job, pod) = (job(), waiting("ContainerCreating", ""));
+    let message = "MountVolume.SetUp failed: hostPath type check failed: /x is not a directory".to_owned();
+    let warning = Warning { reason: "FailedMount".into(), message };
+    let death = dead(judge(&Seen { warning: Some(&warning), ..seen(Some(&job), Some(&pod)) }));
+    assert_eq!((death.cause, death.may_retry), (DeathCause::Volume, false));
+    assert!(death.words.contains("has gone"), "{}", death.words);
+}
+
+fn node(status: &str, since: i64) -> Value {
+    json!({"metadata": {"name": "a"}, "status": {"conditions": [
+        {"type": "Ready", "status": status, "reason": "NodeStatusUnknown", "lastTransitionTime": ago(since)}]}})
+}
+
+#[rstest]
+#[case::running(running())]
+#[case::starting(waiting("ContainerCreating", ""))]
+fn a_node_without_a_word_is_borne_for_a_while(#[case] pod: Value) {
+    let job = job();
+    let on = |node: NodeSeen<'_>| judge(&Seen { node, ..seen(Some(&job), Some(&pod)) });
+    assert_eq!(on(NodeSeen::There(&node("True", 9999))), of_pod(&pod));
+    assert_eq!(on(NodeSeen::There(&node("Unknown", 200))), of_pod(&pod));
+    let (silent, unready) = (node("Unknown", 400), node("False", 400));
+    for lost in [NodeSeen::There(&silent), NodeSeen::There(&unready), NodeSeen::Gone] {
+        let death = dead(on(lost));
+        assert_eq!((death.cause, death.reported, death.may_retry), (DeathCause::NodeLost, false, true));
+    }
+}
+
+#[test]
+fn a_container_that_ended_on_a_lost_node_has_ended() {
+    let (job, pod) = (job(), terminated("Completed", 0, "{}"));
+    let verdict = judge(&Seen { node: NodeSeen::Gone, ..seen(Some(&job), Some(&pod)) });
+    assert!(matches!(verdict, Verdict::Ended { .. }), "{verdict:?}");
+}
+
+#[test]
+fn a_pod_that_is_being_deleted_runs_until_it_ends_but_not_for_ever() {
+    let mut pod = running();
+    pod["metadata"]["deletionTimestamp"] = json!(ago(60));
+    assert_eq!(of_pod(&pod), Verdict::Running { node: "a".into() });
+    pod["metadata"]["deletionTimestamp"] = json!(ago(400));
+    let death = dead(of_pod(&pod));
+    assert_eq!((death.cause, death.reported), (DeathCause::Deleted, false));
+    let mut pod = terminated("Error", 143, "");
+    pod["metadata"]["deletionTimestamp"] = json!(ago(1));
+    let death = dead(of_pod(&pod));
+    assert_eq!((death.cause, death.reported, death.may_retry), (DeathCause::Deleted, true, true));
+}
+
+#[test]
+fn what_is_gone_was_deleted() {
+    let mut failed = job();
+    failed["status"] =
+        json!({"conditions": [{"type": "Failed", "status": "True", "reason": "BackoffLimitExceeded"}]});
+    let job = job();
+    for gone in
+        [seen(None, None), seen(Some(&failed), None), Seen { had_pod: true, ..seen(Some(&job), None) }]
+    {
+        let death = dead(judge(&gone));
+        assert_eq!((death.cause, death.reported, death.may_retry), (DeathCause::Deleted, false, true));
+    }
+}
+
+#[test]
+fn a_job_without_a_pod_waits_in_the_words_of_the_events() {
+    let quota = Warning { reason: "FailedCreate".into(), message: "exceeded quota".into() };
+    let (new, old) = (job(), aged(job(), 31 * 60));
+    let with = |job| judge(&Seen { warning: Some(&quota), ..seen(Some(job), None) });
+    assert_eq!(prepares(with(&new)), "waits for its pod: FailedCreate: exceeded quota");
+    let death = dead(with(&old));
+    assert_eq!(death.cause, DeathCause::Refused);
+    assert!(death.words.contains("exceeded quota"), "{}", death.words);
+}

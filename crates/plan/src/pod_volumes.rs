@@ -1,0 +1,44 @@
+//! Volumes of pods, copied file by file: which ones, where a node has them, and the objects PodVolumeBackup and
+//! PodVolumeRestore. Takes pods, claims, volumes and what a Backup asks for; gives choices, directories, objects and
+//! patches. Called by the pipelines and by the controllers of both kinds.
+
+mod choose;
+mod directory;
+mod object;
+mod restored;
+pub mod status;
+mod waiting;
+
+pub(crate) use choose::used;
+pub use choose::{Choice, Choices, ClaimOf, Verdict, choose, claim_of};
+pub use directory::{Directory, KUBELET_ROOT, Proof, directory};
+pub use object::{PodVolume, Wanted, backup_name, backup_object, host, report_key, tags, task_uid};
+pub use restored::{Copied, PodOf, copies, restore_name, restore_object, unusable};
+pub use waiting::{CONTAINER, Standing, Wait, mark, started, stayed, take_mark, wait_container};
+
+/// Annotation: what can be said of the moment that a copy shows.
+pub const CONSISTENCY: &str = "lifeboat.io/consistency";
+/// Its values: others were writing; or hooks had brought the workload to rest.
+pub const LIVE: &str = "Live";
+pub const QUIESCED: &str = "Quiesced";
+/// Annotation: how many files changed while they were read.
+pub const CHANGED_FILES: &str = "lifeboat.io/changed-files";
+/// Annotation: how many files could not be read, and are not in the snapshot.
+pub const UNREADABLE_FILES: &str = "lifeboat.io/unreadable-files";
+/// Annotation: which attempt runs, counted from 1. The mover's task is named by it, so it is written before.
+pub const ATTEMPT: &str = "lifeboat.io/attempt";
+/// Annotation: owners of locks whose end the kubelet reported, with commas between them.
+pub const DEAD_OWNERS: &str = "lifeboat.io/dead-owners";
+/// How often a mover that died through no fault of the volume is sent.
+pub const ATTEMPTS: u64 = 2;
+/// The directory in a volume that says which restores are done; never part of a copy.
+pub const DONE_DIRECTORY: &str = ".velero";
+
+/// The attempt that an object's annotation names, at least 1.
+pub fn attempt(annotation: Option<&str>) -> u64 {
+    annotation.and_then(|text| text.parse().ok()).filter(|number| *number > 0).unwrap_or(1)
+}
+
+fn text<'a>(object: &'a serde_json::Value, pointer: &str) -> &'a str {
+    object.pointer(pointer).and_then(serde_json::Value::as_str).unwrap_or_default()
+}

@@ -1,0 +1,173 @@
+//! Copies that a backup holds, from its list of PodVolumeBackups; and the PodVolumeRestore that brings one back.
+
+use lifeboat_api::velero::names;
+use serde_json::{Value, json};
+
+use super::object::named;
+use super::text;
+use crate::label;
+
+/// The copy of one volume. Names and namespaces are those of the backup.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Copied {
+    pub namespace: String,
+    pub pod: String,
+    pub volume: String,
+    pub claim: Option<String>,
+    /// In the repository of the namespace.
+    pub snapshot: String,
+    pub bytes: Option<i64>,
+    /// `restic`, `kopia`; empty means restic.
+    pub uploader: String,
+    /// What is missing in it.
+    pub incomplete: Option<String>,
+}
+
+/// The copies that can be brought back: those with a snapshot. `objects`: PodVolumeBackups, ours or upstream's.
+pub fn copies(objects: &[Value]) -> Vec<Copied> {
+    let mut found: Vec<Copied> = Vec::new();
+    for object in objects {
+        let snapshot = text(object, "/status/snapshotID").to_owned();
+        let phase = text(object, "/status/phase");
+        if snapshot.is_empty() || !matches!(phase, "Completed" | "Failed") {
+            continue;
+        }
+        let claim = object["metadata"]["annotations"][names::PVC_NAME].as_str();
+        let incomplete = (phase == "Failed").then(|| text(object, "/status/message").to_owned());
+        let one = Copied {
+            namespace: text(object, "/spec/pod/namespace").to_owned(),
+            pod: text(object, "/spec/pod/name").to_owned(),
+            volume: text(object, "/spec/volume").to_owned(),
+            claim: claim.filter(|claim| !claim.is_empty()).map(str::to_owned),
+            snapshot,
+            bytes: object.pointer("/status/progress/totalBytes").and_then(Value::as_i64),
+            uploader: text(object, "/spec/uploaderType").to_owned(),
+            incomplete,
+        };
+        let same = |known: &Copied| {
+            (&known.namespace, &known.pod, &known.volume) == (&one.namespace, &one.pod, &one.volume)
+        };
+        if !found.iter().any(same) {
+            found.push(one);
+        }
+    }
+    found
+}
+
+/// Why a copy cannot be read.
+pub fn unusable(copy: &Copied) -> Option<String> {
+    if matches!(copy.uploader.as_str(), "" | "restic") {
+        return None;
+    }
+    Some(format!(
+        "the backup holds it as a copy that Velero's {} wrote, which Lifeboat cannot read; restore this volume with Velero, or with {} itself from the repository of namespace {}",
+        copy.uploader, copy.uploader, copy.namespace
+    ))
+}
+
+/// A restored pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PodOf<'a> {
+    /// Lifeboat's.
+    pub lifeboat: &'a str,
+    /// Name and UID of the Restore.
+    pub restore: (&'a str, &'a str),
+    pub location: &'a str,
+    pub namespace: &'a str,
+    pub name: &'a str,
+    pub uid: &'a str,
+    pub timeout: Option<&'a str>,
+}
+
+/// The name of a volume's object.
+pub fn restore_name(pod: &PodOf<'_>, volume: &str) -> String {
+    named(pod.restore.0, &format!("{}\n{}\n{volume}", pod.restore.1, pod.uid))
+}
+
+/// The object.
+pub fn restore_object(pod: &PodOf<'_>, copy: &Copied) -> Value {
+    let (restore, uid) = pod.restore;
+    let mut annotations = json!({});
+    if let Some(claim) = &copy.claim {
+        annotations[names::PVC_NAME] = json!(claim);
+    }
+    if let Some(timeout) = pod.timeout {
+        annotations[names::POD_VOLUME_TIMEOUT] = json!(timeout);
+    }
+    let mut object = json!({
+        "apiVersion": "velero.io/v1",
+        "kind": "PodVolumeRestore",
+        "metadata": {
+            "name": restore_name(pod, &copy.volume),
+            "namespace": pod.lifeboat,
+            "labels": {names::RESTORE_NAME: label::value(restore), names::RESTORE_UID: uid, names::POD_UID: pod.uid},
+            "annotations": annotations,
+            "ownerReferences": [{"apiVersion": "velero.io/v1", "kind": "Restore", "name": restore, "uid": uid,
+                "controller": true}],
+        },
+        "spec": {
+            "pod": {"kind": "Pod", "namespace": pod.namespace, "name": pod.name, "uid": pod.uid},
+            "volume": copy.volume,
+            "backupStorageLocation": pod.location,
+            "repoIdentifier": "",
+            "uploaderType": "restic",
+            "snapshotID": copy.snapshot,
+            "sourceNamespace": copy.namespace,
+        },
+        "status": {"phase": "New"},
+    });
+    if let Some(bytes) = copy.bytes {
+        object["spec"]["snapshotSize"] = json!(bytes);
+    }
+    object
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(volume: &str, phase: &str, snapshot: &str, uploader: &str) -> Value {
+        json!({
+            "metadata": {"annotations": {"velero.io/pvc-name": "data"}},
+            "spec": {"pod": {"namespace": "shop", "name": "db-0"}, "volume": volume, "uploaderType": uploader},
+            "status": {"phase": phase, "snapshotID": snapshot, "message": "2 files", "progress": {"totalBytes": 7}},
+        })
+    }
+
+    #[test]
+    fn copies_with_a_snapshot_can_be_brought_back() {
+        let records = [
+            record("whole", "Completed", "a", "restic"),
+            record("whole", "Completed", "a", "restic"),
+            record("partial", "Failed", "b", "restic"),
+            record("none", "Failed", "", "restic"),
+            record("ended", "Canceled", "c", "restic"),
+            record("foreign", "Completed", "d", "kopia"),
+        ];
+        let found = copies(&records);
+        let volumes: Vec<&str> = found.iter().map(|one| one.volume.as_str()).collect();
+        assert_eq!(volumes, ["whole", "partial", "foreign"]);
+        assert_eq!((found[0].bytes, found[0].claim.as_deref()), (Some(7), Some("data")));
+        assert_eq!((found[0].incomplete.as_deref(), found[1].incomplete.as_deref()), (None, Some("2 files")));
+        assert_eq!(unusable(&found[0]), None);
+        assert!(unusable(&found[2]).unwrap().contains("kopia"));
+    }
+
+    #[test]
+    fn the_repository_is_that_of_the_namespace_in_the_backup() {
+        let copy = copies(&[record("data", "Completed", "a", "restic")]).remove(0);
+        let pod = PodOf {
+            lifeboat: "lifeboat",
+            restore: ("r", "r-1"),
+            location: "default",
+            namespace: "shop2",
+            name: "db-0",
+            uid: "p-9",
+            timeout: None,
+        };
+        let object = restore_object(&pod, &copy);
+        let parsed: lifeboat_api::velero::PodVolumeRestore = serde_json::from_value(object).unwrap();
+        assert_eq!((parsed.spec.source_namespace.as_str(), parsed.spec.snapshot_id.as_str()), ("shop", "a"));
+        assert_eq!(parsed.metadata.name, Some(restore_name(&pod, "data")));
+    }
+}

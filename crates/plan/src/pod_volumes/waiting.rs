@@ -1,0 +1,207 @@
+//! The init container that keeps a restored pod from starting before its data is there. The restore pipeline marks a pod
+//! with what it has to wait for; the action `velero.io/pod-volume-restore` makes the container of the mark, so that it comes
+//! where upstream's comes: before the containers of hooks. [`started`] reads from a pod whether it waits already.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use serde_json::{Map, Value, json};
+
+use super::text;
+
+/// The container's name.
+pub const CONTAINER: &str = "restore-wait";
+/// What old versions of Velero called it.
+const OLD_CONTAINER: &str = "restic-wait";
+/// Annotation on a pod between the pipeline and the action; no pod is created with it.
+const MARK: &str = "lifeboat.io/restore-wait";
+/// Requests and limits where the ConfigMap of the action says nothing; upstream's.
+const CPU: &str = "100m";
+const MEMORY: &str = "128Mi";
+
+/// What a pod waits for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Wait {
+    pub image: String,
+    /// The UID of the Restore.
+    pub restore: String,
+    /// By their names in the pod.
+    pub volumes: Vec<String>,
+}
+
+/// Notes in the pod what it has to wait for. Containers of earlier restores go.
+pub fn mark(pod: &mut Value, wait: Option<&Wait>) {
+    if let Some(list) = pod.pointer_mut("/spec/initContainers").and_then(Value::as_array_mut) {
+        list.retain(|one| !matches!(text(one, "/name"), CONTAINER | OLD_CONTAINER));
+    }
+    let note =
+        wait.map(|wait| json!({"image": wait.image, "restore": wait.restore, "volumes": wait.volumes}));
+    match note {
+        Some(note) => {
+            if !pod["metadata"]["annotations"].is_object() {
+                pod["metadata"]["annotations"] = json!({});
+            }
+            pod["metadata"]["annotations"][MARK] = json!(note.to_string());
+        }
+        None => drop(take_mark(pod)),
+    }
+}
+
+/// Takes the note away again.
+pub fn take_mark(pod: &mut Value) -> Option<Wait> {
+    let annotations = pod.pointer_mut("/metadata/annotations")?.as_object_mut()?;
+    let note = annotations.remove(MARK)?;
+    if annotations.is_empty() {
+        pod["metadata"].as_object_mut()?.remove("annotations");
+    }
+    let note: Value = serde_json::from_str(note.as_str()?).ok()?;
+    let volumes = note["volumes"].as_array()?.iter().filter_map(|name| name.as_str().map(str::to_owned));
+    Some(Wait {
+        image: text(&note, "/image").to_owned(),
+        restore: text(&note, "/restore").to_owned(),
+        volumes: volumes.collect(),
+    })
+}
+
+/// The container. `config`: what the ConfigMap of the action says.
+pub fn wait_container(pod: &Value, wait: &Wait, config: &BTreeMap<String, String>) -> Value {
+    let set = |key: &str| config.get(key).map(String::as_str).filter(|text| !text.is_empty());
+    let mounts: Vec<Value> = wait
+        .volumes
+        .iter()
+        .map(|name| json!({"name": name, "mountPath": format!("/restores/{name}")}))
+        .collect();
+    // An image without a registry is none that a cluster can pull: upstream's rule.
+    let image = set("image").filter(|image| image.contains('/')).unwrap_or(&wait.image);
+    json!({
+        "name": CONTAINER,
+        "image": image,
+        "args": ["restore-wait", wait.restore],
+        "env": [
+            {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
+            {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
+        ],
+        "volumeMounts": mounts,
+        "resources": {
+            "requests": {"cpu": set("cpuRequest").unwrap_or(CPU), "memory": set("memRequest").unwrap_or(MEMORY)},
+            "limits": {"cpu": set("cpuLimit").unwrap_or(CPU), "memory": set("memLimit").unwrap_or(MEMORY)},
+        },
+        "securityContext": security(pod, config),
+    })
+}
+
+/// Rights that let it see a file in a directory that the workload's own user may have closed to others: that user's, where
+/// the pod says who it is; else root's with no other capability than to look everywhere.
+fn security(pod: &Value, config: &BTreeMap<String, String>) -> Value {
+    let number = |key: &str| config.get(key).and_then(|text| text.parse::<i64>().ok());
+    let mut own = pod.pointer("/spec/containers/0/securityContext").and_then(Value::as_object).cloned();
+    let of_pod = |field: &str| pod["spec"]["securityContext"][field].clone();
+    if let (Some(user), group) = (number("secCtxRunAsUser"), number("secCtxRunAsGroup")) {
+        let mut given = restricted();
+        given.insert("runAsUser".to_owned(), json!(user));
+        given.insert("runAsNonRoot".to_owned(), json!(user != 0));
+        if let Some(group) = group {
+            given.insert("runAsGroup".to_owned(), json!(group));
+        }
+        return Value::Object(given);
+    }
+    let has = |field: &str, own: &Option<Map<String, Value>>| {
+        let value = own.as_ref().and_then(|own| own.get(field)).cloned().unwrap_or_default();
+        if value.is_null() { of_pod(field) } else { value }
+    };
+    let user = has("runAsUser", &own);
+    let not_root = has("runAsNonRoot", &own) == true;
+    let mut chosen = own.take().unwrap_or_else(restricted);
+    chosen.remove("privileged");
+    if user.is_null() && !not_root {
+        chosen.insert("runAsUser".to_owned(), json!(0));
+        chosen.insert("allowPrivilegeEscalation".to_owned(), json!(false));
+        chosen.insert("capabilities".to_owned(), json!({"drop": ["ALL"], "add": ["DAC_OVERRIDE"]}));
+    }
+    Value::Object(chosen)
+}
+
+/// What every namespace lets in.
+fn restricted() -> Map<String, Value> {
+    let context = json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]},
+        "seccompProfile": {"type": "RuntimeDefault"}});
+    context.as_object().cloned().unwrap_or_default()
+}
+
+/// How a restored pod stands that is to wait for its data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// It waits, on this node.
+    Waits(String),
+    /// It does not run yet, and why.
+    NotYet(String),
+    /// It saw all of its data, and went on.
+    Over,
+    /// It never will wait, and why.
+    Never(String),
+}
+
+/// Reads it from the pod.
+pub fn started(pod: &Value) -> Standing {
+    let list = |pointer: &str| pod.pointer(pointer).and_then(Value::as_array).into_iter().flatten();
+    if !list("/spec/initContainers").any(|one| text(one, "/name") == CONTAINER) {
+        return Standing::Never(format!(
+            "the pod has no init container {CONTAINER}: something took it away, so nobody may write into its volumes"
+        ));
+    }
+    let status = list("/status/initContainerStatuses").find(|one| text(one, "/name") == CONTAINER);
+    let exit = status.and_then(|status| status.pointer("/state/terminated/exitCode")?.as_i64());
+    if exit == Some(0) {
+        return Standing::Over;
+    }
+    if !text(pod, "/metadata/deletionTimestamp").is_empty() {
+        return Standing::Never("the pod is being deleted".to_owned());
+    }
+    let phase = text(pod, "/status/phase");
+    if matches!(phase, "Succeeded" | "Failed") {
+        return Standing::Never(format!("the pod ended (phase {phase}) before its data was there"));
+    }
+    let node = text(pod, "/spec/nodeName");
+    if let Some(status) = status {
+        if status.pointer("/state/running").is_some() && !node.is_empty() {
+            return Standing::Waits(node.to_owned());
+        }
+        if let Some(reason) = status.pointer("/state/waiting/reason").and_then(Value::as_str) {
+            let more = text(status, "/state/waiting/message");
+            let words = format!("its init container {CONTAINER} waits: {reason} {more}");
+            return Standing::NotYet(words.trim_end().to_owned());
+        }
+    }
+    let scheduled = list("/status/conditions").find(|one| one["type"] == "PodScheduled");
+    Standing::NotYet(match scheduled.filter(|condition| condition["status"] == "False") {
+        Some(condition) => format!(
+            "the pod is not scheduled: {} {}",
+            text(condition, "/reason"),
+            text(condition, "/message")
+        ),
+        None if node.is_empty() => "the pod is not scheduled".to_owned(),
+        None => format!("its init container {CONTAINER} does not run yet on node {node}"),
+    })
+}
+
+/// Whether the pod of a copy was there to its end: a directory of a pod that goes is emptied while it is read.
+pub fn stayed(pod: Option<&Value>, uid: &str, end: Timestamp) -> Result<(), String> {
+    let Some(pod) = pod.filter(|pod| text(pod, "/metadata/uid") == uid) else {
+        return Err("the pod was gone before its volume was copied".to_owned());
+    };
+    let phase = text(pod, "/status/phase");
+    if matches!(phase, "Succeeded" | "Failed") {
+        return Err(format!("the pod ended (phase {phase}) before its volume was copied"));
+    }
+    let Ok(gone) = text(pod, "/metadata/deletionTimestamp").parse::<Timestamp>() else { return Ok(()) };
+    let grace = pod.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0);
+    let asked = gone.checked_sub(jiff::SignedDuration::from_secs(grace)).unwrap_or(gone);
+    if asked > end {
+        return Ok(());
+    }
+    Err("the pod was being deleted before its volume was copied".to_owned())
+}
+
+#[cfg(test)]
+#[path = "waiting_tests.rs"]
+mod tests;

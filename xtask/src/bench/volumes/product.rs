@@ -1,0 +1,211 @@
+//! The products: what each needs in the cluster, and how it does one work there.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use clap::ValueEnum;
+use serde_json::json;
+
+use super::agents::Agents;
+use super::app::{App, Node};
+use super::bucket::Bucket;
+use super::floor::Floor;
+use super::pods::{Usage, Watch};
+use super::{Work, work};
+use crate::bench::process;
+use crate::servers::{self, Home, Kubectl, Server};
+use crate::{cluster_box, image, run};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Product {
+    /// restic on the volumes' directories, one after the other
+    Restic,
+    /// The same, as many at a time as Lifeboat's movers
+    ResticParallel,
+    Lifeboat,
+    /// Velero 1.18.3 and its node agents with their defaults: one volume at a time
+    Velero,
+    /// Velero 1.18.3 and its node agents, as many volumes at a time as Lifeboat's movers
+    VeleroTuned,
+}
+
+/// Lifeboat's default on one node; there are two.
+const ON_NODE: u32 = 4;
+const TUNED: [&str; 2] = ["--item-block-worker-count", "8"];
+
+impl Product {
+    pub(super) fn name(self) -> String {
+        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+    }
+}
+
+/// What one work took.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Taken {
+    pub(super) wall_s: f64,
+    pub(super) cpu_s: f64,
+    pub(super) server_mb: Option<f64>,
+    pub(super) agent_mb: Option<f64>,
+    pub(super) mover_mb: Option<f64>,
+}
+
+impl Taken {
+    /// Both, one after the other or at once: sums of time, the larger memory.
+    pub(super) fn and(&self, other: &Self) -> Self {
+        let larger = |one: Option<f64>, other: Option<f64>| match (one, other) {
+            (Some(one), Some(other)) => Some(one.max(other)),
+            (one, other) => one.or(other),
+        };
+        Self {
+            wall_s: self.wall_s + other.wall_s,
+            cpu_s: self.cpu_s + other.cpu_s,
+            server_mb: larger(self.server_mb, other.server_mb),
+            agent_mb: larger(self.agent_mb, other.agent_mb),
+            mover_mb: larger(self.mover_mb, other.mover_mb),
+        }
+    }
+}
+
+/// A product with what it needs; all of it goes when dropped.
+pub(super) struct Ready {
+    product: Product,
+    means: Means,
+}
+
+enum Means {
+    Restic(Floor),
+    Velero {
+        // Before the namespace that they are in.
+        _agents: Agents,
+        home: Home,
+        environment: BTreeMap<String, String>,
+    },
+    Lifeboat {
+        movers: MoverNamespace,
+        home: Home,
+        program: PathBuf,
+        image: String,
+        environment: BTreeMap<String, String>,
+    },
+}
+
+impl Ready {
+    pub(super) fn prepare(
+        product: Product,
+        (program, image): (&Path, &str),
+        environment: &BTreeMap<String, String>,
+        bucket: &Bucket,
+        nodes: &[Node],
+    ) -> Result<Self> {
+        let name = product.name();
+        let home = || Home::new(environment, &format!("bench-volumes-{name}"), &bucket.prefix(&name));
+        let restic = |at_once| Floor::prepare(environment, bucket.restic(&name), at_once);
+        let velero = |at_once| -> Result<Means> {
+            cluster_box::load(&[image::velero()?])?;
+            let home = home()?;
+            Ok(Means::Velero {
+                _agents: Agents::start(&home, nodes, at_once)?,
+                home,
+                environment: environment.clone(),
+            })
+        };
+        let means = match product {
+            Product::Restic => Means::Restic(restic(1)?),
+            Product::ResticParallel => Means::Restic(restic(nodes.len() * ON_NODE as usize)?),
+            Product::Velero => velero(None)?,
+            Product::VeleroTuned => velero(Some(ON_NODE))?,
+            Product::Lifeboat => {
+                let home = home()?;
+                Means::Lifeboat {
+                    movers: MoverNamespace::new(environment, &home)?,
+                    home,
+                    program: program.to_owned(),
+                    image: image.to_owned(),
+                    environment: environment.clone(),
+                }
+            }
+        };
+        Ok(Self { product, means })
+    }
+
+    pub(super) fn name(&self) -> String {
+        self.product.name()
+    }
+
+    /// Before a restore: restic wants empty directories, the others make claims and pods themselves.
+    pub(super) fn lose(&self, app: &App) -> Result<()> {
+        match self.means {
+            Means::Restic(_) => app.empty(),
+            _ => app.delete(),
+        }
+    }
+
+    /// Everything from the beginning to the end phase, by a new server.
+    pub(super) fn work(&self, work: Work, app: &App) -> Result<Taken> {
+        match &self.means {
+            Means::Restic(floor) => floor.work(work, &app.directories()?),
+            Means::Velero { home, environment, .. } => {
+                let flags: &[&str] = if self.product == Product::VeleroTuned { &TUNED } else { &[] };
+                let server = servers::velero(environment, home, flags, &[])?;
+                by_server(&server, home, &home.kubectl_maker(), work)
+            }
+            Means::Lifeboat { movers, home, program, image, environment } => {
+                let namespace = &movers.name;
+                let flags = ["--node-access", "--mover-image", image, "--mover-namespace", namespace];
+                let server = servers::lifeboat(program, environment, home, &flags, &[])?;
+                by_server(&server, home, &movers.kubectl, work)
+            }
+        }
+    }
+}
+
+fn by_server(server: &Server, home: &Home, movers: &Kubectl, work: Work) -> Result<Taken> {
+    let before = process::cpu(server.pid())?;
+    let watch = Watch::begin(movers)?;
+    let wall_s = work::run(home, work);
+    let Usage { cpu_s, agent_mb, mover_mb } = watch.end();
+    let wall_s = wall_s.with_context(|| server.last_words())?;
+    let cpu_s = cpu_s + process::cpu(server.pid())? - before;
+    Ok(Taken { wall_s, cpu_s, server_mb: Some(process::memory(server.pid())?.0), agent_mb, mover_mb })
+}
+
+/// Where Lifeboat's movers run, as the installation makes it.
+struct MoverNamespace {
+    name: String,
+    kubectl: Kubectl,
+}
+
+impl MoverNamespace {
+    fn new(environment: &BTreeMap<String, String>, home: &Home) -> Result<Self> {
+        let name = format!("{}-movers", home.namespace);
+        let kubectl = Kubectl::new(environment, &name);
+        kubectl.await_removal()?;
+        let objects = json!({"apiVersion": "v1", "kind": "List", "items": [
+            {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}},
+            {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "lifeboat-mover", "namespace": name}},
+        ]});
+        run::with_input(kubectl.command().args(["apply", "-f", "-"]), &objects.to_string())?;
+        Ok(Self { name, kubectl })
+    }
+}
+
+impl Drop for MoverNamespace {
+    fn drop(&mut self) {
+        let delete = ["delete", "namespace", &self.name, "--ignore-not-found", "--wait=false"];
+        let _ = run::output(self.kubectl.command().args(delete));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_add_their_times_and_the_largest_counts() {
+        let one = Taken { cpu_s: 1.0, mover_mb: Some(50.0), ..Taken::default() };
+        let both = one.and(&Taken { cpu_s: 2.0, mover_mb: Some(70.0), ..Taken::default() });
+        assert_eq!(both, Taken { cpu_s: 3.0, mover_mb: Some(70.0), ..Taken::default() });
+        assert_eq!(Taken::default().and(&one), one);
+    }
+}
