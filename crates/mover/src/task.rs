@@ -112,6 +112,9 @@ pub struct RestoreWork {
     /// Only these paths of the snapshot, with what is below them; everything, where there are none.
     #[serde(default)]
     pub paths: Vec<String>,
+    /// A directory right below the target that gets the files, beside what is there: for volumes that are in use.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub into: Option<String>,
     /// Written below the target after everything was verified: what a waiting pod looks for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done_file: Option<PathBuf>,
@@ -142,6 +145,9 @@ pub enum Target {
 pub struct MaintainWork {
     pub prune: bool,
     pub check: bool,
+    /// Whoever gave the task knows that every snapshot was deleted on purpose: a repository without one is pruned, too.
+    #[serde(default)]
+    pub empty_is_meant: bool,
 }
 
 /// Where the repository is and what opens it.

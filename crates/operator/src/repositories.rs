@@ -85,6 +85,8 @@ pub(crate) async fn ensure(
     let mut opened = place.lock().await;
     // Someone may have deleted the object meanwhile.
     let object = object::ensure(context, &access).await?;
+    // Something is to come into it.
+    object::set_emptied(context, &object, false).await?;
     if opened.as_ref().is_some_and(|opened| opened.access.is_same(&access)) {
         return Ok(access);
     }
@@ -135,10 +137,14 @@ pub(crate) async fn forget(
     let lock = LockOptions { wait: PATIENCE, ..LockOptions::default() };
     let there = repository.list(FileKind::Snapshot).await?;
     let there: Vec<_> = there.into_iter().map(|file| SnapshotId(file.id)).collect();
+    let before = there.len();
     // Velero wrote down the first eight digits only.
     let named = there.into_iter().filter(|id| ids.iter().any(|wanted| is_named(*id, wanted)));
     let gone = forget_named(&repository, &named.collect::<Vec<_>>(), &lock).await?;
     tracing::info!(location, namespace, asked = ids.len(), removed = gone.len(), "snapshots forgotten");
+    if !gone.is_empty() && gone.len() == before {
+        object::emptied(context, &access).await?;
+    }
     Ok(())
 }
 

@@ -15,6 +15,9 @@ use crate::time::seconds;
 pub const MAINTENANCE: &str = "lifeboat.io/maintenance";
 /// Set by people (`lifeboat repo maintain`): maintenance is due since then.
 pub const MAINTAIN_SINCE: &str = "lifeboat.io/maintain-since";
+/// Set where Lifeboat itself forgot the last snapshot, and removed when one is to come: only then may maintenance believe
+/// that there is none, and free all of the space.
+pub const EMPTIED: &str = "lifeboat.io/emptied";
 /// Runs that are remembered: upstream's number.
 const REMEMBERED: usize = 25;
 /// How soon a maintenance that failed is tried again, at the latest.

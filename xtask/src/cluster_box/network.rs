@@ -73,7 +73,9 @@ pub(super) fn apply_settings() -> Result<()> {
 pub(super) fn create_bridges() -> Result<()> {
     for node in NODES {
         let (_, prefix) = node.subnet.split_once('/').unwrap_or(("", "24"));
-        ip(&["link", "add", node.bridge, "type", "bridge"])?;
+        // One of its own: a bridge without takes that of a port, another one whenever pods come and go, and running pods
+        // send to the old one for seconds.
+        ip(&["link", "add", node.bridge, "address", node.bridge_hardware, "type", "bridge"])?;
         ip(&["addr", "add", &format!("{}/{prefix}", node.address), "dev", node.bridge])?;
         ip(&["link", "set", node.bridge, "up"])?;
     }

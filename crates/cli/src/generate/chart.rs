@@ -9,7 +9,7 @@ use lifeboat_plan::plugin_images;
 use serde_json::{Value, json};
 
 /// A mark that stands for a whole value of any type, and what takes its place.
-const MARKS: [(&str, &str); 18] = [
+const MARKS: [(&str, &str); 19] = [
     // Those with others inside them come first.
     ("--mover-image=MARK-image", "- {{ printf \"--mover-image=%s\" .Values.image | quote }}"),
     (
@@ -28,6 +28,23 @@ const MARKS: [(&str, &str); 18] = [
         "{{- with .Values.kubeletRootDir }}
         - {{ printf \"--kubelet-root=%s\" . | quote }}
         {{- end }}",
+    ),
+    (
+        "MARK-egress",
+        "{{- with .Values.moverEgress }}
+  - Egress
+  egress:
+  - to:
+    {{- range . }}
+    - ipBlock:
+        cidr: {{ . | quote }}
+    {{- end }}
+  - ports:
+    - port: 53
+      protocol: UDP
+    - port: 53
+      protocol: TCP
+  {{- end }}",
     ),
     // Inside another name the namespace cannot be quoted.
     (":MARK-namespace", ":{{ .Release.Namespace }}"),
@@ -132,6 +149,9 @@ fn objects(rights: Rights) -> Vec<Value> {
     };
     let mut objects = install::objects(&options);
     for object in &mut objects {
+        if object["kind"] == "NetworkPolicy" {
+            object["spec"]["policyTypes"] = json!(["Ingress", "MARK-egress"]);
+        }
         if object["kind"] == "Deployment" {
             object["spec"]["replicas"] = json!("MARK-replicas");
             let args = &mut object["spec"]["template"]["spec"]["containers"][0]["args"];

@@ -1,6 +1,7 @@
 //! The end of a restore into a volume: everything is on the disk, and then the file appears that a waiting pod looks for.
 //! What the snapshot brought cannot lead it elsewhere: no link is followed.
 
+use std::ffi::OsStr;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -25,6 +26,22 @@ pub(super) fn is_there(target: &OwnedFd, file: &Path) -> bool {
     look().unwrap_or(false)
 }
 
+/// The directory of this name, made where there is none. A link is none.
+pub(super) fn directory(parent: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
+    let made = match mkdirat(parent, name, Mode::from_raw_mode(0o755)) {
+        Ok(()) => true,
+        Err(Errno::EXIST) => false,
+        Err(error) => return Err(error.into()),
+    };
+    let directory = openat(parent, name, DIRECTORY, Mode::empty())?;
+    if made {
+        // Whatever the mask of this process says, a pod of any user has to see it.
+        fchmod(&directory, Mode::from_raw_mode(0o755))?;
+        fsync(parent)?;
+    }
+    Ok(directory)
+}
+
 /// `file` is below the target, made of plain names.
 pub(super) fn finish(target: &OwnedFd, file: Option<&Path>) -> io::Result<()> {
     syncfs(target)?;
@@ -32,19 +49,7 @@ pub(super) fn finish(target: &OwnedFd, file: Option<&Path>) -> io::Result<()> {
     let mut directory = target.try_clone()?;
     let parents = file.parent().into_iter().flat_map(Path::components);
     for name in parents {
-        let name = name.as_os_str();
-        let made = match mkdirat(&directory, name, Mode::from_raw_mode(0o755)) {
-            Ok(()) => true,
-            Err(Errno::EXIST) => false,
-            Err(error) => return Err(error.into()),
-        };
-        let below = openat(&directory, name, DIRECTORY, Mode::empty())?;
-        if made {
-            // Whatever the mask of this process says, a pod of any user has to see it.
-            fchmod(&below, Mode::from_raw_mode(0o755))?;
-            fsync(&directory)?;
-        }
-        directory = below;
+        directory = self::directory(&directory, name.as_os_str())?;
     }
     let Some(name) = file.file_name() else { return Err(Errno::INVAL.into()) };
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;

@@ -30,7 +30,7 @@ pub(super) async fn carry_out(
 ) -> Result<Maintained, Failed> {
     let mut done = Maintained::default();
     if work.prune {
-        prune_in_steps(surroundings, opened, &mut done, cancel).await?;
+        prune_in_steps(surroundings, work, opened, &mut done, cancel).await?;
     }
     if work.check {
         let outcome = look(surroundings, opened, cancel).await?;
@@ -41,6 +41,7 @@ pub(super) async fn carry_out(
 
 async fn prune_in_steps(
     surroundings: &Surroundings,
+    work: &MaintainWork,
     opened: &Opened,
     done: &mut Maintained,
     cancel: &CancellationToken,
@@ -51,13 +52,17 @@ async fn prune_in_steps(
         snapshots = repository.load_snapshots() => snapshots.map_err(&engine)?,
         () = cancel.cancelled() => return Err(Failed::Cancelled),
     };
-    if snapshots.is_empty() {
-        // A listing that wrongly comes back empty looks the same, so nothing is ever pruned on its word (restic#4612).
+    if snapshots.is_empty() && !work.empty_is_meant {
+        // A listing that wrongly comes back empty looks the same, so nothing is pruned on its word alone (restic#4612).
         let text = "the repository has no snapshots: nothing is pruned until there is one again";
         surroundings.voice.message(Level::Info, text);
         return Ok(());
     }
-    let plan = plan::Options { max_repack: Some(STEP), ..plan::Options::default() };
+    let plan = plan::Options {
+        max_repack: Some(STEP),
+        allow_no_snapshots: work.empty_is_meant,
+        ..plan::Options::default()
+    };
     let options = PruneOptions { plan, ..PruneOptions::default() };
     for _ in 0..MOST_STEPS {
         let step = prune(repository, &options, &opened.lock, &surroundings.progress, cancel).await;

@@ -2,7 +2,7 @@
 
 mod paths;
 
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -44,6 +44,9 @@ impl Restore<'_> {
         let started = Instant::now();
         if let Some(file) = &self.work.done_file {
             must_be_below(file)?;
+        }
+        if let Some(name) = &self.work.into {
+            must_be_a_name(name)?;
         }
         let repository = &self.opened.repository;
         // The inner outcome is ours: an error of the engine has no place for all that we know.
@@ -115,9 +118,11 @@ impl Restore<'_> {
             let looking = space::check(&self.opened.repository, snapshot, volume, self.work.sparse, cancel);
             looking.await?;
         }
+        let below = self.work.into.as_deref().map(|name| directory_below(volume, name)).transpose()?;
+        let target = below.as_ref().unwrap_or_else(|| volume.directory());
         let options = RestoreOptions {
             // The directory that was proved, whatever its path means by now.
-            target: PathBuf::from(format!("/proc/self/fd/{}", volume.directory().as_fd().as_raw_fd())),
+            target: PathBuf::from(format!("/proc/self/fd/{}", target.as_fd().as_raw_fd())),
             select: Some(wanted.select()),
             select_xattr: Some(Arc::new(is_settable)),
             sparse: self.work.sparse,
@@ -132,7 +137,8 @@ impl Restore<'_> {
         if outcome.problems.iter().any(|problem| says_full(&problem.message)) {
             return Err(space::full(snapshot, volume, &failed.first.join("; ")).into());
         }
-        if failed.count == 0 && self.work.paths.is_empty() {
+        // A root that is not the volume's own is for everyone who may read the volume.
+        if failed.count == 0 && self.work.paths.is_empty() && below.is_none() {
             give_root(volume, snapshot).unwrap_or_else(|problem| add(&mut failed, problem));
         }
         if failed.count == 0 {
@@ -156,6 +162,15 @@ impl Restore<'_> {
         let written = writing.await.map_err(std::io::Error::other).flatten();
         Ok(written.map_err(|error| unwritable(volume, &error))?)
     }
+}
+
+/// Makes the directory, or takes the one that an earlier attempt made. A link is none.
+fn directory_below(volume: &Volume, name: &str) -> Result<OwnedFd, Failure> {
+    let failed = |error: std::io::Error| {
+        let cause = if is_full(&error) { Cause::NoSpace } else { Cause::Target };
+        Failure { cause, message: format!("cannot make directory '{name}' in the volume: {error}") }
+    };
+    done::directory(volume.directory(), std::ffi::OsStr::new(name)).map_err(failed)
 }
 
 fn unwritable(volume: &Volume, error: &std::io::Error) -> Failure {
@@ -218,6 +233,15 @@ fn root_of(tag: &str) -> Option<(u32, u32, u32)> {
     let (uid, gid) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
     // The largest number means "leave it" to the system.
     (parts.next().is_none() && uid != u32::MAX && gid != u32::MAX).then_some((mode, uid, gid))
+}
+
+fn must_be_a_name(name: &str) -> Result<(), Failure> {
+    let mut parts = Path::new(name).components();
+    if matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None)) && !name.contains('/') {
+        return Ok(());
+    }
+    let message = format!("into: '{name}' is not the name of a directory; expected one without slashes");
+    Err(Failure { cause: Cause::Task, message })
 }
 
 fn must_be_below(file: &Path) -> Result<(), Failure> {

@@ -24,6 +24,7 @@ fn tasks() -> Vec<Task> {
             target,
             sparse: true,
             paths: vec!["/a".into()],
+            into: Some("back".into()),
             done_file: Some(".velero/uid".into()),
         })
     };
@@ -37,7 +38,7 @@ fn tasks() -> Vec<Task> {
         restore(Target::Path { path: "/d".into(), proof: Some(Proof::Directory) }),
         restore(Target::BlockDevice { path: "/dev".into() }),
         restore(Target::Command { argv: vec!["psql".into()] }),
-        Work::Maintain(MaintainWork { prune: true, check: false }),
+        Work::Maintain(MaintainWork { prune: true, check: false, empty_is_meant: true }),
     ];
     let direct = Transport::Direct(Direct {
         provider: "aws".into(),

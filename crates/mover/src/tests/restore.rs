@@ -158,3 +158,32 @@ async fn a_command_gets_the_one_file(#[case] script: &str, #[case] problem: Opti
     }
     world.assert_nothing_is_locked().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn into_a_volume_that_is_in_use_files_come_beside_what_is_there() {
+    let world = World::new().await;
+    let snapshot = stored(&world).await;
+    std::fs::create_dir_all(world.path("target/a")).unwrap();
+    std::fs::write(world.path("target/a/other"), "newer").unwrap();
+    let into = |name: &str| {
+        with(world.restore(&snapshot, "target"), |work| {
+            work.paths = vec!["/a/other".to_owned()];
+            work.into = Some(name.to_owned());
+        })
+    };
+    for _ in 0..2 {
+        world.run(&into("back")).await.restored();
+        let found: Vec<_> = tree(&world.path("target")).into_keys().collect();
+        let expected = ["a", "a/other", "back", "back/a", "back/a/other"];
+        assert_eq!(found, expected.map(std::path::PathBuf::from));
+    }
+    assert_eq!(std::fs::read(world.path("target/a/other")).unwrap(), b"newer");
+    assert_eq!(std::fs::read(world.path("target/back/a/other")).unwrap(), b"other");
+    // A link would lead elsewhere.
+    symlink(world.path("volume"), world.path("target/link")).unwrap();
+    for name in ["link", "../volume", "a/b", "", ".."] {
+        let left = world.run(&into(name)).await;
+        assert!(matches!(left.result.outcome, Outcome::Failed(_)), "{name}: {:?}", left.result);
+    }
+    assert_eq!(std::fs::read(world.path("volume/a/other")).unwrap(), b"other");
+}

@@ -157,7 +157,14 @@ pub(crate) fn backup_of(source: Source) -> BackupWork {
 }
 
 pub(crate) fn restore_to(snapshot: &str, target: Target) -> RestoreWork {
-    RestoreWork { snapshot: snapshot.to_owned(), target, sparse: false, paths: Vec::new(), done_file: None }
+    RestoreWork {
+        snapshot: snapshot.to_owned(),
+        target,
+        sparse: false,
+        paths: Vec::new(),
+        into: None,
+        done_file: None,
+    }
 }
 
 impl Left {

@@ -234,6 +234,7 @@ impl Downloading<'_> {
             target,
             sparse: true,
             paths: Vec::new(),
+            into: None,
             done_file: None,
         };
         let task = Task {

@@ -247,6 +247,7 @@ impl Filling<'_> {
             target: Target::Path { path, proof: Some(proof) },
             sparse: true,
             paths: Vec::new(),
+            into: None,
             done_file: Some(PathBuf::from(DONE_DIRECTORY).join(label(names::RESTORE_UID))),
         };
         let task = Task {

@@ -1,36 +1,67 @@
 //! The BackupRepository of a repository: found by its labels (Velero gives generated names), made where there is none, and
 //! written with how the repository stands.
 
-use kube::ResourceExt;
-use kube::api::{DynamicObject, ListParams, PostParams};
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
 use lifeboat_api::velero::BackupRepository;
 use lifeboat_cluster::{ApiError, Attempt, objects};
-use lifeboat_plan::backup_repository::{self, About};
+use lifeboat_plan::backup_repository::{self, About, EMPTIED};
 use serde_json::json;
 
 use super::Access;
 use crate::context::Context;
 
-/// The object of this repository.
-pub(super) async fn ensure(context: &Context, access: &Access) -> Result<DynamicObject, ApiError> {
+fn api(context: &Context) -> Api<DynamicObject> {
     let resource = objects::resource_of::<BackupRepository>();
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &resource);
+    objects::namespaced(&context.client, &context.settings.namespace, &resource)
+}
+
+async fn find(context: &Context, access: &Access) -> Result<Option<DynamicObject>, ApiError> {
     let about = About { location: &access.location, namespace: &access.namespace };
-    let listed = api.list(&ListParams::default().labels(&about.selector())).await;
+    let listed = api(context).list(&ListParams::default().labels(&about.selector())).await;
     let mut found = listed.attempt("list BackupRepositories")?.items;
     found.sort_by_key(ResourceExt::name_any);
-    if let Some(object) = found.into_iter().find(|object| about.is_of(&objects::to_json(object))) {
+    Ok(found.into_iter().find(|object| about.is_of(&objects::to_json(object))))
+}
+
+/// Writes down that Lifeboat forgot the last snapshot.
+pub(super) async fn emptied(context: &Context, access: &Access) -> Result<(), ApiError> {
+    match find(context, access).await? {
+        Some(object) => set_emptied(context, &object, true).await,
+        None => Ok(()),
+    }
+}
+
+/// Writes down whether Lifeboat forgot the last snapshot, where that is new.
+pub(super) async fn set_emptied(
+    context: &Context,
+    object: &DynamicObject,
+    emptied: bool,
+) -> Result<(), ApiError> {
+    if object.annotations().contains_key(EMPTIED) == emptied {
+        return Ok(());
+    }
+    let since = emptied.then(|| lifeboat_plan::time::seconds(context.now()));
+    let patch = json!({"metadata": {"annotations": {EMPTIED: since}}});
+    let patch = api(context).patch(&object.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await;
+    patch.attempt("change BackupRepository").map(drop)
+}
+
+/// The object of this repository.
+pub(super) async fn ensure(context: &Context, access: &Access) -> Result<DynamicObject, ApiError> {
+    if let Some(object) = find(context, access).await? {
         return Ok(object);
     }
+    let about = About { location: &access.location, namespace: &access.namespace };
     let frequency = context.settings.movers.maintenance_frequency;
     let object = backup_repository::object(about, &access.identifier, frequency);
     let attempt = "create BackupRepository";
     let object: DynamicObject =
         serde_json::from_value(object).map_err(kube::Error::SerdeError).attempt(attempt)?;
-    match api.create(&PostParams::default(), &object).await {
+    match api(context).create(&PostParams::default(), &object).await {
         // Another replica, or an object without our labels.
         Err(kube::Error::Api(status)) if status.code == 409 => {
-            api.get(&object.name_any()).await.attempt("read BackupRepository")
+            api(context).get(&object.name_any()).await.attempt("read BackupRepository")
         }
         created => created.attempt(attempt),
     }
@@ -51,8 +82,8 @@ pub(crate) async fn show(
     if text("/status/phase") == phase && text("/status/message") == message {
         return Ok(());
     }
-    let resource = objects::resource_of::<BackupRepository>();
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &resource);
     let message = if message.is_empty() { json!(null) } else { json!(message) };
-    objects::merge(&api, object, json!({"status": {"phase": phase, "message": message}})).await.map(drop)
+    objects::merge(&api(context), object, json!({"status": {"phase": phase, "message": message}}))
+        .await
+        .map(drop)
 }

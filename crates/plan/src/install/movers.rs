@@ -1,5 +1,6 @@
 //! Where movers run: a namespace of their own, whose pods may read volumes and directories of nodes, with nobody else in
-//! it; a service account without a token; no way in from outside. The way out is open: storage may be anywhere.
+//! it; a service account without a token; no way in from outside. The way out is open, unless the networks of
+//! storage are named.
 
 use serde_json::{Value, json};
 
@@ -17,6 +18,8 @@ pub struct MoverOptions {
     pub node_access: bool,
     /// The kubelet's directory on nodes, where it is not the usual one.
     pub kubelet_root: Option<String>,
+    /// Networks (CIDR) that movers may reach beside DNS; none: all.
+    pub egress: Vec<String>,
 }
 
 impl MoverOptions {
@@ -26,6 +29,7 @@ impl MoverOptions {
             namespace_existed: false,
             node_access: false,
             kubelet_root: None,
+            egress: Vec::new(),
         }
     }
 }
@@ -50,7 +54,7 @@ pub(super) fn args(options: &InstallOptions) -> Vec<String> {
 
 pub(super) fn objects(options: &InstallOptions) -> Vec<Value> {
     let name = &options.movers.namespace;
-    let mut objects = vec![namespace(options), service_account(name), network_policy(name)];
+    let mut objects = vec![namespace(options), service_account(name), network_policy(&options.movers)];
     if options.rights != Rights::Full {
         objects.push(role(name, "lifeboat", &rules()));
         objects.push(role_binding(options, name, "Role", "lifeboat"));
@@ -89,13 +93,20 @@ fn service_account(namespace: &str) -> Value {
     })
 }
 
-fn network_policy(namespace: &str) -> Value {
-    json!({
+fn network_policy(options: &MoverOptions) -> Value {
+    let mut policy = json!({
         "apiVersion": "networking.k8s.io/v1",
         "kind": "NetworkPolicy",
-        "metadata": {"name": SERVICE_ACCOUNT, "namespace": namespace, "labels": labels()},
+        "metadata": {"name": SERVICE_ACCOUNT, "namespace": options.namespace, "labels": labels()},
         "spec": {"podSelector": {}, "policyTypes": ["Ingress"]},
-    })
+    });
+    if !options.egress.is_empty() {
+        let networks: Vec<_> = options.egress.iter().map(|cidr| json!({"ipBlock": {"cidr": cidr}})).collect();
+        let dns = ["UDP", "TCP"].map(|protocol| json!({"port": 53, "protocol": protocol}));
+        policy["spec"]["policyTypes"] = json!(["Ingress", "Egress"]);
+        policy["spec"]["egress"] = json!([{"to": networks}, {"ports": dns}]);
+    }
+    policy
 }
 
 /// What a server with limited rights needs there: to run movers, and to give them volumes.
@@ -142,5 +153,16 @@ mod tests {
         options.movers.node_access = true;
         options.movers.kubelet_root = Some("/k".to_owned());
         assert_eq!(args(&options)[2..], ["--node-access", "--kubelet-root=/k"]);
+    }
+
+    #[test]
+    fn the_way_out_leads_to_the_named_networks_and_to_names() {
+        let mut options = MoverOptions::new("lifeboat");
+        assert_eq!(network_policy(&options)["spec"], json!({"podSelector": {}, "policyTypes": ["Ingress"]}));
+        options.egress = vec!["10.1.0.0/16".to_owned()];
+        let spec = &network_policy(&options)["spec"];
+        assert_eq!(spec["policyTypes"], json!(["Ingress", "Egress"]));
+        assert_eq!(spec["egress"][0], json!({"to": [{"ipBlock": {"cidr": "10.1.0.0/16"}}]}));
+        assert_eq!(spec["egress"][1]["ports"][0], json!({"port": 53, "protocol": "UDP"}));
     }
 }

@@ -39,6 +39,9 @@ pub(crate) struct Args {
     /// The kubelet's directory on the nodes, where it is not /var/lib/kubelet
     #[arg(long, value_name = "DIRECTORY", value_parser = absolute)]
     kubelet_root_dir: Option<String>,
+    /// Networks of your storage: movers reach them and DNS, and nothing else
+    #[arg(long, value_delimiter = ',', value_name = "CIDR,…", value_parser = network)]
+    mover_egress: Vec<String>,
     /// Storage provider of the first location: aws, gcp, azure, local, or that of a plugin
     #[arg(long, requires = "bucket")]
     provider: Option<String>,
@@ -275,9 +278,24 @@ fn options(namespace: &str, args: &Args) -> InstallOptions {
         movers: MoverOptions {
             node_access: args.node_access,
             kubelet_root: args.kubelet_root_dir.clone(),
+            egress: args.mover_egress.clone(),
             ..MoverOptions::new(namespace)
         },
         ..InstallOptions::new(namespace, &args.image)
+    }
+}
+
+fn network(text: &str) -> Result<String, String> {
+    let parts = text.split_once('/').and_then(|(address, bits)| {
+        let address: std::net::IpAddr = address.parse().ok()?;
+        let bits: u8 = bits.parse().ok()?;
+        (bits <= if address.is_ipv4() { 32 } else { 128 }).then_some(())
+    });
+    match parts {
+        Some(()) => Ok(text.to_owned()),
+        None => Err(format!(
+            "{text:?} is no network; write it like 10.20.0.0/16, or 10.20.0.7/32 for one address"
+        )),
     }
 }
 

@@ -12,7 +12,7 @@ use kube::{Resource, ResourceExt};
 use lifeboat_cluster::{ApiError, objects};
 use lifeboat_mover::report::{Line, Outcome, TaskResult};
 use lifeboat_mover::task::{Limits, LockTerms, MaintainWork, Task, VERSION, Work};
-use lifeboat_plan::backup_repository::{self, MAINTENANCE};
+use lifeboat_plan::backup_repository::{self, EMPTIED, MAINTENANCE};
 use lifeboat_plan::movers::{Errand, Owner, Place, SCRATCH};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -108,7 +108,11 @@ async fn assignment(context: &Context, object: &DynamicObject, uid: &str) -> Res
     let task = Task {
         version: VERSION,
         uid: uid.to_owned(),
-        work: Work::Maintain(MaintainWork { prune: true, check: true }),
+        work: Work::Maintain(MaintainWork {
+            prune: true,
+            check: true,
+            empty_is_meant: object.annotations().contains_key(EMPTIED),
+        }),
         repository: access.task,
         lock: LockTerms { cluster, dead_owners: Vec::new(), wait_seconds: LOCK_WAIT.as_secs() },
         limits: Limits { scratch: Some(SCRATCH.into()), ..Limits::default() },

@@ -1,12 +1,12 @@
 //! Repositories are made, shown and judged; movers are told to maintain them.
 
-use lifeboat_plan::backup_repository::MAINTAIN_SINCE;
+use lifeboat_plan::backup_repository::{EMPTIED, MAINTAIN_SINCE};
 use serde_json::json;
 
 use super::*;
-use crate::repositories::ensure;
+use crate::repositories::{ensure, forget};
 use crate::testing::Cluster;
-use crate::testing::repositories::{PASSWORD, prepare};
+use crate::testing::repositories::{PASSWORD, prepare, snapshot};
 
 const NAME: &str = "shop-default-restic";
 
@@ -70,4 +70,23 @@ async fn a_maintenance_is_written_down_before_it_begins() {
     let written = object["metadata"]["annotations"]["lifeboat.io/maintenance"].is_string();
     let ended = object["status"]["recentMaintenance"][0]["result"] == "Failed";
     assert!(written || ended, "{object}");
+}
+
+#[tokio::test]
+async fn that_the_last_snapshot_was_forgotten_is_known_until_one_is_to_come() {
+    let cluster = Cluster::new().await;
+    prepare(&cluster, PASSWORD);
+    let (first, last) = (snapshot(&cluster, "shop", "t-1").await, snapshot(&cluster, "shop", "t-2").await);
+    let emptied = || {
+        let object = cluster.get("backuprepositories", NAME).unwrap();
+        object["metadata"]["annotations"][EMPTIED].is_string()
+    };
+    forget(&cluster.context, "default", "shop", &[first]).await.unwrap();
+    assert!(!emptied());
+    forget(&cluster.context, "default", "shop", &[last]).await.unwrap();
+    assert!(emptied());
+    // A listing that finds nothing says nothing.
+    forget(&cluster.context, "default", "shop", &["0123456789".to_owned()]).await.unwrap();
+    ensure(&cluster.context, "default", "shop").await.unwrap();
+    assert!(!emptied());
 }
