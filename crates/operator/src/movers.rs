@@ -79,8 +79,8 @@ pub(crate) enum Ended {
     Told(TaskResult),
     /// It ended without a word, or never began.
     Died(Death),
-    /// `cancel` was cancelled: the mover was told to end and has.
-    Cancelled,
+    /// `cancel` was cancelled: the mover was told to end and has. As in [`Death`], `dead_owner` may have left locks.
+    Cancelled { dead_owner: Option<String> },
     /// This server stops leading: the Job goes on, and whoever leads next adopts it.
     Left,
 }
@@ -147,14 +147,14 @@ impl Movers {
         let (errand, candidate) = (&assignment.errand, Candidate::of(&assignment.errand));
         let (turn, job) = match jobs.get(&job::name(&errand.uid)).await? {
             Some(job) => (self.line.adopt(context, candidate), job),
-            None if cancel.is_cancelled() => return Ok(Ended::Cancelled),
+            None if cancel.is_cancelled() => return Ok(Ended::Cancelled { dead_owner: None }),
             None => {
                 if let Some(refused) = make::refused(settings, errand) {
                     return Ok(Ended::Died(Death::new(refused, None)));
                 }
                 let turn = match self.line.wait(context, candidate, watcher, cancel, &resting).await {
                     Waited::Turn(turn) => turn,
-                    Waited::Cancelled => return Ok(Ended::Cancelled),
+                    Waited::Cancelled => return Ok(Ended::Cancelled { dead_owner: None }),
                     Waited::Left => return Ok(Ended::Left),
                 };
                 match make::job(&jobs, &context.settings, &assignment).await? {
@@ -188,7 +188,7 @@ fn word(ended: &Ended) -> &'static str {
     match ended {
         Ended::Told(TaskResult { outcome: Outcome::Failed(_), .. }) => "failed",
         Ended::Told(_) => "done",
-        Ended::Cancelled => "cancelled",
+        Ended::Cancelled { .. } => "cancelled",
         Ended::Left => "left",
         Ended::Died(death) => match death.cause {
             DeathCause::Killed => "killed",

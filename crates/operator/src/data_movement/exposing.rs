@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::claims::Claims;
 use crate::csi::{Patience, Snapshots};
-use crate::pod_volumes::{Desk, Place, Trouble};
+use crate::carrying::{Desk, Place, Trouble};
 
 /// What a mover can read.
 pub(super) struct Exposed {

@@ -11,7 +11,7 @@ use lifeboat_plan::data_movement::MADE_FOR;
 
 use super::claims::Claims;
 use super::exposing;
-use crate::pod_volumes::{Desk, api};
+use crate::carrying::{Desk, api};
 
 pub(crate) async fn sweep(desk: &Desk) -> Result<(), ApiError> {
     let context = &desk.context;

@@ -108,20 +108,26 @@ async fn a_job_whose_secret_is_gone_gets_it_again() {
 }
 
 #[rstest]
-#[case::it_stops(Some(told("a-1", stopped())), true)]
-#[case::it_is_killed(Some(ended("Error", 137, "")), true)]
-#[case::it_goes(None, true)]
-#[case::it_had_just_ended(Some(told("a-1", done())), false)]
+#[case::it_stops(Some(told("a-1", stopped())), true, true)]
+#[case::it_is_killed(Some(ended("Error", 137, "")), true, true)]
+#[case::it_goes(None, true, false)]
+#[case::it_had_just_ended(Some(told("a-1", done())), false, false)]
 #[tokio::test]
-async fn a_mover_that_is_cancelled_is_told_to_end(#[case] becomes: Option<Value>, #[case] cancelled: bool) {
+async fn a_mover_that_is_cancelled_is_told_to_end(
+    #[case] becomes: Option<Value>,
+    #[case] cancelled: bool,
+    #[case] reported: bool,
+) {
     let fake = Fake::new().await;
     fake.put_job(&errand("a-1"), &[running()]);
     fake.held().on_delete = becomes;
     let cancel = CancellationToken::new();
     cancel.cancel();
     let ended = carry_out(&fake, "a-1", &Told::default(), &cancel).await;
-    assert_eq!(matches!(ended, Ended::Cancelled), cancelled, "{ended:?}");
+    assert_eq!(matches!(ended, Ended::Cancelled { .. }), cancelled, "{ended:?}");
     assert_eq!(matches!(ended, Ended::Told(_)), !cancelled, "{ended:?}");
+    let owner = matches!(&ended, Ended::Cancelled { dead_owner: Some(owner) } if owner == "cluster-uid/pod-uid");
+    assert_eq!(owner, reported, "its locks may go where its end was reported: {ended:?}");
     let deleted = fake.held().changes.iter().filter(|change| *change == "DELETE pods/pod").count();
     assert_eq!(deleted, 1);
 }
@@ -132,9 +138,9 @@ async fn a_mover_that_is_cancelled_before_it_began_is_gone_at_once() {
     fake.put_job(&errand("a-1"), &[starting()]);
     let cancel = CancellationToken::new();
     cancel.cancel();
-    assert!(matches!(carry_out(&fake, "a-1", &Told::default(), &cancel).await, Ended::Cancelled));
+    assert!(matches!(carry_out(&fake, "a-1", &Told::default(), &cancel).await, Ended::Cancelled { .. }));
     assert!(!fake.has("jobs/mover-a-1"));
-    assert!(matches!(carry_out(&fake, "b-1", &Told::default(), &cancel).await, Ended::Cancelled));
+    assert!(matches!(carry_out(&fake, "b-1", &Told::default(), &cancel).await, Ended::Cancelled { .. }));
     assert!(!fake.has("jobs/mover-b-1"), "and one without a Job gets none");
 }
 
@@ -293,7 +299,7 @@ async fn whoever_gives_up_waiting_gives_its_place_back() {
         cancel.cancel();
     };
     let (ended, ()) = tokio::join!(carry_out(&fake, "a-1", &watcher, &cancel), waits);
-    assert!(matches!(ended, Ended::Cancelled), "{ended:?}");
+    assert!(matches!(ended, Ended::Cancelled { .. }), "{ended:?}");
     assert!(fake.held().changes.is_empty());
 }
 

@@ -24,7 +24,7 @@ use super::item::Subject;
 use super::report::Notes;
 use super::run::{Run, locked};
 use crate::context::Context;
-use crate::pod_volumes::{api, limit};
+use crate::carrying::{api, limit};
 
 /// How often the objects are looked at.
 const PACE: Duration = Duration::from_secs(1);

@@ -18,6 +18,13 @@ pub struct Directory {
     pub proof: Proof,
 }
 
+impl Directory {
+    /// The volume's own directory on its node.
+    pub fn on_node(&self) -> String {
+        format!("{}/{}", self.mount.trim_end_matches('/'), self.path)
+    }
+}
+
 /// What shows that it is the volume that is meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Proof {

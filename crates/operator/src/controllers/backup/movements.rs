@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::pass::TIDYING;
 use crate::context::Context;
-use crate::pod_volumes::api;
+use crate::carrying::api;
 use crate::repositories;
 
 /// Ends all data movements of the Backup with this UID. Gives what is left, in words.

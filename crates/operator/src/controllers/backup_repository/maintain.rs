@@ -60,7 +60,7 @@ pub(super) async fn carry_out(
                     }
                     Err(death.words)
                 }
-                Ended::Cancelled => Err("it was cancelled".to_owned()),
+                Ended::Cancelled { .. } => Err("it was cancelled".to_owned()),
             }
         }
         Err(words) => Err(words),

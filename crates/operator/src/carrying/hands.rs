@@ -51,7 +51,7 @@ pub(crate) trait Hands: Send + Sync {
     ) -> Result<Ended, ApiError>;
     async fn clear(&self, task: &str) -> Result<(), ApiError>;
     /// Removes the locks of a mover whose end was reported; that it cannot be done is only logged.
-    async fn unlock(&self, _location: &str, _namespace: &str, _owner: &str) {}
+    async fn unlock(&self, location: &str, namespace: &str, owner: &str);
 }
 
 /// The server's own.
