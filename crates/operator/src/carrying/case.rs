@@ -105,7 +105,7 @@ impl Case {
     }
 
     /// Those of all attempts, the newest last.
-    pub(super) fn tasks(&self) -> impl Iterator<Item = String> {
+    pub(crate) fn tasks(&self) -> impl Iterator<Item = String> {
         (1..=self.attempt()).map(|number| task_uid(&self.place.uid, number))
     }
 
@@ -137,8 +137,7 @@ impl Case {
         // What another server brought further keeps its phase.
         let begins = self.is_new || self.attempt() > 1;
         let attempt = self.attempt();
-        let mut patch =
-            if begins { status::accepted(attempt, self.now()) } else { status::adopted(attempt) };
+        let mut patch = if begins { status::accepted(attempt, self.now()) } else { status::adopted(attempt) };
         if self.is_of_pod() {
             patch["spec"] = json!({"repoIdentifier": reach.identifier});
         }

@@ -32,8 +32,8 @@ impl Case {
     /// error where it did not say that it made one.
     pub(crate) async fn copy(&self, told: Result<BackedUp, &str>) -> Result<Made, String> {
         let made = self.made().await;
-        let made = made
-            .map_err(|trouble| format!("nobody can tell whether the volume was copied: {trouble}"))?;
+        let made =
+            made.map_err(|trouble| format!("nobody can tell whether the volume was copied: {trouble}"))?;
         let Some(mut made) = made else {
             return Err(match told {
                 Ok(told) => {

@@ -1,26 +1,29 @@
-//! One DataDownload: a claim like the one that is to be filled is made in the movers' namespace, a mover fills and verifies
-//! it, then its volume is handed to the claim of the restore. From the moment when the volume is on record the data is
+//! One DataDownload: a claim like the one that is to be filled is made in the movers' namespace, for each attempt its own, so
+//! that nobody who comes late writes into the volume of the next one. A mover fills and verifies it, then its volume is handed to the claim of the restore. From the moment when the volume is on record the data is
 //! there, and only the handing over is repeated.
 
 use std::time::Duration;
 
 use async_trait::async_trait;
 use kube::ResourceExt;
-use lifeboat_api::velero::{DataDownload, names};
-use lifeboat_cluster::ApiError;
+use lifeboat_api::velero::{DataDownload, Restore, names};
+use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_mover::report::Outcome;
 use lifeboat_mover::task::{self, RestoreWork, Target};
-use lifeboat_plan::data_movement::{exposed_name, for_target, is_built_in};
+use lifeboat_plan::data_movement::{Wanted, exposed_name, for_target, is_built_in, waits_for_pods, wanted};
 use lifeboat_plan::movers::{DATA, DEVICE, Place as Where};
+use lifeboat_plan::pod_volumes::status;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::claims::Claims;
-use crate::carrying::{Carried, Case, Desk, Mission, Terms, Trouble, Work, carry, failed, misunderstood};
+use crate::carrying::{
+    Carried, Case, Desk, Mission, Terms, Trouble, Work, api, carry, failed, misunderstood,
+};
 use crate::csi::Patience;
 
-/// How long a pod is waited for that says on which node the volume is wanted.
-const CONSUMER: Duration = Duration::from_mins(1);
+/// How long a pod is waited for that is there and that the scheduler has no node for.
+const SCHEDULING: Duration = Duration::from_mins(1);
 /// How long one step of the handing over may take, where the spec says nothing.
 pub(super) const STEP: Duration = Duration::from_mins(10);
 
@@ -112,15 +115,16 @@ impl Work for Downloading<'_> {
         }
     }
 
-    /// What the dead one wrote goes with its volume: only new ones are written into.
+    /// What the dead one wrote goes with its volume.
     async fn discard(&self) -> Result<(), ApiError> {
-        self.claims.delete_with_volume(self.movers(), &self.exposed()).await?;
-        self.claims.is_gone(self.movers(), &self.exposed(), STEP).await.map(drop)
+        self.claims.delete_with_volume(self.movers(), &self.exposed()).await
     }
 
     async fn clean(&self) -> Result<String, ApiError> {
         self.case.clear().await?;
-        self.claims.delete_with_volume(self.movers(), &self.exposed()).await?;
+        for task in self.case.tasks() {
+            self.claims.delete_with_volume(self.movers(), &exposed_name(&task)).await?;
+        }
         Ok(format!("; claim {} stays without a volume", self.target()))
     }
 }
@@ -136,45 +140,73 @@ impl Downloading<'_> {
         RestoreWork { snapshot, target, sparse: true, paths: Vec::new(), done_file: None }
     }
 
-    /// Waits until the claim is there and, where its class makes volumes for pods, a pod says where it wants it. Nobody
-    /// may ever want it: then it is made anywhere.
+    /// Waits until the claim is there and, where its class makes volumes for pods, until a pod that is there or can still
+    /// come says where it wants it. Gives the claim and the node.
     async fn consumed(&self, cancel: &CancellationToken) -> Result<(Value, Option<String>), Trouble> {
         let volume = &self.object.spec.target_volume;
+        let limit = self.case.desk.context.settings.movers.prepare_timeout;
         // The claim comes after its action.
-        let (coming, consumer) = (Patience::new(STEP), Patience::new(CONSUMER));
+        let (coming, making, mut scheduling) = (Patience::new(STEP), Patience::new(limit), None);
+        let mut said = String::new();
         loop {
-            let patience = match self.claims.get(&volume.namespace, &volume.pvc).await? {
-                None => &coming,
-                Some(claim) => {
-                    let node =
-                        claim["metadata"]["annotations"]["volume.kubernetes.io/selected-node"].as_str();
-                    if node.is_some() || !self.is_late(&claim).await? {
-                        return Ok((claim.clone(), node.map(str::to_owned)));
-                    }
-                    if !consumer.pause().await {
-                        return Ok((claim, None));
-                    }
-                    &coming
+            let cancelled = || Trouble::Words(format!("claim {} is not there", self.target()));
+            let Some(claim) = self.claims.get(&volume.namespace, &volume.pvc).await? else {
+                if cancel.is_cancelled() || !coming.pause().await {
+                    return Err(cancelled());
+                }
+                continue;
+            };
+            let (patience, words) = match self.wanted(&claim).await? {
+                Wanted::On(node) => return Ok((claim, Some(node))),
+                Wanted::Anywhere => return Ok((claim, None)),
+                Wanted::Perhaps => (
+                    &making,
+                    "waits for the pods of the restore: one may say on which node the volume is wanted"
+                        .to_owned(),
+                ),
+                Wanted::WithPod(pod) => {
+                    let patience: &Patience = scheduling.get_or_insert_with(|| Patience::new(SCHEDULING));
+                    (patience, format!("waits for the node of pod {pod}, where the volume is wanted"))
                 }
             };
-            if cancel.is_cancelled() || !patience.pause().await {
-                return Err(Trouble::Words(format!("claim {} is not there", self.target())));
+            if words != said {
+                self.case.write(status::waits(&words)).await?;
+                said = words;
+            }
+            if cancel.is_cancelled() {
+                return Err(cancelled());
+            }
+            if !patience.pause().await {
+                return Ok((claim, None));
             }
         }
     }
 
-    /// Whether the class makes volumes only for pods.
-    async fn is_late(&self, claim: &Value) -> Result<bool, ApiError> {
-        let Some(class) = claim["spec"]["storageClassName"].as_str().filter(|class| !class.is_empty()) else {
-            return Ok(false);
+    /// Where the volume of the claim is wanted.
+    async fn wanted(&self, claim: &Value) -> Result<Wanted, ApiError> {
+        let class = match claim["spec"]["storageClassName"].as_str().filter(|class| !class.is_empty()) {
+            Some(class) => self.claims.class(class).await?,
+            None => None,
         };
-        let class = self.claims.class(class).await?;
-        Ok(class.is_some_and(|class| class["volumeBindingMode"] == "WaitForFirstConsumer"))
+        if !class.as_ref().is_some_and(waits_for_pods) {
+            return Ok(wanted(claim, class.as_ref(), &[], None));
+        }
+        let pods = self.claims.pods(&self.object.spec.target_volume.namespace).await?;
+        Ok(wanted(claim, class.as_ref(), &pods, self.restore().await?.as_ref()))
     }
 
-    /// The claim of the mover, in the namespace of movers.
+    /// The Restore that the object is part of, where it is still there.
+    async fn restore(&self) -> Result<Option<Value>, ApiError> {
+        let owners = self.object.metadata.owner_references.iter().flatten();
+        let Some(owner) = owners.into_iter().find(|owner| owner.kind == "Restore") else { return Ok(None) };
+        let found = api::<Restore>(&self.case.desk.context).get_opt(&owner.name).await;
+        let found = found.attempt(format!("read Restore {}", owner.name))?;
+        Ok(found.filter(|found| found.uid().as_ref() == Some(&owner.uid)).as_ref().map(objects::to_json))
+    }
+
+    /// The claim of this attempt's mover, in the namespace of movers.
     pub(super) fn exposed(&self) -> String {
-        exposed_name(&self.case.place.uid)
+        exposed_name(&self.case.task())
     }
 
     pub(super) fn movers(&self) -> &str {

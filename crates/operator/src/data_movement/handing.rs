@@ -7,7 +7,9 @@ use std::time::Duration;
 use kube::ResourceExt;
 use lifeboat_api::common::GoDuration;
 use lifeboat_cluster::ApiError;
-use lifeboat_plan::data_movement::{Bound, RECLAIM_POLICY, VOLUME, bound, claim_patch, volume_patch};
+use lifeboat_plan::data_movement::{
+    Bound, RECLAIM_POLICY, VOLUME, bound, claim_patch, exposed_name, volume_patch,
+};
 use lifeboat_plan::pod_volumes::status;
 use serde_json::{Value, json};
 
@@ -91,9 +93,12 @@ impl Downloading<'_> {
         Ok(())
     }
 
-    /// The mover's claim goes, and its volume stays.
+    /// The mover's claim goes, and its volume stays; those of earlier attempts go with theirs.
     async fn release(&self) -> Result<(), Trouble> {
         let (movers, exposed) = (self.movers(), self.exposed());
+        for earlier in self.case.tasks().map(|task| exposed_name(&task)).filter(|name| *name != exposed) {
+            self.claims.delete_with_volume(movers, &earlier).await?;
+        }
         self.claims.delete(movers, &exposed).await?;
         if self.claims.is_gone(movers, &exposed, self.step_limit()).await? {
             return Ok(());

@@ -23,8 +23,8 @@ use super::existing::is_new;
 use super::item::Subject;
 use super::report::Notes;
 use super::run::{Run, locked};
-use crate::context::Context;
 use crate::carrying::{api, limit};
+use crate::context::Context;
 
 /// How often the objects are looked at.
 const PACE: Duration = Duration::from_secs(1);

@@ -9,7 +9,11 @@ use super::*;
 
 const DOWNLOAD: &str = "/apis/velero.io/v2alpha1/namespaces/lifeboat/datadownloads/dd";
 const CLAIM: &str = "/api/v1/namespaces/shop/persistentvolumeclaims/data";
-const MOVERS: &str = "/api/v1/namespaces/lifeboat-movers/persistentvolumeclaims/lifeboat-u";
+/// The claims of the first and the second attempt.
+const MOVERS: [&str; 2] = [
+    "/api/v1/namespaces/lifeboat-movers/persistentvolumeclaims/lifeboat-u-1",
+    "/api/v1/namespaces/lifeboat-movers/persistentvolumeclaims/lifeboat-u-2",
+];
 const VOLUME: &str = "/api/v1/persistentvolumes/pv-new";
 
 async fn bench() -> Bench {
@@ -35,7 +39,8 @@ async fn bench() -> Bench {
         }
     });
     bench.meanwhile(|world| {
-        world.change(MOVERS, &json!({"spec": {"volumeName": "pv-new"}, "status": {"phase": "Bound"}}));
+        let claim = MOVERS.into_iter().rev().find(|claim| world.get(claim).is_some()).unwrap();
+        world.change(claim, &json!({"spec": {"volumeName": "pv-new"}, "status": {"phase": "Bound"}}));
         world.put(VOLUME, volume());
     });
     bench
@@ -43,7 +48,7 @@ async fn bench() -> Bench {
 
 fn volume() -> Value {
     json!({"metadata": {"name": "pv-new"}, "spec": {"persistentVolumeReclaimPolicy": "Delete",
-        "claimRef": {"namespace": "lifeboat-movers", "name": "lifeboat-u", "uid": "m", "resourceVersion": "1"}}})
+        "claimRef": {"namespace": "lifeboat-movers", "name": "lifeboat-u-1", "uid": "m", "resourceVersion": "1"}}})
 }
 
 async fn run(bench: &Bench) {
@@ -80,7 +85,7 @@ async fn a_volume_is_filled_for_the_mover_and_handed_to_its_claim(#[case] mode: 
     assert_eq!(work.snapshot, "abc");
     assert_eq!(matches!(work.target, Target::BlockDevice { .. }), mode == "Block");
     let Where::Claim { claim, block, writable, node } = &assigned[0].errand.place else { panic!() };
-    assert_eq!((claim.as_str(), *block, *writable, node), ("lifeboat-u", mode == "Block", true, &None));
+    assert_eq!((claim.as_str(), *block, *writable, node), ("lifeboat-u-1", mode == "Block", true, &None));
 }
 
 #[tokio::test]
@@ -93,6 +98,45 @@ async fn a_volume_goes_to_the_node_where_its_pod_is_wanted() {
     assert_handed_over(&bench);
     let assigned = bench.hands.assignments.lock().unwrap();
     assert_eq!(assigned[0].errand.place.node(), Some("b"));
+}
+
+#[rstest]
+#[case::its_pod_gets_a_node(true, Some("b"))]
+#[case::nobody_wants_it(false, None)]
+#[tokio::test]
+async fn only_a_pod_that_can_come_is_waited_for(#[case] has_pod: bool, #[case] node: Option<&str>) {
+    let bench = bench().await;
+    bench.world.add("storageclasses", "", "late", json!({"volumeBindingMode": "WaitForFirstConsumer"}));
+    bench.world.change(CLAIM, &json!({"spec": {"storageClassName": "late"}}));
+    if has_pod {
+        let pod =
+            json!({"spec": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}});
+        bench.world.add("pods", "shop", "db-0", pod);
+    }
+    // The scheduler, after the pod was looked at.
+    bench.world.on_list(|world, path| {
+        let chosen = json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "b"}}});
+        if path.ends_with("/pods") && world.get("/api/v1/namespaces/shop/pods/db-0").is_some() {
+            world.change(CLAIM, &chosen);
+        }
+    });
+    run(&bench).await;
+    assert_handed_over(&bench);
+    let assigned = bench.hands.assignments.lock().unwrap();
+    assert_eq!(assigned[0].errand.place.node(), node);
+}
+
+#[tokio::test]
+async fn nothing_of_earlier_attempts_stays_when_a_volume_is_handed_over() {
+    let bench = bench().await;
+    bench.world.change(
+        DOWNLOAD,
+        &json!({"metadata": {"annotations": {"lifeboat.io/attempt": "2"}}, "status": {"phase": "Accepted"}}),
+    );
+    let label = json!({"metadata": {"labels": {"lifeboat.io/data-movement": "u"}}});
+    bench.world.add("persistentvolumeclaims", "lifeboat-movers", "lifeboat-u-1", label);
+    run(&bench).await;
+    assert_handed_over(&bench);
 }
 
 #[tokio::test]
@@ -158,8 +202,8 @@ async fn a_mover_that_was_killed_gets_a_new_volume() {
     run(&bench).await;
     assert_eq!(bench.movers(), 2);
     assert_handed_over(&bench);
-    let made = bench.world.created.lock().unwrap().iter().filter(|path| *path == MOVERS).count();
-    assert_eq!(made, 2);
+    let made = bench.world.created.lock().unwrap().clone();
+    assert!(MOVERS.iter().all(|claim| made.iter().any(|path| path == claim)), "{made:?}");
 }
 
 #[tokio::test]

@@ -138,7 +138,10 @@ async fn where_nobody_can_tell_what_a_dead_mover_made_none_follows_it() {
     let status = bench.status(UPLOAD);
     assert_eq!((bench.movers(), &status["phase"]), (1, &json!("Failed")));
     let message = status["message"].as_str().unwrap();
-    assert!(message.starts_with("nobody can tell whether the volume was copied: storage is away"), "{message}");
+    assert!(
+        message.starts_with("nobody can tell whether the volume was copied: storage is away"),
+        "{message}"
+    );
     assert_clear(&bench);
 }
 
@@ -158,7 +161,11 @@ async fn the_lock_of_a_dead_mover_goes(#[case] end: Ended) {
 #[case::killed_twice(died(false), "Failed", "the mover was killed")]
 #[case::cancelled(killed_when_cancelled(), "Canceled", "it was cancelled")]
 #[tokio::test]
-async fn what_fails_says_why_and_leaves_nothing(#[case] end: Ended, #[case] phase: &str, #[case] words: &str) {
+async fn what_fails_says_why_and_leaves_nothing(
+    #[case] end: Ended,
+    #[case] phase: &str,
+    #[case] words: &str,
+) {
     let bench = bench(Duration::from_mins(1)).await;
     bench.hands.will(end);
     run(&bench).await;
@@ -197,6 +204,8 @@ async fn what_was_made_for_an_object_that_is_gone_is_taken_away() {
         let label = json!({"metadata": {"labels": {"lifeboat.io/data-movement": uid}}});
         bench.world.add("persistentvolumeclaims", "lifeboat-movers", &format!("lifeboat-{uid}"), label);
     }
+    let label = json!({"metadata": {"labels": {"lifeboat.io/data-movement": "gone"}}});
+    bench.world.add("persistentvolumeclaims", "lifeboat-movers", "lifeboat-gone-2", label);
     crate::data_movement::sweep::sweep(&bench.desk).await.unwrap();
     assert_eq!(bench.left(), ["/api/v1/namespaces/lifeboat-movers/persistentvolumeclaims/lifeboat-u"]);
 }
