@@ -20,7 +20,7 @@ use async_trait::async_trait;
 use lifeboat_cluster::ApiError;
 use lifeboat_cluster::jobs::Jobs;
 use lifeboat_mover::report::{Line, Outcome, TaskResult};
-use lifeboat_mover::task::Task;
+use lifeboat_mover::task::{RepositoryAccess, Task};
 use lifeboat_plan::movers::queue::Candidate;
 use lifeboat_plan::movers::verdict::Dead;
 use lifeboat_plan::movers::{Errand, job};
@@ -31,6 +31,7 @@ pub(crate) use lifeboat_plan::movers::verdict::DeathCause;
 pub(crate) use sweep::run;
 
 use crate::context::Context;
+use crate::repositories::RepositoryProblem;
 use follow::Follower;
 use turn::{Line as Waiting, Waited};
 
@@ -55,6 +56,20 @@ impl Default for Movers {
 pub(crate) struct Assignment {
     pub(crate) errand: Errand,
     pub(crate) task: Task,
+    pub(crate) keys: Arc<dyn Keys>,
+}
+
+/// Reads what opens the repository of a mover. It is asked when the mover's turn has come: until then credentials may be
+/// exchanged.
+#[async_trait]
+pub(crate) trait Keys: Send + Sync {
+    async fn read(&self, context: &Context) -> Result<Key, RepositoryProblem>;
+}
+
+/// What opens a repository.
+pub(crate) struct Key {
+    /// As the task names it.
+    pub(crate) repository: RepositoryAccess,
     /// The files beside the task, by name: never in arguments, logs or status.
     pub(crate) files: BTreeMap<String, SecretSlice<u8>>,
 }
@@ -157,13 +172,13 @@ impl Movers {
                     Waited::Cancelled => return Ok(Ended::Cancelled { dead_owner: None }),
                     Waited::Left => return Ok(Ended::Left),
                 };
-                match make::job(&jobs, &context.settings, &assignment).await? {
+                match make::job(&jobs, context, &assignment, self.look).await? {
                     Ok(job) => (turn, job),
                     Err(refused) => return Ok(Ended::Died(Death::new(refused, None))),
                 }
             }
         };
-        make::complete(&jobs, &context.settings, &assignment, &job).await?;
+        make::complete(&jobs, context, &assignment, &job).await?;
         let ended =
             Follower::new(&jobs, settings, &assignment, job, self.look).run(watcher, cancel, &resting).await;
         drop(turn);

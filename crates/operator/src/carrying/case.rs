@@ -168,7 +168,7 @@ impl Case {
             group: self.group.clone(),
             deadline_seconds: seconds,
         };
-        Assignment { errand, task, files: reach.files }
+        Assignment { errand, task, keys: reach.keys }
     }
 
     /// Whether the kind names its repository in its spec.

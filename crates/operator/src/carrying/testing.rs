@@ -1,8 +1,8 @@
 //! For tests: hands that end movers as a test says, and note what they are asked.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use lifeboat_cluster::ApiError;
@@ -13,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Hands, Made, Reach, Unusable};
 use crate::movers::{Assignment, Death, DeathCause, Ended, Watcher};
+use crate::repositories::KeysOf;
 
 #[derive(Default)]
 pub(crate) struct Fake {
@@ -118,7 +119,7 @@ impl Hands for Fake {
         Ok(Reach {
             identifier: "s3:there".to_owned(),
             task: RepositoryAccess { transport, passwords: Vec::new() },
-            files: BTreeMap::new(),
+            keys: Arc::new(KeysOf { location: location.to_owned(), namespace: namespace.to_owned() }),
             cluster: "cluster".to_owned(),
         })
     }

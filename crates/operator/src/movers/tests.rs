@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use cluster::{Fake, Told, assignment, ended, errand, running, starting, told};
+use cluster::{Fake, Password, Told, assignment, ended, errand, running, starting, told};
 
 fn done() -> Outcome {
     Outcome::BackedUp(BackedUp { snapshot: "s".into(), ..BackedUp::default() })
@@ -286,6 +286,41 @@ async fn jobs_of_the_term_before_count_until_they_end() {
         "{:?}",
         watcher.all()
     );
+}
+
+#[tokio::test]
+async fn a_mover_gets_the_credentials_that_hold_when_its_turn_comes() {
+    let fake = Fake::with(|settings| settings.movers.at_once = 1).await;
+    fake.put_job(&errand("old-1"), &[running()]);
+    fake.script(&[told("THIS", done())]);
+    let (watcher, cancel) = (Told::default(), CancellationToken::new());
+    let password = Arc::new(Password::default());
+    let waits = Assignment { keys: password.clone(), ..assignment("a-1") };
+    let ends = async {
+        while watcher.all().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        *password.0.lock().unwrap() = Some("new");
+        fake.held().objects.remove("jobs/mover-old-1");
+        fake.context.movers.line.recount(&fake.context).await.unwrap();
+    };
+    let movers = fake.context.movers.clone();
+    let (ended, ()) = tokio::join!(movers.carry_out(&fake.context, waits, &watcher, &cancel), ends);
+    assert!(matches!(ended.unwrap(), Ended::Told(_)));
+    assert_eq!(fake.held().objects["secrets/mover-a-1"]["data"]["password-0"], "bmV3");
+}
+
+#[tokio::test]
+async fn a_repository_that_nothing_opens_any_more_is_named() {
+    let fake = Fake::new().await;
+    let keys = Arc::new(Password(std::sync::Mutex::new(None)));
+    let locked_out = Assignment { keys, ..assignment("a-1") };
+    let (watcher, cancel) = (Told::default(), CancellationToken::new());
+    let ended = fake.context.movers.carry_out(&fake.context, locked_out, &watcher, &cancel).await.unwrap();
+    let death = died(ended);
+    assert_eq!((death.cause, death.may_retry), (DeathCause::Refused, false));
+    assert!(death.words.contains("default/shop cannot be used: no password"), "{}", death.words);
+    assert!(fake.held().changes.is_empty());
 }
 
 #[tokio::test]

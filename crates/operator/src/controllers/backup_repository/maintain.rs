@@ -1,6 +1,7 @@
 //! One maintenance of a repository: a mover prunes and checks it. Its number is in an annotation before the Job is made and
 //! goes with the patch that records the end; the Job is cleared after that.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
 use crate::movers::{Assignment, Ended, Watcher};
-use crate::repositories;
+use crate::repositories::{self, KeysOf};
 
 /// A lock that is in the way may be an orphan, which counts for nothing after thirty minutes.
 const LOCK_WAIT: Duration = Duration::from_mins(35);
@@ -126,7 +127,8 @@ async fn assignment(context: &Context, object: &DynamicObject, uid: &str) -> Res
         group: "maintenance".to_owned(),
         deadline_seconds: deadline.as_secs(),
     };
-    Ok(Assignment { errand, task, files: access.files })
+    let keys = KeysOf { location: location.to_owned(), namespace: namespace.to_owned() };
+    Ok(Assignment { errand, task, keys: Arc::new(keys) })
 }
 
 /// Nobody follows a maintenance; its Job shows it.
