@@ -86,5 +86,6 @@ pub(super) fn in_mover(directory: &Directory) -> (PathBuf, task::Proof) {
         Proof::MountPoint => task::Proof::MountPoint,
         Proof::Directory => task::Proof::Directory,
     };
-    (data.join(&directory.path), proof)
+    let path = if directory.path.is_empty() { data } else { data.join(&directory.path) };
+    (path, proof)
 }
