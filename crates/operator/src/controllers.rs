@@ -5,12 +5,11 @@ mod backup;
 mod backup_repository;
 mod backup_storage_location;
 mod backup_sync;
-mod data_movement;
+mod carried;
 mod delete_backup_request;
 mod download_request;
 mod garbage_collection;
 mod own_deployment;
-mod pod_volumes;
 pub(crate) mod restore;
 mod schedule;
 mod server_status_request;
@@ -40,13 +39,12 @@ pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
         backup_repository::run(context, resting),
         backup_storage_location::run(context, resting),
         backup_sync::run(context, resting),
+        carried::run(context, resting),
         delete_backup_request::run(context, resting),
         download_request::run(context, resting),
         garbage_collection::run(context, resting),
         movers::run(context, resting),
         own_deployment::run(context, resting),
-        data_movement::run(context, resting),
-        pod_volumes::run(context, resting),
         schedule::run(context, resting),
         restore::run(context, resting),
         server_status_request::run(context, resting),

@@ -5,6 +5,7 @@
 
 mod applying;
 mod backup;
+mod carrying;
 mod context;
 mod controllers;
 mod credential_files;

@@ -20,7 +20,7 @@ use async_trait::async_trait;
 use lifeboat_cluster::ApiError;
 use lifeboat_cluster::jobs::Jobs;
 use lifeboat_mover::report::{Line, Outcome, TaskResult};
-use lifeboat_mover::task::Task;
+use lifeboat_mover::task::{RepositoryAccess, Task};
 use lifeboat_plan::movers::queue::Candidate;
 use lifeboat_plan::movers::verdict::Dead;
 use lifeboat_plan::movers::{Errand, job};
@@ -31,6 +31,7 @@ pub(crate) use lifeboat_plan::movers::verdict::DeathCause;
 pub(crate) use sweep::run;
 
 use crate::context::Context;
+use crate::repositories::RepositoryProblem;
 use follow::Follower;
 use turn::{Line as Waiting, Waited};
 
@@ -55,6 +56,20 @@ impl Default for Movers {
 pub(crate) struct Assignment {
     pub(crate) errand: Errand,
     pub(crate) task: Task,
+    pub(crate) keys: Arc<dyn Keys>,
+}
+
+/// Reads what opens the repository of a mover. It is asked when the mover's turn has come: until then credentials may be
+/// exchanged.
+#[async_trait]
+pub(crate) trait Keys: Send + Sync {
+    async fn read(&self, context: &Context) -> Result<Key, RepositoryProblem>;
+}
+
+/// What opens a repository.
+pub(crate) struct Key {
+    /// As the task names it.
+    pub(crate) repository: RepositoryAccess,
     /// The files beside the task, by name: never in arguments, logs or status.
     pub(crate) files: BTreeMap<String, SecretSlice<u8>>,
 }
@@ -79,8 +94,8 @@ pub(crate) enum Ended {
     Told(TaskResult),
     /// It ended without a word, or never began.
     Died(Death),
-    /// `cancel` was cancelled: the mover was told to end and has.
-    Cancelled,
+    /// `cancel` was cancelled: the mover was told to end and has. As in [`Death`], `dead_owner` may have left locks.
+    Cancelled { dead_owner: Option<String> },
     /// This server stops leading: the Job goes on, and whoever leads next adopts it.
     Left,
 }
@@ -147,23 +162,23 @@ impl Movers {
         let (errand, candidate) = (&assignment.errand, Candidate::of(&assignment.errand));
         let (turn, job) = match jobs.get(&job::name(&errand.uid)).await? {
             Some(job) => (self.line.adopt(context, candidate), job),
-            None if cancel.is_cancelled() => return Ok(Ended::Cancelled),
+            None if cancel.is_cancelled() => return Ok(Ended::Cancelled { dead_owner: None }),
             None => {
                 if let Some(refused) = make::refused(settings, errand) {
                     return Ok(Ended::Died(Death::new(refused, None)));
                 }
                 let turn = match self.line.wait(context, candidate, watcher, cancel, &resting).await {
                     Waited::Turn(turn) => turn,
-                    Waited::Cancelled => return Ok(Ended::Cancelled),
+                    Waited::Cancelled => return Ok(Ended::Cancelled { dead_owner: None }),
                     Waited::Left => return Ok(Ended::Left),
                 };
-                match make::job(&jobs, &context.settings, &assignment).await? {
+                match make::job(&jobs, context, &assignment, self.look).await? {
                     Ok(job) => (turn, job),
                     Err(refused) => return Ok(Ended::Died(Death::new(refused, None))),
                 }
             }
         };
-        make::complete(&jobs, &context.settings, &assignment, &job).await?;
+        make::complete(&jobs, context, &assignment, &job).await?;
         let ended =
             Follower::new(&jobs, settings, &assignment, job, self.look).run(watcher, cancel, &resting).await;
         drop(turn);
@@ -188,7 +203,7 @@ fn word(ended: &Ended) -> &'static str {
     match ended {
         Ended::Told(TaskResult { outcome: Outcome::Failed(_), .. }) => "failed",
         Ended::Told(_) => "done",
-        Ended::Cancelled => "cancelled",
+        Ended::Cancelled { .. } => "cancelled",
         Ended::Left => "left",
         Ended::Died(death) => match death.cause {
             DeathCause::Killed => "killed",

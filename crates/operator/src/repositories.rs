@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, ResourceExt};
 use lifeboat_cluster::{ApiError, Attempt};
@@ -22,6 +23,7 @@ use tokio::sync::OnceCell;
 
 use crate::context::Context;
 use crate::locations::LocationError;
+use crate::movers::{Key, Keys};
 pub(crate) use access::{Access, access};
 
 /// How long the server waits for a lock before it says who holds it.
@@ -177,6 +179,20 @@ pub(crate) async fn unlock(context: &Context, location: &str, namespace: &str, o
 /// Whether a text names the snapshot: its ID, or eight digits of it at least.
 fn is_named(id: SnapshotId, wanted: &str) -> bool {
     wanted.len() >= 8 && id.to_string().starts_with(wanted)
+}
+
+/// What opens the repository of a namespace in a location, for a mover.
+pub(crate) struct KeysOf {
+    pub(crate) location: String,
+    pub(crate) namespace: String,
+}
+
+#[async_trait]
+impl Keys for KeysOf {
+    async fn read(&self, context: &Context) -> Result<Key, RepositoryProblem> {
+        let access = access(context, &self.location, &self.namespace).await?;
+        Ok(Key { repository: access.task, files: access.files })
+    }
 }
 
 /// What is the same for all repositories of a term.

@@ -95,6 +95,11 @@ impl Cluster {
         merge(self.objects.lock().unwrap().get_mut(&format!("{plural}/{name}")).unwrap(), patch);
     }
 
+    /// Nobody may read this object, such as `pods/db-0`, from now on.
+    pub(crate) fn forbid(&self, path: &str) {
+        self.objects.lock().unwrap().insert(path.to_owned(), json!({"forbidden": true}));
+    }
+
     pub(crate) fn names(&self, plural: &str) -> Vec<String> {
         let objects = self.objects.lock().unwrap();
         let prefix = format!("{plural}/");
@@ -150,6 +155,7 @@ fn answer(objects: &Objects, events: &Mutex<Vec<String>>, asked: &Asked) -> (u16
     let found = objects.get(place).cloned();
     let missing = failure(404, "NotFound");
     match asked.method.as_str() {
+        "GET" if found.as_ref().is_some_and(|found| found["forbidden"] == true) => failure(403, "Forbidden"),
         "GET" if place.contains('/') => found.map_or(missing, |object| (200, object)),
         "GET" => {
             let prefix = format!("{place}/");

@@ -2,10 +2,12 @@
 //! the mover in its namespace, and the patches that hand a filled volume to its claim. Takes objects as they are; gives
 //! objects, patches and decisions. Called by the CSI actions and by the controllers of both kinds.
 
+mod consumer;
 mod exposed;
 mod objects;
 mod rebound;
 
+pub use consumer::{Wanted, waits_for_pods, wanted};
 pub use exposed::{
     claim as exposed_claim, content as exposed_content, for_target, node, snapshot as exposed_snapshot,
 };
@@ -27,7 +29,8 @@ pub const VOLUME: &str = "lifeboat.io/volume";
 /// Annotation: the reclaim policy that this volume gets back.
 pub const RECLAIM_POLICY: &str = "lifeboat.io/reclaim-policy";
 
-/// What is made for a mover is called by its object's UID, so that whoever comes after a crash finds it.
+/// What is made for a mover is called by its object's UID, so that whoever comes after a crash finds it. A claim that is
+/// written into is called by the task's, so that each attempt has its own.
 pub fn exposed_name(uid: &str) -> String {
     format!("lifeboat-{uid}")
 }

@@ -2,6 +2,7 @@
 //! PodVolumeRestore. Takes pods, claims, volumes and what a Backup asks for; gives choices, directories, objects and
 //! patches. Called by the pipelines and by the controllers of both kinds.
 
+mod attempts;
 mod choose;
 mod directory;
 mod object;
@@ -9,11 +10,12 @@ mod restored;
 pub mod status;
 mod waiting;
 
+pub use attempts::{Died, Next, next};
 pub(crate) use choose::used;
 pub use choose::{Choice, Choices, ClaimOf, Verdict, choose, claim_of};
 pub use directory::{Directory, KUBELET_ROOT, Proof, directory};
 pub use object::{PodVolume, Wanted, backup_name, backup_object, host, report_key, tags, task_uid};
-pub use restored::{Copied, PodOf, copies, restore_name, restore_object, unusable};
+pub use restored::{Copied, CopyFor, PodOf, copies, copies_for, restore_name, restore_object, unusable};
 pub use waiting::{CONTAINER, Standing, Wait, mark, started, stayed, take_mark, wait_container};
 
 /// Annotation: what can be said of the moment that a copy shows.
@@ -37,6 +39,11 @@ pub const DONE_DIRECTORY: &str = ".velero";
 /// The attempt that an object's annotation names, at least 1.
 pub fn attempt(annotation: Option<&str>) -> u64 {
     annotation.and_then(|text| text.parse().ok()).filter(|number| *number > 0).unwrap_or(1)
+}
+
+/// The owners of locks that an object's annotation names.
+pub fn dead_owners(annotation: Option<&str>) -> Vec<String> {
+    annotation.unwrap_or_default().split(',').filter(|one| !one.is_empty()).map(str::to_owned).collect()
 }
 
 fn text<'a>(object: &'a serde_json::Value, pointer: &str) -> &'a str {

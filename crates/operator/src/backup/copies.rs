@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use tokio::sync::{Notify, Semaphore};
 
 use super::{About, Pass, locked};
-use crate::pod_volumes::limit;
+use crate::carrying::limit;
 use crate::settings::MoverSettings;
 
 /// How often the objects are looked at.

@@ -54,6 +54,12 @@ impl Claims {
         Ok(listed.attempt("list nodes")?.items.iter().map(objects::to_json).collect())
     }
 
+    pub(super) async fn pods(&self, namespace: &str) -> Result<Vec<Value>, ApiError> {
+        let pods = objects::namespaced(&self.client, namespace, &objects::resource("", "v1", "Pod", "pods"));
+        let listed = pods.list(&ListParams::default()).await.attempt(format!("list Pods of {namespace}"))?;
+        Ok(listed.items.iter().map(objects::to_json).collect())
+    }
+
     /// Makes the claim, or takes over the one of this name.
     pub(super) async fn make(&self, wanted: &Value) -> Result<(), ApiError> {
         let text = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_str).unwrap_or_default();

@@ -11,8 +11,8 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::claims::Claims;
+use crate::carrying::{Desk, Place, Trouble};
 use crate::csi::{Patience, Snapshots};
-use crate::pod_volumes::{Desk, Place, Trouble};
 
 /// What a mover can read.
 pub(super) struct Exposed {

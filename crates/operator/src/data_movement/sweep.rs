@@ -11,11 +11,12 @@ use lifeboat_plan::data_movement::MADE_FOR;
 
 use super::claims::Claims;
 use super::exposing;
-use crate::pod_volumes::{Desk, api};
+use crate::carrying::{Desk, api};
 
 pub(crate) async fn sweep(desk: &Desk) -> Result<(), ApiError> {
     let context = &desk.context;
-    let claims = Claims::new(&context.client).made_for(&context.settings.movers.namespace, MADE_FOR).await?;
+    let (made, namespace) = (Claims::new(&context.client), &context.settings.movers.namespace);
+    let claims = made.made_for(namespace, MADE_FOR).await?;
     if claims.is_empty() {
         return Ok(());
     }
@@ -30,6 +31,8 @@ pub(crate) async fn sweep(desk: &Desk) -> Result<(), ApiError> {
         if !uid.is_empty() && !known.contains(uid) {
             tracing::warn!(uid, "what was made for a data movement that is gone is taken away");
             exposing::hide(desk, uid).await?;
+            let name = claim["metadata"]["name"].as_str().unwrap_or_default();
+            made.delete_with_volume(namespace, name).await?;
         }
     }
     Ok(())

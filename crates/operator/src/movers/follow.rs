@@ -115,11 +115,9 @@ impl<'a> Follower<'a> {
                 }
                 Err(error) => return Err(error),
             }
-            if self.ending.is_some_and(|until| Instant::now() > until) {
-                return Ok(Ended::Cancelled);
-            }
-            if cancel.is_cancelled() && self.ending.is_none() && self.tell_to_end().await {
-                return Ok(Ended::Cancelled);
+            let overdue = self.ending.is_some_and(|until| Instant::now() > until);
+            if overdue || cancel.is_cancelled() && self.ending.is_none() && self.tell_to_end().await {
+                return Ok(Ended::Cancelled { dead_owner: None });
             }
             self.wait(&mut changes, watcher, cancel, resting).await;
         }
@@ -202,7 +200,7 @@ impl<'a> Follower<'a> {
                 self.last_lines(watcher).await;
                 Some(self.conclude(&message, death))
             }
-            Verdict::Dead(_) if self.ending.is_some() => Some(Ended::Cancelled),
+            Verdict::Dead(dead) if self.ending.is_some() => Some(self.cancelled(dead)),
             Verdict::Dead(dead) => Some(Ended::Died(self.death(dead))),
         }
     }
@@ -212,7 +210,7 @@ impl<'a> Follower<'a> {
         let result = serde_json::from_str::<TaskResult>(message).ok().filter(|result| result.uid == *uid);
         let Some(result) = result else {
             if self.ending.is_some() {
-                return Ended::Cancelled;
+                return self.cancelled(death);
             }
             if !message.trim().is_empty() && death.cause == DeathCause::Killed {
                 let begin: String = message.trim().chars().take(200).collect();
@@ -226,12 +224,17 @@ impl<'a> Follower<'a> {
         }
         // That it was told to end is no news to whoever did so; to others it is why that counts.
         match death.cause {
-            _ if self.ending.is_some() => Ended::Cancelled,
+            _ if self.ending.is_some() => self.cancelled(death),
             DeathCause::Evicted | DeathCause::Deadline | DeathCause::Deleted => {
                 Ended::Died(self.death(death))
             }
             _ => Ended::Told(result),
         }
+    }
+
+    /// It ended as it was told to. One that was killed then may have kept its locks.
+    fn cancelled(&self, dead: Dead) -> Ended {
+        Ended::Cancelled { dead_owner: self.death(dead).dead_owner }
     }
 
     fn death(&self, dead: Dead) -> Death {

@@ -1,16 +1,24 @@
 //! Making a mover: its Secret, then its Job, then the tie between them, each safe to repeat. Called by `movers`.
 
+use std::time::Duration;
+
 use k8s_openapi::ByteString;
 use lifeboat_cluster::ApiError;
 use lifeboat_cluster::jobs::Jobs;
-use lifeboat_mover::task;
+use lifeboat_mover::task::{self, Task};
 use lifeboat_plan::movers::verdict::{Dead, DeathCause};
 use lifeboat_plan::movers::{Errand, Place, job as plan};
 use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
+use tokio::time::sleep;
 
-use super::Assignment;
+use super::{Assignment, Key};
+use crate::context::Context;
+use crate::repositories::RepositoryProblem;
 use crate::settings::{MoverSettings, ServerSettings};
+
+/// How often it is tried to read what opens a repository.
+const TRIES: u32 = 10;
 
 /// What the settings do not allow, before anything is made.
 pub(super) fn refused(settings: &MoverSettings, errand: &Errand) -> Option<Dead> {
@@ -34,12 +42,18 @@ pub(super) fn refused(settings: &MoverSettings, errand: &Errand) -> Option<Dead>
 /// Makes Secret and Job. The inner error is a refusal that will not pass by itself.
 pub(super) async fn job(
     jobs: &Jobs,
-    settings: &ServerSettings,
+    context: &Context,
     assignment: &Assignment,
+    pace: Duration,
 ) -> Result<Result<Value, Dead>, ApiError> {
+    let settings = &context.settings;
     let terms = terms(settings);
+    let key = match key(context, assignment, pace).await? {
+        Ok(key) => key,
+        Err(refused) => return Ok(Err(refused)),
+    };
     // A Secret that is left from a try that was interrupted may have old credentials.
-    if let Err(error) = jobs.put_secret(&secret(assignment, &terms)).await {
+    if let Err(error) = jobs.put_secret(&secret(assignment, key, &terms)).await {
         return refusal(&settings.movers, error).map(Err);
     }
     match jobs.create(&plan::job(&assignment.errand, &terms)).await {
@@ -48,22 +62,50 @@ pub(super) async fn job(
     }
 }
 
+/// What opens the repository, as it is now. The inner error says why nothing does.
+async fn key(
+    context: &Context,
+    assignment: &Assignment,
+    pace: Duration,
+) -> Result<Result<Key, Dead>, ApiError> {
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        match assignment.keys.read(context).await {
+            Ok(key) => return Ok(Ok(key)),
+            Err(RepositoryProblem::Api(error)) => return Err(error),
+            // A Secret that is being exchanged is missing for a moment.
+            Err(_) if tries < TRIES => sleep(pace).await,
+            Err(problem) => {
+                let words = format!(
+                    "its repository {} cannot be used: {}",
+                    assignment.errand.repository,
+                    problem.chain()
+                );
+                return Ok(Err(Dead::new(DeathCause::Refused, words)));
+            }
+        }
+    }
+}
+
 /// Ties the Secret to its Job. One that a Job which has not ended lacks is made.
 pub(super) async fn complete(
     jobs: &Jobs,
-    settings: &ServerSettings,
+    context: &Context,
     assignment: &Assignment,
     job: &Value,
 ) -> Result<(), ApiError> {
     if plan::read(job).is_some_and(|made| made.finished) {
         return Ok(());
     }
-    let terms = terms(settings);
+    let terms = terms(&context.settings);
     let owners = plan::owner_reference(job);
     let name = plan::name(&assignment.errand.uid);
     match jobs.own_secret(&name, &owners).await {
         Err(error) if error.is_not_found() => {
-            let mut secret = secret(assignment, &terms);
+            // Without it the pod waits for its Secret in vain, and that is said of it.
+            let Ok(key) = key(context, assignment, Duration::ZERO).await? else { return Ok(()) };
+            let mut secret = secret(assignment, key, &terms);
             secret["metadata"]["ownerReferences"] = owners;
             jobs.ensure_secret(&secret).await
         }
@@ -86,15 +128,16 @@ fn terms(server: &ServerSettings) -> plan::Terms {
     }
 }
 
-fn secret(assignment: &Assignment, terms: &plan::Terms) -> Value {
+fn secret(assignment: &Assignment, key: Key, terms: &plan::Terms) -> Value {
     let bytes = |content: Vec<u8>| serde_json::to_value(ByteString(content)).unwrap_or_default();
-    let mut data: Map<String, Value> = assignment
+    let mut data: Map<String, Value> = key
         .files
         .iter()
         .map(|(name, content)| (name.clone(), bytes(content.expose_secret().to_vec())))
         .collect();
+    let task = Task { repository: key.repository, ..assignment.task.clone() };
     // A task is plain data, which always has a JSON form.
-    data.insert(task::FILE.to_owned(), bytes(serde_json::to_vec(&assignment.task).unwrap_or_default()));
+    data.insert(task::FILE.to_owned(), bytes(serde_json::to_vec(&task).unwrap_or_default()));
     let mut secret = plan::secret(&assignment.errand, terms);
     secret["data"] = Value::Object(data);
     secret

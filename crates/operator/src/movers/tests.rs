@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::*;
-use cluster::{Fake, Told, assignment, ended, errand, running, starting, told};
+use cluster::{Fake, Password, Told, assignment, ended, errand, running, starting, told};
 
 fn done() -> Outcome {
     Outcome::BackedUp(BackedUp { snapshot: "s".into(), ..BackedUp::default() })
@@ -108,20 +108,27 @@ async fn a_job_whose_secret_is_gone_gets_it_again() {
 }
 
 #[rstest]
-#[case::it_stops(Some(told("a-1", stopped())), true)]
-#[case::it_is_killed(Some(ended("Error", 137, "")), true)]
-#[case::it_goes(None, true)]
-#[case::it_had_just_ended(Some(told("a-1", done())), false)]
+#[case::it_stops(Some(told("a-1", stopped())), true, true)]
+#[case::it_is_killed(Some(ended("Error", 137, "")), true, true)]
+#[case::it_goes(None, true, false)]
+#[case::it_had_just_ended(Some(told("a-1", done())), false, false)]
 #[tokio::test]
-async fn a_mover_that_is_cancelled_is_told_to_end(#[case] becomes: Option<Value>, #[case] cancelled: bool) {
+async fn a_mover_that_is_cancelled_is_told_to_end(
+    #[case] becomes: Option<Value>,
+    #[case] cancelled: bool,
+    #[case] reported: bool,
+) {
     let fake = Fake::new().await;
     fake.put_job(&errand("a-1"), &[running()]);
     fake.held().on_delete = becomes;
     let cancel = CancellationToken::new();
     cancel.cancel();
     let ended = carry_out(&fake, "a-1", &Told::default(), &cancel).await;
-    assert_eq!(matches!(ended, Ended::Cancelled), cancelled, "{ended:?}");
+    assert_eq!(matches!(ended, Ended::Cancelled { .. }), cancelled, "{ended:?}");
     assert_eq!(matches!(ended, Ended::Told(_)), !cancelled, "{ended:?}");
+    let owner =
+        matches!(&ended, Ended::Cancelled { dead_owner: Some(owner) } if owner == "cluster-uid/pod-uid");
+    assert_eq!(owner, reported, "its locks may go where its end was reported: {ended:?}");
     let deleted = fake.held().changes.iter().filter(|change| *change == "DELETE pods/pod").count();
     assert_eq!(deleted, 1);
 }
@@ -132,9 +139,9 @@ async fn a_mover_that_is_cancelled_before_it_began_is_gone_at_once() {
     fake.put_job(&errand("a-1"), &[starting()]);
     let cancel = CancellationToken::new();
     cancel.cancel();
-    assert!(matches!(carry_out(&fake, "a-1", &Told::default(), &cancel).await, Ended::Cancelled));
+    assert!(matches!(carry_out(&fake, "a-1", &Told::default(), &cancel).await, Ended::Cancelled { .. }));
     assert!(!fake.has("jobs/mover-a-1"));
-    assert!(matches!(carry_out(&fake, "b-1", &Told::default(), &cancel).await, Ended::Cancelled));
+    assert!(matches!(carry_out(&fake, "b-1", &Told::default(), &cancel).await, Ended::Cancelled { .. }));
     assert!(!fake.has("jobs/mover-b-1"), "and one without a Job gets none");
 }
 
@@ -282,6 +289,41 @@ async fn jobs_of_the_term_before_count_until_they_end() {
 }
 
 #[tokio::test]
+async fn a_mover_gets_the_credentials_that_hold_when_its_turn_comes() {
+    let fake = Fake::with(|settings| settings.movers.at_once = 1).await;
+    fake.put_job(&errand("old-1"), &[running()]);
+    fake.script(&[told("THIS", done())]);
+    let (watcher, cancel) = (Told::default(), CancellationToken::new());
+    let password = Arc::new(Password::default());
+    let waits = Assignment { keys: password.clone(), ..assignment("a-1") };
+    let ends = async {
+        while watcher.all().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        *password.0.lock().unwrap() = Some("new");
+        fake.held().objects.remove("jobs/mover-old-1");
+        fake.context.movers.line.recount(&fake.context).await.unwrap();
+    };
+    let movers = fake.context.movers.clone();
+    let (ended, ()) = tokio::join!(movers.carry_out(&fake.context, waits, &watcher, &cancel), ends);
+    assert!(matches!(ended.unwrap(), Ended::Told(_)));
+    assert_eq!(fake.held().objects["secrets/mover-a-1"]["data"]["password-0"], "bmV3");
+}
+
+#[tokio::test]
+async fn a_repository_that_nothing_opens_any_more_is_named() {
+    let fake = Fake::new().await;
+    let keys = Arc::new(Password(std::sync::Mutex::new(None)));
+    let locked_out = Assignment { keys, ..assignment("a-1") };
+    let (watcher, cancel) = (Told::default(), CancellationToken::new());
+    let ended = fake.context.movers.carry_out(&fake.context, locked_out, &watcher, &cancel).await.unwrap();
+    let death = died(ended);
+    assert_eq!((death.cause, death.may_retry), (DeathCause::Refused, false));
+    assert!(death.words.contains("default/shop cannot be used: no password"), "{}", death.words);
+    assert!(fake.held().changes.is_empty());
+}
+
+#[tokio::test]
 async fn whoever_gives_up_waiting_gives_its_place_back() {
     let fake = Fake::with(|settings| settings.movers.at_once = 1).await;
     fake.put_job(&errand("old-1"), &[running()]);
@@ -293,7 +335,7 @@ async fn whoever_gives_up_waiting_gives_its_place_back() {
         cancel.cancel();
     };
     let (ended, ()) = tokio::join!(carry_out(&fake, "a-1", &watcher, &cancel), waits);
-    assert!(matches!(ended, Ended::Cancelled), "{ended:?}");
+    assert!(matches!(ended, Ended::Cancelled { .. }), "{ended:?}");
     assert!(fake.held().changes.is_empty());
 }
 

@@ -11,19 +11,7 @@ use lifeboat_plan::movers::DATA;
 use lifeboat_plan::pod_volumes::{ClaimOf, Directory, KUBELET_ROOT, Proof, claim_of, directory};
 use serde_json::Value;
 
-use super::Desk;
-
-/// Words of a volume that cannot be reached; or the API's trouble, which is worth another try.
-pub(crate) enum Trouble {
-    Words(String),
-    Api(ApiError),
-}
-
-impl From<ApiError> for Trouble {
-    fn from(error: ApiError) -> Self {
-        Self::Api(error)
-    }
-}
+use crate::carrying::{Desk, Trouble};
 
 pub(super) async fn pod(desk: &Desk, namespace: &str, name: &str) -> Result<Option<Value>, ApiError> {
     let api: Api<Pod> = Api::namespaced(desk.context.client.clone(), namespace);
@@ -98,5 +86,6 @@ pub(super) fn in_mover(directory: &Directory) -> (PathBuf, task::Proof) {
         Proof::MountPoint => task::Proof::MountPoint,
         Proof::Directory => task::Proof::Directory,
     };
-    (data.join(&directory.path), proof)
+    let path = if directory.path.is_empty() { data } else { data.join(&directory.path) };
+    (path, proof)
 }

@@ -3,118 +3,22 @@
 mod ends;
 mod restore;
 
-use std::collections::{BTreeMap, VecDeque};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 
-use async_trait::async_trait;
 use lifeboat_api::velero::PodVolumeBackup;
-use lifeboat_cluster::ApiError;
-use lifeboat_mover::report::{BackedUp, Cause, Failure, Listed, Outcome, TaskResult};
-use lifeboat_mover::task::{RepositoryAccess, Source, Transport, Work};
+use lifeboat_mover::report::{BackedUp, Cause, Failure, Listed, Outcome};
+use lifeboat_mover::task::{Source, Work};
 use lifeboat_plan::movers::Place as Where;
-use lifeboat_plan::pod_volumes::status::Snapshot;
 use rstest::rstest;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::hands::{Made, Reach, Unusable};
-use super::*;
-use crate::movers::{Assignment, Death, DeathCause, Ended, Watcher};
+use crate::carrying::testing::{Fake, died, killed_when_cancelled, lost, told};
+use crate::carrying::{Carried, Desk};
+use crate::movers::Ended;
 use crate::testing::{Cluster, settings};
-
-/// Ends movers as a test says, and notes all calls.
-#[derive(Default)]
-pub(super) struct Fake {
-    /// How the next movers end.
-    ends: Mutex<VecDeque<Ended>>,
-    /// The snapshots in the repository, by task.
-    made: Mutex<BTreeMap<String, String>>,
-    /// Why the repository cannot be used.
-    unusable: Mutex<Option<(String, bool)>>,
-    /// Whether nobody can tell what it holds.
-    mute: AtomicBool,
-    /// Whether the mover is told to end at the moment at which it ends.
-    late: AtomicBool,
-    pub(super) calls: Mutex<Vec<String>>,
-    pub(super) assignments: Mutex<Vec<Assignment>>,
-}
-
-impl Fake {
-    pub(super) fn will(&self, end: Ended) {
-        self.ends.lock().unwrap().push_back(end);
-    }
-
-    fn holds(&self, task: &str, snapshot: &str) {
-        self.made.lock().unwrap().insert(task.to_owned(), snapshot.to_owned());
-    }
-
-    fn note(&self, words: String) {
-        self.calls.lock().unwrap().push(words);
-    }
-
-    pub(super) fn calls(&self) -> Vec<String> {
-        self.calls.lock().unwrap().clone()
-    }
-}
-
-#[async_trait]
-impl Hands for Fake {
-    async fn reach(&self, location: &str, namespace: &str, make: bool) -> Result<Reach, Unusable> {
-        self.note(format!("reach {location}/{namespace}{}", if make { " or make" } else { "" }));
-        if let Some((words, may_pass)) = self.unusable.lock().unwrap().clone() {
-            return Err(Unusable { words, may_pass });
-        }
-        let transport = Transport::Gateway { url: String::new(), token: String::new(), ca: None };
-        Ok(Reach {
-            identifier: "s3:there".to_owned(),
-            task: RepositoryAccess { transport, passwords: Vec::new() },
-            files: BTreeMap::new(),
-            cluster: "cluster".to_owned(),
-        })
-    }
-
-    async fn made(&self, _: &str, _: &str, task: &str) -> Result<Option<Made>, Unusable> {
-        if self.mute.load(Ordering::Relaxed) {
-            return Err(Unusable { words: "storage is away".into(), may_pass: false });
-        }
-        let found = self.made.lock().unwrap().get(task).cloned();
-        Ok(found.map(|id| Made { snapshot: Snapshot { id, bytes: 5, ..Snapshot::default() }, end: None }))
-    }
-
-    async fn forget(&self, _: &str, namespace: &str, snapshots: &[String]) -> Result<(), String> {
-        self.note(format!("forget {namespace} {}", snapshots.join(",")));
-        Ok(())
-    }
-
-    async fn carry_out(
-        &self,
-        assignment: Assignment,
-        watcher: &dyn Watcher,
-        cancel: &CancellationToken,
-    ) -> Result<Ended, ApiError> {
-        self.note(format!("send {}", assignment.errand.uid));
-        self.assignments.lock().unwrap().push(assignment);
-        watcher.queued("3 are before it").await;
-        watcher.running("a").await;
-        if cancel.is_cancelled() {
-            return Ok(Ended::Cancelled);
-        }
-        if self.late.load(Ordering::Relaxed) {
-            cancel.cancel();
-        }
-        Ok(self.ends.lock().unwrap().pop_front().unwrap_or(Ended::Left))
-    }
-
-    async fn clear(&self, task: &str) -> Result<(), ApiError> {
-        self.note(format!("clear {task}"));
-        Ok(())
-    }
-
-    async fn unlock(&self, _: &str, _: &str, owner: &str) {
-        self.note(format!("unlock {owner}"));
-    }
-}
 
 /// A cluster with a pod `db-0` on node `a` and a way to bring its objects to their ends.
 pub(super) struct World {
@@ -161,7 +65,7 @@ impl World {
     async fn run(&self, cancel: &CancellationToken) -> Value {
         let object = self.cluster.get("podvolumebackups", "o").unwrap();
         let object: PodVolumeBackup = serde_json::from_value(object).unwrap();
-        Box::pin(copying::run(&self.desk, &object, cancel)).await.unwrap();
+        object.carry(&self.desk, cancel).await.unwrap();
         self.cluster.get("podvolumebackups", "o").unwrap()
     }
 }
@@ -170,10 +74,6 @@ fn pod() -> Value {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "db-0", "namespace": "lifeboat", "uid": "p-1"},
         "spec": {"nodeName": "a", "containers": [], "volumes": [{"name": "tmp", "emptyDir": {}}]},
         "status": {"phase": "Running"}})
-}
-
-fn told(outcome: Outcome) -> Ended {
-    Ended::Told(TaskResult { version: 1, uid: "o-1-1".into(), outcome })
 }
 
 fn backed_up(unreadable: u64) -> Ended {
@@ -186,15 +86,6 @@ fn backed_up(unreadable: u64) -> Ended {
         unreadable: Listed { count: unreadable, first },
         ..BackedUp::default()
     }))
-}
-
-pub(super) fn died(may_retry: bool) -> Ended {
-    Ended::Died(Death {
-        cause: DeathCause::Killed,
-        words: "the mover was killed".into(),
-        dead_owner: Some("cluster/mover-pod".into()),
-        may_retry,
-    })
 }
 
 #[tokio::test]
@@ -234,7 +125,7 @@ async fn a_copy_that_misses_files_has_failed_and_keeps_its_snapshot() {
     let status = world.run(&CancellationToken::new()).await["status"].clone();
     assert_eq!((&status["phase"], &status["snapshotID"]), (&json!("Failed"), &json!("abc")));
     assert!(status["message"].as_str().unwrap().contains("file-0, file-1"), "{status}");
-    assert!(!world.fake.calls().iter().any(|call| call.starts_with("forget")));
+    assert!(world.fake.calls_to("forget").is_empty());
 }
 
 #[rstest]
@@ -276,7 +167,7 @@ async fn what_is_left_alone_stays_as_it_is() {
     world.add(&json!({}));
     let status = world.run(&CancellationToken::new()).await["status"].clone();
     assert_eq!(status["phase"], "InProgress");
-    assert!(!world.fake.calls().iter().any(|call| call.starts_with("clear")));
+    assert!(world.fake.calls_to("clear").is_empty());
 }
 
 #[tokio::test]
@@ -309,57 +200,21 @@ async fn nobody_copies_for_a_backup_that_is_gone() {
 async fn a_copy_of_a_pod_that_went_meanwhile_is_none(#[case] change: Value) {
     let world = World::new().await;
     world.add(&json!({}));
-    let (shared, change) = (world.cluster.shared(), change);
-    // As if it happened while the mover ran: the mover is at work already when this server takes over.
-    let object: PodVolumeBackup =
-        serde_json::from_value(world.cluster.get("podvolumebackups", "o").unwrap()).unwrap();
     world.fake.will(backed_up(0));
     world.fake.holds("o-1-1", "abc");
-    let watched = Meddling { fake: world.fake.clone(), shared, change };
-    let desk = Desk { hands: Arc::new(watched), ..world.desk.clone() };
-    Box::pin(copying::run(&desk, &object, &CancellationToken::new())).await.unwrap();
-    let status = world.cluster.get("podvolumebackups", "o").unwrap()["status"].clone();
+    let shared = world.cluster.shared();
+    world.fake.meanwhile(move || {
+        if change.is_null() {
+            return shared.remove("pods", "db-0");
+        }
+        let mut changed = pod();
+        crate::testing::merge(&mut changed, &change);
+        shared.put("pods", &changed);
+    });
+    let status = world.run(&CancellationToken::new()).await["status"].clone();
     assert_eq!(status["phase"], "Failed", "{status}");
     assert_eq!(status["snapshotID"], Value::Null);
     assert!(world.fake.calls().contains(&"forget lifeboat abc".to_owned()), "{:?}", world.fake.calls());
-}
-
-/// Changes the pod while the mover runs.
-struct Meddling {
-    fake: Arc<Fake>,
-    shared: crate::testing::SharedObjects,
-    change: Value,
-}
-
-#[async_trait]
-impl Hands for Meddling {
-    async fn reach(&self, location: &str, namespace: &str, make: bool) -> Result<Reach, Unusable> {
-        self.fake.reach(location, namespace, make).await
-    }
-    async fn made(&self, location: &str, namespace: &str, task: &str) -> Result<Option<Made>, Unusable> {
-        self.fake.made(location, namespace, task).await
-    }
-    async fn forget(&self, location: &str, namespace: &str, snapshots: &[String]) -> Result<(), String> {
-        self.fake.forget(location, namespace, snapshots).await
-    }
-    async fn carry_out(
-        &self,
-        assignment: Assignment,
-        watcher: &dyn Watcher,
-        cancel: &CancellationToken,
-    ) -> Result<Ended, ApiError> {
-        if self.change.is_null() {
-            self.shared.remove("pods", "db-0");
-        } else {
-            let mut changed = pod();
-            crate::testing::merge(&mut changed, &self.change);
-            self.shared.put("pods", &changed);
-        }
-        self.fake.carry_out(assignment, watcher, cancel).await
-    }
-    async fn clear(&self, task: &str) -> Result<(), ApiError> {
-        self.fake.clear(task).await
-    }
 }
 
 #[rstest]
@@ -377,7 +232,7 @@ async fn what_cannot_be_copied_says_why(#[case] node_access: bool, #[case] more:
     let status = world.run(&CancellationToken::new()).await["status"].clone();
     assert_eq!(status["phase"], "Failed");
     assert!(status["message"].as_str().unwrap().contains(words), "{status}");
-    assert!(!world.fake.calls().iter().any(|call| call.starts_with("send")));
+    assert!(world.fake.calls_to("send").is_empty());
 }
 
 #[rstest]
@@ -391,5 +246,5 @@ async fn a_repository_that_cannot_be_used_is_named(#[case] may_pass: bool, #[cas
     let status = world.run(&CancellationToken::new()).await["status"].clone();
     assert_eq!(status["phase"], "Failed");
     assert_eq!(status["message"], "the repository of namespace lifeboat cannot be used: wrong password");
-    assert_eq!(world.fake.calls().iter().filter(|call| call.starts_with("reach")).count(), tries);
+    assert_eq!(world.fake.calls_to("reach").len(), tries);
 }

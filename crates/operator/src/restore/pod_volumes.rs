@@ -1,6 +1,7 @@
 //! Volumes of restored pods whose files the backup holds as copies. A pod gets an init container that waits for them before
 //! it is created; once it is there as ours, a PodVolumeRestore is made for each volume, and the restore waits for their
-//! ends. Objects have names that a second attempt finds again.
+//! ends. Pods that share a claim all wait for it, and it is filled once. Objects have names that a second attempt finds
+//! again.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -13,7 +14,9 @@ use lifeboat_archive::documents::{PodVolumeInfo, RestoreVolumeInfo};
 use lifeboat_cluster::write::Target;
 use lifeboat_cluster::{Attempt, MANAGER, objects};
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
-use lifeboat_plan::pod_volumes::{CONTAINER, Copied, PodOf, Wait, claim_of, mark, restore_object, unusable};
+use lifeboat_plan::pod_volumes::{
+    CONTAINER, Copied, CopyFor, PodOf, Wait, claim_of, copies_for, mark, restore_object, unusable,
+};
 use lifeboat_plan::restore::existing::is_ours;
 use lifeboat_plugin::actions::Lookup;
 use serde_json::{Value, json};
@@ -23,8 +26,8 @@ use super::existing::is_new;
 use super::item::Subject;
 use super::report::Notes;
 use super::run::{Run, locked};
+use crate::carrying::{api, limit};
 use crate::context::Context;
-use crate::pod_volumes::{api, limit};
 
 /// How often the objects are looked at.
 const PACE: Duration = Duration::from_secs(1);
@@ -94,19 +97,20 @@ impl Filler {
     /// Before the actions of a pod: what it has to wait for. Containers of earlier restores go in any case.
     pub(super) async fn prepare(&self, run: &Run, subject: &Subject, pod: &mut Value, notes: &mut Notes) {
         let mut wanted = Vec::new();
-        for copy in self.copies_of(&subject.id) {
+        let namespace = subject.id.namespace.as_deref().unwrap_or_default();
+        for CopyFor { of, copy } in copies_for(&self.copies, namespace, &subject.id.name, pod) {
             let what = format!("volume {} of pod {}/{}", copy.volume, target_of(subject), subject.id.name);
-            match self.may_fill(run, subject, pod, copy).await {
+            match self.may_fill(run, subject, pod, &copy).await {
                 Ok(true) => {
                     if let Some(words) = &copy.incomplete {
                         notes.warn(format!("{what} is restored from an incomplete copy: {words}"));
                     }
-                    wanted.push(copy.clone());
+                    wanted.push(copy);
                 }
                 Ok(false) => continue,
                 Err(words) => notes.error(format!("{what} is not restored: {words}")),
             }
-            locked(&self.state).told.insert(key(copy));
+            locked(&self.state).told.insert(key(of));
         }
         let volumes = wanted.iter().map(|copy| copy.volume.clone()).collect();
         let wait = Wait { image: self.image.clone(), restore: self.restore.1.clone(), volumes };
@@ -186,11 +190,13 @@ impl Filler {
         let made = self.api.create(&PostParams::default(), &object).await;
         match made.attempt(format!("create PodVolumeRestore {name}")) {
             Ok(_) => {}
-            // An earlier attempt of this restore made it.
+            // An earlier attempt of this restore made it, or it is that of a claim which another pod shares.
             Err(error) if error.is_conflict() => {}
             Err(error) => return Err(error.chain()),
         }
-        locked(&self.state).begun.insert(name, (copy.clone(), namespace.to_owned()));
+        // The first pod of those that share a claim is the one that the object names.
+        let (copy, namespace) = (copy.clone(), namespace.to_owned());
+        locked(&self.state).begun.entry(name).or_insert((copy, namespace));
         Ok(())
     }
 
@@ -292,12 +298,6 @@ impl Filler {
 
     async fn end(&self, name: &str) {
         end(&self.api, name).await;
-    }
-
-    fn copies_of(&self, pod: &ItemId) -> impl Iterator<Item = &Copied> {
-        let namespace = pod.namespace.clone().unwrap_or_default();
-        let name = pod.name.clone();
-        self.copies.iter().filter(move |copy| copy.namespace == namespace && copy.pod == name)
     }
 
     fn wanted(&self, namespace: &str, name: &str) -> Vec<Copied> {

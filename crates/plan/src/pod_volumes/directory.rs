@@ -1,5 +1,5 @@
 //! Where a node has the files of a pod's volume: the kubelet's layout. A mover mounts the directory above, so that it sees
-//! when the volume itself goes away, and proves that it has the volume that is meant.
+//! when the volume itself goes away, and proves that it has the volume that is meant. The root of a node is never mounted.
 
 use serde_json::Value;
 
@@ -13,9 +13,16 @@ pub const KUBELET_ROOT: &str = "lifeboat.io/kubelet-root";
 pub struct Directory {
     /// The directory of the host that is mounted.
     pub mount: String,
-    /// The volume's place below it.
+    /// The volume's place below it; empty where it is what is mounted.
     pub path: String,
     pub proof: Proof,
+}
+
+impl Directory {
+    /// The volume's own directory on its node.
+    pub fn on_node(&self) -> String {
+        if self.path.is_empty() { self.mount.clone() } else { format!("{}/{}", self.mount, self.path) }
+    }
 }
 
 /// What shows that it is the volume that is meant.
@@ -142,16 +149,20 @@ fn csi(volumes: &str, name: &str, proof: Proof) -> Directory {
 
 /// A PersistentVolume that is a directory of the node.
 fn of_host(name: &str, path: &str) -> Result<Directory, String> {
-    let path = path.trim_end_matches('/');
-    let usable = path.starts_with('/') && !path.split('/').any(|part| part == ".." || part == ".");
-    match path.rsplit_once('/') {
-        Some((above, last)) if usable && !last.is_empty() => Ok(Directory {
-            mount: if above.is_empty() { "/".to_owned() } else { above.to_owned() },
-            path: last.to_owned(),
-            proof: Proof::Directory,
-        }),
-        _ => Err(format!("volume {name} is the directory {path:?} of its node, which cannot be mounted")),
-    }
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
+    let usable = path.starts_with('/') && !parts.iter().any(|part| matches!(*part, "." | ".."));
+    let (mount, path) = match parts.split_last() {
+        // Above it is the root, which holds everything of the node: the directory itself is mounted, and stays the same
+        // one, by device and inode.
+        Some((last, [])) if usable => (format!("/{last}"), String::new()),
+        Some((last, above)) if usable => (format!("/{}", above.join("/")), (*last).to_owned()),
+        _ => {
+            return Err(format!(
+                "volume {name} is the directory {path:?} of its node, which cannot be mounted: expected an absolute path below the root, without '.' and '..'"
+            ));
+        }
+    };
+    Ok(Directory { mount, path, proof: Proof::Directory })
 }
 
 /// The UID that names the pod's directory: for a pod from a file of the node it is not that of its object.

@@ -54,6 +54,36 @@ pub fn copies(objects: &[Value]) -> Vec<Copied> {
     found
 }
 
+/// A copy for a volume of a restored pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CopyFor<'a> {
+    /// As the backup has it.
+    pub of: &'a Copied,
+    /// With the names of the restored pod and its volume.
+    pub copy: Copied,
+}
+
+/// The copies that a pod has to wait for: those of its own volumes, and those of claims that it shares with the pods with
+/// which they were copied. `namespace`: the one in the backup.
+pub fn copies_for<'a>(copies: &'a [Copied], namespace: &str, name: &str, pod: &Value) -> Vec<CopyFor<'a>> {
+    let near = || copies.iter().filter(|copy| copy.namespace == namespace);
+    let own = near().filter(|copy| copy.pod == name);
+    let mut found: Vec<_> = own.map(|of| CopyFor { of, copy: of.clone() }).collect();
+    for volume in pod["spec"]["volumes"].as_array().into_iter().flatten() {
+        let (title, claim) = (text(volume, "/name"), text(volume, "/persistentVolumeClaim/claimName"));
+        let is_known = |one: &CopyFor<'_>| one.copy.volume == title || one.of.claim.as_deref() == Some(claim);
+        if claim.is_empty() || found.iter().any(is_known) {
+            continue;
+        }
+        let shared = near().find(|copy| copy.claim.as_deref() == Some(claim));
+        found.extend(shared.map(|of| CopyFor {
+            of,
+            copy: Copied { pod: name.to_owned(), volume: title.to_owned(), ..of.clone() },
+        }));
+    }
+    found
+}
+
 /// Why a copy cannot be read.
 pub fn unusable(copy: &Copied) -> Option<String> {
     if matches!(copy.uploader.as_str(), "" | "restic") {
@@ -79,9 +109,16 @@ pub struct PodOf<'a> {
     pub timeout: Option<&'a str>,
 }
 
-/// The name of a volume's object.
-pub fn restore_name(pod: &PodOf<'_>, volume: &str) -> String {
-    named(pod.restore.0, &format!("{}\n{}\n{volume}", pod.restore.1, pod.uid))
+/// The name of a volume's object. That of a claim is the same for all pods that share it: it is filled once.
+pub fn restore_name(pod: &PodOf<'_>, copy: &Copied) -> String {
+    let (name, uid) = pod.restore;
+    named(
+        name,
+        &match &copy.claim {
+            Some(claim) => format!("{uid}\nclaim\n{}\n{claim}", pod.namespace),
+            None => format!("{uid}\n{}\n{}", pod.uid, copy.volume),
+        },
+    )
 }
 
 /// The object.
@@ -98,7 +135,7 @@ pub fn restore_object(pod: &PodOf<'_>, copy: &Copied) -> Value {
         "apiVersion": "velero.io/v1",
         "kind": "PodVolumeRestore",
         "metadata": {
-            "name": restore_name(pod, &copy.volume),
+            "name": restore_name(pod, copy),
             "namespace": pod.lifeboat,
             "labels": {names::RESTORE_NAME: label::value(restore), names::RESTORE_UID: uid, names::POD_UID: pod.uid},
             "annotations": annotations,
@@ -168,6 +205,30 @@ mod tests {
         let object = restore_object(&pod, &copy);
         let parsed: lifeboat_api::velero::PodVolumeRestore = serde_json::from_value(object).unwrap();
         assert_eq!((parsed.spec.source_namespace.as_str(), parsed.spec.snapshot_id.as_str()), ("shop", "a"));
-        assert_eq!(parsed.metadata.name, Some(restore_name(&pod, "data")));
+        assert_eq!(parsed.metadata.name, Some(restore_name(&pod, &copy)));
+        let sharing = PodOf { name: "web-0", uid: "p-10", ..pod.clone() };
+        assert_eq!(restore_name(&sharing, &copy), restore_name(&pod, &copy), "a claim is filled once");
+        let alone = Copied { claim: None, ..copy };
+        assert_ne!(restore_name(&sharing, &alone), restore_name(&pod, &alone));
+    }
+
+    #[test]
+    fn a_pod_that_shares_a_claim_waits_for_its_copy_too() {
+        let all =
+            copies(&[record("data", "Completed", "a", "restic"), record("tmp", "Completed", "b", "restic")]);
+        let all = [all[0].clone(), Copied { claim: None, ..all[1].clone() }];
+        let using = |claim: &str| {
+            let volumes = json!([{"name": "shared", "persistentVolumeClaim": {"claimName": claim}}, {"name": "tmp", "emptyDir": {}}]);
+            json!({"spec": {"volumes": volumes}})
+        };
+        let found = copies_for(&all, "shop", "web-0", &using("data"));
+        assert_eq!(found.len(), 1, "what has no claim is of one pod only");
+        assert_eq!((found[0].copy.pod.as_str(), found[0].copy.volume.as_str()), ("web-0", "shared"));
+        assert_eq!((found[0].of, found[0].copy.snapshot.as_str()), (&all[0], "a"));
+        assert_eq!(copies_for(&all, "shop", "web-0", &using("other")), []);
+        assert_eq!(copies_for(&all, "elsewhere", "web-0", &using("data")), []);
+        let own: Vec<_> =
+            copies_for(&all, "shop", "db-0", &using("data")).into_iter().map(|one| one.copy).collect();
+        assert_eq!(own, all, "its own");
     }
 }

@@ -1,5 +1,5 @@
-//! What is written into a PodVolumeBackup or PodVolumeRestore when: patches, in upstream's phases and fields. Group velero.io
-//! has no status subresource, so one patch holds status and annotations.
+//! What is written into a PodVolumeBackup, PodVolumeRestore, DataUpload or DataDownload when: patches, in upstream's phases
+//! and fields. Group velero.io has no status subresource, so one patch holds status and annotations.
 
 use jiff::Timestamp;
 use serde_json::{Value, json};
@@ -11,12 +11,15 @@ use crate::time::seconds;
 const NAMED: usize = 3;
 
 /// An attempt begins: durable before its mover exists.
-pub fn accepted(attempt: u64, identifier: &str, now: Timestamp) -> Value {
-    json!({
-        "metadata": {"annotations": {ATTEMPT: attempt.to_string()}},
-        "spec": {"repoIdentifier": identifier},
-        "status": {"phase": "Accepted", "acceptedTimestamp": seconds(now)},
-    })
+pub fn accepted(attempt: u64, now: Timestamp) -> Value {
+    let mut patch = adopted(attempt);
+    patch["status"] = json!({"phase": "Accepted", "acceptedTimestamp": seconds(now)});
+    patch
+}
+
+/// An attempt that another server began goes on, in the phase that it had.
+pub fn adopted(attempt: u64) -> Value {
+    json!({"metadata": {"annotations": {ATTEMPT: attempt.to_string()}}, "status": {}})
 }
 
 /// Another attempt follows one whose mover died. `dead`: the owners of locks that may be removed.

@@ -13,8 +13,8 @@ use tokio::time::timeout;
 
 use super::pass::TIDYING;
 use crate::backup::copies::{cancel, unquiet as without_rest};
+use crate::carrying::api;
 use crate::context::Context;
-use crate::pod_volumes::api;
 use crate::repositories;
 
 /// Ends all copies of the Backup with this UID. `known`: those that a pass saw; they may be gone with their owner. Gives

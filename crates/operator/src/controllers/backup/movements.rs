@@ -13,8 +13,8 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use super::pass::TIDYING;
+use crate::carrying::api;
 use crate::context::Context;
-use crate::pod_volumes::api;
 use crate::repositories;
 
 /// Ends all data movements of the Backup with this UID. Gives what is left, in words.

@@ -1,6 +1,7 @@
 //! One maintenance of a repository: a mover prunes and checks it. Its number is in an annotation before the Job is made and
 //! goes with the patch that records the end; the Job is cleared after that.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
 use crate::movers::{Assignment, Ended, Watcher};
-use crate::repositories;
+use crate::repositories::{self, KeysOf};
 
 /// A lock that is in the way may be an orphan, which counts for nothing after thirty minutes.
 const LOCK_WAIT: Duration = Duration::from_mins(35);
@@ -60,7 +61,7 @@ pub(super) async fn carry_out(
                     }
                     Err(death.words)
                 }
-                Ended::Cancelled => Err("it was cancelled".to_owned()),
+                Ended::Cancelled { .. } => Err("it was cancelled".to_owned()),
             }
         }
         Err(words) => Err(words),
@@ -130,7 +131,8 @@ async fn assignment(context: &Context, object: &DynamicObject, uid: &str) -> Res
         group: "maintenance".to_owned(),
         deadline_seconds: deadline.as_secs(),
     };
-    Ok(Assignment { errand, task, files: access.files })
+    let keys = KeysOf { location: location.to_owned(), namespace: namespace.to_owned() };
+    Ok(Assignment { errand, task, keys: Arc::new(keys) })
 }
 
 /// Nobody follows a maintenance; its Job shows it.

@@ -6,11 +6,14 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::*;
-use crate::data_movement::downloading;
 
 const DOWNLOAD: &str = "/apis/velero.io/v2alpha1/namespaces/lifeboat/datadownloads/dd";
 const CLAIM: &str = "/api/v1/namespaces/shop/persistentvolumeclaims/data";
-const MOVERS: &str = "/api/v1/namespaces/lifeboat-movers/persistentvolumeclaims/lifeboat-u";
+/// The claims of the first and the second attempt.
+const MOVERS: [&str; 2] = [
+    "/api/v1/namespaces/lifeboat-movers/persistentvolumeclaims/lifeboat-u-1",
+    "/api/v1/namespaces/lifeboat-movers/persistentvolumeclaims/lifeboat-u-2",
+];
 const VOLUME: &str = "/api/v1/persistentvolumes/pv-new";
 
 async fn bench() -> Bench {
@@ -35,21 +38,22 @@ async fn bench() -> Bench {
             world.change(CLAIM, &json!({"status": {"phase": "Bound"}}));
         }
     });
-    *bench.hands.look.lock().unwrap() = Some(Box::new(|world: &World| {
-        world.change(MOVERS, &json!({"spec": {"volumeName": "pv-new"}, "status": {"phase": "Bound"}}));
+    bench.meanwhile(|world| {
+        let claim = MOVERS.into_iter().rev().find(|claim| world.get(claim).is_some()).unwrap();
+        world.change(claim, &json!({"spec": {"volumeName": "pv-new"}, "status": {"phase": "Bound"}}));
         world.put(VOLUME, volume());
-    }));
+    });
     bench
 }
 
 fn volume() -> Value {
     json!({"metadata": {"name": "pv-new"}, "spec": {"persistentVolumeReclaimPolicy": "Delete",
-        "claimRef": {"namespace": "lifeboat-movers", "name": "lifeboat-u", "uid": "m", "resourceVersion": "1"}}})
+        "claimRef": {"namespace": "lifeboat-movers", "name": "lifeboat-u-1", "uid": "m", "resourceVersion": "1"}}})
 }
 
 async fn run(bench: &Bench) {
     let object: DataDownload = serde_json::from_value(bench.world.get(DOWNLOAD).unwrap()).unwrap();
-    downloading::run(&bench.desk, &object, &CancellationToken::new()).await.unwrap();
+    object.carry(&bench.desk, &CancellationToken::new()).await.unwrap();
 }
 
 fn assert_handed_over(bench: &Bench) {
@@ -76,12 +80,12 @@ async fn a_volume_is_filled_for_the_mover_and_handed_to_its_claim(#[case] mode: 
     assert_handed_over(&bench);
     let kept = &changes.lock().unwrap()[0]["spec"]["persistentVolumeReclaimPolicy"];
     assert_eq!(kept, "Retain", "it outlives the mover's claim");
-    let assigned = bench.hands.assigned.lock().unwrap();
-    let Work::Restore(work) = &assigned[0].0.work else { panic!() };
+    let assigned = bench.hands.assignments.lock().unwrap();
+    let Work::Restore(work) = &assigned[0].task.work else { panic!() };
     assert_eq!(work.snapshot, "abc");
     assert_eq!(matches!(work.target, Target::BlockDevice { .. }), mode == "Block");
-    let Where::Claim { claim, block, writable, node } = &assigned[0].1 else { panic!() };
-    assert_eq!((claim.as_str(), *block, *writable, node), ("lifeboat-u", mode == "Block", true, &None));
+    let Where::Claim { claim, block, writable, node } = &assigned[0].errand.place else { panic!() };
+    assert_eq!((claim.as_str(), *block, *writable, node), ("lifeboat-u-1", mode == "Block", true, &None));
 }
 
 #[tokio::test]
@@ -92,8 +96,47 @@ async fn a_volume_goes_to_the_node_where_its_pod_is_wanted() {
     bench.world.change(CLAIM, &late);
     run(&bench).await;
     assert_handed_over(&bench);
-    let assigned = bench.hands.assigned.lock().unwrap();
-    assert_eq!(assigned[0].1.node(), Some("b"));
+    let assigned = bench.hands.assignments.lock().unwrap();
+    assert_eq!(assigned[0].errand.place.node(), Some("b"));
+}
+
+#[rstest]
+#[case::its_pod_gets_a_node(true, Some("b"))]
+#[case::nobody_wants_it(false, None)]
+#[tokio::test]
+async fn only_a_pod_that_can_come_is_waited_for(#[case] has_pod: bool, #[case] node: Option<&str>) {
+    let bench = bench().await;
+    bench.world.add("storageclasses", "", "late", json!({"volumeBindingMode": "WaitForFirstConsumer"}));
+    bench.world.change(CLAIM, &json!({"spec": {"storageClassName": "late"}}));
+    if has_pod {
+        let pod =
+            json!({"spec": {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]}});
+        bench.world.add("pods", "shop", "db-0", pod);
+    }
+    // The scheduler, after the pod was looked at.
+    bench.world.on_list(|world, path| {
+        let chosen = json!({"metadata": {"annotations": {"volume.kubernetes.io/selected-node": "b"}}});
+        if path.ends_with("/pods") && world.get("/api/v1/namespaces/shop/pods/db-0").is_some() {
+            world.change(CLAIM, &chosen);
+        }
+    });
+    run(&bench).await;
+    assert_handed_over(&bench);
+    let assigned = bench.hands.assignments.lock().unwrap();
+    assert_eq!(assigned[0].errand.place.node(), node);
+}
+
+#[tokio::test]
+async fn nothing_of_earlier_attempts_stays_when_a_volume_is_handed_over() {
+    let bench = bench().await;
+    bench.world.change(
+        DOWNLOAD,
+        &json!({"metadata": {"annotations": {"lifeboat.io/attempt": "2"}}, "status": {"phase": "Accepted"}}),
+    );
+    let label = json!({"metadata": {"labels": {"lifeboat.io/data-movement": "u"}}});
+    bench.world.add("persistentvolumeclaims", "lifeboat-movers", "lifeboat-u-1", label);
+    run(&bench).await;
+    assert_handed_over(&bench);
 }
 
 #[tokio::test]
@@ -127,17 +170,17 @@ async fn only_new_volumes_of_the_restore_are_written_into(#[case] change: Value,
 }
 
 #[rstest]
-#[case::the_mover(End::Fails("no space"), "Failed", "no space")]
-#[case::killed(End::Dies { may_retry: false }, "Failed", "the mover was killed")]
-#[case::cancelled(End::Cancelled, "Canceled", "it was cancelled")]
+#[case::the_mover(fails("no space"), "Failed", "no space")]
+#[case::killed(died(false), "Failed", "the mover was killed")]
+#[case::cancelled(killed_when_cancelled(), "Canceled", "it was cancelled")]
 #[tokio::test]
 async fn what_fails_says_why_and_leaves_no_volume(
-    #[case] end: End,
+    #[case] end: Ended,
     #[case] phase: &str,
     #[case] words: &str,
 ) {
     let bench = bench().await;
-    bench.ends([end]);
+    bench.hands.will(end);
     let changes = bench.world.watch_changes(VOLUME);
     run(&bench).await;
     let status = bench.status(DOWNLOAD);
@@ -155,10 +198,22 @@ async fn what_fails_says_why_and_leaves_no_volume(
 #[tokio::test]
 async fn a_mover_that_was_killed_gets_a_new_volume() {
     let bench = bench().await;
-    bench.ends([End::Dies { may_retry: true }, End::Well]);
+    bench.hands.will(died(true));
     run(&bench).await;
     assert_eq!(bench.movers(), 2);
     assert_handed_over(&bench);
-    let made = bench.world.created.lock().unwrap().iter().filter(|path| *path == MOVERS).count();
-    assert_eq!(made, 2);
+    let made = bench.world.created.lock().unwrap().clone();
+    assert!(MOVERS.iter().all(|claim| made.iter().any(|path| path == claim)), "{made:?}");
+}
+
+#[tokio::test]
+async fn a_mover_that_may_still_write_is_followed_by_none() {
+    let bench = bench().await;
+    bench.hands.will(lost());
+    run(&bench).await;
+    let status = bench.status(DOWNLOAD);
+    assert_eq!((bench.movers(), &status["phase"]), (1, &json!("Failed")));
+    let message = status["message"].as_str().unwrap();
+    assert!(message.starts_with("node a is lost; it is not tried again"), "{message}");
+    assert_eq!(bench.left(), Vec::<String>::new());
 }

@@ -6,7 +6,6 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::*;
-use crate::data_movement::uploading;
 
 const UPLOAD: &str = "/apis/velero.io/v2alpha1/namespaces/lifeboat/datauploads/du";
 const SNAPSHOT: &str = "/apis/snapshot.storage.k8s.io/v1/namespaces/shop/volumesnapshots/s";
@@ -37,7 +36,7 @@ async fn bench(prepare: Duration) -> Bench {
 
 async fn run(bench: &Bench) {
     let object: DataUpload = serde_json::from_value(bench.world.get(UPLOAD).unwrap()).unwrap();
-    uploading::run(&bench.desk, &object, &CancellationToken::new()).await.unwrap();
+    object.carry(&bench.desk, &CancellationToken::new()).await.unwrap();
 }
 
 /// The snapshot went with its data, and nothing that was made for the mover is there.
@@ -57,14 +56,14 @@ async fn a_snapshot_is_shown_to_a_mover_and_goes_when_it_is_copied(#[case] mode:
         &json!({"spec": {"volumeMode": mode}}),
     );
     let policies = bench.world.watch_changes(CONTENT);
-    *bench.hands.look.lock().unwrap() = Some(Box::new(|world: &World| {
+    bench.meanwhile(|world| {
         let claim =
             world.get("/api/v1/namespaces/lifeboat-movers/persistentvolumeclaims/lifeboat-u").unwrap();
         assert_eq!(claim["spec"]["dataSource"]["name"], "lifeboat-u");
         let content =
             world.get("/apis/snapshot.storage.k8s.io/v1/volumesnapshotcontents/lifeboat-u").unwrap();
         assert_eq!(content["spec"]["source"]["snapshotHandle"], "h");
-    }));
+    });
     run(&bench).await;
     let status = bench.status(UPLOAD);
     assert_eq!(
@@ -72,15 +71,15 @@ async fn a_snapshot_is_shown_to_a_mover_and_goes_when_it_is_copied(#[case] mode:
         (&json!("Completed"), &json!("snapshot-u-1")),
         "{status}"
     );
-    assert_eq!(status["node"], "node-a");
+    assert_eq!(status["node"], "a");
     assert_eq!(status["incrementalBytes"], 4);
     assert_clear(&bench);
     assert_eq!(policies.lock().unwrap()[0]["spec"]["deletionPolicy"], "Delete", "the driver deletes it");
-    let assigned = bench.hands.assigned.lock().unwrap();
-    let Work::Backup(work) = &assigned[0].0.work else { panic!() };
+    let assigned = bench.hands.assignments.lock().unwrap();
+    let Work::Backup(work) = &assigned[0].task.work else { panic!() };
     assert_eq!(work.host, "shop/data");
     assert_eq!(matches!(work.source, Source::BlockDevice { .. }), mode == "Block");
-    let Where::Claim { claim, block, .. } = &assigned[0].1 else { panic!() };
+    let Where::Claim { claim, block, .. } = &assigned[0].errand.place else { panic!() };
     assert_eq!((claim.as_str(), *block), ("lifeboat-u", mode == "Block"));
 }
 
@@ -101,7 +100,7 @@ async fn a_server_that_died_before_the_end_does_not_copy_again() {
 #[tokio::test]
 async fn a_mover_that_was_killed_is_sent_once_more() {
     let bench = bench(Duration::from_mins(1)).await;
-    bench.ends([End::Dies { may_retry: true }, End::Well]);
+    bench.hands.will(died(true));
     run(&bench).await;
     let status = bench.status(UPLOAD);
     assert_eq!(
@@ -109,18 +108,66 @@ async fn a_mover_that_was_killed_is_sent_once_more() {
         (&json!("Completed"), &json!("snapshot-u-2")),
         "{status}"
     );
-    let assigned = bench.hands.assigned.lock().unwrap();
-    assert_eq!(assigned[1].0.lock.dead_owners, ["cluster/pod"]);
+    let assigned = bench.hands.assignments.lock().unwrap();
+    assert_eq!(assigned[1].task.lock.dead_owners, ["cluster/mover-pod"]);
+}
+
+#[tokio::test]
+async fn what_an_earlier_attempt_made_after_all_is_forgotten() {
+    let bench = bench(Duration::from_mins(1)).await;
+    bench.hands.will(died(true));
+    let hands = bench.hands.clone();
+    // The dead one's snapshot shows only after it was looked for.
+    bench.meanwhile(move |_| {
+        if hands.calls_to("send").len() == 2 {
+            hands.holds("u-1", "late");
+        }
+    });
+    run(&bench).await;
+    let status = bench.status(UPLOAD);
+    assert_eq!((&status["phase"], &status["snapshotID"]), (&json!("Completed"), &json!("snapshot-u-2")));
+    assert_eq!(bench.hands.calls_to("forget"), ["forget shop late"]);
+}
+
+#[tokio::test]
+async fn where_nobody_can_tell_what_a_dead_mover_made_none_follows_it() {
+    let bench = bench(Duration::from_mins(1)).await;
+    bench.hands.mute.store(true, Ordering::Relaxed);
+    bench.hands.will(died(true));
+    run(&bench).await;
+    let status = bench.status(UPLOAD);
+    assert_eq!((bench.movers(), &status["phase"]), (1, &json!("Failed")));
+    let message = status["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("nobody can tell whether the volume was copied: storage is away"),
+        "{message}"
+    );
+    assert_clear(&bench);
 }
 
 #[rstest]
-#[case::the_mover(End::Fails("cannot read /x"), "Failed", "cannot read /x")]
-#[case::killed_twice(End::Dies { may_retry: false }, "Failed", "the mover was killed")]
-#[case::cancelled(End::Cancelled, "Canceled", "it was cancelled")]
+#[case::killed(died(false))]
+#[case::cancelled(killed_when_cancelled())]
 #[tokio::test]
-async fn what_fails_says_why_and_leaves_nothing(#[case] end: End, #[case] phase: &str, #[case] words: &str) {
+async fn the_lock_of_a_dead_mover_goes(#[case] end: Ended) {
     let bench = bench(Duration::from_mins(1)).await;
-    bench.ends([end]);
+    bench.hands.will(end);
+    run(&bench).await;
+    assert_eq!(bench.hands.calls_to("unlock"), ["unlock cluster/mover-pod"]);
+}
+
+#[rstest]
+#[case::the_mover(fails("cannot read /x"), "Failed", "cannot read /x")]
+#[case::killed_twice(died(false), "Failed", "the mover was killed")]
+#[case::cancelled(killed_when_cancelled(), "Canceled", "it was cancelled")]
+#[tokio::test]
+async fn what_fails_says_why_and_leaves_nothing(
+    #[case] end: Ended,
+    #[case] phase: &str,
+    #[case] words: &str,
+) {
+    let bench = bench(Duration::from_mins(1)).await;
+    bench.hands.will(end);
     run(&bench).await;
     let status = bench.status(UPLOAD);
     assert_eq!(status["phase"], phase, "{status}");
@@ -157,6 +204,8 @@ async fn what_was_made_for_an_object_that_is_gone_is_taken_away() {
         let label = json!({"metadata": {"labels": {"lifeboat.io/data-movement": uid}}});
         bench.world.add("persistentvolumeclaims", "lifeboat-movers", &format!("lifeboat-{uid}"), label);
     }
+    let label = json!({"metadata": {"labels": {"lifeboat.io/data-movement": "gone"}}});
+    bench.world.add("persistentvolumeclaims", "lifeboat-movers", "lifeboat-gone-2", label);
     crate::data_movement::sweep::sweep(&bench.desk).await.unwrap();
     assert_eq!(bench.left(), ["/api/v1/namespaces/lifeboat-movers/persistentvolumeclaims/lifeboat-u"]);
 }
@@ -168,7 +217,7 @@ async fn a_snapshot_that_another_upload_needs_stays() {
     other["metadata"]["name"] = json!("du-2");
     other["metadata"]["uid"] = json!("u2");
     bench.world.put(&UPLOAD.replace("/du", "/du-2"), other);
-    bench.ends([End::Cancelled]);
+    bench.hands.will(killed_when_cancelled());
     run(&bench).await;
     assert_eq!(bench.status(UPLOAD)["phase"], "Canceled");
     assert!(bench.world.get(SNAPSHOT).is_some() && bench.world.get(CONTENT).is_some());
@@ -183,14 +232,14 @@ async fn a_copy_on_record_that_nobody_wants_any_more_is_forgotten() {
         &json!({"metadata": {"annotations": {"lifeboat.io/attempt": "1", "lifeboat.io/end": end.to_string()}},
             "status": {"phase": "InProgress", "snapshotID": "snapshot-u-1"}}),
     );
-    bench.hands.made.lock().unwrap().insert("u-1".into(), "snapshot-u-1".into());
+    bench.hands.holds("u-1", "snapshot-u-1");
     let object: DataUpload = serde_json::from_value(bench.world.get(UPLOAD).unwrap()).unwrap();
     let cancel = CancellationToken::new();
     cancel.cancel();
-    uploading::run(&bench.desk, &object, &cancel).await.unwrap();
+    object.carry(&bench.desk, &cancel).await.unwrap();
     let status = bench.status(UPLOAD);
     assert_eq!((&status["phase"], status.get("snapshotID")), (&json!("Canceled"), None), "{status}");
-    assert!(bench.hands.log.lock().unwrap().contains(&"forget snapshot-u-1".to_owned()));
+    assert!(bench.hands.calls().contains(&"forget shop snapshot-u-1".to_owned()));
     assert_clear(&bench);
 }
 
@@ -208,7 +257,7 @@ async fn what_nobody_may_clear_up_does_not_keep_the_object_from_its_end(
         let note = json!({"metadata": {"annotations": {"lifeboat.io/end": end.to_string()}}});
         bench.world.change(UPLOAD, &note);
     } else {
-        bench.ends([End::Fails("cannot read /x")]);
+        bench.hands.will(fails("cannot read /x"));
     }
     bench.world.refuse_change(CONTENT, "spec", 403);
     run(&bench).await;

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
+use async_trait::async_trait;
 use lifeboat_cluster::testing::{Asked, client, failure};
 use lifeboat_mover::report::{Line, Outcome, TaskResult};
 use lifeboat_mover::task::{
@@ -16,7 +17,8 @@ use secrecy::SecretSlice;
 use serde_json::{Value, json};
 
 use crate::context::Context;
-use crate::movers::{Assignment, Movers, Watcher};
+use crate::movers::{Assignment, Key, Keys, Movers, Watcher};
+use crate::repositories::RepositoryProblem;
 use crate::testing;
 
 /// What the API server holds and was asked.
@@ -156,8 +158,28 @@ pub(super) fn assignment(uid: &str) -> Assignment {
         limits: lifeboat_mover::task::Limits::default(),
         deadline: None,
     };
-    let files = BTreeMap::from([("password-0".to_owned(), SecretSlice::from(b"secret".to_vec()))]);
-    Assignment { errand: errand(uid), task, files }
+    Assignment { errand: errand(uid), task, keys: Arc::new(Password::default()) }
+}
+
+/// What opens the repository: a password, as it is at the moment; none where it is missing.
+pub(super) struct Password(pub(super) Mutex<Option<&'static str>>);
+
+impl Default for Password {
+    fn default() -> Self {
+        Self(Mutex::new(Some("secret")))
+    }
+}
+
+#[async_trait]
+impl Keys for Password {
+    async fn read(&self, _: &Context) -> Result<Key, RepositoryProblem> {
+        let password = *self.0.lock().unwrap();
+        let password = password.ok_or_else(|| RepositoryProblem::Unusable("no password".into()))?;
+        let content = SecretSlice::from(password.as_bytes().to_vec());
+        let repository =
+            RepositoryAccess { transport: Transport::Direct(Direct::default()), passwords: Vec::new() };
+        Ok(Key { repository, files: BTreeMap::from([("password-0".to_owned(), content)]) })
+    }
 }
 
 /// Keeps what it was told.

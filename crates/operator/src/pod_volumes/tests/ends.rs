@@ -22,9 +22,40 @@ async fn a_mover_that_was_killed_is_sent_once_more_and_not_twice() {
     assert_eq!(object["status"]["phase"], "Failed");
     assert_eq!(object["metadata"]["annotations"]["lifeboat.io/attempt"], "2");
     assert_eq!(object["metadata"]["annotations"]["lifeboat.io/dead-owners"], "cluster/mover-pod");
-    let sent: Vec<_> = world.fake.calls().into_iter().filter(|call| call.starts_with("send")).collect();
-    assert_eq!(sent, ["send o-1-1", "send o-1-2"]);
+    assert_eq!(world.fake.calls_to("send"), ["send o-1-1", "send o-1-2"]);
+    assert_eq!(world.fake.calls_to("unlock").len(), 2, "at every death");
     assert_eq!(world.fake.assignments.lock().unwrap()[1].task.lock.dead_owners, ["cluster/mover-pod"]);
+}
+
+#[tokio::test]
+async fn one_that_is_lost_and_only_reads_is_followed_by_another() {
+    let world = World::new().await;
+    world.add(&json!({}));
+    world.fake.will(lost());
+    world.fake.will(backed_up(0));
+    world.fake.holds("o-1-2", "abc");
+    let status = world.run(&CancellationToken::new()).await["status"].clone();
+    assert_eq!((&status["phase"], &status["snapshotID"]), (&json!("Completed"), &json!("abc")));
+}
+
+#[tokio::test]
+async fn the_lock_of_a_mover_that_was_killed_when_it_was_cancelled_goes() {
+    let world = World::new().await;
+    world.add(&json!({}));
+    world.fake.will(killed_when_cancelled());
+    let status = world.run(&CancellationToken::new()).await["status"].clone();
+    assert_eq!((&status["phase"], &status["message"]), (&json!("Canceled"), &json!("it was cancelled")));
+    assert_eq!(world.fake.calls_to("unlock"), ["unlock cluster/mover-pod"]);
+}
+
+#[tokio::test]
+async fn what_the_server_may_not_read_ends_a_copy() {
+    let world = World::new().await;
+    world.add(&json!({}));
+    world.cluster.forbid("pods/db-0");
+    let status = world.run(&CancellationToken::new()).await["status"].clone();
+    assert_eq!(status["phase"], "Failed");
+    assert!(status["message"].as_str().unwrap().contains("read Pod lifeboat/db-0"), "{status}");
 }
 
 #[tokio::test]

@@ -43,7 +43,7 @@ async fn run(world: &World, more: &Value, cancel: &CancellationToken) -> Value {
     world.cluster.put("podvolumerestores", &object);
     let object: PodVolumeRestore =
         serde_json::from_value(world.cluster.get("podvolumerestores", "o").unwrap()).unwrap();
-    Box::pin(filling::run(&world.desk, &object, cancel)).await.unwrap();
+    object.carry(&world.desk, cancel).await.unwrap();
     world.cluster.get("podvolumerestores", "o").unwrap()["status"].clone()
 }
 
@@ -103,7 +103,7 @@ async fn nobody_writes_where_nobody_waits(
     let status = run(&world, &more, &CancellationToken::new()).await;
     assert_eq!(status["phase"], "Failed", "{status}");
     assert!(status["message"].as_str().unwrap().contains(words), "{status}");
-    assert!(!world.fake.calls().iter().any(|call| call.starts_with("send")));
+    assert!(world.fake.calls_to("send").is_empty());
 }
 
 #[tokio::test]
@@ -123,19 +123,13 @@ async fn a_mover_that_was_killed_is_sent_once_more() {
     world.fake.will(restored(0));
     let status = run(&world, &json!({}), &CancellationToken::new()).await;
     assert_eq!(status["phase"], "Completed");
-    let sent: Vec<_> = world.fake.calls().into_iter().filter(|call| call.starts_with("send")).collect();
-    assert_eq!(sent, ["send o-1-1", "send o-1-2"]);
+    assert_eq!(world.fake.calls_to("send"), ["send o-1-1", "send o-1-2"]);
 }
 
 #[tokio::test]
 async fn a_mover_that_may_still_write_is_followed_by_none() {
     let world = world(&json!({"running": {}}), "r").await;
-    world.fake.will(Ended::Died(Death {
-        cause: DeathCause::NodeLost,
-        words: "node a is lost".into(),
-        dead_owner: None,
-        may_retry: true,
-    }));
+    world.fake.will(lost());
     let status = run(&world, &json!({}), &CancellationToken::new()).await;
     assert_eq!(status["phase"], "Failed");
     let message = status["message"].as_str().unwrap();

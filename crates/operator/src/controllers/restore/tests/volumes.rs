@@ -112,7 +112,13 @@ fn copied(uploader: &str) -> Value {
 
 /// A backup with that list; PodVolumeRestores end with `status` as soon as they are there.
 async fn with_copies(spec: Value, uploader: &str, status: Value) -> Setting {
-    let mut setting = Setting::holding(spec, &items()).await;
+    with_copies_and(spec, uploader, status, Vec::new()).await
+}
+
+/// The same, with more items.
+async fn with_copies_and(spec: Value, uploader: &str, status: Value, more: Vec<Held>) -> Setting {
+    let held: Vec<Held> = items().into_iter().chain(more).collect();
+    let mut setting = Setting::holding(spec, &held).await;
     setting.settings.movers.image = "example.com/lifeboat:1".to_owned();
     let info = info(
         "PodVolumeBackup",
@@ -160,6 +166,37 @@ async fn a_pod_waits_for_the_data_of_its_volumes() {
     assert_eq!(objects[0]["metadata"]["labels"]["velero.io/restore-uid"], "ru");
     let made: Vec<Value> = setting.get(&super::setting::files().volume_info()).await;
     assert_eq!(made[0]["restoreMethod"], "PodVolumeRestore");
+}
+
+#[tokio::test]
+async fn all_pods_that_share_a_claim_wait_and_it_is_filled_once() {
+    let volumes = json!([{"name": "shared", "persistentVolumeClaim": {"claimName": "data"}}]);
+    let other = ("/v1/pods", "shop/worker", json!({"spec": {"containers": [], "volumes": volumes}}));
+    let setting = with_copies_and(json!({}), "restic", json!({"phase": "Completed"}), vec![other]).await;
+    let status = setting.run().await;
+    assert_eq!(status["phase"], "Completed", "{status} {:?}", errors(&setting).await);
+    for (pod, volume) in [("web", "d"), ("worker", "shared")] {
+        let pod = setting.object(&format!("/api/v1/namespaces/shop/pods/{pod}")).unwrap();
+        let container = &pod["spec"]["initContainers"][0];
+        assert_eq!(container["args"], json!(["restore-wait", "ru"]), "{pod}");
+        assert_eq!(container["volumeMounts"][0]["name"], volume);
+    }
+    assert_eq!(filled(&setting).len(), 1);
+}
+
+#[tokio::test]
+async fn a_claim_is_filled_for_the_pod_that_is_restored_though_it_was_copied_with_another() {
+    let volumes = json!([{"name": "shared", "persistentVolumeClaim": {"claimName": "data"}}]);
+    let spec = json!({"containers": [], "volumes": volumes});
+    let other = ("/v1/pods", "shop/worker", json!({"metadata": {"labels": {"app": "worker"}}, "spec": spec}));
+    let wanted = json!({"labelSelector": {"matchLabels": {"app": "worker"}}});
+    let setting = with_copies_and(wanted, "restic", json!({"phase": "Completed"}), vec![other]).await;
+    let status = setting.run().await;
+    assert_eq!(status["phase"], "Completed", "{status} {:?}", errors(&setting).await);
+    let objects = filled(&setting);
+    assert_eq!(objects.len(), 1);
+    let spec = &objects[0]["spec"];
+    assert_eq!((&spec["pod"]["name"], &spec["volume"]), (&json!("worker"), &json!("shared")));
 }
 
 #[tokio::test]

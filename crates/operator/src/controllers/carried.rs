@@ -1,37 +1,31 @@
-//! PodVolumeBackup and PodVolumeRestore: every open object gets a task that brings it to its end ([`crate::pod_volumes`]).
-//! What a server leaves open the next one takes up again.
+//! PodVolumeBackup, PodVolumeRestore, DataUpload and DataDownload: every open object that is for Lifeboat's own movers gets a
+//! task that brings it to its end ([`crate::carrying`]). What a server leaves open the next one takes up again; objects for
+//! other data movers are left to those.
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::Store;
-use kube::{Resource, ResourceExt};
-use lifeboat_api::velero::{DataMovePhase, PodVolumeBackup, PodVolumeRestore};
+use lifeboat_api::velero::{DataDownload, DataMovePhase, DataUpload, PodVolumeBackup, PodVolumeRestore};
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::pod_volumes::status;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::carrying::carriers::Carriers;
+use crate::carrying::{Carried, Desk, api};
 use crate::context::Context;
+use crate::data_movement::sweep;
 use crate::dynamic;
-use crate::pod_volumes::carriers::Carriers;
-use crate::pod_volumes::{Desk, api, copying, filling};
 
 /// How often objects are looked for that are gone, and the pause after trouble with the API.
 const LOOK: Duration = Duration::from_secs(5);
 
-#[derive(Clone, Copy)]
-enum Kind {
-    Backup,
-    Restore,
-}
-
 struct State {
-    kind: Kind,
     resource: ApiResource,
     carriers: Carriers,
     desk: Desk,
@@ -39,24 +33,30 @@ struct State {
 
 pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
     tokio::join!(
-        run_kind::<PodVolumeBackup>(context, resting, Kind::Backup, "pod-volume-backup"),
-        run_kind::<PodVolumeRestore>(context, resting, Kind::Restore, "pod-volume-restore"),
+        run_kind::<PodVolumeBackup>(context, resting),
+        run_kind::<PodVolumeRestore>(context, resting),
+        run_kind::<DataUpload>(context, resting),
+        run_kind::<DataDownload>(context, resting),
+        clear(context, resting),
     );
 }
 
-async fn run_kind<K: Resource<DynamicType = ()>>(
-    context: &Context,
-    resting: &CancellationToken,
-    kind: Kind,
-    name: &'static str,
-) {
+/// Takes away what earlier terms left.
+async fn clear(context: &Context, resting: &CancellationToken) {
+    let swept = resting.run_until_cancelled(sweep::sweep(&Desk::new(context))).await;
+    if let Some(Err(error)) = swept {
+        tracing::warn!(error = error.chain(), "cannot look for what data movements left");
+    }
+}
+
+async fn run_kind<K: Carried>(context: &Context, resting: &CancellationToken) {
     let resource = objects::resource_of::<K>();
     let controller = dynamic::controller(context, &resource);
     let there = controller.store();
     let controller = controller.graceful_shutdown_on(resting.clone().cancelled_owned());
-    let state = Arc::new(State { kind, resource, carriers: Carriers::default(), desk: Desk::new(context) });
+    let state = Arc::new(State { resource, carriers: Carriers::default(), desk: Desk::new(context) });
     tokio::select! {
-        () = dynamic::drive(name, controller, context.clone(), state.clone(), reconcile) => {}
+        () = dynamic::drive(K::CONTROLLER, controller, context.clone(), state.clone(), reconcile::<K>) => {}
         () = look(&state, &there) => {}
     }
     state.carriers.leave().await;
@@ -74,60 +74,42 @@ async fn look(state: &State, there: &Store<DynamicObject>) {
     }
 }
 
-async fn reconcile(
+async fn reconcile<K: Carried>(
     object: Arc<DynamicObject>,
     context: Context,
     state: Arc<State>,
 ) -> Result<Action, ApiError> {
-    let uid = object.uid().unwrap_or_default();
     if has_ended(&object) {
         return Ok(Action::await_change());
     }
-    let unwanted = object.metadata.deletion_timestamp.is_some() || object.data["spec"]["cancel"] == true;
-    let desk = state.desk.clone();
-    match state.kind {
-        Kind::Backup => {
-            let Some(shown) = read::<PodVolumeBackup>(&object, &context, &state).await? else {
-                return Ok(Action::await_change());
-            };
-            state.carriers.start(&uid, |cancel| async move {
-                loop {
-                    let ended = match fresh(&desk.context, &shown).await {
-                        Ok(Fresh::Ended) => return,
-                        Ok(Fresh::Open(object)) => copying::run(&desk, &object, &cancel).await,
-                        Err(error) => Err(error),
-                    };
-                    let Err(error) = ended else { return };
-                    trouble(&shown.name_any(), &error).await;
-                }
-            });
-        }
-        Kind::Restore => {
-            let Some(shown) = read::<PodVolumeRestore>(&object, &context, &state).await? else {
-                return Ok(Action::await_change());
-            };
-            state.carriers.start(&uid, |cancel| async move {
-                loop {
-                    let ended = match fresh(&desk.context, &shown).await {
-                        Ok(Fresh::Ended) => return,
-                        Ok(Fresh::Open(object)) => filling::run(&desk, &object, &cancel).await,
-                        Err(error) => Err(error),
-                    };
-                    let Err(error) = ended else { return };
-                    trouble(&shown.name_any(), &error).await;
-                }
-            });
-        }
-    }
-    if unwanted {
+    let Some(shown) = read::<K>(&object, &context, &state).await?.filter(K::is_ours) else {
+        return Ok(Action::await_change());
+    };
+    let (uid, desk) = (object.uid().unwrap_or_default(), state.desk.clone());
+    state.carriers.start(&uid, |cancel| async move { carry(&desk, &shown, &cancel).await });
+    if object.metadata.deletion_timestamp.is_some() || object.data["spec"]["cancel"] == true {
         state.carriers.cancel(&uid);
         if matches!(object.data["status"]["phase"].as_str(), Some("Accepted" | "Prepared" | "InProgress")) {
-            let api = objects::namespaced(&context.client, &context.settings.namespace, &state.resource);
             // On the condition that nobody wrote its end meanwhile.
-            objects::merge(&api, &object, status::canceling()).await?;
+            objects::merge(&api::<K>(&context), &object, status::canceling()).await?;
         }
     }
     Ok(Action::await_change())
+}
+
+/// Brings an object to its end, through all trouble with the API.
+async fn carry<K: Carried>(desk: &Desk, shown: &K, cancel: &CancellationToken) {
+    loop {
+        let ended = match fresh(&desk.context, shown).await {
+            Ok(Fresh::Ended) => return,
+            Ok(Fresh::Open(object)) => object.carry(desk, cancel).await,
+            Err(error) => Err(error),
+        };
+        let Err(error) = ended else { return };
+        let name = shown.name_any();
+        tracing::warn!(object = name, error = error.chain(), "cannot go on with a volume yet");
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 fn has_ended(object: &DynamicObject) -> bool {
@@ -136,17 +118,14 @@ fn has_ended(object: &DynamicObject) -> bool {
 }
 
 /// An object as it is now.
-pub(super) enum Fresh<K> {
+enum Fresh<K> {
     Open(Box<K>),
     Ended,
 }
 
 /// What is watched lags behind what this server wrote itself: work must not begin again on old news. One that is gone is
 /// given as it was shown, so that what was begun for it is ended.
-pub(super) async fn fresh<K>(context: &Context, shown: &K) -> Result<Fresh<K>, ApiError>
-where
-    K: Resource<DynamicType = ()> + DeserializeOwned + Clone,
-{
+async fn fresh<K: Carried>(context: &Context, shown: &K) -> Result<Fresh<K>, ApiError> {
     let name = shown.name_any();
     let found = api::<K>(context).get_opt(&name).await.attempt(format!("read {} {name}", K::kind(&())))?;
     let found = found.filter(|found| found.uid() == shown.uid());
@@ -157,13 +136,8 @@ where
     }
 }
 
-async fn trouble(name: &str, error: &ApiError) {
-    tracing::warn!(object = name, error = error.chain(), "cannot go on with a volume yet");
-    tokio::time::sleep(LOOK).await;
-}
-
 /// The typed form; one that cannot be read ends at once, with what is wrong.
-async fn read<K: DeserializeOwned>(
+async fn read<K: Carried>(
     object: &DynamicObject,
     context: &Context,
     state: &State,
@@ -172,9 +146,8 @@ async fn read<K: DeserializeOwned>(
         Ok(typed) => return Ok(Some(typed)),
         Err(error) => error,
     };
-    let api = objects::namespaced(&context.client, &context.settings.namespace, &state.resource);
     let words = format!("the object cannot be read: {error}");
-    match objects::merge(&api, object, status::failed(&words, context.now())).await {
+    match objects::merge(&api::<K>(context), object, status::failed(&words, context.now())).await {
         Ok(_) => Ok(None),
         Err(error) if error.is_invalid() => {
             context.refused.tell(&context.events, object, &state.resource, &words, &error).await;

@@ -1,4 +1,4 @@
-//! One PodVolumeBackup or PodVolumeRestore in the cluster: reading and writing it, as the very object that is meant.
+//! One object in the cluster that is carried to its end: reading and writing it, as the very object that is meant.
 
 use kube::api::{DynamicObject, Patch, PatchParams};
 use kube::{Api, Resource, ResourceExt};

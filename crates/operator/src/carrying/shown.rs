@@ -9,7 +9,7 @@ use lifeboat_mover::report::Line;
 use lifeboat_plan::pod_volumes::status;
 use serde_json::{Value, json};
 
-use super::object::Place;
+use super::{Case, Place};
 use crate::backup::locked;
 use crate::context::Context;
 use crate::movers::Watcher;
@@ -17,7 +17,7 @@ use crate::movers::Watcher;
 /// How often progress is written.
 const PACE: Duration = Duration::from_secs(1);
 
-pub(crate) struct Shown {
+pub(super) struct Shown {
     place: Place,
     context: Context,
     /// When an earlier attempt began.
@@ -35,8 +35,14 @@ struct Last {
 }
 
 impl Shown {
-    pub(crate) fn new(context: &Context, place: Place, start: Option<String>, with_node: bool) -> Self {
-        Self { place, context: context.clone(), start, with_node, last: Mutex::default() }
+    pub(super) fn new(case: &Case) -> Self {
+        Self {
+            place: case.place.clone(),
+            context: case.desk.context.clone(),
+            start: case.started.clone(),
+            with_node: case.shows_node(),
+            last: Mutex::default(),
+        }
     }
 
     async fn write(&self, patch: Value) {

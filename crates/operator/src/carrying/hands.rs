@@ -1,25 +1,24 @@
 //! What the work on a volume does outside: the repository and the mover. Tests put their own in place.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
 use lifeboat_cluster::ApiError;
 use lifeboat_mover::task::{RepositoryAccess, unreadable};
 use lifeboat_plan::pod_volumes::status::Snapshot;
-use secrecy::SecretSlice;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
-use crate::movers::{Assignment, Ended, Watcher};
-use crate::repositories::{self, RepositoryProblem};
+use crate::movers::{Assignment, Ended, Keys, Watcher};
+use crate::repositories::{self, KeysOf, RepositoryProblem};
 
 /// A repository, as a mover is told of it.
 #[derive(Clone)]
 pub(crate) struct Reach {
     pub(crate) identifier: String,
     pub(crate) task: RepositoryAccess,
-    pub(crate) files: BTreeMap<String, SecretSlice<u8>>,
+    pub(crate) keys: Arc<dyn Keys>,
     /// The cluster's UID, for locks.
     pub(crate) cluster: String,
 }
@@ -51,7 +50,7 @@ pub(crate) trait Hands: Send + Sync {
     ) -> Result<Ended, ApiError>;
     async fn clear(&self, task: &str) -> Result<(), ApiError>;
     /// Removes the locks of a mover whose end was reported; that it cannot be done is only logged.
-    async fn unlock(&self, _location: &str, _namespace: &str, _owner: &str) {}
+    async fn unlock(&self, location: &str, namespace: &str, owner: &str);
 }
 
 /// The server's own.
@@ -68,7 +67,8 @@ impl Hands for ServerHands {
             access
         };
         let cluster = self.0.repositories.cluster(&self.0).await.map_err(RepositoryProblem::from)?;
-        Ok(Reach { identifier: access.identifier, task: access.task, files: access.files, cluster })
+        let keys = KeysOf { location: access.location, namespace: access.namespace };
+        Ok(Reach { identifier: access.identifier, task: access.task, keys: Arc::new(keys), cluster })
     }
 
     async fn made(&self, location: &str, namespace: &str, task: &str) -> Result<Option<Made>, Unusable> {
