@@ -5,6 +5,7 @@
 mod attempts;
 mod choose;
 mod directory;
+pub mod files;
 mod object;
 mod restored;
 pub mod status;

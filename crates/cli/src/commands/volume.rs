@@ -1,7 +1,7 @@
-//! `lifeboat volume …`: the data of volumes in a backup, listed, and brought back file by file onto this machine. Reads the
-//! bucket itself: found through the cluster, or named by flags where there is none. Bringing files back into a claim would
-//! need a mover in the cluster: `restore` has its place for that in what `--to` becomes.
+//! `lifeboat volume …`: the data of volumes in a backup, listed, and brought back file by file, onto this machine or into a
+//! volume of the cluster. Reads the bucket itself: found through the cluster, or named by flags where there is none.
 
+mod into_volume;
 mod ls;
 mod place;
 mod restore;
@@ -14,7 +14,7 @@ use crate::settings::Settings;
 pub(crate) enum Command {
     /// List the volumes in a backup, or the files of one of them
     Ls(ls::Args),
-    /// Bring back a volume of a backup, or a file or directory of it, onto this machine
+    /// Bring back a volume of a backup, or a file or directory of it, onto this machine or into a volume
     Restore(restore::Args),
 }
 

@@ -11,7 +11,7 @@ use lifeboat_cluster::ApiError;
 use lifeboat_mover::report::Outcome;
 use lifeboat_mover::task::{self, RestoreWork, Target};
 use lifeboat_plan::movers::Place as Where;
-use lifeboat_plan::pod_volumes::{ClaimOf, DONE_DIRECTORY, Standing, started, status};
+use lifeboat_plan::pod_volumes::{ClaimOf, DONE_DIRECTORY, Standing, files, started, status};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -50,9 +50,16 @@ impl Work for Filling<'_> {
         &self.case
     }
 
-    /// Waits until the pod waits.
+    /// Waits until the pod waits; files beside what is there need a pod that runs.
     async fn prepare(&self, cancel: &CancellationToken) -> Result<Mission, Trouble> {
         let name = self.pod();
+        if self.into().is_some() {
+            let pod = self.found_pod().await?.filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
+            return match pod {
+                Some(pod) if pod["status"]["phase"] == "Running" => self.mission(&pod).await,
+                _ => Err(Trouble::Words(format!("pod {name} does not run: nobody has the volume mounted"))),
+            };
+        }
         let patience = self.case.desk.context.settings.movers.prepare_timeout;
         let made = self.object.metadata.creation_timestamp.as_ref();
         let since = made.map_or_else(|| self.case.now(), |time| time.0);
@@ -94,7 +101,7 @@ impl Work for Filling<'_> {
 
     /// A pod that went on saw the file which the mover writes last.
     async fn unheard(&self, words: &str) -> Result<(), ApiError> {
-        let pod = self.found_pod().await?;
+        let pod = self.found_pod().await?.filter(|_| self.into().is_none());
         if pod.is_some_and(|pod| started(&pod) == Standing::Over) {
             let bytes = self.object.spec.snapshot_size.unwrap_or_default();
             return self.completed(u64::try_from(bytes).unwrap_or_default()).await;
@@ -103,15 +110,22 @@ impl Work for Filling<'_> {
     }
 
     fn alone(&self) -> Option<&'static str> {
+        if self.into().is_some() {
+            return Some("the mover may still be writing: restore again into another directory");
+        }
         Some("the mover may still be writing: delete the pod and its claims, and restore again")
     }
 
     async fn clean(&self) -> Result<String, ApiError> {
-        self.case.clear().await.map(|()| String::new())
+        self.case.clear().await?;
+        let begun = self.into().filter(|_| self.case.has_begun());
+        Ok(begun.map_or_else(String::new, |into| {
+            format!("; what was restored until then is in directory {into} of the volume")
+        }))
     }
 
     fn stays(&self) -> &'static str {
-        "; the pod stays in its init container"
+        if self.into().is_some() { "" } else { "; the pod stays in its init container" }
     }
 }
 
@@ -123,6 +137,7 @@ impl Filling<'_> {
         };
         let claim = gather::claim(desk, pod, volume).await?;
         if let Some(claim) = &claim
+            && self.into().is_none()
             && !self.is_new(pod, claim)
         {
             let claim = claim.claim["metadata"]["name"].as_str().unwrap_or_default();
@@ -136,15 +151,28 @@ impl Filling<'_> {
             snapshot: self.object.spec.snapshot_id.clone(),
             target: Target::Path { path, proof: Some(proof) },
             sparse: true,
-            paths: Vec::new(),
-            into: None,
-            done_file: Some(PathBuf::from(DONE_DIRECTORY).join(label(self.object, names::RESTORE_UID))),
+            paths: self.note(files::PATH).into_iter().collect(),
+            into: self.into(),
+            // Nobody waits for files that come beside others.
+            done_file: self
+                .into()
+                .is_none()
+                .then(|| PathBuf::from(DONE_DIRECTORY).join(label(self.object, names::RESTORE_UID))),
         };
         Ok(Mission {
             work: task::Work::Restore(work),
             shown: json!({"node": node}),
             place: Where::NodeDirectory { node, directory: directory.mount, writable: true },
         })
+    }
+
+    fn note(&self, name: &str) -> Option<String> {
+        self.object.annotations().get(name).cloned()
+    }
+
+    /// The directory for files that come beside what is there.
+    fn into(&self) -> Option<String> {
+        self.note(files::INTO)
     }
 
     /// Whether a claim is new: made by this restore, or with the pod.

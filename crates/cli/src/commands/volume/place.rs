@@ -110,12 +110,8 @@ impl Place {
         Ok(infos.iter().map(Volume::of).collect())
     }
 
-    /// The repository and snapshot of one volume.
-    pub(super) async fn snapshot(
-        &self,
-        backup: &str,
-        name: &str,
-    ) -> Result<(Repository, Snapshot), CliError> {
+    /// The repository of one volume, below the location's prefix, and its snapshot there.
+    async fn kept(&self, backup: &str, name: &str) -> Result<(String, String), CliError> {
         let volumes = self.volumes(backup).await?;
         let volume = volumes::find(&volumes, name).map_err(|there| {
             CliError::not_found(format!("backup {backup:?} has no volume {name:?}")).help(there)
@@ -126,11 +122,27 @@ impl Place {
             return Err(CliError::refused(message)
                 .help("restore it with the backup: `lifeboat restore create --from-backup`"));
         };
-        let repository = self.repository(path).await?;
+        Ok((path.clone(), snapshot.clone()))
+    }
+
+    /// The namespace whose repository has one volume, and its snapshot there.
+    pub(super) async fn named(&self, backup: &str, name: &str) -> Result<(String, String), CliError> {
+        let (path, snapshot) = self.kept(backup, name).await?;
+        Ok((path.trim_start_matches("restic/").to_owned(), snapshot))
+    }
+
+    /// The repository and snapshot of one volume.
+    pub(super) async fn snapshot(
+        &self,
+        backup: &str,
+        name: &str,
+    ) -> Result<(Repository, Snapshot), CliError> {
+        let (path, snapshot) = self.kept(backup, name).await?;
+        let repository = self.repository(&path).await?;
         let finding = async {
             let files = repository.list(lifeboat_repository::files::FileKind::Snapshot).await?;
             let ids: Vec<_> = files.iter().map(|file| SnapshotId(file.id)).collect();
-            let id = snapshots::by_prefix(&ids, snapshot)?;
+            let id = snapshots::by_prefix(&ids, &snapshot)?;
             repository.load_snapshot(id).await
         };
         let found = self.session.interruptible(async { finding.await.map_err(failed) }).await?;

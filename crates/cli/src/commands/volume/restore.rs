@@ -1,13 +1,15 @@
 //! `lifeboat volume restore BACKUP VOLUME[:PATH] --to DIRECTORY`: files of a backup onto this machine, as `cp -r` would put
-//! them there. What is there already stays unless the user says otherwise.
+//! them there. What is there already stays unless the user says otherwise. With `--to-volume` they go into a volume of the
+//! cluster instead ([`super::into_volume`]).
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lifeboat_repository::progress::Progress;
 use lifeboat_repository::restore::{Overwrite, RestoreOptions, RestoreOutcome, Select, Selection, restore};
 
+use super::into_volume::{self, Target, directory, target};
 use super::place::{Place, WhereArgs, failed};
 use super::{Wanted, wanted};
 use crate::commands::repository::progress::Shown;
@@ -18,15 +20,26 @@ use crate::settings::Settings;
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Name of the backup
-    backup: String,
+    pub(super) backup: String,
     /// A volume, as `lifeboat volume ls BACKUP` shows it; with ":/PATH" a directory or file of it
     #[arg(value_name = "VOLUME[:PATH]", value_parser = wanted)]
-    volume: Wanted,
+    pub(super) volume: Wanted,
     /// Directory of this machine to put it into; it is made if it is missing
-    #[arg(long, value_name = "DIRECTORY")]
-    to: PathBuf,
+    #[arg(
+        long,
+        value_name = "DIRECTORY",
+        required_unless_present = "to_volume",
+        conflicts_with = "to_volume"
+    )]
+    to: Option<PathBuf>,
+    /// Volume of a running pod to put it into, beside what is there: NAMESPACE/CLAIM, or NAMESPACE/POD/VOLUME
+    #[arg(long, value_name = "VOLUME", value_parser = target, conflicts_with = "location")]
+    to_volume: Option<Target>,
+    /// With --to-volume: the directory below the volume's root that gets the files (default: restored-BACKUP-TIME)
+    #[arg(long, value_name = "NAME", value_parser = directory, requires = "to_volume")]
+    pub(super) directory: Option<String>,
     /// Replace files that are there and differ
-    #[arg(long)]
+    #[arg(long, conflicts_with = "to_volume")]
     overwrite: bool,
     #[command(flatten)]
     place: WhereArgs,
@@ -34,10 +47,14 @@ pub(crate) struct Args {
 
 pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError> {
     let place = Place::open(settings, &args.place, &args.backup).await?;
+    if let Some(target) = &args.to_volume {
+        return into_volume::run(settings, &args, &place, target).await;
+    }
+    let to = args.to.clone().unwrap_or_default();
     let (repository, snapshot) = place.snapshot(&args.backup, &args.volume.volume).await?;
     let (subfolder, select) = chosen(args.volume.path.as_deref());
     let options = RestoreOptions {
-        target: args.to.clone(),
+        target: to.clone(),
         subfolder,
         select,
         overwrite: if args.overwrite { Overwrite::Always } else { Overwrite::Never },
@@ -54,7 +71,7 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
         shown.stop();
         outcome.map_err(failed)
     });
-    report(&args, &restoring.await?, started.elapsed())
+    report(&args, &to, &restoring.await?, started.elapsed())
 }
 
 /// Below which directory of the snapshot, and what there.
@@ -69,7 +86,7 @@ fn chosen(path: Option<&str>) -> (Option<PathBuf>, Option<Select>) {
     (Some(PathBuf::from(format!("{parent}/"))), Some(select))
 }
 
-fn report(args: &Args, outcome: &RestoreOutcome, took: Duration) -> Result<(), CliError> {
+fn report(args: &Args, to: &Path, outcome: &RestoreOutcome, took: Duration) -> Result<(), CliError> {
     let Wanted { volume, path } = &args.volume;
     if outcome.total_files == 0 && path.is_some() {
         let path = path.as_deref().unwrap_or_default();
@@ -88,7 +105,7 @@ fn report(args: &Args, outcome: &RestoreOutcome, took: Duration) -> Result<(), C
         "Restored {} files and directories ({}) to {} in {}, verified.",
         outcome.files_restored,
         bytes(outcome.bytes_restored),
-        args.to.display(),
+        to.display(),
         clock(took)
     );
     if outcome.files_skipped > 0 {

@@ -146,3 +146,47 @@ async fn a_cancelled_restore_leaves_no_mover() {
     assert_eq!(status["phase"], "Canceled");
     assert_eq!(world.fake.calls(), ["clear o-1-1"]);
 }
+
+/// A pod that runs, with a claim that was there before.
+async fn in_use(phase: &str) -> World {
+    let world = world(&json!({"terminated": {"exitCode": 0}}), "other").await;
+    let mut pod = restored_pod(&json!({"terminated": {"exitCode": 0}}));
+    pod["status"]["phase"] = json!(phase);
+    world.cluster.put("pods", &pod);
+    world
+}
+
+fn beside() -> Value {
+    json!({"metadata": {"annotations": {"lifeboat.io/restore-into": "back", "lifeboat.io/restore-path": "/conf"}}})
+}
+
+#[tokio::test]
+async fn files_come_beside_what_a_running_pod_has() {
+    let world = in_use("Running").await;
+    world.fake.will(restored(0));
+    let status = run(&world, &beside(), &CancellationToken::new()).await;
+    assert_eq!(status["phase"], "Completed", "{status}");
+    let sent = world.fake.assignments.lock().unwrap();
+    let Work::Restore(work) = &sent[0].task.work else { unreachable!() };
+    assert_eq!(
+        (work.into.as_deref(), work.paths.as_slice()),
+        (Some("back"), ["/conf".to_owned()].as_slice())
+    );
+    assert!(work.done_file.is_none());
+}
+
+#[rstest]
+#[case::it_died("Running", died(false), "is in directory back of the volume")]
+#[case::nobody_has_it_mounted("Pending", restored(0), "does not run")]
+#[tokio::test]
+async fn files_that_did_not_come_are_not_there_because_the_pod_runs(
+    #[case] phase: &str,
+    #[case] end: Ended,
+    #[case] words: &str,
+) {
+    let world = in_use(phase).await;
+    world.fake.will(end);
+    let status = run(&world, &beside(), &CancellationToken::new()).await;
+    assert_eq!(status["phase"], "Failed", "{status}");
+    assert!(status["message"].as_str().unwrap().contains(words), "{status}");
+}
