@@ -121,10 +121,15 @@ impl Case {
         self.deadline
     }
 
+    /// The time is over, and what gives more of it: only pod volumes get the annotation of their Backup or Restore.
     pub(crate) fn late(&self) -> String {
         let limit = GoDuration::from(self.limit);
-        let timeout = names::POD_VOLUME_TIMEOUT;
-        format!("it did not end within {limit} (--fs-backup-timeout, or annotation {timeout})")
+        let flag = "--fs-backup-timeout";
+        if self.is_of_pod() {
+            let annotation = names::POD_VOLUME_TIMEOUT;
+            return format!("it did not end within {limit} ({flag}, or annotation {annotation})");
+        }
+        format!("it did not end within {limit} (the server's {flag}, which holds for every volume)")
     }
 
     /// Whether an error keeps the object from its end for ever: another try would bring the same.

@@ -149,10 +149,10 @@ impl Downloading<'_> {
         let (coming, making, mut scheduling) = (Patience::new(STEP), Patience::new(limit), None);
         let mut said = String::new();
         loop {
-            let cancelled = || Trouble::Words(format!("claim {} is not there", self.target()));
+            let missing = || Trouble::Words(format!("claim {} is not there", self.target()));
             let Some(claim) = self.claims.get(&volume.namespace, &volume.pvc).await? else {
                 if cancel.is_cancelled() || !coming.pause().await {
-                    return Err(cancelled());
+                    return Err(missing());
                 }
                 continue;
             };
@@ -173,10 +173,7 @@ impl Downloading<'_> {
                 self.case.write(status::waits(&words)).await?;
                 said = words;
             }
-            if cancel.is_cancelled() {
-                return Err(cancelled());
-            }
-            if !patience.pause().await {
+            if cancel.is_cancelled() || !patience.pause().await {
                 return Ok((claim, None));
             }
         }

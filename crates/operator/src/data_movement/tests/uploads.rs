@@ -190,6 +190,18 @@ async fn a_snapshot_that_is_never_ready_ends_the_movement() {
 }
 
 #[tokio::test]
+async fn a_movement_whose_time_is_over_says_which_setting_gives_more() {
+    let bench = bench(Duration::from_mins(1)).await;
+    bench.world.change(UPLOAD, &json!({"metadata": {"creationTimestamp": "2020-01-01T00:00:00Z"}}));
+    run(&bench).await;
+    let status = bench.status(UPLOAD);
+    assert_eq!((bench.movers(), &status["phase"]), (0, &json!("Failed")));
+    let words =
+        "it did not end within 4h0m0s (the server's --fs-backup-timeout, which holds for every volume)";
+    assert_eq!(status["message"], words);
+}
+
+#[tokio::test]
 async fn a_snapshot_that_is_gone_ends_the_movement() {
     let bench = bench(Duration::from_mins(1)).await;
     bench.world.remove(SNAPSHOT);
