@@ -120,3 +120,45 @@ fn without_the_password_objects_come_back_and_volumes_are_named() {
     assert!(found.contains("statefulset.apps/db") && found.contains("uploads"), "{found}");
     server.no_mover_is_left();
 }
+
+#[test]
+fn single_files_come_back_beside_what_a_running_pod_has() {
+    let server = HostServer::start("volumes", &[]);
+    let app = DataApp::start("shop");
+    app.fill();
+    backed_up(&server, &app, "kept");
+    let (namespace, volume) = (&app.namespace.name, VOLUMES[2]);
+    let directory = app.directory(volume);
+    let whole = contents(&directory);
+    std::fs::write(directory.join("which"), "damaged").unwrap();
+    let (claim, restarts) = (format!("{namespace}/data-db-1"), app.restarts());
+    let restore = |from: &str, to: &str, into: &str| {
+        let from = format!("{namespace}/{from}");
+        server.lifeboat().args(["volume", "restore", "kept", &from, "--to-volume", to, "--directory", into])
+    };
+    restore("data-db-1:/which", &claim, "one").ok();
+    assert_eq!(std::fs::read(directory.join("which")).unwrap(), b"damaged", "what is there stays");
+    let names = |at: &std::path::Path| {
+        let mut names: Vec<_> = std::fs::read_dir(at).unwrap().map(|one| one.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    assert_eq!(names(&directory.join("one")), ["which"]);
+    // The whole of another volume, into one without a claim.
+    let cache = format!("{namespace}/db-1/cache");
+    restore("data-db-1", &cache, "all").ok();
+    let (mut found, mut expected) = (contents(&app.directory(VOLUMES[3]).join("all")), whole);
+    for listing in [&mut found, &mut expected] {
+        listing.0.remove(std::path::Path::new(""));
+    }
+    expected.assert_same(&found, "beside others");
+    assert_eq!(app.restarts(), restarts, "no pod is disturbed");
+    // What cannot be is said, and nothing is left.
+    let missing = restore("data-db-1:/nothing", &claim, "two").refused();
+    assert!(missing.contains("/nothing: the snapshot does not have it"), "{missing}");
+    let nobody = restore("data-db-1", &format!("{namespace}/other"), "two").refused();
+    assert!(nobody.contains("no pod of namespace"), "{nobody}");
+    let left = get(&["-n", &server.namespace, "podvolumerestores"]);
+    assert!(left["items"].as_array().unwrap().is_empty(), "{left}");
+    server.no_mover_is_left();
+}
