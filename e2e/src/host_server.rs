@@ -146,6 +146,13 @@ impl HostServer {
         Program::new("base64").arg("-d").input(encoded).ok()
     }
 
+    /// Puts another password in its place.
+    pub fn set_password(&self, password: &str) {
+        let patch = format!(r#"{{"stringData": {{"repository-password": "{password}"}}}}"#);
+        let secret = ["patch", "secret", "velero-repo-credentials", "--type=merge", "-p", &patch];
+        self.kubectl().args(secret).ok();
+    }
+
     /// Objects of movers that are there: Jobs, pods, Secrets, claims, snapshots.
     pub fn mover_objects(&self) -> Vec<String> {
         let kinds = "jobs,pods,secrets,persistentvolumeclaims,volumesnapshots";

@@ -14,6 +14,7 @@ mod leadership;
 mod lifeboat;
 mod namespace;
 mod objects;
+mod one_volume;
 mod rest_server;
 mod sample;
 #[cfg(feature = "torture")]
@@ -38,9 +39,10 @@ pub use leadership::{
 pub use lifeboat::{Installation, S3, s3};
 pub use namespace::Namespace;
 pub use objects::{assert_same_objects, objects_of};
+pub use one_volume::{OneVolume, Way, mover_process, no_snapshot_is_left, random};
 pub use rest_server::RestServer;
 pub use sample::{sample_app, wait_until_running};
-pub use volume::{bound, directory_volume};
+pub use volume::{BrokenSnapshotClass, bound, directory_volume};
 pub use volume_kills::{Moment, VOLUME_BACKUP_MOMENTS, VOLUME_RESTORE_MOMENTS, VolumeKillTest};
 pub use wait::wait_for;
 

@@ -1,6 +1,7 @@
-//! A volume that is a directory of this machine: for tests of plugins that snapshot directories.
+//! Volumes and classes that tests make for themselves: a volume that is a directory of this machine, for tests of plugins
+//! that snapshot directories; a class whose snapshots never come about.
 
-use crate::{get, wait_for};
+use crate::{apply, get, kubectl, unique, wait_for};
 
 /// A volume that is a directory of the machine, and the claim `data` that has it.
 pub fn directory_volume(name: &str, namespace: &str, path: &str) -> String {
@@ -33,4 +34,31 @@ pub fn bound(namespace: &str) -> String {
             _ => Err(claim["status"].to_string()),
         }
     })
+}
+
+/// A snapshot class of the box's driver that needs a Secret which is not there. Gone when dropped.
+pub struct BrokenSnapshotClass {
+    pub name: String,
+}
+
+impl BrokenSnapshotClass {
+    pub fn made() -> Self {
+        let name = unique("broken");
+        apply(&format!(
+            "apiVersion: snapshot.storage.k8s.io/v1
+kind: VolumeSnapshotClass
+metadata: {{name: {name}}}
+driver: hostpath.csi.k8s.io
+deletionPolicy: Delete
+parameters: {{csi.storage.k8s.io/snapshotter-secret-name: none, csi.storage.k8s.io/snapshotter-secret-namespace: none}}
+"
+        ));
+        Self { name }
+    }
+}
+
+impl Drop for BrokenSnapshotClass {
+    fn drop(&mut self) {
+        kubectl().args(["delete", "volumesnapshotclass", &self.name]).run();
+    }
 }

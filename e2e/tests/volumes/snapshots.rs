@@ -4,27 +4,10 @@ use std::collections::BTreeMap;
 
 use lifeboat_e2e::tree::Listing;
 use lifeboat_e2e::{
-    DataApp, Engine, HostServer, Namespace, VolumeName, contents, get, kubectl, unique, wait_for,
+    BrokenSnapshotClass, DataApp, Engine, HostServer, Namespace, VolumeName, contents, get, kubectl,
+    no_snapshot_is_left, wait_for,
 };
 use serde_json::Value;
-
-/// Fails unless no snapshot and no content is left of the app's namespaces and of the server's movers. Other tests run
-/// beside this one.
-fn no_snapshot_is_left(server: &HostServer, app: &str) {
-    let of_us = |namespace: &Value| {
-        let namespace = namespace.as_str().unwrap_or_default();
-        namespace.starts_with(app) || namespace.starts_with(&server.namespace)
-    };
-    wait_for("the end of snapshots", 90, || {
-        let list = |arguments: &[&str]| get(arguments)["items"].as_array().cloned().unwrap_or_default();
-        let (contents, snapshots) = (list(&["volumesnapshotcontents"]), list(&["volumesnapshots", "-A"]));
-        let contents =
-            contents.iter().filter(|content| of_us(&content["spec"]["volumeSnapshotRef"]["namespace"]));
-        let snapshots = snapshots.iter().filter(|snapshot| of_us(&snapshot["metadata"]["namespace"]));
-        let left: Vec<_> = contents.chain(snapshots).map(|one| one["metadata"]["name"].to_string()).collect();
-        if left.is_empty() { Ok(()) } else { Err(left.join("\n")) }
-    });
-}
 
 fn assert_claims_same(app: &DataApp, before: &BTreeMap<VolumeName, Listing>, keeps: fn(Listing) -> Listing) {
     for (name, listing) in before.iter().filter(|((_, _, volume), _)| *volume == "data") {
@@ -150,17 +133,8 @@ fn a_block_volume_is_moved_and_comes_back_to_the_byte() {
 fn a_snapshot_that_cannot_be_taken_is_named_and_leaves_nothing() {
     let server = HostServer::start("csifault", &[]);
     let app = Namespace::new("data");
-    let class = unique("broken");
-    lifeboat_e2e::apply(&format!(
-        "apiVersion: snapshot.storage.k8s.io/v1
-kind: VolumeSnapshotClass
-metadata: {{name: {class}}}
-driver: hostpath.csi.k8s.io
-deletionPolicy: Delete
-parameters: {{csi.storage.k8s.io/snapshotter-secret-name: none, csi.storage.k8s.io/snapshotter-secret-namespace: none}}
-"
-    ));
-    for (name, class) in [("never", class.as_str()), ("missing", "no-such-class")] {
+    let class = BrokenSnapshotClass::made();
+    for (name, class) in [("never", class.name.as_str()), ("missing", "no-such-class")] {
         app.apply(&format!(
             "apiVersion: v1
 kind: PersistentVolumeClaim
@@ -183,5 +157,4 @@ spec: {{accessModes: [ReadWriteOnce], storageClassName: box-csi-immediate, resou
         assert!(described.contains(words), "{words} is not in\n{described}");
     }
     no_snapshot_is_left(&server, &app.name);
-    kubectl().args(["delete", "volumesnapshotclass", &class]).ok();
 }

@@ -110,11 +110,15 @@ impl Run {
     /// Volumes: tests look into the nodes' directories, which are this machine's.
     pub(crate) fn volumes(&mut self) -> Result<Tally> {
         if self.args.context.is_some() {
-            println!("left out, needs nodes that are this machine: every test of e2e/tests/volumes.rs");
+            println!(
+                "left out, needs nodes that are this machine: every test of e2e/tests/volumes.rs and nodes.rs"
+            );
             return Ok(Tally::default());
         }
         // Each has namespaces of its own, and waits for pods most of the time.
-        self.on_the_cluster(&["volumes"], &["--test-threads=3".to_owned()])
+        let beside = self.on_the_cluster(&["volumes"], &["--test-threads=3".to_owned()])?;
+        // These stop a node, under whoever is there.
+        Ok(beside + self.on_the_cluster(&["nodes"], &["--test-threads=1".to_owned()])?)
     }
 
     /// Faults again and again; shows each round as it happens.
@@ -142,7 +146,7 @@ impl Run {
                 cluster_box::load(&[image::databases()?])?;
             }
         }
-        if files.iter().any(|file| matches!(*file, "volumes" | "soak")) && is_box {
+        if files.iter().any(|file| matches!(*file, "volumes" | "nodes" | "soak")) && is_box {
             cluster_box::load(&[image::databases()?])?;
             command.env("LIFEBOAT_RESTIC", tools::restic()?);
             command.env("LIFEBOAT_DATABASES_IMAGE", image::DATABASES);

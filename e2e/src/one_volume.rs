@@ -1,0 +1,326 @@
+//! One pod with one volume, and a server: what the tests of faults have in common. A test begins a backup or restore, often
+//! holds its mover in the middle of its work, does what the fault does, and asks how everything ended.
+
+use std::cell::RefCell;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use crate::tree::Listing;
+use crate::{
+    Engine, Fault, HostServer, Namespace, Repository, contents, get, kubectl, volume_directory, wait_for,
+};
+
+const POD: &str = "
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: data}
+spec: {accessModes: [MODE], storageClassName: CLASS, resources: {requests: {storage: 64Mi}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: db, labels: {app: db}, annotations: {NOTE}}
+spec:
+  containers:
+  - name: main
+    image: TEST_IMAGE
+    imagePullPolicy: IfNotPresent
+    command: [sleep, infinity]
+    volumeMounts: [{name: data, mountPath: /data}]
+  volumes: [{name: data, persistentVolumeClaim: {claimName: data}}]
+  terminationGracePeriodSeconds: 0
+";
+
+/// How the volume is backed up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Its files are copied from the node.
+    Files,
+    /// By a CSI snapshot.
+    Snapshot,
+    /// By a CSI snapshot whose data is moved.
+    Moved,
+}
+
+/// A pod with label `app: db` whose volume is `data`, and a server.
+pub struct OneVolume {
+    pub server: HostServer,
+    pub app: Namespace,
+    pub way: Way,
+    /// UIDs of the movers' pods that the test held.
+    held: RefCell<Vec<String>>,
+}
+
+impl OneVolume {
+    pub fn start(flags: &[&str]) -> Self {
+        Self::of(Way::Files, "box-csi", "ReadWriteOnce", flags)
+    }
+
+    /// A claim of this class and access mode.
+    pub fn of(way: Way, class: &str, mode: &str, flags: &[&str]) -> Self {
+        Self::with(way, &Self::manifests(way, class, mode), flags)
+    }
+
+    /// The claim and the pod.
+    pub fn manifests(way: Way, class: &str, mode: &str) -> String {
+        let note = if way == Way::Files { "backup.velero.io/backup-volumes: data" } else { "" };
+        POD.replace("MODE", mode).replace("CLASS", class).replace("NOTE", note)
+    }
+
+    /// Any manifests with one such pod.
+    pub fn with(way: Way, manifests: &str, flags: &[&str]) -> Self {
+        let server = HostServer::start("movers", flags);
+        let app = Namespace::new("data");
+        app.apply(manifests);
+        let test = Self { server, app, way, held: RefCell::default() };
+        test.wait_until_running();
+        let directory = test.directory();
+        fs::write(directory.join("file"), "some data").unwrap();
+        fs::write(directory.join("large"), random(5 << 20)).unwrap();
+        test
+    }
+
+    /// The pod, not one that is on its way out.
+    pub fn pod(&self) -> Option<Value> {
+        let pods = get(&["-n", &self.app.name, "pods", "-l", "app=db"]);
+        let stays = |pod: &&Value| pod["metadata"]["deletionTimestamp"].is_null();
+        pods["items"].as_array().unwrap().iter().find(stays).cloned()
+    }
+
+    pub fn wait_until_running(&self) {
+        wait_for("a running pod", 120, || {
+            let pod = self.pod().unwrap_or_default();
+            let conditions = pod["status"]["conditions"].as_array().cloned().unwrap_or_default();
+            let ready = |one: &Value| one["type"] == "Ready" && one["status"] == "True";
+            if conditions.iter().any(ready) { Ok(()) } else { Err(pod["status"].to_string()) }
+        });
+    }
+
+    pub fn directory(&self) -> PathBuf {
+        volume_directory(&self.pod().unwrap(), "data")
+    }
+
+    /// What is in the volume now. Snapshots of the box's driver are tar files: attributes and parts of seconds are lost.
+    pub fn listing(&self) -> Listing {
+        let mut listing = contents(&self.directory());
+        for entry in listing.0.values_mut().filter(|_| self.way != Way::Files) {
+            entry.attributes.clear();
+            entry.modified.1 = 0;
+        }
+        listing
+    }
+
+    /// Makes a backup without waiting for it.
+    pub fn begin(&self, name: &str) {
+        let mut flags = vec!["--include-namespaces", self.app.name.as_str()];
+        if self.way == Way::Moved {
+            flags.push("--snapshot-move-data");
+        }
+        self.server.lifeboat().args(["backup", "create", name]).args(&flags).ok();
+    }
+
+    /// Begins a backup whose mover waits for storage in the middle of its work; gives the mover's pod.
+    pub fn begin_and_hold(&self, name: &str) -> Value {
+        self.server.storage.close("PUT", "/data/", Fault::Hold, 1000);
+        self.begin(name);
+        self.held()
+    }
+
+    /// The same for a restore. What it restores is gone before.
+    pub fn restore_and_hold(&self, name: &str, from: &str) -> Value {
+        self.lose_app();
+        self.server.storage.close("GET", "/data/", Fault::Hold, 1000);
+        self.server.lifeboat().args(["restore", "create", name, "--from-backup", from]).ok();
+        self.held()
+    }
+
+    fn held(&self) -> Value {
+        self.server.storage.wait_until_reached(90);
+        let pods = get(&["-n", &self.server.movers(), "pods"]);
+        let pod = pods["items"][0].clone();
+        self.held.borrow_mut().push(pod["metadata"]["uid"].as_str().unwrap().to_owned());
+        pod
+    }
+
+    /// The namespace goes with all that is in it.
+    pub fn lose_app(&self) {
+        kubectl().args(["delete", "namespace", &self.app.name, "--timeout=120s"]).ok();
+    }
+
+    /// Waits for the end; the backup and its one copy.
+    pub fn ended(&self, name: &str) -> (Value, Value) {
+        let backup = self.server.ended("backup", name);
+        (backup, self.copy(name))
+    }
+
+    /// The object of a backup's one copy.
+    pub fn copy(&self, backup: &str) -> Value {
+        let kind = if self.way == Way::Moved { "datauploads" } else { "podvolumebackups" };
+        self.object(kind, "velero.io/backup-name", backup)
+    }
+
+    /// The same of a restore.
+    pub fn filling(&self, restore: &str) -> Value {
+        let kind = if self.way == Way::Moved { "datadownloads" } else { "podvolumerestores" };
+        self.object(kind, "velero.io/restore-name", restore)
+    }
+
+    fn object(&self, kind: &str, label: &str, of: &str) -> Value {
+        let label = format!("{label}={of}");
+        get(&["-n", &self.server.namespace, kind, "-l", &label])["items"][0].clone()
+    }
+
+    /// Fails unless the backup ended partially, the copy failed with these words, and people can read them.
+    pub fn assert_failed(&self, name: &str, words: &[&str]) {
+        let (backup, copy) = self.ended(name);
+        self.assert_ended_badly(&backup, &copy, "Failed", words);
+    }
+
+    /// The same of a restore.
+    pub fn assert_restore_failed(&self, name: &str, words: &[&str]) {
+        let restore = self.server.ended("restore", name);
+        self.assert_ended_badly(&restore, &self.filling(name), "Failed", words);
+    }
+
+    /// `whole` ended partially because `part` ended in this phase, with these words, and nothing is left of it.
+    pub fn assert_ended_badly(&self, whole: &Value, part: &Value, phase: &str, words: &[&str]) {
+        self.server.assert_phase(whole, &["PartiallyFailed"]);
+        assert_eq!(part["status"]["phase"], phase, "{part}");
+        let message = part["status"]["message"].as_str().unwrap_or_default();
+        for word in words {
+            assert!(message.contains(word), "{word:?} is not in {message:?}");
+        }
+        self.assert_said(whole, words);
+        self.assert_nothing_is_left();
+    }
+
+    /// Fails unless people can read these words about a backup or restore.
+    pub fn assert_said(&self, whole: &Value, words: &[&str]) {
+        let kind = whole["kind"].as_str().unwrap().to_lowercase();
+        let described = self.server.described(&kind, whole["metadata"]["name"].as_str().unwrap());
+        for word in words {
+            assert!(described.contains(word), "{word:?} is not in\n{described}");
+        }
+    }
+
+    /// No Job, pod, Secret, claim, snapshot, volume or mount of a mover.
+    pub fn assert_nothing_is_left(&self) {
+        self.server.no_mover_is_left();
+        no_snapshot_is_left(&self.server, &self.app.name);
+        let movers = self.server.movers();
+        wait_for("the end of volumes and mounts of movers", 90, || {
+            let volumes = get(&["persistentvolumes"])["items"].as_array().cloned().unwrap();
+            let of_movers = volumes.iter().filter(|one| one["spec"]["claimRef"]["namespace"] == movers);
+            let mut left: Vec<String> = of_movers.map(|one| one["metadata"]["name"].to_string()).collect();
+            let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
+            left.extend(self.held.borrow().iter().filter(|uid| mounts.contains(*uid)).cloned());
+            if left.is_empty() { Ok(()) } else { Err(left.join("\n")) }
+        });
+    }
+
+    /// Fails unless a backup made now is complete, holds what is there, and no lock is left.
+    pub fn assert_next_run_succeeds(&self, name: &str) {
+        self.assert_backup_succeeds(name);
+        self.assert_no_lock();
+    }
+
+    /// Fails unless a backup made now is complete and holds what is there.
+    pub fn assert_backup_succeeds(&self, name: &str) {
+        self.server.storage.open();
+        self.begin(name);
+        let backup = self.server.ended("backup", name);
+        self.server.assert_phase(&backup, &["Completed"]);
+        self.server.no_mover_is_left();
+        if self.way != Way::Snapshot {
+            self.assert_stored(name);
+        }
+    }
+
+    /// What is in the repository is what is in the volume, and none is there twice.
+    pub fn assert_stored(&self, backup: &str) {
+        let copy = self.copy(backup);
+        self.assert_holds(copy["status"]["snapshotID"].as_str().unwrap_or_else(|| panic!("{copy}")));
+        self.repository().ok(Engine::Restic, &["check", "--no-lock"]);
+        let mut tags: Vec<String> = self.snapshots().iter().map(|one| one["tags"].to_string()).collect();
+        let count = tags.len();
+        tags.sort();
+        tags.dedup();
+        assert_eq!(tags.len(), count, "a volume is stored twice: {tags:?}");
+    }
+
+    /// Fails unless a snapshot of the repository holds what is in the volume.
+    pub fn assert_holds(&self, snapshot: &str) {
+        let target = tempfile::tempdir().unwrap();
+        let into = target.path().to_str().unwrap();
+        self.repository().ok(Engine::Restic, &["restore", "--no-lock", snapshot, "--target", into]);
+        let (mut expected, mut found) = (self.listing(), contents(target.path()));
+        for listing in [&mut expected, &mut found] {
+            listing.0.remove(Path::new(""));
+        }
+        expected.assert_same(&found, snapshot);
+    }
+
+    /// Fails unless a restore made now brings back what was there.
+    pub fn assert_restore_succeeds(&self, name: &str, from: &str, before: &Listing) {
+        self.server.storage.open();
+        self.lose_app();
+        let restore = self.server.restore(name, from, &[]);
+        self.server.assert_phase(&restore, &["Completed"]);
+        self.wait_until_running();
+        before.assert_same(&self.listing(), name);
+        self.server.no_mover_is_left();
+    }
+
+    pub fn assert_no_lock(&self) {
+        let locks = self.repository().ok(Engine::Restic, &["list", "locks", "--no-lock"]);
+        assert_eq!(locks.trim(), "", "locks are left");
+    }
+
+    pub fn repository(&self) -> Repository {
+        self.server.repository(&self.app.name)
+    }
+
+    /// What the repository holds.
+    pub fn snapshots(&self) -> Vec<Value> {
+        let text = self.repository().ok(Engine::Restic, &["snapshots", "--json", "--no-lock"]);
+        serde_json::from_str(&text).unwrap()
+    }
+}
+
+/// Bytes that do not compress, the same each time.
+pub fn random(length: u32) -> Vec<u8> {
+    (0..length).map(|at| (at.wrapping_mul(2_654_435_761) >> 13).to_le_bytes()[0]).collect()
+}
+
+/// Fails unless no snapshot and no content is left of the app's namespaces and of the server's movers. Other tests run
+/// beside this one.
+pub fn no_snapshot_is_left(server: &HostServer, app: &str) {
+    let of_us = |namespace: &Value| {
+        let namespace = namespace.as_str().unwrap_or_default();
+        namespace.starts_with(app) || namespace.starts_with(&server.namespace)
+    };
+    wait_for("the end of snapshots", 90, || {
+        let list = |arguments: &[&str]| get(arguments)["items"].as_array().cloned().unwrap_or_default();
+        let (contents, snapshots) = (list(&["volumesnapshotcontents"]), list(&["volumesnapshots", "-A"]));
+        let contents =
+            contents.iter().filter(|content| of_us(&content["spec"]["volumeSnapshotRef"]["namespace"]));
+        let snapshots = snapshots.iter().filter(|snapshot| of_us(&snapshot["metadata"]["namespace"]));
+        let left: Vec<_> = contents.chain(snapshots).map(|one| one["metadata"]["name"].to_string()).collect();
+        if left.is_empty() { Ok(()) } else { Err(left.join("\n")) }
+    });
+}
+
+/// The process of the mover, on this machine.
+pub fn mover_process(pod: &Value) -> String {
+    let uid = pod["metadata"]["uid"].as_str().unwrap();
+    wait_for("the mover's process", 30, || {
+        let processes = fs::read_dir("/proc").unwrap().flatten();
+        let is_it = |pid: &str| {
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            String::from_utf8_lossy(&environment).contains(&format!("LIFEBOAT_POD_UID={uid}"))
+        };
+        let mut found = processes.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        found.find(|pid| is_it(pid)).ok_or_else(|| "not there".to_owned())
+    })
+}
