@@ -1,7 +1,7 @@
 //! The server is killed while volumes are copied, snapshotted or moved: nothing is stored twice, and nothing is lost.
 
 use lifeboat_e2e::{
-    Fault, Moment, OneVolume, VOLUME_BACKUP_MOMENTS, VOLUME_RESTORE_MOMENTS, VolumeKillTest, Way,
+    Fault, Moment, OneVolume, VOLUME_BACKUP_MOMENTS, VOLUME_RESTORE_MOMENTS, VolumeKillTest, Way, kubectl,
 };
 
 #[test]

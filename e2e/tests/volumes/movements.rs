@@ -168,7 +168,7 @@ spec:
         if upload["status"]["phase"] == "Failed" { Ok(upload) } else { Err(upload["status"].to_string()) }
     });
     let message = upload["status"]["message"].as_str().unwrap_or_default();
-    for word in ["never", "not ready", "secret"] {
+    for word in ["never", "not ready", "credentials"] {
         assert!(message.contains(word), "{word:?} is not in {message:?}");
     }
     test.assert_nothing_is_left();

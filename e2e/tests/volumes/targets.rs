@@ -86,7 +86,7 @@ impl Class {
 kind: StorageClass
 metadata: {{name: {name}}}
 provisioner: hostpath.csi.k8s.io
-volumeBindingMode: Immediate
+volumeBindingMode: WaitForFirstConsumer
 "
         ));
         Self(name)
@@ -156,6 +156,19 @@ fn a_snapshot_that_is_on_another_node_is_named_and_comes_back_on_its_own() {
     test.server.assert_phase(&restore, &["Completed"]);
     test.wait_until_running();
     before.assert_same(&test.listing(), "restored where its snapshot is");
+}
+
+#[test]
+fn data_of_a_class_that_makes_volumes_before_any_pod_is_moved_wherever_they_are() {
+    let test =
+        OneVolume::of(Way::Moved, "box-csi-immediate", "ReadWriteOnce", &["--mover-prepare-timeout", "20s"]);
+    let before = test.listing();
+    // Each is made on a node that nobody chose.
+    for name in ["first", "second", "third"] {
+        test.assert_next_run_succeeds(name);
+    }
+    test.assert_nothing_is_left();
+    test.assert_restore_succeeds("back", "third", &before);
 }
 
 #[test]
