@@ -85,7 +85,7 @@ impl OneVolume {
     pub fn pod(&self) -> Option<Value> {
         let pods = get(&["-n", &self.app.name, "pods", "-l", "app=db"]);
         let stays = |pod: &&Value| pod["metadata"]["deletionTimestamp"].is_null();
-        pods["items"].as_array().unwrap().iter().find(stays).cloned()
+        pods["items"].as_array()?.iter().find(stays).cloned()
     }
 
     pub fn wait_until_running(&self) {
@@ -143,8 +143,10 @@ impl OneVolume {
         pod
     }
 
-    /// The namespace goes with all that is in it.
+    /// The namespace goes with all that is in it. Its claims go first: a snapshot that is deleted while a claim waits for it
+    /// stays, because its controller does not hear of the claim's end.
     pub fn lose_app(&self) {
+        self.app.kubectl().args(["delete", "pods,pvc", "--all", "--timeout=60s"]).run();
         kubectl().args(["delete", "namespace", &self.app.name, "--timeout=120s"]).ok();
     }
 
@@ -210,7 +212,7 @@ impl OneVolume {
         no_snapshot_is_left(&self.server, &self.app.name);
         let movers = self.server.movers();
         wait_for("the end of volumes and mounts of movers", 90, || {
-            let volumes = get(&["persistentvolumes"])["items"].as_array().cloned().unwrap();
+            let volumes = get(&["persistentvolumes"])["items"].as_array().cloned().unwrap_or_default();
             let of_movers = volumes.iter().filter(|one| one["spec"]["claimRef"]["namespace"] == movers);
             let mut left: Vec<String> = of_movers.map(|one| one["metadata"]["name"].to_string()).collect();
             let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();

@@ -128,6 +128,7 @@ fn a_claim_that_gets_no_volume_from_its_snapshot_is_named() {
     test.server.assert_phase(&restore, &["PartiallyFailed"]);
     test.assert_said(&restore, &["data", &class.0]);
     test.server.no_mover_is_left();
+    test.lose_app();
 }
 
 #[test]
