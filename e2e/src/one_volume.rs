@@ -221,6 +221,28 @@ impl OneVolume {
         });
     }
 
+    /// Deletes a Backup whose mover is held; fails unless everything of it goes.
+    pub fn assert_deletion_leaves_nothing(&self, name: &str) {
+        let copy = self.copy(name);
+        let object = copy["metadata"]["name"].as_str().unwrap();
+        let kind = copy["kind"].as_str().unwrap().to_lowercase();
+        self.server.kubectl().args(["delete", "backups.velero.io", name, "--timeout=60s"]).ok();
+        wait_for("the end of the copy", 90, || {
+            let found = get(&["-n", &self.server.namespace, &kind, object]);
+            let over = found.is_null() || found["status"]["phase"] == "Canceled";
+            if over { Ok(()) } else { Err(found["status"].to_string()) }
+        });
+        self.server.storage.open();
+        self.assert_nothing_is_left();
+        assert!(self.snapshots().is_empty(), "{:?}", self.snapshots());
+        wait_for("the end of the backup's files", 60, || {
+            let of_it = |key: &String| key.starts_with(&format!("backups/{name}/"));
+            let left: Vec<_> = self.server.bucket.keys().into_iter().filter(of_it).collect();
+            if left.is_empty() { Ok(()) } else { Err(left.join("\n")) }
+        });
+        self.assert_no_lock();
+    }
+
     /// Fails unless a backup made now is complete, holds what is there, and no lock is left.
     pub fn assert_next_run_succeeds(&self, name: &str) {
         self.assert_backup_succeeds(name);

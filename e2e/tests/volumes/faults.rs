@@ -108,6 +108,14 @@ fn a_key_that_is_taken_away_while_a_mover_works_is_named() {
     test.assert_next_run_succeeds("next");
 }
 
+#[test]
+fn a_backup_that_is_deleted_while_a_volume_is_copied_leaves_nothing() {
+    let test = OneVolume::start(&[]);
+    test.begin_and_hold("deleted");
+    test.assert_deletion_leaves_nothing("deleted");
+    test.assert_next_run_succeeds("next");
+}
+
 const SECOND_POD: &str = "
 apiVersion: v1
 kind: Pod

@@ -49,27 +49,12 @@ fn a_download_that_is_cancelled_ends_so_and_its_claim_stays_without_a_volume() {
 fn a_backup_that_is_deleted_while_its_data_is_moved_leaves_nothing() {
     let test = start(&[]);
     test.begin_and_hold("deleted");
-    let upload = test.copy("deleted");
     wait_for("the end of the backup's pass", 60, || {
         let backup = get(&["-n", &test.server.namespace, "backups.velero.io", "deleted"]);
         let phase = backup["status"]["phase"].as_str().unwrap_or_default().to_owned();
         if phase.starts_with("Waiting") { Ok(()) } else { Err(phase) }
     });
-    test.server.kubectl().args(["delete", "backups.velero.io", "deleted", "--timeout=60s"]).ok();
-    let name = upload["metadata"]["name"].as_str().unwrap();
-    wait_for("the end of the upload", 60, || {
-        let found = get(&["-n", &test.server.namespace, "dataupload", name]);
-        let over = found.is_null() || found["status"]["phase"] == "Canceled";
-        if over { Ok(()) } else { Err(found["status"].to_string()) }
-    });
-    test.server.storage.open();
-    test.assert_nothing_is_left();
-    assert!(test.snapshots().is_empty(), "{:?}", test.snapshots());
-    wait_for("the end of the backup's files", 60, || {
-        let left: Vec<_> =
-            test.server.bucket.keys().into_iter().filter(|key| key.contains("deleted")).collect();
-        if left.is_empty() { Ok(()) } else { Err(left.join("\n")) }
-    });
+    test.assert_deletion_leaves_nothing("deleted");
     test.assert_next_run_succeeds("next");
 }
 

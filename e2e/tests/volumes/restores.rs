@@ -1,0 +1,78 @@
+//! What can happen to a mover while a volume is filled: each fault ends in a phase with its reason, no pod starts with half of
+//! its data, and a restore made afterwards succeeds.
+
+use lifeboat_e2e::{Fault, OneVolume, Way, mover_process, signal};
+
+#[test]
+fn a_mover_that_is_killed_while_it_fills_a_volume_is_sent_again() {
+    let test = OneVolume::start(&[]);
+    let before = test.listing();
+    test.assert_next_run_succeeds("kept");
+    let pod = test.restore_and_hold("back", "kept");
+    signal("-KILL", &mover_process(&pod));
+    test.server.storage.open();
+    let restore = test.server.ended("restore", "back");
+    test.server.assert_phase(&restore, &["Completed"]);
+    test.wait_until_running();
+    before.assert_same(&test.listing(), "filled by the second mover");
+    test.assert_no_lock();
+    test.assert_nothing_is_left();
+}
+
+#[test]
+fn a_pod_that_goes_while_it_is_filled_ends_the_restore() {
+    let test = OneVolume::start(&[]);
+    let before = test.listing();
+    test.assert_next_run_succeeds("kept");
+    test.restore_and_hold("gone", "kept");
+    test.app.kubectl().args(["delete", "pod", "db", "--timeout=60s"]).ok();
+    test.server.storage.open();
+    test.assert_restore_failed("gone", &["data"]);
+    test.assert_no_lock();
+    test.assert_restore_succeeds("back", "kept", &before);
+}
+
+fn takes_too_long(way: Way) {
+    let test = OneVolume::of(way, "box-csi", "ReadWriteOnce", &["--fs-backup-timeout", "25s"]);
+    let before = test.listing();
+    test.assert_next_run_succeeds("kept");
+    test.restore_and_hold("slow", "kept");
+    test.assert_restore_failed("slow", &["--fs-backup-timeout"]);
+    test.server.storage.open();
+    test.assert_no_lock();
+    test.assert_restore_succeeds("back", "kept", &before);
+}
+
+#[test]
+fn a_volume_that_is_filled_for_too_long_is_given_up() {
+    takes_too_long(Way::Files);
+}
+
+#[test]
+fn a_download_that_takes_too_long_is_ended() {
+    takes_too_long(Way::Moved);
+}
+
+fn is_denied(way: Way) {
+    let test = OneVolume::of(way, "box-csi", "ReadWriteOnce", &[]);
+    let before = test.listing();
+    test.assert_next_run_succeeds("kept");
+    test.lose_app();
+    let denied = "<Error><Code>InvalidAccessKeyId</Code><Message>no such key</Message></Error>".to_owned();
+    test.server.storage.close("GET", "/data/", Fault::Answer(403, denied), 1000);
+    test.server.restore("denied", "kept", &[]);
+    test.assert_restore_failed("denied", &["credential"]);
+    test.server.storage.open();
+    test.assert_no_lock();
+    test.assert_restore_succeeds("back", "kept", &before);
+}
+
+#[test]
+fn a_key_that_is_taken_away_while_a_volume_is_filled_is_named() {
+    is_denied(Way::Files);
+}
+
+#[test]
+fn a_key_that_is_taken_away_while_data_is_brought_back_is_named() {
+    is_denied(Way::Moved);
+}
