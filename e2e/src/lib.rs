@@ -39,7 +39,7 @@ pub use leadership::{
 pub use lifeboat::{Installation, S3, s3};
 pub use namespace::Namespace;
 pub use objects::{assert_same_objects, objects_of};
-pub use one_volume::{OneVolume, Way, mover_process, no_snapshot_is_left, random};
+pub use one_volume::{OneVolume, Way, anew, mover_process, no_snapshot_is_left, random};
 pub use rest_server::RestServer;
 pub use sample::{sample_app, wait_until_running};
 pub use volume::{BrokenSnapshotClass, bound, directory_volume};

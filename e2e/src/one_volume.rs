@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::tree::Listing;
 use crate::{
@@ -347,4 +347,13 @@ pub fn mover_process(pod: &Value) -> String {
         let mut found = processes.map(|entry| entry.file_name().to_string_lossy().into_owned());
         found.find(|pid| is_it(pid)).ok_or_else(|| "not there".to_owned())
     })
+}
+
+/// The manifest of a pod, for another one of its name on any node.
+pub fn anew(mut pod: Value) -> String {
+    let of = |field: &str| pod["metadata"][field].clone();
+    pod["metadata"] = json!({"name": of("name"), "labels": of("labels"), "annotations": of("annotations")});
+    pod["status"] = Value::Null;
+    pod["spec"]["nodeName"] = Value::Null;
+    pod.to_string()
 }

@@ -1,7 +1,8 @@
 //! What can happen to a mover while a volume is filled: each fault ends in a phase with its reason, no pod starts with half of
 //! its data, and a restore made afterwards succeeds.
 
-use lifeboat_e2e::{Fault, OneVolume, Way, mover_process, signal};
+use lifeboat_e2e::{Fault, OneVolume, Way, anew, mover_process, signal};
+use serde_json::Value;
 
 #[test]
 fn a_mover_that_is_killed_while_it_fills_a_volume_is_sent_again() {
@@ -20,16 +21,32 @@ fn a_mover_that_is_killed_while_it_fills_a_volume_is_sent_again() {
 }
 
 #[test]
-fn a_pod_that_goes_while_it_is_filled_ends_the_restore() {
+fn a_pod_that_goes_while_its_volume_is_filled_leaves_a_volume_that_is_as_whole_as_is_said() {
     let test = OneVolume::start(&[]);
     let before = test.listing();
     test.assert_next_run_succeeds("kept");
     test.restore_and_hold("gone", "kept");
+    let pod = test.pod().unwrap();
     test.app.kubectl().args(["delete", "pod", "db", "--timeout=60s"]).ok();
     test.server.storage.open();
-    test.assert_restore_failed("gone", &["data"]);
+    let restore = test.server.ended("restore", "gone");
     test.assert_no_lock();
+    test.assert_nothing_is_left();
+    if restore["status"]["phase"] == "Completed" {
+        // Then all of it is in the claim, for whoever mounts it next.
+        test.app.apply(&without_waiting(pod));
+        test.wait_until_running();
+        before.assert_same(&test.listing(), "in the claim");
+    } else {
+        test.assert_restore_failed("gone", &["gone"]);
+    }
     test.assert_restore_succeeds("back", "kept", &before);
+}
+
+/// The manifest of a restored pod that waits for nothing.
+fn without_waiting(mut pod: Value) -> String {
+    pod["spec"]["initContainers"] = Value::Null;
+    anew(pod)
 }
 
 fn takes_too_long(way: Way) {

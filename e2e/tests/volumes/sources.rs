@@ -5,8 +5,7 @@ use std::fs;
 use std::path::Path;
 use std::process::{Child, Command};
 
-use lifeboat_e2e::{OneVolume, Program, Way, get, wait_for};
-use serde_json::{Value, json};
+use lifeboat_e2e::{OneVolume, Program, Way, anew, get, wait_for};
 
 #[test]
 fn a_pod_that_goes_while_it_is_copied_is_no_empty_backup() {
@@ -116,18 +115,9 @@ fn a_mount_that_goes_while_it_is_copied_is_no_backup_and_neither_is_what_was_bel
 
     let pod = test.pod().unwrap();
     test.app.kubectl().args(["delete", "pod", "db", "--timeout=60s"]).ok();
-    test.app.apply(&new_one_like(pod));
+    test.app.apply(&anew(pod));
     test.wait_until_running();
     test.assert_next_run_succeeds("next");
-}
-
-/// The manifest of a pod, for another one of its name on any node.
-fn new_one_like(mut pod: Value) -> String {
-    let metadata = &pod["metadata"];
-    pod["metadata"] = json!({"name": metadata["name"], "labels": metadata["labels"], "annotations": metadata["annotations"]});
-    pod["status"] = Value::Null;
-    pod["spec"]["nodeName"] = Value::Null;
-    pod.to_string()
 }
 
 const MOVING: &str = "
