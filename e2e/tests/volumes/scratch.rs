@@ -67,6 +67,12 @@ fn a_mover_without_room_for_its_cache_does_its_work() {
     let (backup, _) = test.ended("held");
     test.server.assert_phase(&backup, &["Completed"]);
 
+    // It does use the directory, where there is room.
+    let roomy = tempfile::tempdir().unwrap();
+    let result = carried_out(task.path(), "with-room", test.directory(), roomy.path());
+    assert_eq!(result["outcome"]["kind"], "backedUp", "{result}");
+    assert_ne!(fs::read_dir(roomy.path()).unwrap().count(), 0, "nothing is put there");
+
     let full = Full::new();
     let result = carried_out(task.path(), "by-hand", test.directory(), full.0.path());
     assert_eq!(result["outcome"]["kind"], "backedUp", "{result}");
