@@ -2,7 +2,7 @@
 //! mover is carried out once more on this machine, with a scratch directory that is full.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use lifeboat_e2e::{Engine, OneVolume, Program, get, random, variable};
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ fn task_of(test: &OneVolume, mover: &Value) -> TempDir {
 }
 
 /// Carries the task out again under another UID; gives the result.
-fn carried_out(task: &Path, uid: &str, source: PathBuf, scratch: &Path) -> Value {
+fn carried_out(task: &Path, uid: &str, source: &Path, scratch: &Path) -> Value {
     let file = task.join("task.json");
     let mut told: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
     told["uid"] = json!(uid);
@@ -69,12 +69,12 @@ fn a_mover_without_room_for_its_cache_does_its_work() {
 
     // It does use the directory, where there is room.
     let roomy = tempfile::tempdir().unwrap();
-    let result = carried_out(task.path(), "with-room", test.directory(), roomy.path());
+    let result = carried_out(task.path(), "with-room", &test.directory(), roomy.path());
     assert_eq!(result["outcome"]["kind"], "backedUp", "{result}");
     assert_ne!(fs::read_dir(roomy.path()).unwrap().count(), 0, "nothing is put there");
 
     let full = Full::new();
-    let result = carried_out(task.path(), "by-hand", test.directory(), full.0.path());
+    let result = carried_out(task.path(), "by-hand", &test.directory(), full.0.path());
     assert_eq!(result["outcome"]["kind"], "backedUp", "{result}");
     let snapshot = result["outcome"]["snapshot"].as_str().unwrap();
     test.assert_holds(snapshot);
