@@ -29,6 +29,25 @@ pub async fn discover(client: &Client) -> Result<Discovered, ApiError> {
     Ok(Discovered { catalogue, warnings, version })
 }
 
+/// The version of an API group that the cluster prefers; None where it does not serve the group.
+pub async fn preferred_version(client: &Client, group: &str) -> Result<Option<String>, ApiError> {
+    let request = http::Request::get(format!("/apis/{group}")).body(Vec::new());
+    let asked = match request {
+        Ok(request) => client.request::<serde_json::Value>(request).await,
+        Err(error) => Err(kube::Error::HttpError(error)),
+    };
+    match asked {
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        asked => {
+            let found = asked.attempt(format!("learn which version of {group} the cluster serves"))?;
+            Ok(found
+                .pointer("/preferredVersion/version")
+                .and_then(|version| version.as_str())
+                .map(str::to_owned))
+        }
+    }
+}
+
 /// The order in which types are collected: pods, claims and volumes first, group `extensions` last, as upstream.
 fn catalogue(core: &APIGroupDiscoveryList, groups: &APIGroupDiscoveryList) -> (Catalogue, Vec<String>) {
     let mut types = Vec::new();

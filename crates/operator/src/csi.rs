@@ -3,11 +3,14 @@
 //! name in every attempt of a backup and carries its UID: that is the durable intent, and how it is found again.
 
 mod backup;
+mod backup_parts;
 mod delete;
+mod group;
 mod movement;
 mod objects;
 mod restore;
 mod tidy;
+mod together;
 
 use std::sync::Arc;
 
@@ -16,16 +19,16 @@ use lifeboat_plugin::actions::{BackupItemAction, DeleteItemAction, RestoreItemAc
 
 pub(crate) use movement::{cancel_unused, upload_of};
 pub(crate) use objects::{Patience, Snapshots, Unusable};
-pub(crate) use tidy::{backups, discard, release, remove, unused};
+pub(crate) use tidy::{backups, discard, origins, release, remove, unused};
 
 /// The backup item actions, in the order in which they run.
 pub(crate) fn backup_actions(client: &Client) -> Vec<Arc<dyn BackupItemAction>> {
     let snapshots = Snapshots::new(client);
     vec![
-        Arc::new(backup::ClaimAction(snapshots.clone())),
-        Arc::new(backup::SnapshotAction(snapshots)),
-        Arc::new(backup::ContentAction),
-        Arc::new(backup::ClassAction),
+        Arc::new(backup::ClaimAction::new(snapshots.clone())),
+        Arc::new(backup_parts::SnapshotAction(snapshots)),
+        Arc::new(backup_parts::ContentAction),
+        Arc::new(backup_parts::ClassAction),
     ]
 }
 
@@ -34,9 +37,9 @@ pub(crate) fn restore_actions(client: &Client) -> Vec<Arc<dyn RestoreItemAction>
     let snapshots = Snapshots::new(client);
     vec![
         Arc::new(restore::ClaimAction(snapshots)),
-        Arc::new(restore::SnapshotAction),
-        Arc::new(restore::ContentAction),
-        Arc::new(restore::ClassAction),
+        Arc::new(restore::PartAction::Snapshot),
+        Arc::new(restore::PartAction::Content),
+        Arc::new(restore::PartAction::Class),
     ]
 }
 

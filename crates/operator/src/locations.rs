@@ -2,6 +2,7 @@
 //! it, every other controller and pipeline reads and writes through it.
 
 mod plugin_store;
+mod stored;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use secrecy::SecretSlice;
 
 use crate::context::Context;
 pub(crate) use plugin_store::{PluginOpening, PluginStores};
+pub(crate) use stored::{METADATA_LIMIT, stored_backup};
 
 /// Archives come out of one compressor: two parts in flight keep up with it, and memory stays small. S3 takes no parts
 /// below 5 MiB.

@@ -4,6 +4,7 @@
 
 mod class;
 mod deletion;
+mod group;
 mod provisioning;
 mod restored;
 mod taken;
@@ -13,12 +14,16 @@ use sha2::{Digest, Sha256};
 use crate::catalogue::{GroupResource, ItemId};
 use crate::label;
 
-pub use class::{ClassError, classes_of, of_claim};
-pub use deletion::{for_deletion, is_of_backup};
+pub use class::{ClassError, classes_of, of_claim, of_group};
+pub use deletion::{Orphan, content_of_handle, for_deletion, is_of_backup, orphan};
+pub use group::{
+    GROUP_SNAPSHOTS, GroupStanding, Member, MemberSnapshot, VolumeGroup, group_content, group_handle,
+    group_standing, is_of_group,
+};
 pub use provisioning::{Provisioning, awaits_pod, provisioning};
 pub use restored::{claim as restored_claim, content as restored_content, snapshot as restored_snapshot};
 pub use taken::{
-    Fixed, bound_content, content_patch, driver_of, fixed, grown, is_going, is_ready, snapshot,
+    Fixed, bound_content, content_patch, driver_of, fixed, grown, is_going, is_ready, restore_size, snapshot,
     snapshot_notes, trouble, volume_of,
 };
 
@@ -52,6 +57,22 @@ pub const MUST_RESTORE: &str = "restore.velero.io/must-include-additional-items"
 /// Label of snapshots and contents that a backup is taking: its UID. Restored ones do not have it.
 pub const OF_BACKUP: &str = "lifeboat.io/backup-uid";
 
+/// Label of what a controller made for a group snapshot of a backup: the backup's UID. It stands for the same snapshots of the
+/// driver as the backup's own objects, and goes without them.
+pub const OF_GROUP: &str = "lifeboat.io/volume-group-of";
+
+/// Label: the storage location of the backup, where it is looked for when its object is gone.
+pub const LOCATION: &str = "velero.io/storage-location";
+
+/// The backup that takes a snapshot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OfBackup {
+    pub name: String,
+    pub uid: String,
+    /// Its storage location.
+    pub location: String,
+}
+
 pub fn snapshots() -> GroupResource {
     GroupResource::new(GROUP, "volumesnapshots")
 }
@@ -63,6 +84,14 @@ pub fn contents() -> GroupResource {
 pub fn classes() -> GroupResource {
     GroupResource::new(GROUP, "volumesnapshotclasses")
 }
+
+/// How consistent the data of a snapshot is: as after a power cut, or as an application left it that hooks brought to rest.
+pub fn consistency(quiesced: bool) -> &'static str {
+    if quiesced { crate::pod_volumes::QUIESCED } else { SNAPSHOT }
+}
+
+/// All files at one moment.
+pub const SNAPSHOT: &str = "Snapshot";
 
 /// The Secret that a pair of annotations names.
 fn secret(object: &serde_json::Value, name: &str, namespace: &str) -> Option<ItemId> {

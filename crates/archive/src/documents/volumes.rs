@@ -33,6 +33,10 @@ pub struct BackupVolumeInfo {
     /// `succeeded` or `failed`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub result: String,
+    /// `Snapshot` (all files at one moment), `Quiesced` (hooks had brought the application to rest) or `Live`. Lifeboat's own:
+    /// Velero does not read it.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub consistency: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub csi_snapshot_info: Option<CsiSnapshotInfo>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -7,9 +7,8 @@ use std::time::Duration;
 
 use kube::ResourceExt;
 use lifeboat_api::common::Time;
-use lifeboat_api::velero::names;
 use lifeboat_archive::documents::{BackupOperation, BackupVolumeInfo, CsiSnapshotInfo, DataMovementInfo};
-use lifeboat_plan::catalogue::{GroupResource, ItemId};
+use lifeboat_plan::catalogue::ItemId;
 use lifeboat_plan::csi::{self, SNAPSHOT_NAME};
 use lifeboat_plugin::actions::{ActionError, BackupOutcome, Lookup};
 use serde_json::Value;
@@ -45,6 +44,8 @@ struct One {
     began: Option<Time>,
     /// The operation that moves its data.
     moved: Option<String>,
+    /// Whether hooks had brought its pods to rest when it was taken.
+    quiesced: bool,
 }
 
 impl Made {
@@ -58,11 +59,11 @@ impl Made {
         let Some((_, one)) = known else { return };
         one.info = CsiSnapshotInfo {
             snapshot_handle: text("/status/snapshotHandle").to_owned(),
-            size: content["status"]["restoreSize"].as_i64().unwrap_or_default(),
+            size: csi::restore_size(content).unwrap_or_default(),
             driver: text("/spec/driver").to_owned(),
             vsc_name: text("/metadata/name").to_owned(),
             ready_to_use: Some(csi::is_ready(content)),
-            volume_group_snapshot_handle: text("/status/volumeGroupSnapshotHandle").to_owned(),
+            volume_group_snapshot_handle: csi::group_handle(content),
             ..CsiSnapshotInfo::default()
         };
         one.began = text("/metadata/creationTimestamp").parse().ok().map(Time);
@@ -80,10 +81,12 @@ impl Made {
         self.claims.iter().map(|((namespace, _), one)| (namespace.clone(), one.snapshot.clone())).collect()
     }
 
-    /// What the list of volumes says of a claim's snapshot. One that is not ready has no result yet.
+    /// What the list of volumes says of a claim's snapshot. One that is not ready has no result yet. `quiesced`: whether all
+    /// its pods were at rest, also those that passed by later.
     pub(super) fn describe(
         &self,
         claim: &(String, String),
+        quiesced: bool,
         operations: &[BackupOperation],
         mover: &str,
         info: &mut BackupVolumeInfo,
@@ -92,6 +95,7 @@ impl Made {
         if let Some((one, operation)) = self.claims.get(claim).and_then(|one| Some((one, one.moved.clone()?)))
         {
             info.snapshot_data_moved = true;
+            csi::consistency(quiesced && one.quiesced).clone_into(&mut info.consistency);
             info.start_timestamp.clone_from(&one.began);
             info.snapshot_data_movement_info = Some(DataMovementInfo {
                 data_mover: mover.to_owned(),
@@ -106,6 +110,7 @@ impl Made {
             "failed".clone_into(&mut info.result);
             return;
         };
+        csi::consistency(quiesced && one.quiesced).clone_into(&mut info.consistency);
         let mut made = one.info.clone();
         let of_snapshot = operations.iter().find(|operation| {
             let item = &operation.spec.resource_identifier;
@@ -219,34 +224,17 @@ impl Pass {
             }
         }
         match self.csi.noted.get_or_init(|| self.journal.note_csi()).await {
-            Ok(()) => {
-                self.tell_group(id, claim);
-                true
-            }
+            Ok(()) => true,
             Err(error) => {
                 undecided(&format!("it was not begun, because the journal cannot be written: {error}"))
             }
         }
     }
 
-    /// What is to be said of a claim that is in a group: its snapshot is not of the moment of the others'. An error, where
-    /// the cluster could take them at one moment.
-    fn tell_group(&self, id: &ItemId, claim: &Value) {
-        let key = self.backup.spec.volume_group_snapshot_label_key.as_deref().unwrap_or(names::VOLUME_GROUP);
-        let group = claim["metadata"]["labels"][key].as_str().unwrap_or_default();
-        if key.is_empty() || group.is_empty() {
-            return;
-        }
-        let words = format!(
-            "The volume group {group} is snapshotted claim by claim, not at one moment: VolumeGroupSnapshots are not taken by this \
-             version; remove label {key} from its claims, or stop their pods' writes with hooks"
-        );
-        let served = GroupResource::new("groupsnapshot.storage.k8s.io", "volumegroupsnapshots");
-        if self.catalogue.get(&served).is_some() {
-            self.report.error(&About::Item(id), &words, None);
-        } else {
-            self.report.warning(&About::Item(id), &words, None);
-        }
+    /// Whether hooks have brought the pods of a claim to rest.
+    fn is_quiesced(&self, claim: &(String, String)) -> bool {
+        let made = self.made();
+        made.book.is_quiesced(claim, &made.quiesced)
     }
 
     /// What the action made of a claim.
@@ -265,6 +253,7 @@ impl Pass {
             snapshot: snapshot.unwrap_or_default().to_owned(),
             moved: made.operation_id.clone(),
             began: Some(Time(jiff::Timestamp::now())),
+            quiesced: self.is_quiesced(&claim),
             ..One::default()
         };
         let mut all = self.made();

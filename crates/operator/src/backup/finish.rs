@@ -8,8 +8,9 @@ use lifeboat_cluster::list::{ListQuery, Pager, RawItem};
 use lifeboat_plan::backup::phase::Counts;
 use lifeboat_plan::backup::volumes::{Fate, Method, VolumeRecord, Wishes};
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
+use lifeboat_plan::csi::SNAPSHOT;
 use lifeboat_plan::filter::Verdict;
-use lifeboat_plan::pod_volumes::CHANGED_FILES;
+use lifeboat_plan::pod_volumes::{CHANGED_FILES, CONSISTENCY};
 use lifeboat_plan::volume_plugin::stored;
 use serde::Deserialize;
 use serde_json::Value;
@@ -245,7 +246,8 @@ impl Pass {
             let mut info = info(record, snapshot, copy);
             if let (Fate::CsiSnapshotted, Some(claim)) = (fate, claim) {
                 let mover = self.backup.spec.datamover.as_deref().unwrap_or("velero");
-                made.csi.describe(&claim, &made.operations, mover, &mut info);
+                let quiesced = made.book.is_quiesced(&claim, &made.quiesced);
+                made.csi.describe(&claim, quiesced, &made.operations, mover, &mut info);
             }
             info
         };
@@ -317,6 +319,9 @@ fn info(record: VolumeRecord, snapshot: Option<&NativeSnapshot>, copy: Option<&V
             let well = snapshot.is_some_and(|snapshot| snapshot.status.phase == "Completed");
             "NativeSnapshot".clone_into(&mut info.backup_method);
             if well { "succeeded" } else { "failed" }.clone_into(&mut info.result);
+            if well {
+                SNAPSHOT.clone_into(&mut info.consistency);
+            }
             info.native_snapshot_info = snapshot.map(super::snapshots::info);
         }
         Fate::Copied(_) => {
@@ -326,6 +331,8 @@ fn info(record: VolumeRecord, snapshot: Option<&NativeSnapshot>, copy: Option<&V
             let time = |field: &str| serde_json::from_value(status[field].clone()).ok();
             let well = text("phase") == "Completed";
             if well { "succeeded" } else { "failed" }.clone_into(&mut info.result);
+            let consistency = copy.and_then(|copy| copy["metadata"]["annotations"][CONSISTENCY].as_str());
+            consistency.unwrap_or_default().clone_into(&mut info.consistency);
             info.start_timestamp = time("startTimestamp");
             info.completion_timestamp = time("completionTimestamp");
             info.pvb_info = record.pod.map(|(pod_namespace, pod_name, volume_name)| PodVolumeInfo {

@@ -37,6 +37,9 @@ const TYPES: [(&str, &str, &str, &str, bool); 19] = [
     ("snapshot.storage.k8s.io", "v1", "volumesnapshotclasses", "VolumeSnapshotClass", false),
 ];
 
+/// Where the cluster says which version of group snapshots it has: a test puts that there.
+pub(crate) const GROUP_SNAPSHOTS: &str = "/apis/groupsnapshot.storage.k8s.io";
+
 #[derive(Default)]
 struct Inner {
     /// By path.
@@ -278,7 +281,8 @@ impl World {
         let Some((base, plural)) = path.rsplit_once('/') else { return failure(404, "NotFound") };
         let known = TYPES.iter().any(|kind| kind.2 == plural)
             || base.contains("velero.io") && base.ends_with("/namespaces/lifeboat")
-            || plural == "events";
+            || plural == "events"
+            || plural.starts_with("volumegroupsnapshot") && inner.objects.contains_key(GROUP_SNAPSHOTS);
         if !known {
             return failure(404, "NotFound");
         }

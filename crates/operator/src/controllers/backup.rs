@@ -14,6 +14,7 @@ mod gather;
 mod journals;
 mod movements;
 mod operations;
+mod orphans;
 mod pass;
 mod post_operations;
 mod queue;

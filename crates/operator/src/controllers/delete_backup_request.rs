@@ -5,6 +5,7 @@
 //! are deleted; of one whose name another has in storage only the object goes.
 
 mod copies;
+mod csi;
 mod files;
 mod gather;
 mod items;
@@ -125,8 +126,8 @@ async fn delete(context: &Context, acting: &Acting, gathered: &Gathered, extent:
         && let Some(location) = &gathered.location
     {
         let ran = items::run(context, &acting.actions.delete, gathered, location).await;
+        problems.extend(csi::delete(context, &acting.actions.delete, gathered, location, &ran).await);
         problems.extend(ran.problems);
-        problems.extend(files::volume_data(location, &gathered.name, &ran.contents).await);
         let copies = copies::read(location, &gathered.name).await;
         for words in &copies.problems {
             // The list of volumes is read for CSI snapshots too.

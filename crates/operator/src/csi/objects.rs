@@ -73,25 +73,24 @@ impl Snapshots {
 
     /// The snapshots of a backup, or of any that is under way; none where the kind is not served.
     pub(super) async fn of_backup(&self, uid: Option<&str>) -> Result<Vec<Value>, ApiError> {
-        self.labelled(&Api::all_with(self.client.clone(), &Self::resource("VolumeSnapshot")), uid).await
+        let all = Api::all_with(self.client.clone(), &Self::resource("VolumeSnapshot"));
+        labelled(&all, OF_BACKUP, uid).await
     }
 
-    /// The same of their contents, which may be all that is left.
-    pub(super) async fn contents_of_backup(&self, uid: Option<&str>) -> Result<Vec<Value>, ApiError> {
-        self.labelled(&self.contents(), uid).await
+    /// The same of their contents, which may be all that is left. `label`: whose UID it has.
+    pub(super) async fn contents_of_backup(
+        &self,
+        label: &str,
+        uid: Option<&str>,
+    ) -> Result<Vec<Value>, ApiError> {
+        labelled(&self.contents(), label, uid).await
     }
 
-    async fn labelled(&self, api: &Api<DynamicObject>, uid: Option<&str>) -> Result<Vec<Value>, ApiError> {
-        let selector = uid.map_or_else(|| OF_BACKUP.to_owned(), |uid| format!("{OF_BACKUP}={uid}"));
-        let fits = |object: &Value| {
-            let label = &object["metadata"]["labels"][OF_BACKUP];
-            uid.map_or(label.is_string(), |uid| *label == *uid)
-        };
-        match api.list(&ListParams::default().labels(&selector)).await {
-            Ok(found) => Ok(found.items.iter().map(objects::to_json).filter(fits).collect()),
-            Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => Ok(Vec::new()),
-            Err(error) => Err(error).attempt("list the snapshots of a backup"),
-        }
+    /// All snapshots of a namespace.
+    pub(super) async fn in_namespace(&self, namespace: &str) -> Result<Vec<Value>, ApiError> {
+        let found = self.of(namespace).list(&ListParams::default()).await;
+        let found = found.attempt(format!("list VolumeSnapshots of namespace {namespace}"))?;
+        Ok(found.items.iter().map(objects::to_json).collect())
     }
 
     /// Makes the snapshot, or takes over the one of this name, which is this backup's.
@@ -252,7 +251,29 @@ pub(crate) enum Unusable {
     Api(ApiError),
 }
 
-async fn create(api: &Api<DynamicObject>, wanted: &Value, attempt: String) -> Result<(), ApiError> {
+/// The objects that have a label, with this value where one is given; none where the kind is not served.
+pub(super) async fn labelled(
+    api: &Api<DynamicObject>,
+    key: &str,
+    value: Option<&str>,
+) -> Result<Vec<Value>, ApiError> {
+    let selector = value.map_or_else(|| key.to_owned(), |value| format!("{key}={value}"));
+    let fits = |object: &Value| {
+        let label = &object["metadata"]["labels"][key];
+        value.map_or(label.is_string(), |value| *label == *value)
+    };
+    match api.list(&ListParams::default().labels(&selector)).await {
+        Ok(found) => Ok(found.items.iter().map(objects::to_json).filter(fits).collect()),
+        Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => Ok(Vec::new()),
+        Err(error) => Err(error).attempt("list the snapshots of a backup"),
+    }
+}
+
+pub(super) async fn create(
+    api: &Api<DynamicObject>,
+    wanted: &Value,
+    attempt: String,
+) -> Result<(), ApiError> {
     let object = serde_json::from_value(wanted.clone()).map_err(kube::Error::SerdeError);
     let object: DynamicObject = object.attempt(attempt.clone())?;
     match api.create(&PostParams::default(), &object).await {
@@ -261,7 +282,7 @@ async fn create(api: &Api<DynamicObject>, wanted: &Value, attempt: String) -> Re
     }
 }
 
-fn fine_if_gone(done: Result<(), ApiError>) -> Result<(), ApiError> {
+pub(super) fn fine_if_gone(done: Result<(), ApiError>) -> Result<(), ApiError> {
     match done {
         Err(error) if error.is_not_found() => Ok(()),
         done => done,

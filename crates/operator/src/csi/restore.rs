@@ -7,6 +7,7 @@ use lifeboat_api::velero::Restore;
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use lifeboat_plan::csi::{self, SNAPSHOT_NAME};
 use lifeboat_plan::data_movement;
+use lifeboat_plan::restore::existing::{is_new, is_ours};
 use lifeboat_plan::restore::sanitise::remove_annotations;
 use lifeboat_plugin::actions::{
     ActionError, AppliesTo, Lookup, OperationProgress, RestoreInput, RestoreItemAction, RestoreOutcome,
@@ -133,53 +134,43 @@ async fn exists(claim: &Value, restore: &Restore, cluster: &dyn Lookup) -> Resul
     let id = ItemId::namespaced(claims, target, text(claim, "/metadata/name"));
     let found = cluster.get(&id).await?;
     // One of an interrupted attempt of this restore is made the same way, and found to be ours.
-    let ours = lifeboat_plan::label::value(&restore.name_any());
-    Ok(found.is_some_and(|found| found["metadata"]["labels"]["velero.io/restore-name"] != *ours))
+    let begun = restore.metadata.creation_timestamp.as_ref().map(|begun| begun.0);
+    let ours = |found: &Value| is_ours(found, &restore.name_any()) && is_new(found, begun);
+    Ok(found.is_some_and(|found| !ours(&found)))
 }
 
 fn wants_data(restore: &Restore) -> bool {
     restore.spec.restore_pvs != Some(false)
 }
 
-/// Brings a VolumeSnapshot back under a name of this restore, bound to a content of the same name.
-pub(super) struct SnapshotAction;
-
-#[async_trait]
-impl RestoreItemAction for SnapshotAction {
-    fn name(&self) -> &'static str {
-        csi::SNAPSHOT_RESTORER
-    }
-
-    async fn applies_to(&self) -> Result<AppliesTo, ActionError> {
-        Ok(AppliesTo::resources(&["volumesnapshots.snapshot.storage.k8s.io"]))
-    }
-
-    async fn execute(
-        &self,
-        input: RestoreInput<'_>,
-        _cluster: &dyn Lookup,
-    ) -> Result<RestoreOutcome, ActionError> {
-        if !wants_data(input.restore) {
-            return Ok(RestoreOutcome::skipped(input.item));
-        }
-        let uid = input.restore.uid().unwrap_or_default();
-        let (item, content) =
-            csi::restored_snapshot(input.item, input.from_backup, &uid).map_err(ActionError::Failed)?;
-        Ok(RestoreOutcome { additional_items: vec![content], ..RestoreOutcome::item(item) })
-    }
+/// What belongs to a snapshot and comes back with it, where data is wanted at all: each kind has its action.
+#[derive(Clone, Copy)]
+pub(super) enum PartAction {
+    /// A VolumeSnapshot comes back under a name of this restore, bound to a content of the same name.
+    Snapshot,
+    /// A content points at the driver's snapshot.
+    Content,
+    /// A class brings its Secret.
+    Class,
 }
 
-/// Brings a content back that points at the driver's snapshot.
-pub(super) struct ContentAction;
-
 #[async_trait]
-impl RestoreItemAction for ContentAction {
+impl RestoreItemAction for PartAction {
     fn name(&self) -> &'static str {
-        csi::CONTENT_RESTORER
+        match self {
+            Self::Snapshot => csi::SNAPSHOT_RESTORER,
+            Self::Content => csi::CONTENT_RESTORER,
+            Self::Class => csi::CLASS_RESTORER,
+        }
     }
 
     async fn applies_to(&self) -> Result<AppliesTo, ActionError> {
-        Ok(AppliesTo::resources(&["volumesnapshotcontents.snapshot.storage.k8s.io"]))
+        let resource = match self {
+            Self::Snapshot => csi::snapshots(),
+            Self::Content => csi::contents(),
+            Self::Class => csi::classes(),
+        };
+        Ok(AppliesTo::resources(&[resource.to_string().as_str()]))
     }
 
     async fn execute(
@@ -190,40 +181,34 @@ impl RestoreItemAction for ContentAction {
         if !wants_data(input.restore) {
             return Ok(RestoreOutcome::skipped(input.item));
         }
-        let classes = cluster.list(&csi::classes(), None, "").await.unwrap_or_default();
-        let fitting = csi::classes_of(&classes, text(input.from_backup, "/spec/driver"));
-        let class = fitting.first().map(|class| text(class, "/metadata/name"));
-        let uid = input.restore.uid().unwrap_or_default();
-        let mapping = input.restore.spec.namespace_mapping.clone().unwrap_or_default();
-        let secret = csi::deletion_secret(&input.item);
-        let item = csi::restored_content(input.item, input.from_backup, &uid, &mapping, class);
-        let item = item.map_err(ActionError::Failed)?;
-        Ok(RestoreOutcome { additional_items: secret.into_iter().collect(), ..RestoreOutcome::item(item) })
+        let (item, additional) = match self {
+            Self::Snapshot => restored_snapshot(input)?,
+            Self::Content => restored_content(input, cluster).await?,
+            Self::Class => (input.item.clone(), csi::list_secret(&input.item)),
+        };
+        Ok(RestoreOutcome {
+            additional_items: additional.into_iter().collect(),
+            ..RestoreOutcome::item(item)
+        })
     }
 }
 
-/// Brings the Secret of a class.
-pub(super) struct ClassAction;
+/// An item as it is restored, and what comes with it.
+type Restored = Result<(Value, Option<ItemId>), ActionError>;
 
-#[async_trait]
-impl RestoreItemAction for ClassAction {
-    fn name(&self) -> &'static str {
-        csi::CLASS_RESTORER
-    }
+fn restored_snapshot(input: RestoreInput<'_>) -> Restored {
+    let uid = input.restore.uid().unwrap_or_default();
+    let restored = csi::restored_snapshot(input.item, input.from_backup, &uid);
+    restored.map(|(item, content)| (item, Some(content))).map_err(ActionError::Failed)
+}
 
-    async fn applies_to(&self) -> Result<AppliesTo, ActionError> {
-        Ok(AppliesTo::resources(&["volumesnapshotclasses.snapshot.storage.k8s.io"]))
-    }
-
-    async fn execute(
-        &self,
-        input: RestoreInput<'_>,
-        _cluster: &dyn Lookup,
-    ) -> Result<RestoreOutcome, ActionError> {
-        if !wants_data(input.restore) {
-            return Ok(RestoreOutcome::skipped(input.item));
-        }
-        let additional_items = csi::list_secret(&input.item).into_iter().collect();
-        Ok(RestoreOutcome { additional_items, ..RestoreOutcome::item(input.item) })
-    }
+async fn restored_content(input: RestoreInput<'_>, cluster: &dyn Lookup) -> Restored {
+    let classes = cluster.list(&csi::classes(), None, "").await.unwrap_or_default();
+    let fitting = csi::classes_of(&classes, text(input.from_backup, "/spec/driver"));
+    let class = fitting.first().map(|class| text(class, "/metadata/name"));
+    let uid = input.restore.uid().unwrap_or_default();
+    let mapping = input.restore.spec.namespace_mapping.clone().unwrap_or_default();
+    let secret = csi::deletion_secret(&input.item);
+    let item = csi::restored_content(input.item, input.from_backup, &uid, &mapping, class);
+    item.map(|item| (item, secret)).map_err(ActionError::Failed)
 }

@@ -3,22 +3,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use lifeboat_api::velero::names;
 use lifeboat_cluster::ApiError;
-use lifeboat_plan::csi::OF_BACKUP;
+use lifeboat_plan::csi::{LOCATION, OF_BACKUP};
 use serde_json::Value;
 
+use super::group::GroupSnapshots;
 use super::objects::{Snapshots, text};
 use crate::context::Context;
 
 /// A backup has ended and its archive knows its snapshots: only the drivers keep them.
 pub(crate) async fn release(context: &Context, uid: &str) -> Result<(), ApiError> {
-    clear(&Snapshots::new(&context.client), uid, false, |_, _| true).await
+    clear(&Snapshots::new(&context.client), uid, false).await
 }
 
 /// A backup came to nothing: its snapshots go. Gives what is left, in words.
 pub(crate) async fn discard(context: &Context, uid: &str) -> Vec<String> {
-    let cleared = clear(&Snapshots::new(&context.client), uid, true, |_, _| true).await;
-    told(cleared)
+    told(clear(&Snapshots::new(&context.client), uid, true).await)
 }
 
 /// Snapshots of an interrupted attempt that the backup does not use go. `used`: namespaces and names.
@@ -27,8 +28,12 @@ pub(crate) async fn unused(
     uid: &str,
     used: &BTreeSet<(String, String)>,
 ) -> Vec<String> {
-    let idle = |namespace: &str, name: &str| !used.contains(&(namespace.to_owned(), name.to_owned()));
-    told(clear(snapshots, uid, true, idle).await)
+    let cleared = async {
+        clear_groups(snapshots, uid, false).await?;
+        let idle = |namespace: &str, name: &str| !used.contains(&(namespace.to_owned(), name.to_owned()));
+        clear_own(snapshots, uid, true, idle).await
+    };
+    told(cleared.await)
 }
 
 /// One snapshot that will not be used.
@@ -41,7 +46,25 @@ fn told(cleared: Result<(), ApiError>) -> Vec<String> {
     words.into_iter().collect()
 }
 
-async fn clear(
+async fn clear(snapshots: &Snapshots, uid: &str, everything: bool) -> Result<(), ApiError> {
+    // Groups first: the backup's own objects say what of them is kept.
+    clear_groups(snapshots, uid, everything).await?;
+    clear_own(snapshots, uid, everything, |_, _| true).await
+}
+
+/// What is left of group snapshots; with what their drivers have of them, unless the backup has it as its own.
+async fn clear_groups(snapshots: &Snapshots, uid: &str, everything: bool) -> Result<(), ApiError> {
+    if uid.is_empty() {
+        return Ok(());
+    }
+    let Some(groups) = GroupSnapshots::open(snapshots).await? else { return Ok(()) };
+    let own =
+        if everything { Vec::new() } else { snapshots.contents_of_backup(OF_BACKUP, Some(uid)).await? };
+    let handle = |content: &Value| Some(content.pointer("/spec/source/snapshotHandle")?.as_str()?.to_owned());
+    groups.clear(uid, &own.iter().filter_map(handle).collect()).await
+}
+
+async fn clear_own(
     snapshots: &Snapshots,
     uid: &str,
     everything: bool,
@@ -51,7 +74,7 @@ async fn clear(
         return Ok(());
     }
     let mut contents: BTreeMap<(String, String), String> = BTreeMap::new();
-    for content in snapshots.contents_of_backup(Some(uid)).await? {
+    for content in snapshots.contents_of_backup(OF_BACKUP, Some(uid)).await? {
         let of = |field: &str| text(&content, &format!("/spec/volumeSnapshotRef/{field}")).to_owned();
         contents.insert((of("namespace"), of("name")), text(&content, "/metadata/name").to_owned());
     }
@@ -72,9 +95,23 @@ async fn clear(
 pub(crate) async fn backups(context: &Context) -> Result<BTreeSet<String>, ApiError> {
     let snapshots = Snapshots::new(&context.client);
     let mut found = snapshots.of_backup(None).await?;
-    found.extend(snapshots.contents_of_backup(None).await?);
+    found.extend(snapshots.contents_of_backup(OF_BACKUP, None).await?);
     let uid = |object: &Value| Some(object["metadata"]["labels"][OF_BACKUP].as_str()?.to_owned());
-    Ok(found.iter().filter_map(uid).collect())
+    let mut uids: BTreeSet<String> = found.iter().filter_map(uid).collect();
+    if let Some(groups) = GroupSnapshots::open(&snapshots).await? {
+        uids.extend(groups.backups().await?);
+    }
+    Ok(uids)
+}
+
+/// Name and storage location of the backup with this UID, as the labels of its snapshots say it; the location may be empty.
+pub(crate) async fn origins(context: &Context, uid: &str) -> Result<BTreeSet<(String, String)>, ApiError> {
+    let snapshots = Snapshots::new(&context.client);
+    let mut found = snapshots.of_backup(Some(uid)).await?;
+    found.extend(snapshots.contents_of_backup(OF_BACKUP, Some(uid)).await?);
+    let label =
+        |object: &Value, key: &str| object["metadata"]["labels"][key].as_str().unwrap_or_default().to_owned();
+    Ok(found.iter().map(|object| (label(object, names::BACKUP_NAME), label(object, LOCATION))).collect())
 }
 
 fn place(snapshot: &Value) -> (String, String) {

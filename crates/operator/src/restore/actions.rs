@@ -118,8 +118,7 @@ pub(super) async fn run(run: &Arc<Run>, subject: &Subject, object: &mut Value, n
         if one.name() == CLAIM_RESTORER
             && (!outcome.additional_items.is_empty() || outcome.operation_id.is_some())
         {
-            let claim = (subject.target.clone().unwrap_or_default(), subject.id.name.clone());
-            locked(&run.filled).insert(claim);
+            run.fills(subject);
         }
         *object = std::mem::take(&mut outcome.item);
         if !object["metadata"].is_object() {

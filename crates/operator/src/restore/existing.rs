@@ -6,7 +6,7 @@ use std::sync::Arc;
 use lifeboat_archive::documents::RestoreAction;
 use lifeboat_cluster::ApiError;
 use lifeboat_cluster::write::{Answer, Target, is_terminating};
-use lifeboat_plan::restore::existing::{Existing, compare, is_ours};
+use lifeboat_plan::restore::existing::{self, Existing, compare, is_ours};
 use serde_json::Value;
 use tokio::time::{Instant, sleep};
 
@@ -94,12 +94,10 @@ async fn again(
     }
 }
 
-/// Whether an object is younger than this Restore: its label may come from an earlier one of the same name.
+/// Whether an object is younger than this Restore.
 pub(super) fn is_new(run: &Run, found: &Value) -> bool {
-    let time = |text: &str| text.parse::<jiff::Timestamp>().ok();
-    let made = found.pointer("/metadata/creationTimestamp").and_then(Value::as_str).and_then(time);
     let begun = run.restore.metadata.creation_timestamp.as_ref().map(|begun| begun.0);
-    made.zip(begun).is_none_or(|(made, begun)| made >= begun)
+    existing::is_new(found, begun)
 }
 
 async fn treat(run: &Run, target: &Target, found: Value, wanted: &Value, notes: &mut Notes) {

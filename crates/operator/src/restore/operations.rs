@@ -9,6 +9,7 @@ use std::sync::Arc;
 use lifeboat_api::common::Time;
 use lifeboat_archive::documents::{OperationPhase, OperationStatus, RestoreOperation, RestoreOperationSpec};
 use lifeboat_plan::catalogue::ItemId;
+use lifeboat_plan::csi::CLAIM_RESTORER;
 use lifeboat_plan::restore::existing::is_ours;
 use lifeboat_plugin::actions::RestoreItemAction;
 use serde_json::Value;
@@ -98,6 +99,9 @@ pub(super) async fn were_done(run: &Arc<Run>, subject: &Subject, object: &Value,
     if is_there(run, subject, object).await {
         run.report.info("its operations had begun before the server was restarted; they go on", &subject.id);
         for operation in known {
+            if operation.spec.restore_item_action == CLAIM_RESTORER {
+                run.fills(subject);
+            }
             run.report.operation(operation.clone());
         }
         return true;

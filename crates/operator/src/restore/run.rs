@@ -154,6 +154,12 @@ impl Run {
         self.restore.metadata.name.as_deref().unwrap_or_default()
     }
 
+    /// A claim gets its data from a CSI snapshot.
+    pub(super) fn fills(&self, subject: &Subject) {
+        let claim = (subject.target.clone().unwrap_or_default(), subject.id.name.clone());
+        locked(&self.filled).insert(claim);
+    }
+
     pub(super) fn backup(&self) -> &str {
         self.restore.spec.backup_name.as_deref().unwrap_or_default()
     }

@@ -111,6 +111,7 @@ pub struct VolumeBook {
 #[derive(Clone, Debug)]
 struct Mount {
     pod: (String, String, String),
+    pod_uid: String,
     claim: Option<String>,
     facts: VolumeFacts,
     /// Named in the pod's annotation of volumes to copy.
@@ -155,6 +156,7 @@ impl VolumeBook {
                 opted_out: left_out.contains(&volume_name),
                 device: devices.contains(volume_name.as_str()),
                 pod: (namespace.clone(), name.clone(), volume_name),
+                pod_uid: text(pod, "/metadata/uid"),
                 claim,
                 facts: VolumeFacts::of_pod_volume(volume),
             });
@@ -186,6 +188,13 @@ impl VolumeBook {
     /// The CSI driver of a claim's volume was asked for a snapshot.
     pub fn add_csi(&mut self, claim: (String, String)) {
         self.csi.insert(claim);
+    }
+
+    /// Whether all pods that mount a claim, as far as they passed by, are among those that hooks brought to rest.
+    pub fn is_quiesced(&self, claim: &(String, String), quiesced: &BTreeSet<String>) -> bool {
+        let of_claim = |mount: &&Mount| mount.pod.0 == claim.0 && mount.claim.as_ref() == Some(&claim.1);
+        let mut mounts = self.mounts.iter().filter(of_claim).peekable();
+        mounts.peek().is_some() && mounts.all(|mount| quiesced.contains(&mount.pod_uid))
     }
 
     /// The pod that takes the files of a claim with it, where the spec or an annotation asks for it; policies decide

@@ -146,3 +146,22 @@ fn a_pod_that_was_copied_speaks_for_the_claim_of_one_that_was_not() {
         [Fate::Copied("o".into())]
     );
 }
+
+#[rstest]
+#[case::nobody_mounts_it(&[], &[], false)]
+#[case::at_rest(&["a"], &["a"], true)]
+#[case::one_goes_on(&["a", "b"], &["a"], false)]
+#[case::all_at_rest(&["a", "b"], &["a", "b", "c"], true)]
+fn a_claim_is_at_rest_when_all_its_pods_are(
+    #[case] pods: &[&str],
+    #[case] quiesced: &[&str],
+    #[case] expected: bool,
+) {
+    let mut book = VolumeBook::default();
+    for pod in pods {
+        book.add_pod(&json!({"metadata": {"namespace": "shop", "name": pod, "uid": pod},
+            "spec": {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}}));
+    }
+    let quiesced = quiesced.iter().map(|uid| (*uid).to_owned()).collect();
+    assert_eq!(book.is_quiesced(&("shop".into(), "data".into()), &quiesced), expected);
+}

@@ -1,6 +1,7 @@
-//! Which VolumeSnapshotClass takes a claim's snapshot: the one that the claim names, the one that the backup names for the
-//! driver, one with upstream's label, the cluster's default, the only one of the driver. In this order, as upstream; but a
-//! class that somebody named and that cannot be used is an error, not a reason to take another.
+//! Which VolumeSnapshotClass takes a claim's snapshot, and which VolumeGroupSnapshotClass a group's: the one that the claim
+//! names, the one that the backup names for the driver, one with upstream's label, the cluster's default, the only one of
+//! the driver. In this order, as upstream; but a class that somebody named and that cannot be used is an error, not a
+//! reason to take another.
 
 use std::collections::BTreeMap;
 
@@ -8,29 +9,64 @@ use serde_json::Value;
 
 use super::text;
 
-/// Label of a class; annotation of a claim; with `_<driver>`, annotation of a Backup.
-const CHOSEN: &str = "velero.io/csi-volumesnapshot-class";
-const DEFAULT: &str = "snapshot.storage.kubernetes.io/is-default-class";
+/// A kind of classes, and how one of them is chosen.
+struct Rules {
+    kind: &'static str,
+    /// Label of a class; with `_<driver>`, annotation of a Backup.
+    chosen: &'static str,
+    /// Annotation of a claim.
+    by_claim: &'static str,
+    /// Annotation of a class.
+    default: &'static str,
+    /// What else can be done.
+    otherwise: &'static str,
+}
+
+const SNAPSHOTS: Rules = Rules {
+    kind: "VolumeSnapshotClass",
+    chosen: "velero.io/csi-volumesnapshot-class",
+    by_claim: "velero.io/csi-volumesnapshot-class",
+    default: "snapshot.storage.kubernetes.io/is-default-class",
+    otherwise: "leave the volume out (a volume policy, snapshotVolumes false) or copy its files (fs-backup)",
+};
+
+const GROUPS: Rules = Rules {
+    kind: "VolumeGroupSnapshotClass",
+    chosen: "velero.io/csi-volumegroupsnapshot-class",
+    // Upstream spells it differently here.
+    by_claim: "velero.io/csi-volume-group-snapshot-class",
+    default: "groupsnapshot.storage.kubernetes.io/is-default-class",
+    otherwise: "remove the group's label from its claims, to snapshot them one by one",
+};
 
 /// Why no class can be chosen.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClassError {
+    #[error("{who} asks for {kind} {class}, which does not exist; classes of driver {driver}: {known}")]
+    Missing { kind: &'static str, who: String, class: String, driver: String, known: String },
     #[error(
-        "{who} asks for VolumeSnapshotClass {class}, which does not exist; classes of driver {driver}: {known}"
+        "{who} asks for {kind} {class}, which is for driver {other} and not for {driver}; classes of {driver}: {known}"
     )]
-    Missing { who: String, class: String, driver: String, known: String },
+    OtherDriver {
+        kind: &'static str,
+        who: String,
+        class: String,
+        other: String,
+        driver: String,
+        known: String,
+    },
+    #[error("no {kind} is for driver {driver}: make one, or {otherwise}")]
+    None { kind: &'static str, driver: String, otherwise: &'static str },
     #[error(
-        "{who} asks for VolumeSnapshotClass {class}, which is for driver {other} and not for {driver}; classes of {driver}: {known}"
+        "several {kind}es are for driver {driver} ({known}) and none is chosen: give one the label {label}, or name one in the claim's annotation {annotation}"
     )]
-    OtherDriver { who: String, class: String, other: String, driver: String, known: String },
-    #[error(
-        "no VolumeSnapshotClass is for driver {driver}: make one, or leave the volume out (a volume policy, snapshotVolumes false) or copy its files (fs-backup)"
-    )]
-    None { driver: String },
-    #[error(
-        "several VolumeSnapshotClasses are for driver {driver} ({known}) and none is chosen: give one the label velero.io/csi-volumesnapshot-class, or name one in the claim's annotation of the same name"
-    )]
-    Several { driver: String, known: String },
+    Several {
+        kind: &'static str,
+        driver: String,
+        known: String,
+        label: &'static str,
+        annotation: &'static str,
+    },
 }
 
 /// The classes of a driver, by name.
@@ -48,6 +84,27 @@ pub fn of_claim<'a>(
     claim: &Value,
     backup: &BTreeMap<String, String>,
 ) -> Result<&'a Value, ClassError> {
+    choose(&SNAPSHOTS, classes, driver, claim, backup)
+}
+
+/// The class for the group of a claim whose volumes are `driver`'s.
+pub fn of_group<'a>(
+    classes: &'a [Value],
+    driver: &str,
+    claim: &Value,
+    backup: &BTreeMap<String, String>,
+) -> Result<&'a Value, ClassError> {
+    choose(&GROUPS, classes, driver, claim, backup)
+}
+
+fn choose<'a>(
+    rules: &Rules,
+    classes: &'a [Value],
+    driver: &str,
+    claim: &Value,
+    backup: &BTreeMap<String, String>,
+) -> Result<&'a Value, ClassError> {
+    let kind = rules.kind;
     let fitting = classes_of(classes, driver);
     let known = || {
         let names: Vec<&str> = fitting.iter().map(|class| text(class, "/metadata/name")).collect();
@@ -62,25 +119,32 @@ pub fn of_claim<'a>(
         match classes.iter().find(same) {
             Some(found) => {
                 let other = text(found, "/driver").to_owned();
-                Err(ClassError::OtherDriver { who, class, other, driver, known })
+                Err(ClassError::OtherDriver { kind, who, class, other, driver, known })
             }
-            None => Err(ClassError::Missing { who, class, driver, known }),
+            None => Err(ClassError::Missing { kind, who, class, driver, known }),
         }
     };
-    if let Some(name) = claim["metadata"]["annotations"][CHOSEN].as_str() {
-        return named(name, format!("annotation {CHOSEN} of the claim"));
+    if let Some(name) = claim["metadata"]["annotations"][rules.by_claim].as_str() {
+        return named(name, format!("annotation {} of the claim", rules.by_claim));
     }
-    let key = format!("{CHOSEN}_{}", driver.to_lowercase());
+    let key = format!("{}_{}", rules.chosen, driver.to_lowercase());
     if let Some(name) = backup.get(&key) {
         return named(name, format!("annotation {key} of the Backup"));
     }
-    let labelled = fitting.iter().find(|class| class["metadata"]["labels"].get(CHOSEN).is_some());
-    let default = fitting.iter().find(|class| class["metadata"]["annotations"][DEFAULT] == "true");
+    let labelled = fitting.iter().find(|class| class["metadata"]["labels"].get(rules.chosen).is_some());
+    let default = fitting.iter().find(|class| class["metadata"]["annotations"][rules.default] == "true");
+    let driver = driver.to_owned();
     match (labelled.or(default), fitting.as_slice()) {
         (Some(class), _) => Ok(class),
         (None, [only]) => Ok(only),
-        (None, []) => Err(ClassError::None { driver: driver.to_owned() }),
-        (None, _) => Err(ClassError::Several { driver: driver.to_owned(), known: known() }),
+        (None, []) => Err(ClassError::None { kind, driver, otherwise: rules.otherwise }),
+        (None, _) => Err(ClassError::Several {
+            kind,
+            driver,
+            known: known(),
+            label: rules.chosen,
+            annotation: rules.by_claim,
+        }),
     }
 }
 
@@ -95,10 +159,10 @@ mod tests {
         let mut class =
             json!({"metadata": {"name": name, "labels": {}, "annotations": {}}, "driver": driver});
         if label {
-            class["metadata"]["labels"][CHOSEN] = json!("true");
+            class["metadata"]["labels"][SNAPSHOTS.chosen] = json!("true");
         }
         if !default.is_empty() {
-            class["metadata"]["annotations"][DEFAULT] = json!(default);
+            class["metadata"]["annotations"][SNAPSHOTS.default] = json!(default);
         }
         class
     }
@@ -122,14 +186,29 @@ mod tests {
     ) {
         let mut claim = json!({"metadata": {"annotations": {}}});
         if let Some(name) = claims {
-            claim["metadata"]["annotations"][CHOSEN] = json!(name);
+            claim["metadata"]["annotations"][SNAPSHOTS.chosen] = json!(name);
         }
-        let backup = backups.map(|name| (format!("{CHOSEN}_d"), name.to_owned())).into_iter().collect();
+        let backup =
+            backups.map(|name| (format!("{}_d", SNAPSHOTS.chosen), name.to_owned())).into_iter().collect();
         let chosen = of_claim(&classes, "d", &claim, &backup);
         match (chosen, expected) {
             (Ok(class), Ok(name)) => assert_eq!(class["metadata"]["name"], name),
             (Err(error), Err(words)) => assert!(error.to_string().contains(words), "{error}"),
             (chosen, expected) => panic!("{chosen:?} instead of {expected:?}"),
         }
+    }
+
+    #[test]
+    fn a_group_has_classes_of_its_own_under_upstreams_names() {
+        let classes = [class("a", "d", false, ""), class("b", "d", false, "")];
+        let mut claim = json!({"metadata": {"annotations": {"velero.io/csi-volumesnapshot-class": "a"}}});
+        let of_backup = [("velero.io/csi-volumegroupsnapshot-class_d".to_owned(), "b".to_owned())].into();
+        let several = of_group(&classes, "d", &claim, &BTreeMap::new()).unwrap_err().to_string();
+        assert!(several.contains("several VolumeGroupSnapshotClasses are for driver d (a, b)"), "{several}");
+        assert_eq!(of_group(&classes, "d", &claim, &of_backup).unwrap()["metadata"]["name"], "b");
+        claim["metadata"]["annotations"]["velero.io/csi-volume-group-snapshot-class"] = json!("a");
+        assert_eq!(of_group(&classes, "d", &claim, &of_backup).unwrap()["metadata"]["name"], "a");
+        let none = of_group(&classes, "other", &json!({}), &of_backup).unwrap_err().to_string();
+        assert!(none.contains("remove the group's label"), "{none}");
     }
 }

@@ -1,14 +1,56 @@
 //! The deletion of a snapshot that only its driver still has: a content with its handle is made for the purpose, and deleted
-//! again, upon which the driver deletes the snapshot.
+//! again, upon which the driver deletes the snapshot. And what becomes of snapshots in the cluster whose Backup is gone.
 
 use serde_json::{Value, json};
 
 use super::{DELETION_POLICY, GROUP, OF_BACKUP, VERSION};
+use crate::deletion::Stored;
 use crate::label;
+
+/// What snapshots are whose Backup is gone from the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Orphan {
+    /// Storage has the backup: they are its own.
+    Stored,
+    /// Nobody has it, and nobody will ever name them again.
+    Lost,
+    /// Nobody knows; the words say why.
+    Unknown(String),
+}
+
+/// `looked`: the locations where the backup with this UID may be, and what each says of a backup of its name.
+pub fn orphan(uid: &str, looked: &[(String, Stored)]) -> Orphan {
+    let is_it = |stored: &Stored| matches!(stored, Stored::Found { uid: found, .. } if found == uid);
+    if looked.iter().any(|(_, stored)| is_it(stored)) {
+        return Orphan::Stored;
+    }
+    let unread = looked.iter().find_map(|(location, stored)| match stored {
+        Stored::Unreadable(words) => Some(format!("its file in location {location} {words}")),
+        // An old or foreign file may not say whose it is.
+        Stored::Found { uid, .. } if uid.is_empty() => {
+            Some(format!("its file in location {location} has no UID"))
+        }
+        Stored::Absent | Stored::Found { .. } => None,
+    });
+    match unread {
+        Some(words) => Orphan::Unknown(words),
+        None if looked.is_empty() => Orphan::Unknown("no storage location is known for it".to_owned()),
+        None => Orphan::Lost,
+    }
+}
 
 /// Whether a backup took the snapshot of this content; others are somebody's own.
 pub fn is_of_backup(content: &Value, backup: &str) -> bool {
     content["metadata"]["labels"]["velero.io/backup-name"] == *label::value(backup)
+}
+
+/// The content of a snapshot of which only handle and driver are known.
+pub fn content_of_handle(name: &str, handle: &str, driver: &str, backup: &str) -> Value {
+    json!({
+        "metadata": {"name": name, "labels": {"velero.io/backup-name": label::value(backup)}},
+        "spec": {"driver": driver},
+        "status": {"snapshotHandle": handle},
+    })
 }
 
 /// The content to make and delete; its name is the same at every try. None where no snapshot was ever made.
@@ -44,7 +86,30 @@ pub fn for_deletion(content: &Value) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+
     use super::*;
+
+    fn found(uid: &str) -> Stored {
+        Stored::Found { uid: uid.to_owned(), started: String::new() }
+    }
+
+    #[rstest]
+    #[case::stored(vec![Stored::Absent, found("u")], Ok(Orphan::Stored))]
+    #[case::stored_beside_an_unreadable_one(vec![Stored::Unreadable("x".into()), found("u")], Ok(Orphan::Stored))]
+    #[case::nowhere(vec![Stored::Absent, Stored::Absent], Ok(Orphan::Lost))]
+    #[case::another_of_its_name(vec![found("other")], Ok(Orphan::Lost))]
+    #[case::unreadable(vec![Stored::Absent, Stored::Unreadable("cannot be read: no route".into())], Err("cannot be read: no route"))]
+    #[case::without_a_uid(vec![found("")], Err("has no UID"))]
+    #[case::no_location(vec![], Err("no storage location"))]
+    fn only_what_nobody_has_is_lost(#[case] looked: Vec<Stored>, #[case] expected: Result<Orphan, &str>) {
+        let looked: Vec<_> = looked.into_iter().map(|stored| ("main".to_owned(), stored)).collect();
+        match (orphan("u", &looked), expected) {
+            (Orphan::Unknown(words), Err(part)) => assert!(words.contains(part), "{words}"),
+            (orphan, Ok(expected)) => assert_eq!(orphan, expected),
+            (orphan, expected) => panic!("{orphan:?} instead of {expected:?}"),
+        }
+    }
 
     #[test]
     fn a_snapshot_is_deleted_by_its_handle_with_the_labels_and_secrets_of_its_content() {

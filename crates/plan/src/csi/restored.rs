@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{DELETION_POLICY, GROUP, MUST_RESTORE, OF_BACKUP, SNAPSHOT_NAME, VERSION, restored_name, text};
+use super::{
+    DELETION_POLICY, GROUP, LOCATION, MUST_RESTORE, OF_BACKUP, SNAPSHOT_NAME, VERSION, restored_name, text,
+};
 use crate::catalogue::ItemId;
 
 /// The VolumeSnapshot, and its content in the backup. An error says why it cannot be restored.
@@ -84,6 +86,7 @@ pub fn claim(mut item: Value, from_backup: &Value, restore_uid: &str) -> (Value,
 fn forget_backup(item: &mut Value) {
     if let Some(labels) = item.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
         labels.remove(OF_BACKUP);
+        labels.remove(LOCATION);
     }
     if let Some(metadata) = item["metadata"].as_object_mut() {
         metadata.remove("finalizers");

@@ -1,8 +1,11 @@
 //! A snapshot that a backup takes: the object that asks for it, how it stands, and what the backup notes in it.
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::{DELETION_POLICY, DRIVER, GROUP, GROUP_HANDLE, HANDLE, OF_BACKUP, RESTORE_SIZE, VERSION, text};
+use super::{
+    DELETION_POLICY, DRIVER, GROUP, GROUP_HANDLE, HANDLE, LOCATION, OF_BACKUP, OfBackup, RESTORE_SIZE,
+    VERSION, group_handle, text,
+};
 use crate::catalogue::{GroupResource, ItemId};
 use crate::label;
 use crate::policy::quantity::Quantity;
@@ -19,16 +22,9 @@ pub fn driver_of(volume: &Value) -> Option<&str> {
     Some(text(volume, "/spec/csi/driver")).filter(|driver| !driver.is_empty())
 }
 
-/// The object that asks a driver for a snapshot. The claim's labels come along as upstream has them, but for those that
-/// say where the claim itself came from.
-pub fn snapshot(name: &str, claim: &Value, class: &str, backup: (&str, &str)) -> Value {
-    let labels = claim["metadata"]["labels"].as_object().into_iter().flatten();
-    let mut labels: serde_json::Map<String, Value> = labels
-        .filter(|(key, _)| !key.starts_with("velero.io/") && !key.starts_with("lifeboat.io/"))
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect();
-    labels.insert("velero.io/backup-name".to_owned(), json!(label::value(backup.0)));
-    labels.insert(OF_BACKUP.to_owned(), json!(backup.1));
+/// The object that asks a driver for a snapshot.
+pub fn snapshot(name: &str, claim: &Value, class: &str, backup: &OfBackup) -> Value {
+    let labels = snapshot_labels(claim, backup);
     json!({
         "apiVersion": format!("{GROUP}/{VERSION}"),
         "kind": "VolumeSnapshot",
@@ -38,6 +34,27 @@ pub fn snapshot(name: &str, claim: &Value, class: &str, backup: (&str, &str)) ->
             "volumeSnapshotClassName": class,
         },
     })
+}
+
+/// The claim's labels come along as upstream has them, but for those that say where the claim itself came from.
+pub(super) fn snapshot_labels(claim: &Value, backup: &OfBackup) -> Map<String, Value> {
+    let labels = claim["metadata"]["labels"].as_object().into_iter().flatten();
+    let mut labels: Map<String, Value> = labels
+        .filter(|(key, _)| !key.starts_with("velero.io/") && !key.starts_with("lifeboat.io/"))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    labels.extend(labels_of(backup));
+    labels
+}
+
+/// How a snapshot or a content is known to be a backup's.
+fn labels_of(backup: &OfBackup) -> Map<String, Value> {
+    let labels = [
+        ("velero.io/backup-name", label::value(&backup.name)),
+        (OF_BACKUP, backup.uid.clone()),
+        (LOCATION, label::value(&backup.location)),
+    ];
+    labels.into_iter().map(|(key, value)| (key.to_owned(), json!(value))).collect()
 }
 
 /// The content that a snapshot is bound to.
@@ -88,18 +105,17 @@ pub fn trouble(object: &Value) -> Option<String> {
 
 /// What a content gets while a backup goes on: whose it is, and that its snapshot stays whoever deletes the
 /// VolumeSnapshot.
-pub fn content_patch(content: &Value, backup: (&str, &str)) -> Option<Value> {
+pub fn content_patch(content: &Value, backup: &OfBackup) -> Option<Value> {
     let labels = &content["metadata"]["labels"];
     if is_going(content) {
         return None;
     }
-    let ours = labels[OF_BACKUP] == backup.1 && content["spec"]["deletionPolicy"] == "Retain";
-    let noted = content["metadata"]["annotations"][DELETION_POLICY].clone();
-    let policy = if noted.is_null() { content["spec"]["deletionPolicy"].clone() } else { noted };
+    let ours = labels[OF_BACKUP] == *backup.uid && content["spec"]["deletionPolicy"] == "Retain";
+    let policy = policy_before(content);
     (!ours).then(|| {
         json!({
             "metadata": {
-                "labels": {"velero.io/backup-name": label::value(backup.0), OF_BACKUP: backup.1},
+                "labels": labels_of(backup),
                 "annotations": {DELETION_POLICY: policy},
             },
             "spec": {"deletionPolicy": "Retain"},
@@ -107,21 +123,33 @@ pub fn content_patch(content: &Value, backup: (&str, &str)) -> Option<Value> {
     })
 }
 
+/// The deletion policy of a content before a backup changed it.
+pub(super) fn policy_before(content: &Value) -> &Value {
+    let noted = &content["metadata"]["annotations"][DELETION_POLICY];
+    if noted.is_null() { &content["spec"]["deletionPolicy"] } else { noted }
+}
+
+/// How large a volume must be that is made from a content's snapshot. One of a group has it on record, because not every
+/// driver tells it again.
+pub fn restore_size(content: &Value) -> Option<i64> {
+    let noted = || content["metadata"]["annotations"][RESTORE_SIZE].as_str()?.parse().ok();
+    content["status"]["restoreSize"].as_i64().filter(|size| *size > 0).or_else(noted)
+}
+
 /// The annotations of a snapshot in the backup, from which it is restored.
 pub fn snapshot_notes(content: &Value) -> Value {
-    let before = &content["metadata"]["annotations"][DELETION_POLICY];
-    let policy = if before.is_null() { &content["spec"]["deletionPolicy"] } else { before };
-    let mut notes = json!({DELETION_POLICY: policy});
+    let mut notes = json!({DELETION_POLICY: policy_before(content)});
     let status = &content["status"];
     if status["snapshotHandle"].is_string() {
         notes[HANDLE] = status["snapshotHandle"].clone();
         notes[DRIVER] = content["spec"]["driver"].clone();
     }
-    if let Some(size) = status["restoreSize"].as_i64() {
+    if let Some(size) = restore_size(content) {
         notes[RESTORE_SIZE] = json!(binary(size));
     }
-    if status["volumeGroupSnapshotHandle"].is_string() {
-        notes[GROUP_HANDLE] = status["volumeGroupSnapshotHandle"].clone();
+    let group = group_handle(content);
+    if !group.is_empty() {
+        notes[GROUP_HANDLE] = json!(group);
     }
     notes
 }
@@ -155,6 +183,10 @@ mod tests {
 
     use super::*;
 
+    fn nightly() -> OfBackup {
+        OfBackup { name: "nightly".into(), uid: "uid".into(), location: "main".into() }
+    }
+
     fn claim() -> Value {
         json!({"metadata": {"name": "data", "namespace": "shop", "labels": {"app": "db", "velero.io/restore-name": "r"}},
             "spec": {"resources": {"requests": {"storage": "1Gi"}}}})
@@ -162,9 +194,9 @@ mod tests {
 
     #[test]
     fn a_snapshot_carries_the_claims_labels_and_its_backup() {
-        let made = snapshot("s", &claim(), "fast", ("nightly", "uid"));
-        let labels =
-            json!({"app": "db", "velero.io/backup-name": "nightly", "lifeboat.io/backup-uid": "uid"});
+        let made = snapshot("s", &claim(), "fast", &nightly());
+        let labels = json!({"app": "db", "velero.io/backup-name": "nightly", "lifeboat.io/backup-uid": "uid",
+            "velero.io/storage-location": "main"});
         assert_eq!(made["metadata"]["labels"], labels);
         assert_eq!(made["metadata"]["namespace"], "shop");
         assert_eq!(
@@ -198,12 +230,12 @@ mod tests {
     fn a_content_is_kept_whoever_deletes_its_snapshot_and_its_own_policy_is_noted() {
         let mut content = json!({"metadata": {"name": "c"}, "spec": {"deletionPolicy": "Delete", "driver": "d"},
             "status": {"snapshotHandle": "h", "restoreSize": 1_073_741_824}});
-        let patch = content_patch(&content, ("nightly", "uid")).unwrap();
+        let patch = content_patch(&content, &nightly()).unwrap();
         assert_eq!(patch["spec"]["deletionPolicy"], "Retain");
         content["metadata"]["labels"] = patch["metadata"]["labels"].clone();
         content["metadata"]["annotations"] = patch["metadata"]["annotations"].clone();
         content["spec"]["deletionPolicy"] = json!("Retain");
-        assert_eq!(content_patch(&content, ("nightly", "uid")), None);
+        assert_eq!(content_patch(&content, &nightly()), None);
         let notes = json!({DELETION_POLICY: "Delete", HANDLE: "h", DRIVER: "d", RESTORE_SIZE: "1Gi"});
         assert_eq!(snapshot_notes(&content), notes);
     }

@@ -60,7 +60,8 @@ pub fn claim(
         "kind": "PersistentVolumeClaim",
         "metadata": {"name": name, "namespace": namespace, "labels": {MADE_FOR: uid}},
         "spec": {
-            // Whatever the claim itself allows: one pod reads it.
+            // Whatever the claim itself allows: one pod reads it. ReadWriteOncePod of the source would hold for this volume of
+            // its own all the same, and ReadOnlyMany is refused by drivers that do not share.
             "accessModes": ["ReadWriteOnce"],
             "volumeMode": mode(of, content),
             "dataSource": {"apiGroup": GROUP, "kind": "VolumeSnapshot", "name": name},
@@ -84,6 +85,15 @@ fn mode(of: Option<&Value>, content: &Value) -> String {
     if given.is_empty() { "Filesystem".to_owned() } else { given.to_owned() }
 }
 
+/// The access modes with which a mover can fill a volume for a claim: the claim's own, unless it only reads. The volume is
+/// given the claim's when it is handed over. ReadWriteOncePod is fine: one pod mounts it, and a further try gets a further
+/// volume.
+fn writable(spec: &Value) -> Value {
+    let modes = spec["accessModes"].as_array().into_iter().flatten();
+    let writes = modes.filter_map(Value::as_str).any(|mode| mode != "ReadOnlyMany");
+    if writes { spec["accessModes"].clone() } else { json!(["ReadWriteOnce"]) }
+}
+
 /// An empty claim like the one that is to be filled.
 pub fn for_target(name: &str, namespace: &str, uid: &str, target: &Value) -> Value {
     let spec = &target["spec"];
@@ -91,7 +101,7 @@ pub fn for_target(name: &str, namespace: &str, uid: &str, target: &Value) -> Val
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
         "metadata": {"name": name, "namespace": namespace, "labels": {MADE_FOR: uid}},
-        "spec": {"accessModes": spec["accessModes"], "resources": spec["resources"], "volumeMode": mode(Some(target), &json!({}))},
+        "spec": {"accessModes": writable(spec), "resources": spec["resources"], "volumeMode": mode(Some(target), &json!({}))},
     });
     for field in ["storageClassName", "volumeAttributesClassName"] {
         if spec[field].is_string() {
@@ -128,6 +138,8 @@ fn term_fits(term: &Value, node: &Value) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+
     use super::*;
 
     fn of() -> Value {
@@ -171,6 +183,26 @@ mod tests {
             json!({"accessModes": ["ReadWriteMany"], "storageClassName": "fast",
             "volumeMode": "Filesystem", "resources": {"requests": {"storage": "3Gi"}}})
         );
+    }
+
+    #[rstest]
+    #[case::one_pod(json!(["ReadWriteOncePod"]), json!(["ReadWriteOncePod"]))]
+    #[case::many(json!(["ReadOnlyMany", "ReadWriteMany"]), json!(["ReadOnlyMany", "ReadWriteMany"]))]
+    #[case::read_only(json!(["ReadOnlyMany"]), json!(["ReadWriteOnce"]))]
+    #[case::none(Value::Null, json!(["ReadWriteOnce"]))]
+    fn a_mover_can_write_into_what_it_fills(#[case] modes: Value, #[case] expected: Value) {
+        let target = json!({"spec": {"accessModes": modes, "resources": {}}});
+        assert_eq!(for_target("n", "m", "u", &target)["spec"]["accessModes"], expected);
+    }
+
+    #[rstest]
+    #[case("ReadWriteOncePod")]
+    #[case("ReadOnlyMany")]
+    #[case("ReadWriteMany")]
+    fn a_mover_can_mount_what_it_reads(#[case] mode: &str) {
+        let source = json!({"spec": {"accessModes": [mode]}});
+        let made = claim("n", "m", "u", Some(&source), &of(), "fast");
+        assert_eq!(made["spec"]["accessModes"], json!(["ReadWriteOnce"]));
     }
 
     #[test]

@@ -4,11 +4,9 @@ use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 
 use super::{SELECTOR, text};
+use crate::csi::SNAPSHOT;
 use crate::label;
 use crate::pod_volumes::CONSISTENCY;
-
-/// All files at one moment.
-const SNAPSHOT: &str = "Snapshot";
 
 /// The operation of moving a claim's data; also the object's label. `prefix`: `du-` or `dd-`, as upstream.
 pub fn operation(prefix: &str, owner_uid: &str, claim_uid: &str) -> String {

@@ -30,6 +30,12 @@ pub fn volume_patch(volume: &Value, claim: &Value) -> Option<Value> {
             "uid": null, "resourceVersion": null,
         }},
     });
+    // A claim that only reads is filled through a volume that can be written; it is bound only to one with its modes.
+    let modes = |object: &Value| object["spec"]["accessModes"].as_array().cloned().unwrap_or_default();
+    let (has, wanted) = (modes(volume), modes(claim));
+    if !wanted.is_empty() && !wanted.iter().all(|mode| has.contains(mode)) {
+        patch["spec"]["accessModes"] = json!(wanted);
+    }
     if claim["spec"]["selector"]["matchLabels"].is_object() {
         patch["metadata"]["labels"] = claim["spec"]["selector"]["matchLabels"].clone();
     }
@@ -57,6 +63,8 @@ pub fn bound(claim: &Value, volume: &str) -> Bound {
 
 #[cfg(test)]
 mod tests {
+    use rstest::rstest;
+
     use super::*;
 
     #[test]
@@ -74,6 +82,22 @@ mod tests {
         assert_eq!(patch["metadata"]["labels"]["velero.io/dynamic-pv-restore"], "x");
         volume["spec"]["claimRef"] = json!({"namespace": "shop", "name": "data", "uid": "u"});
         assert_eq!(volume_patch(&volume, &claim), None);
+    }
+
+    #[rstest]
+    #[case::the_same("ReadWriteOncePod", "ReadWriteOncePod", None)]
+    #[case::read_only("ReadWriteOnce", "ReadOnlyMany", Some("ReadOnlyMany"))]
+    fn a_volume_gets_the_access_modes_of_its_claim(
+        #[case] has: &str,
+        #[case] wanted: &str,
+        #[case] expected: Option<&str>,
+    ) {
+        let volume = json!({"spec": {"accessModes": [has]}});
+        let claim =
+            json!({"metadata": {"namespace": "shop", "name": "data"}, "spec": {"accessModes": [wanted]}});
+        let patch = volume_patch(&volume, &claim).unwrap();
+        let patched = patch["spec"].get("accessModes").cloned();
+        assert_eq!(patched, expected.map(|mode| json!([mode])));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! An object that is in the cluster already: compared with what was to be restored, and left, merged or updated as the
 //! Restore says. The words are upstream's. Called by the executor after a create that met an existing object.
 
+use jiff::Timestamp;
 use lifeboat_api::velero::ExistingResourcePolicy;
 use lifeboat_api::velero::names::{BACKUP_NAME, RESTORE_NAME};
 use serde_json::{Map, Value, json};
@@ -66,6 +67,13 @@ fn different(wanted: &Value, policy: Option<&ExistingResourcePolicy>) -> String 
 pub fn is_ours(found: &Value, restore: &str) -> bool {
     found.pointer("/metadata/labels").and_then(|labels| labels.get(RESTORE_NAME)).and_then(Value::as_str)
         == Some(&crate::label::value(restore))
+}
+
+/// Whether an object is younger than the Restore that began then: its label may come from an earlier one of the same name.
+pub fn is_new(found: &Value, begun: Option<Timestamp>) -> bool {
+    let made = found.pointer("/metadata/creationTimestamp").and_then(Value::as_str);
+    let made = made.and_then(|text| text.parse::<Timestamp>().ok());
+    made.zip(begun).is_none_or(|(made, begun)| made >= begun)
 }
 
 fn labels_of(wanted: &Value) -> [(&'static str, Value); 2] {

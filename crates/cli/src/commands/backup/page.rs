@@ -3,6 +3,7 @@
 
 #[cfg(test)]
 mod tests;
+mod volume;
 
 use std::collections::BTreeMap;
 
@@ -12,13 +13,13 @@ use lifeboat_api::common::{GoDuration, Time};
 use lifeboat_api::velero::{
     Backup, BackupHooks, BackupPhase, BackupResourceHook, BackupSpec, DeleteBackupRequest, HookStatus,
 };
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::objects::get::selector_text;
 use crate::objects::results::{self, Fetched, Results};
 use crate::objects::show::{Node, Page, instant, moment, relative, span};
 use crate::objects::volumes as objects_volumes;
+pub(crate) use volume::Volume;
 
 /// All that a description is made of.
 pub(crate) struct Facts {
@@ -32,50 +33,6 @@ pub(crate) struct Facts {
     pub(crate) operations: Fetched<Vec<Value>>,
     /// VolumePluginBackups.
     pub(crate) plugin_volumes: Fetched<Vec<Value>>,
-}
-
-/// A volume in the file about volumes, as far as it is shown.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub(crate) struct Volume {
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pvc_name: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pvc_namespace: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pv_name: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    backup_method: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    restore_method: String,
-    skipped: bool,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    skipped_reason: String,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    result: String,
-}
-
-impl Volume {
-    /// `shop/data (volume pvc-1)`.
-    fn name(&self) -> String {
-        match (self.pvc_name.is_empty(), self.pv_name.is_empty()) {
-            (false, false) => format!("{}/{} (volume {})", self.pvc_namespace, self.pvc_name, self.pv_name),
-            (false, true) => format!("{}/{}", self.pvc_namespace, self.pvc_name),
-            (true, _) => format!("volume {}", self.pv_name),
-        }
-    }
-
-    fn words(&self) -> String {
-        if self.skipped {
-            let reason =
-                if self.skipped_reason.is_empty() { "no reason given" } else { &self.skipped_reason };
-            return format!("{}: {reason}", self.name());
-        }
-        let method = if self.backup_method.is_empty() { &self.restore_method } else { &self.backup_method };
-        let known: Vec<_> =
-            [method.as_str(), &self.result].into_iter().filter(|word| !word.is_empty()).collect();
-        format!("{}: {}", self.name(), known.join(", "))
-    }
 }
 
 pub(crate) fn page(facts: &Facts, now: Timestamp, details: bool) -> Page {

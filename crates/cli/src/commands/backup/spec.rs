@@ -86,6 +86,9 @@ pub(crate) struct BackupFlags {
     /// How long to wait for a CSI snapshot [default: the server's setting]
     #[arg(long, value_name = "DURATION", value_parser = length, allow_hyphen_values = true, help_heading = "Volumes")]
     pub(crate) csi_snapshot_timeout: Option<GoDuration>,
+    /// Label whose value claims share that are snapshotted at one moment [default: velero.io/volume-group]
+    #[arg(long, value_name = "KEY", help_heading = "Volumes")]
+    pub(crate) volume_group_snapshot_label_key: Option<String>,
     /// How long to wait for work that plugins do in the background [default: the server's setting]
     #[arg(long, value_name = "DURATION", value_parser = length, allow_hyphen_values = true, help_heading = "Volumes")]
     pub(crate) item_operation_timeout: Option<GoDuration>,
@@ -130,6 +133,7 @@ impl BackupFlags {
             uploader_config: parallel
                 .map(|count| UploaderConfigForBackup { parallel_files_upload: Some(i64::from(count)) }),
             csi_snapshot_timeout: GoDuration::set(self.csi_snapshot_timeout),
+            volume_group_snapshot_label_key: self.volume_group_snapshot_label_key.clone(),
             item_operation_timeout: GoDuration::set(self.item_operation_timeout),
             ..BackupSpec::default()
         }

@@ -8,8 +8,9 @@ use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams};
 use lifeboat_api::velero::BackupPhase;
 use lifeboat_cluster::{ApiError, Attempt};
+use lifeboat_plan::csi::Orphan;
 
-use super::{State, begun, is_at_rest, movements, shown_phase, snapshots, start};
+use super::{State, begun, is_at_rest, movements, orphans, shown_phase, snapshots, start};
 use crate::backup::journal::{self, Journal};
 use crate::backup::run_open_posts;
 use crate::context::Context;
@@ -77,8 +78,9 @@ pub(super) async fn end(context: &Context, all: &[Left]) {
     }
 }
 
-/// Objects of CSI snapshots that a server which died left of backups that are over. Those of a Backup that is gone are
-/// kept by their drivers: its files may be there, and then it comes back with the next sync.
+/// Objects of CSI snapshots that a server which died left of backups that are over. Those of a Backup that is gone are kept
+/// by their drivers where storage has it: it comes back with the next sync. Where nobody has it they go, and where nobody
+/// knows they stay as they are until the next start.
 pub(super) async fn clear_snapshots(context: &Context, state: &State) {
     let cleared = async {
         // Snapshots first: a backup that begins meanwhile is then in the list of Backups, or not in this one.
@@ -97,13 +99,31 @@ pub(super) async fn clear_snapshots(context: &Context, state: &State) {
                         tracing::warn!(uid, words, "a backup that failed, or whose data was moved");
                     }
                 }
-                _ => csi::release(context, &uid).await?,
+                Some(_) => csi::release(context, &uid).await?,
+                None => clear_orphans(context, &uid).await?,
             }
         }
         Ok::<(), ApiError>(())
     };
     if let Err(error) = cleared.await {
         tracing::warn!(error = error.chain(), "cannot clear up after CSI snapshots");
+    }
+}
+
+async fn clear_orphans(context: &Context, uid: &str) -> Result<(), ApiError> {
+    match orphans::of(context, uid).await? {
+        Orphan::Stored => csi::release(context, uid).await,
+        Orphan::Lost => {
+            tracing::warn!(uid, "neither the cluster nor storage has this backup: its CSI snapshots go");
+            for words in csi::discard(context, uid).await {
+                tracing::warn!(uid, words, "a backup that is gone");
+            }
+            Ok(())
+        }
+        Orphan::Unknown(words) => {
+            tracing::warn!(uid, words, "CSI snapshots of a Backup that is gone are kept: nobody knows of it");
+            Ok(())
+        }
     }
 }
 

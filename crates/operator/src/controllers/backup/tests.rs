@@ -1,6 +1,7 @@
 //! Backups through their phases, on a cluster of a few lines with a location in a directory.
 
 mod csi;
+mod csi_groups;
 mod faults;
 mod operations;
 mod snapshots;

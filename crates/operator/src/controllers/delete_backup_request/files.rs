@@ -1,42 +1,10 @@
-//! The files of a backup, and what it says it made besides them.
+//! The files of a backup.
 
-use std::collections::BTreeSet;
-
-use lifeboat_archive::documents::{self, BackupVolumeInfo};
+use lifeboat_archive::documents;
 use lifeboat_archive::{BackupFiles, RestoreFiles, StoreError};
 use serde::de::DeserializeOwned;
 
 use crate::locations::{self, Location};
-
-/// CSI snapshots that the archive does not know: each is named, so that nothing is left behind in silence. All others are
-/// deleted by their action. `contents`: the VolumeSnapshotContents of the archive.
-pub(super) async fn volume_data(
-    location: &Location,
-    backup: &str,
-    contents: &BTreeSet<String>,
-) -> Vec<String> {
-    let Ok(files) = BackupFiles::new(backup) else { return Vec::new() };
-    match list::<BackupVolumeInfo>(location, &files.volume_info()).await {
-        Ok(volumes) => {
-            let kept = volumes.iter().filter(|volume| !volume.skipped && volume.result != "failed");
-            kept.filter_map(|volume| of_volume(volume, contents)).collect()
-        }
-        Err(words) => vec![words],
-    }
-}
-
-/// What remains of one volume, where something does.
-fn of_volume(volume: &BackupVolumeInfo, contents: &BTreeSet<String>) -> Option<String> {
-    let BackupVolumeInfo { pvc_namespace, pvc_name, .. } = volume;
-    let csi = volume.csi_snapshot_info.as_ref().filter(|csi| !contents.contains(&csi.vsc_name))?;
-    let (handle, content) = (&csi.snapshot_handle, &csi.vsc_name);
-    (!handle.is_empty() || !content.is_empty()).then(|| {
-        format!(
-            "the CSI snapshot '{handle}' of claim '{pvc_namespace}/{pvc_name}' remains: the archive does not have its \
-             VolumeSnapshotContent '{content}'"
-        )
-    })
-}
 
 pub(super) async fn list<T: DeserializeOwned>(location: &Location, key: &str) -> Result<Vec<T>, String> {
     match location.store.get(key, documents::DOCUMENT_LIMIT).await {

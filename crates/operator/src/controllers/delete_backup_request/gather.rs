@@ -3,7 +3,6 @@
 use kube::api::{DynamicObject, ListParams};
 use kube::{Resource, ResourceExt};
 use lifeboat_api::velero::{Backup, BackupPhase, Restore};
-use lifeboat_archive::BackupFiles;
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::backup::ATTEMPT;
 use lifeboat_plan::deletion::{Extent, Identity, Known, Stored, restore_runs};
@@ -11,11 +10,8 @@ use lifeboat_plan::garbage::LocationState;
 use serde_json::Value;
 
 use crate::context::Context;
-use crate::locations::{self, Location, LocationError};
+use crate::locations::{self, Location, LocationError, stored_backup};
 use crate::volume_plugin::{Kind, delete_all};
-
-/// More than any Backup object can have, which etcd keeps below 2 MiB.
-pub(super) const METADATA_LIMIT: usize = 16 * 1024 * 1024;
 
 pub(super) struct Gathered {
     pub(super) name: String,
@@ -91,29 +87,12 @@ pub(super) async fn gather(context: &Context, name: &str) -> Result<Gathered, Ap
     let running = restores.iter().filter(runs).map(ResourceExt::name_any).collect();
     let stored = match &location {
         Some(location) if backup.is_some() && location_state == LocationState::Usable => {
-            read_stored(location, name).await
+            stored_backup(location, name).await
         }
         _ => Stored::Unreadable("was not read".to_owned()),
     };
     let name = name.to_owned();
     Ok(Gathered { name, backup, location_name, location, location_state, stored, restores, running })
-}
-
-/// The file that makes the directory of this name a backup.
-async fn read_stored(location: &Location, name: &str) -> Stored {
-    let Ok(files) = BackupFiles::new(name) else { return Stored::Absent };
-    let bytes = match location.store.get(&files.metadata(), METADATA_LIMIT).await {
-        Ok(bytes) => bytes,
-        Err(error) if error.is_not_found() => return Stored::Absent,
-        Err(error) => return Stored::Unreadable(format!("cannot be read: {}", locations::words(&error))),
-    };
-    match serde_json::from_slice::<Value>(&bytes) {
-        Ok(json) => {
-            let text = |path: &str| json.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
-            Stored::Found { uid: text("/metadata/uid"), started: text("/status/startTimestamp") }
-        }
-        Err(error) => Stored::Unreadable(format!("is no JSON: {error}")),
-    }
 }
 
 /// Deletes the Restores of the backup, then the Backup; with `ObjectOnly` the Restores stay, for they read another backup.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lifeboat_api::velero::Backup;
-use lifeboat_archive::{BackupFiles, Item, Spool};
+use lifeboat_archive::{BackupFiles, Item, Spool, SpoolError};
 use lifeboat_cluster::discovery::discover;
 use lifeboat_cluster::objects;
 use lifeboat_plugin::Applies;
@@ -27,6 +27,18 @@ pub(super) struct Ran {
     pub(super) problems: Vec<String>,
     /// The VolumeSnapshotContents of the archive: their snapshots are gone, or named as a problem.
     pub(super) contents: BTreeSet<String>,
+    /// Why nobody will ever read the archive, where that is so: it is gone or broken.
+    pub(super) unread: Option<String>,
+}
+
+impl Ran {
+    fn problem(words: String) -> Self {
+        Self { problems: vec![words], ..Self::default() }
+    }
+
+    fn unread(words: String) -> Self {
+        Self { unread: Some(words), ..Self::default() }
+    }
 }
 
 pub(super) async fn run(
@@ -40,7 +52,7 @@ pub(super) async fn run(
     }
     match run_all(context, actions, gathered, location).await {
         Ok(ran) => ran,
-        Err(problem) => Ran { problems: vec![problem], contents: BTreeSet::new() },
+        Err(problem) => Ran::problem(problem),
     }
 }
 
@@ -56,18 +68,25 @@ async fn run_all(
     let catalogue = discover(&context.client).await.map_err(|error| error.chain())?.catalogue;
     let (matched, mut problems) = applying(actions, &catalogue).await;
     if matched.is_empty() {
-        return Ok(Ran { problems, contents: BTreeSet::new() });
+        return Ok(Ran { problems, ..Ran::default() });
     }
     let files = BackupFiles::new(&gathered.name).map_err(|error| error.to_string())?;
     let archive = match location.store.get_stream(&files.contents()).await {
         Ok(archive) => archive,
         // Nothing was written, or an earlier try came further.
-        Err(error) if error.is_not_found() => return Ok(Ran::default()),
+        Err(error) if error.is_not_found() => return Ok(Ran::unread("it is not there".to_owned())),
         Err(error) => return Err(format!("cannot read the archive: {}", locations::words(&error))),
     };
     let settings = &context.settings.storage;
     let spool = Spool::read(archive, &settings.spool_directory, settings.spool_limits()).await;
-    let spool = spool.map_err(|error| format!("delete item actions were not run: {error}"))?;
+    let spool = match spool {
+        Ok(spool) => spool,
+        // It stays so: whoever waits for it waits for ever.
+        Err(error @ (SpoolError::NotGzip(_) | SpoolError::Damaged(_) | SpoolError::Entry { .. })) => {
+            return Ok(Ran { problems, ..Ran::unread(error.to_string()) });
+        }
+        Err(error) => return Err(format!("delete item actions were not run: {error}")),
+    };
     let limit = context.settings.backup.defaults.resource_timeout;
     let (mut left_out, mut contents) = (0, BTreeSet::new());
     for item in spool.items() {
@@ -92,7 +111,7 @@ async fn run_all(
             "and {left_out} more of the same kind; the server's log has the plugins' own words"
         ));
     }
-    Ok(Ran { problems, contents })
+    Ok(Ran { problems, contents, unread: None })
 }
 
 /// One action for one item.

@@ -10,9 +10,10 @@ use lifeboat_plan::deletion::{self, Extent};
 use lifeboat_plan::label;
 use serde_json::{Value, json};
 
-use super::gather::{Gathered, METADATA_LIMIT, api};
+use super::gather::{Gathered, api};
 use super::{Deleted, State};
 use crate::context::Context;
+use crate::locations::METADATA_LIMIT;
 
 /// Claims the request and marks the Backup, before anything is deleted.
 pub(super) async fn begin(

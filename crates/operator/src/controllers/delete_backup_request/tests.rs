@@ -1,6 +1,7 @@
 //! Deletions in a directory, with a cluster of a few lines.
 
 mod copies;
+mod csi;
 mod ownership;
 mod snapshots;
 
@@ -66,17 +67,25 @@ async fn cluster(phase: &str) -> Cluster {
 
 /// One request, reconciled once; what it says then.
 async fn request(cluster: &Cluster, backup: &str, action: Option<Arc<Recorder>>) -> Option<Value> {
+    ask(cluster, backup);
+    reconcile_stored(cluster, action).await
+}
+
+fn ask(cluster: &Cluster, backup: &str) {
     let now = cluster.context.now().to_string();
     let object = json!({"apiVersion": "velero.io/v1", "kind": "DeleteBackupRequest",
         "metadata": {"name": "q", "creationTimestamp": now}, "spec": {"backupName": backup}});
     cluster.put("deletebackuprequests", &object);
-    reconcile_stored(cluster, action).await
 }
 
 /// The request that is there, reconciled once.
 async fn reconcile_stored(cluster: &Cluster, action: Option<Arc<Recorder>>) -> Option<Value> {
-    let object = serde_json::from_value(cluster.get("deletebackuprequests", "q").unwrap()).unwrap();
     let delete = action.into_iter().map(|action| action as Arc<dyn DeleteItemAction>).collect();
+    reconcile_with(cluster, delete).await
+}
+
+async fn reconcile_with(cluster: &Cluster, delete: Vec<Arc<dyn DeleteItemAction>>) -> Option<Value> {
+    let object = serde_json::from_value(cluster.get("deletebackuprequests", "q").unwrap()).unwrap();
     let resource = objects::resource_of::<DeleteBackupRequest>();
     let state = Arc::new(State { resource, busy: Arc::default() });
     let mut context = cluster.context.clone();

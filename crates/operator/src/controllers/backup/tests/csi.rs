@@ -136,6 +136,24 @@ async fn a_claim_is_snapshotted_once_and_only_the_driver_keeps_the_snapshot() {
     let info = json!({"snapshotHandle": "handle-1", "size": 2_147_483_648_i64, "driver": "csi.example.com",
         "vscName": format!("content-{}", snapshot()), "ReadyToUse": true});
     assert_eq!(volume["csiSnapshotInfo"], info);
+    assert_eq!(volume["consistency"], "Snapshot");
+}
+
+#[rstest]
+#[case::snapshot(json!({}))]
+#[case::moved(json!({"snapshotMoveData": true}))]
+#[tokio::test]
+async fn a_snapshot_that_is_taken_between_hooks_is_quiesced(#[case] more: Value) {
+    let server = server(Driver::Ready, &["fast"]).await;
+    let hooks =
+        json!({"pre.hook.backup.velero.io/command": "pre", "post.hook.backup.velero.io/command": "post"});
+    server.world.change("/api/v1/namespaces/shop/pods/db-1", &json!({"metadata": {"annotations": hooks}}));
+    let mut spec = spec();
+    crate::testing::merge(&mut spec, &more);
+    server.add("b", spec, &json!({}));
+    server.settle("b").await;
+    assert!(server.world.ran().contains(&"pre db-1".to_owned()), "{:?}", server.world.ran());
+    assert_eq!(volumes(&server).await[0]["consistency"], "Quiesced");
 }
 
 #[tokio::test]
@@ -299,7 +317,6 @@ async fn volume_snapshotters_take_what_the_driver_does_not(
 #[rstest]
 #[case::of_one_that_failed(Some("Failed"), "Delete")]
 #[case::of_one_that_ended(Some("Completed"), "Retain")]
-#[case::of_one_that_is_gone(None, "Retain")]
 #[tokio::test]
 async fn what_a_dead_server_left_is_cleared_up(#[case] phase: Option<&str>, #[case] policy: &str) {
     let server = server(Driver::Ready, &["fast"]).await;
@@ -314,6 +331,42 @@ async fn what_a_dead_server_left_is_cleared_up(#[case] phase: Option<&str>, #[ca
     journals::clear_snapshots(&server.context, &server.state).await;
     assert_eq!(left(&server), Vec::<String>::new());
     assert_eq!(seen.lock().unwrap().last().unwrap()["spec"]["deletionPolicy"], policy);
+}
+
+/// A snapshot of a backup whose object is gone.
+fn orphan(server: &Server, location: &str) {
+    let labels = json!({OF_BACKUP: "uid-gone", "velero.io/backup-name": "gone", "velero.io/storage-location": location});
+    let object = json!({"metadata": {"name": "s", "namespace": "shop", "labels": labels},
+        "spec": {"source": {"persistentVolumeClaimName": "data"}}});
+    server.world.put(&format!("{SNAPSHOTS}/s"), object);
+    take(&server.world, &format!("{SNAPSHOTS}/s"), Driver::Ready);
+    let marked = json!({"metadata": {"labels": labels}, "spec": {"deletionPolicy": "Retain"}});
+    server.world.change(&format!("{CONTENTS}/content-s"), &marked);
+}
+
+#[rstest]
+#[case::nowhere("default", None, Some("Delete"))]
+#[case::in_storage("default", Some("uid-gone"), Some("Retain"))]
+#[case::another_of_its_name("default", Some("uid-other"), Some("Delete"))]
+#[case::in_a_location_that_is_gone("elsewhere", None, None)]
+#[case::wherever_it_was("", None, Some("Delete"))]
+#[tokio::test]
+async fn snapshots_of_a_backup_that_is_gone_go_only_where_nobody_has_it(
+    #[case] location: &str,
+    #[case] stored: Option<&str>,
+    #[case] policy: Option<&str>,
+) {
+    let server = server(Driver::Ready, &["fast"]).await;
+    orphan(&server, location);
+    if let Some(uid) = stored {
+        let file = json!({"metadata": {"name": "gone", "uid": uid}}).to_string();
+        ObjectStore::put(&server.store(), "backups/gone/velero-backup.json", file.into()).await.unwrap();
+    }
+    let seen = server.world.watch_changes(&format!("{CONTENTS}/content-s"));
+    journals::clear_snapshots(&server.context, &server.state).await;
+    let last = seen.lock().unwrap().last().map(|change| change["spec"]["deletionPolicy"].clone());
+    assert_eq!(last, policy.map(|policy| json!(policy)));
+    assert_eq!(left(&server).len(), if policy.is_some() { 0 } else { 2 }, "what nobody knows of stays");
 }
 
 #[tokio::test]

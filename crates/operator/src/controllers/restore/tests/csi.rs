@@ -162,6 +162,61 @@ async fn a_claim_whose_data_was_moved_waits_for_it() {
 }
 
 #[tokio::test]
+async fn a_claim_that_was_made_before_a_restart_is_told_as_filled() {
+    let upload = json!({"spec": {"sourceNamespace": "shop", "sourcePVC": "data"},
+        "status": {"phase": "Completed", "snapshotID": "abc", "progress": {"totalBytes": 9}}});
+    let setting = moved(Some(upload)).await;
+    let change = |path: &str, with: Value| {
+        crate::testing::merge(setting.api.objects.lock().unwrap().get_mut(path).unwrap(), &with);
+    };
+    change(super::setting::RESTORE, json!({"spec": {"itemOperationTimeout": "1h"}}));
+    let (waits, api) = (std::sync::Arc::new(tokio::sync::Notify::new()), setting.api.clone());
+    let told = waits.clone();
+    setting.api.on_request(move |_| {
+        if api.phases.lock().unwrap().iter().any(|phase| phase == "WaitingForPluginOperations") {
+            told.notify_one();
+        }
+    });
+    // The server dies while the data is on its way, and its last word on the phase is lost.
+    tokio::select! {
+        status = setting.run() => panic!("{status}"),
+        () = waits.notified() => {}
+    }
+    setting.api.on_request(|_| {});
+    let again =
+        json!({"metadata": {"annotations": {"lifeboat.io/attempt": "2"}}, "status": {"phase": "InProgress"}});
+    change(super::setting::RESTORE, again);
+    let downloads = "/apis/velero.io/v2alpha1/namespaces/lifeboat/datadownloads/";
+    let download =
+        setting.api.objects.lock().unwrap().keys().find(|path| path.starts_with(downloads)).cloned();
+    change(&download.unwrap(), json!({"status": {"phase": "Completed"}}));
+    let status = setting.run().await;
+    assert_eq!(status["phase"], "Completed", "{:?}", setting.results().await);
+    let made = setting.api.created.lock().unwrap().iter().filter(|path| path.starts_with(downloads)).count();
+    assert_eq!(made, 1, "its data is moved once");
+    let infos: Vec<Value> = setting.get(&super::setting::files().volume_info()).await;
+    assert_eq!(infos[0]["pvcNamespace"], "copy", "{infos:?}");
+}
+
+#[tokio::test]
+async fn a_claim_of_an_earlier_restore_of_the_same_name_is_left_alone() {
+    let setting = setting(json!({}), "succeeded").await;
+    let path = "/api/v1/namespaces/shop/persistentvolumeclaims/data";
+    let older = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data", "namespace": "shop",
+        "labels": {"velero.io/restore-name": "r"}, "creationTimestamp": "2026-11-16T01:00:00Z"}, "status": {"phase": "Bound"}});
+    let mut objects = setting.api.objects.lock().unwrap();
+    objects.insert(path.into(), older);
+    objects.get_mut(super::setting::RESTORE).unwrap()["metadata"]["creationTimestamp"] =
+        json!("2026-11-16T02:00:00Z");
+    drop(objects);
+    setting.run().await;
+    let made = setting.api.created.lock().unwrap().clone();
+    assert!(!made.iter().any(|path| path.contains("persistentvolumeclaims")), "{made:?}");
+    let infos: Vec<Value> = setting.get(&super::setting::files().volume_info()).await;
+    assert!(infos.is_empty(), "{infos:?}");
+}
+
+#[tokio::test]
 async fn a_claim_whose_moved_data_misses_files_is_filled_with_the_rest() {
     let upload = json!({"spec": {"sourceNamespace": "shop", "sourcePVC": "data"},
         "status": {"phase": "Failed", "snapshotID": "abc", "progress": {"totalBytes": 9}}});

@@ -1,0 +1,276 @@
+//! Claims that share a label are snapshotted at one moment, by a VolumeGroupSnapshot. It is a means: as soon as the driver
+//! has taken the snapshots of all claims, each gets a VolumeSnapshot and a content of the backup's own, as if it had been
+//! taken alone, and the group goes without what its driver has. Members are not adopted as they are: the snapshot
+//! controller deletes them with their group, and gives them their owner back when somebody takes it away.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+
+use super::taken::{policy_before, snapshot_labels};
+use super::{
+    DELETION_POLICY, Fixed, GROUP, GROUP_HANDLE, OF_BACKUP, OfBackup, RESTORE_SIZE, VERSION, bound_content,
+    fixed, is_going, restore_size, snapshot_name, text, trouble,
+};
+use crate::label;
+
+/// The API group of group snapshots.
+pub const GROUP_SNAPSHOTS: &str = "groupsnapshot.storage.k8s.io";
+
+/// On which node's driver a snapshot is, where drivers snapshot each for their node.
+const MANAGED_BY: &str = "snapshot.storage.kubernetes.io/managed-by";
+
+/// A group within a backup.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VolumeGroup {
+    pub namespace: String,
+    /// The label that its claims share, and the value.
+    pub key: String,
+    pub value: String,
+    pub backup: OfBackup,
+}
+
+/// A claim of a group, with its volume where it has one.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Member {
+    pub claim: Value,
+    pub volume: Option<Value>,
+}
+
+/// What the driver took of a claim.
+#[derive(Clone, Debug, PartialEq)]
+pub struct MemberSnapshot {
+    pub claim: Value,
+    /// The content that the group's controller made.
+    pub content: Value,
+}
+
+/// How a group stands.
+#[derive(Clone, Debug, PartialEq)]
+pub enum GroupStanding {
+    Taken(Vec<MemberSnapshot>),
+    /// Not yet; what the objects say.
+    Waiting(String),
+}
+
+impl VolumeGroup {
+    /// The group of a claim; None where it is in none.
+    pub fn of(claim: &Value, key: &str, backup: &OfBackup) -> Option<Self> {
+        let value = claim["metadata"]["labels"][key].as_str().filter(|value| !value.is_empty())?;
+        (!key.is_empty()).then(|| Self {
+            namespace: text(claim, "/metadata/namespace").to_owned(),
+            key: key.to_owned(),
+            value: value.to_owned(),
+            backup: backup.clone(),
+        })
+    }
+
+    pub fn selector(&self) -> String {
+        format!("{}={}", self.key, self.value)
+    }
+
+    /// As messages call it.
+    pub fn title(&self) -> String {
+        format!("volume group {} of namespace {} (label {})", self.value, self.namespace, self.key)
+    }
+
+    /// The name of its VolumeGroupSnapshot. The same in every attempt of the backup, so that none is taken twice.
+    pub fn name(&self) -> String {
+        let Self { namespace, key, value, backup } = self;
+        let digest = label::digest(&format!("{}/{namespace}/{key}/{value}", backup.uid));
+        format!("velero-group-{}", &digest[..16])
+    }
+
+    /// The VolumeSnapshot of a member.
+    pub fn snapshot_of(&self, claim: &Value) -> String {
+        snapshot_name(text(claim, "/metadata/name"), text(claim, "/metadata/uid"), &self.backup.uid)
+    }
+
+    /// The driver of all members. An error says which claims cannot be in one group.
+    pub fn driver(&self, members: &[Member]) -> Result<String, String> {
+        let mut drivers: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        let mut without = Vec::new();
+        for member in members {
+            let name = text(&member.claim, "/metadata/name");
+            match member.volume.as_ref().and_then(super::driver_of) {
+                Some(driver) => drivers.entry(driver).or_default().push(name),
+                None => without.push(name),
+            }
+        }
+        if !without.is_empty() {
+            return Err(format!(
+                "no volume of a CSI driver is bound to its claims {}: take the label from them",
+                without.join(", ")
+            ));
+        }
+        match drivers.len() {
+            0 => Err("no claim has its label any more".to_owned()),
+            1 => Ok(drivers.keys().next().copied().unwrap_or_default().to_owned()),
+            _ => {
+                let of =
+                    |(driver, claims): (&&str, &Vec<&str>)| format!("{driver} has {}", claims.join(", "));
+                let told: Vec<String> = drivers.iter().map(of).collect();
+                Err(format!(
+                    "its claims are of several drivers, which take no snapshot together ({}): give each driver's claims a value of \
+                     their own",
+                    told.join("; ")
+                ))
+            }
+        }
+    }
+
+    /// The object that asks a driver for all snapshots at once.
+    pub fn request(&self, version: &str, class: &str) -> Value {
+        json!({
+            "apiVersion": format!("{GROUP_SNAPSHOTS}/{version}"),
+            "kind": "VolumeGroupSnapshot",
+            "metadata": {
+                "name": self.name(),
+                "namespace": self.namespace,
+                "labels": {
+                    "velero.io/backup-name": label::value(&self.backup.name),
+                    "velero.io/backup-uid": self.backup.uid,
+                    OF_BACKUP: self.backup.uid,
+                },
+            },
+            "spec": {
+                "volumeGroupSnapshotClassName": class,
+                "source": {"selector": {"matchLabels": {self.key.as_str(): self.value}}},
+            },
+        })
+    }
+
+    /// The content of a member, by the handle that the driver gave; for a VolumeSnapshot of the same name. `class`: one of
+    /// its driver, where there is one.
+    pub fn content(&self, member: &MemberSnapshot, class: Option<&str>) -> Value {
+        let (of, name) = (&member.content, self.snapshot_of(&member.claim));
+        let mut labels = self.labels();
+        if let Some(node) = of["metadata"]["labels"][MANAGED_BY].as_str() {
+            labels.insert(MANAGED_BY.to_owned(), json!(node));
+        }
+        let mut made = json!({
+            "apiVersion": format!("{GROUP}/{VERSION}"),
+            "kind": "VolumeSnapshotContent",
+            "metadata": {"name": name, "labels": labels, "annotations": annotations(of)},
+            "spec": {
+                "deletionPolicy": "Retain",
+                "driver": of["spec"]["driver"],
+                "source": {"snapshotHandle": of["status"]["snapshotHandle"]},
+                "volumeSnapshotRef": {"apiVersion": format!("{GROUP}/{VERSION}"), "kind": "VolumeSnapshot",
+                    "namespace": self.namespace, "name": name},
+            },
+        });
+        if let Some(class) = class {
+            made["spec"]["volumeSnapshotClassName"] = json!(class);
+        }
+        if of["spec"]["sourceVolumeMode"].is_string() {
+            made["spec"]["sourceVolumeMode"] = of["spec"]["sourceVolumeMode"].clone();
+        }
+        made
+    }
+
+    /// The VolumeSnapshot of a member, bound to that content.
+    pub fn snapshot(&self, member: &MemberSnapshot, class: Option<&str>) -> Value {
+        let name = self.snapshot_of(&member.claim);
+        let mut made = json!({
+            "apiVersion": format!("{GROUP}/{VERSION}"),
+            "kind": "VolumeSnapshot",
+            "metadata": {"name": name, "namespace": self.namespace,
+                "labels": snapshot_labels(&member.claim, &self.backup)},
+            "spec": {"source": {"volumeSnapshotContentName": name}},
+        });
+        if let Some(class) = class {
+            made["spec"]["volumeSnapshotClassName"] = json!(class);
+        }
+        made
+    }
+
+    fn labels(&self) -> Map<String, Value> {
+        snapshot_labels(&json!({}), &self.backup)
+    }
+}
+
+/// What the content of a member's own keeps of the one that the group had: with which Secrets it is deleted, and what a
+/// driver that does not list its snapshots would not tell again.
+fn annotations(of: &Value) -> Map<String, Value> {
+    let known = of["metadata"]["annotations"].as_object().into_iter().flatten();
+    let mut kept: Map<String, Value> = known
+        .filter(|(key, _)| key.contains("secret"))
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect();
+    kept.insert(DELETION_POLICY.to_owned(), policy_before(of).clone());
+    kept.insert(GROUP_HANDLE.to_owned(), json!(group_handle(of)));
+    if let Some(size) = restore_size(of) {
+        kept.insert(RESTORE_SIZE.to_owned(), json!(size.to_string()));
+    }
+    kept
+}
+
+/// The content of a group snapshot: the one that it is bound to, or the one that its controller makes next.
+pub fn group_content(group: &Value) -> String {
+    match text(group, "/status/boundVolumeGroupSnapshotContentName") {
+        "" => format!("groupsnapcontent-{}", text(group, "/metadata/uid")),
+        name => name.to_owned(),
+    }
+}
+
+/// Whether a VolumeSnapshot came of a group snapshot.
+pub fn is_of_group(snapshot: &Value, group: &Value) -> bool {
+    let uid = text(group, "/metadata/uid");
+    let owners = snapshot["metadata"]["ownerReferences"].as_array().into_iter().flatten();
+    let owned = owners.into_iter().any(|owner| {
+        text(owner, "/kind") == "VolumeGroupSnapshot" && !uid.is_empty() && text(owner, "/uid") == uid
+    });
+    owned || text(snapshot, "/status/volumeGroupSnapshotName") == text(group, "/metadata/name")
+}
+
+/// Whether the snapshots of all members are fixed in time. `content`: of the group snapshot; `made`: the VolumeSnapshots that
+/// came of it, each with its content.
+pub fn group_standing(
+    group: &Value,
+    content: Option<&Value>,
+    members: &[Member],
+    made: &[(Value, Option<Value>)],
+) -> GroupStanding {
+    if is_going(group) {
+        return GroupStanding::Waiting("somebody deleted the VolumeGroupSnapshot".to_owned());
+    }
+    let (mut taken, mut missing) = (Vec::new(), Vec::new());
+    let mut said = trouble(group).or(content.and_then(trouble));
+    for member in members {
+        let name = text(&member.claim, "/metadata/name");
+        let found = made.iter().find(|(snapshot, _)| {
+            text(snapshot, "/spec/source/persistentVolumeClaimName") == name
+                && bound_content(snapshot).is_some()
+        });
+        let standing = found.map(|(snapshot, content)| (fixed(snapshot, content.as_ref()), content));
+        match standing {
+            Some((Fixed::Yes, Some(content))) => {
+                taken.push(MemberSnapshot { claim: member.claim.clone(), content: content.clone() });
+            }
+            Some((Fixed::Waiting(words), _)) => {
+                missing.push(name);
+                said = said.or(Some(words));
+            }
+            _ => missing.push(name),
+        }
+    }
+    if missing.is_empty() {
+        return GroupStanding::Taken(taken);
+    }
+    let words = "no snapshot controller and driver that take group snapshots have answered; are they running, with the feature \
+                 CSIVolumeGroupSnapshot?";
+    let said = said.unwrap_or_else(|| words.to_owned());
+    GroupStanding::Waiting(format!("claims {} have no snapshot yet: {said}", missing.join(", ")))
+}
+
+/// The handle of the group that a content's snapshot was taken with; empty where it was taken alone.
+pub fn group_handle(content: &Value) -> String {
+    let told = text(content, "/status/volumeGroupSnapshotHandle");
+    let noted = content["metadata"]["annotations"][GROUP_HANDLE].as_str().unwrap_or_default();
+    if told.is_empty() { noted } else { told }.to_owned()
+}
+
+#[cfg(test)]
+#[path = "group_tests.rs"]
+mod tests;
