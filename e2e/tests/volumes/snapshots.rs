@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use lifeboat_e2e::tree::Listing;
 use lifeboat_e2e::{
-    BrokenSnapshotClass, DataApp, Engine, HostServer, Namespace, VolumeName, contents, get, kubectl,
-    no_snapshot_is_left, wait_for,
+    BrokenSnapshotClass, DataApp, Engine, Fault, HostServer, Namespace, OneVolume, VolumeName, Way, contents,
+    get, kubectl, no_snapshot_is_left, wait_for,
 };
 use serde_json::Value;
 
@@ -157,4 +157,26 @@ spec: {{accessModes: [ReadWriteOnce], storageClassName: box-csi-immediate, resou
         assert!(described.contains(words), "{words} is not in\n{described}");
     }
     no_snapshot_is_left(&server, &app.name);
+}
+
+#[test]
+fn a_server_of_another_namespace_leaves_the_snapshots_of_a_running_backup_alone() {
+    let test = OneVolume::of(Way::Snapshot, "box-csi", "ReadWriteOnce", &[]);
+    // The backup is held as soon as it has its snapshot.
+    test.server.cluster.close("GET", "/volumesnapshotcontents/", Fault::Hold, 1000);
+    test.begin("held");
+    test.server.cluster.wait_until_reached(90);
+    let snapshots = || get(&["-n", &test.app.name, "volumesnapshots"])["items"].as_array().cloned();
+    let uid = snapshots().unwrap()[0]["metadata"]["uid"].clone();
+
+    let other = HostServer::start("other", &[]);
+    let empty = Namespace::new("empty");
+    let backup = other.backup("own", &["--include-namespaces", &empty.name]);
+    other.assert_phase(&backup, &["Completed"]);
+    assert_eq!(snapshots().unwrap_or_default().first().map(|one| &one["metadata"]["uid"]), Some(&uid));
+
+    test.server.cluster.open();
+    let backup = test.server.ended("backup", "held");
+    test.server.assert_phase(&backup, &["Completed"]);
+    test.assert_nothing_is_left();
 }
