@@ -23,8 +23,8 @@ pub use group::{
 pub use provisioning::{Provisioning, awaits_pod, provisioning};
 pub use restored::{claim as restored_claim, content as restored_content, snapshot as restored_snapshot};
 pub use taken::{
-    Fixed, bound_content, content_patch, driver_of, fixed, grown, is_going, is_ready, restore_size, snapshot,
-    snapshot_notes, trouble, volume_of,
+    Fixed, backups_of, bound_content, content_patch, driver_of, fixed, grown, is_going, is_ready,
+    restore_size, snapshot, snapshot_notes, trouble, volume_of,
 };
 
 /// The group of all of these objects.
@@ -57,6 +57,9 @@ pub const MUST_RESTORE: &str = "restore.velero.io/must-include-additional-items"
 /// Label of snapshots and contents that a backup is taking: its UID. Restored ones do not have it.
 pub const OF_BACKUP: &str = "lifeboat.io/backup-uid";
 
+/// Label of the same objects: the namespace of the server whose backup it is. Other installations leave them alone.
+pub const SERVER: &str = "lifeboat.io/server-namespace";
+
 /// Label of what a controller made for a group snapshot of a backup: the backup's UID. It stands for the same snapshots of the
 /// driver as the backup's own objects, and goes without them.
 pub const OF_GROUP: &str = "lifeboat.io/volume-group-of";
@@ -71,6 +74,8 @@ pub struct OfBackup {
     pub uid: String,
     /// Its storage location.
     pub location: String,
+    /// Its own, which is its server's.
+    pub namespace: String,
 }
 
 pub fn snapshots() -> GroupResource {

@@ -155,12 +155,14 @@ impl Case {
 
     pub(super) fn assignment(&self, dead: &[String], reach: Reach, mission: Mission) -> Assignment {
         let (uid, seconds) = (self.task(), left(self.deadline, self.now()));
+        // Whoever waits for a lock in vain has the time to say whose it is.
+        let wait_seconds = seconds - (seconds / 10).min(30);
         let task = Task {
             version: VERSION,
             uid: uid.clone(),
             work: mission.work,
             repository: reach.task,
-            lock: LockTerms { cluster: reach.cluster, dead_owners: dead.to_vec(), wait_seconds: seconds },
+            lock: LockTerms { cluster: reach.cluster, dead_owners: dead.to_vec(), wait_seconds },
             limits: Limits { scratch: Some(SCRATCH.into()), ..Limits::default() },
             deadline: Some(self.deadline),
         };

@@ -1,6 +1,7 @@
 //! What attempts of a copy left in the repository: found by the task's tag, and taken away where nobody wants it.
 
 use lifeboat_mover::report::BackedUp;
+use lifeboat_plan::pod_volumes::report_key;
 
 use super::{Case, Made, REPOSITORY_PACE, REPOSITORY_PATIENCE, Unusable};
 
@@ -58,6 +59,8 @@ impl Case {
         if !self.has_begun() {
             return String::new();
         }
+        let reports: Vec<String> = self.tasks().map(|task| report_key(&self.group, &task)).collect();
+        self.desk.hands.drop_reports(&self.location, &reports).await;
         self.forget_tasks(self.tasks()).await
     }
 

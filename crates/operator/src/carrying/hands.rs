@@ -1,6 +1,7 @@
 //! What the work on a volume does outside: the repository and the mover. Tests put their own in place.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -10,8 +11,12 @@ use lifeboat_plan::pod_volumes::status::Snapshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
+use crate::locations;
 use crate::movers::{Assignment, Ended, Keys, Watcher};
 use crate::repositories::{self, KeysOf, RepositoryProblem};
+
+/// How long storage may take to drop a few files.
+const DROPPING: Duration = Duration::from_secs(30);
 
 /// A repository, as a mover is told of it.
 #[derive(Clone)]
@@ -42,6 +47,8 @@ pub(crate) trait Hands: Send + Sync {
     /// The snapshot that a task made.
     async fn made(&self, location: &str, namespace: &str, task: &str) -> Result<Option<Made>, Unusable>;
     async fn forget(&self, location: &str, namespace: &str, snapshots: &[String]) -> Result<(), String>;
+    /// Removes reports of movers; that it cannot be done is only logged.
+    async fn drop_reports(&self, location: &str, keys: &[String]);
     async fn carry_out(
         &self,
         assignment: Assignment,
@@ -98,6 +105,18 @@ impl Hands for ServerHands {
 
     async fn forget(&self, location: &str, namespace: &str, snapshots: &[String]) -> Result<(), String> {
         repositories::forget(&self.0, location, namespace, snapshots).await.map_err(|problem| problem.chain())
+    }
+
+    async fn drop_reports(&self, location: &str, keys: &[String]) {
+        let dropping = async {
+            let location = locations::open(&self.0, location).await.map_err(|error| error.chain())?;
+            location.store.delete(keys).await.map_err(|error| error.to_string())
+        };
+        match tokio::time::timeout(DROPPING, dropping).await {
+            Ok(Ok(())) => {}
+            Ok(Err(words)) => tracing::warn!(location, words, "reports of movers may be left behind"),
+            Err(_elapsed) => tracing::warn!(location, "storage did not answer: reports may be left behind"),
+        }
     }
 
     async fn carry_out(

@@ -137,6 +137,8 @@ impl Hands for Fake {
         Ok(())
     }
 
+    async fn drop_reports(&self, _: &str, _: &[String]) {}
+
     async fn carry_out(
         &self,
         assignment: Assignment,

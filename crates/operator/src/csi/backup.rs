@@ -150,6 +150,7 @@ impl ClaimAction {
             name: backup.name_any(),
             uid: backup.uid().unwrap_or_default(),
             location: backup.spec.storage_location.clone().unwrap_or_default(),
+            namespace: backup.namespace().unwrap_or_default(),
         };
         let snapshot = csi::snapshot_name(name, text(claim, "/metadata/uid"), &of_backup.uid);
         let wanted = csi::snapshot(&snapshot, claim, class, &of_backup);

@@ -9,8 +9,8 @@ use kube::{Api, Client};
 use lifeboat_cluster::discovery::preferred_version;
 use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
 use lifeboat_plan::csi::{
-    self, GROUP_SNAPSHOTS, GroupStanding, Member, OF_BACKUP, OF_GROUP, OfBackup, VolumeGroup, group_content,
-    group_standing, is_of_group,
+    self, GROUP_SNAPSHOTS, GroupStanding, Member, OF_BACKUP, OF_GROUP, OfBackup, SERVER, VolumeGroup,
+    group_content, group_standing, is_of_group,
 };
 use serde_json::{Value, json};
 
@@ -105,7 +105,7 @@ impl GroupSnapshots {
     pub(super) async fn keep(&self, content: &Value, backup: &OfBackup) -> Result<(), ApiError> {
         let Some(mut patch) = csi::content_patch(content, backup) else { return Ok(()) };
         // The backup's own content is the one that counts.
-        patch["metadata"]["labels"] = json!({OF_GROUP: backup.uid});
+        patch["metadata"]["labels"] = json!({OF_GROUP: backup.uid, SERVER: backup.namespace});
         self.snapshots.change_content(text(content, "/metadata/name"), &patch).await
     }
 
@@ -113,11 +113,12 @@ impl GroupSnapshots {
     /// whose handles are `kept`.
     pub(super) async fn put_away(&self, group: &Value, kept: &BTreeSet<String>) -> Result<(), ApiError> {
         let (namespace, name) = (text(group, "/metadata/namespace"), text(group, "/metadata/name"));
-        let uid = group["metadata"]["labels"][OF_BACKUP].as_str().unwrap_or_default();
+        let label = |key: &str| group["metadata"]["labels"][key].as_str().unwrap_or_default();
+        let labels = json!({OF_GROUP: label(OF_BACKUP), SERVER: label(SERVER)});
         let policy = |everything: bool| if everything { "Delete" } else { "Retain" };
         let content = group_content(group);
         let patch = json!({
-            "metadata": {"labels": {OF_GROUP: uid}, "annotations": {BEING_DELETED: "yes"}},
+            "metadata": {"labels": labels, "annotations": {BEING_DELETED: "yes"}},
             "spec": {"deletionPolicy": policy(kept.is_empty())},
         });
         fine_if_gone(self.change_content(&content, &patch).await)?;
@@ -127,7 +128,7 @@ impl GroupSnapshots {
             let name = text(&snapshot, "/metadata/name").to_owned();
             let content = content.as_ref().map(|content| text(content, "/metadata/name").to_owned());
             if let Some(content) = &content {
-                let patch = json!({"metadata": {"labels": {OF_GROUP: uid}},
+                let patch = json!({"metadata": {"labels": labels},
                     "spec": {"deletionPolicy": policy(everything)}});
                 fine_if_gone(self.snapshots.change_content(content, &patch).await)?;
             }
@@ -164,15 +165,14 @@ impl GroupSnapshots {
         first
     }
 
-    /// The UIDs of all backups that have something of a group in the cluster.
-    pub(super) async fn backups(&self) -> Result<Vec<String>, ApiError> {
-        let uid =
-            |object: &Value, label: &str| Some(object["metadata"]["labels"][label].as_str()?.to_owned());
+    /// The UIDs of all backups of a server that have something of a group in the cluster.
+    pub(super) async fn backups(&self, server: &str) -> Result<Vec<String>, ApiError> {
         let groups = labelled(&self.all("VolumeGroupSnapshot"), OF_BACKUP, None).await?;
         let mut parts = self.snapshots.contents_of_backup(OF_GROUP, None).await?;
         parts.extend(labelled(&self.contents(), OF_GROUP, None).await?);
-        let groups = groups.iter().filter_map(|group| uid(group, OF_BACKUP));
-        Ok(groups.chain(parts.iter().filter_map(|part| uid(part, OF_GROUP))).collect())
+        let mut uids: Vec<String> = csi::backups_of(&groups, OF_BACKUP, server).collect();
+        uids.extend(csi::backups_of(&parts, OF_GROUP, server));
+        Ok(uids)
     }
 
     async fn change_content(&self, name: &str, patch: &Value) -> Result<(), ApiError> {

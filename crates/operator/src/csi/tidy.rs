@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lifeboat_api::velero::names;
 use lifeboat_cluster::ApiError;
-use lifeboat_plan::csi::{LOCATION, OF_BACKUP};
+use lifeboat_plan::csi::{LOCATION, OF_BACKUP, backups_of};
 use serde_json::Value;
 
 use super::group::GroupSnapshots;
@@ -91,15 +91,15 @@ async fn clear_own(
     first
 }
 
-/// The UIDs of all backups that have snapshots in the cluster.
+/// The UIDs of all backups of this server that have snapshots in the cluster. Another one's may be under way.
 pub(crate) async fn backups(context: &Context) -> Result<BTreeSet<String>, ApiError> {
     let snapshots = Snapshots::new(&context.client);
     let mut found = snapshots.of_backup(None).await?;
     found.extend(snapshots.contents_of_backup(OF_BACKUP, None).await?);
-    let uid = |object: &Value| Some(object["metadata"]["labels"][OF_BACKUP].as_str()?.to_owned());
-    let mut uids: BTreeSet<String> = found.iter().filter_map(uid).collect();
+    let server = &context.settings.namespace;
+    let mut uids: BTreeSet<String> = backups_of(&found, OF_BACKUP, server).collect();
     if let Some(groups) = GroupSnapshots::open(&snapshots).await? {
-        uids.extend(groups.backups().await?);
+        uids.extend(groups.backups(server).await?);
     }
     Ok(uids)
 }

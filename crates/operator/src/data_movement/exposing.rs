@@ -6,7 +6,9 @@ use std::time::Duration;
 use lifeboat_api::velero::DataUpload;
 use lifeboat_cluster::ApiError;
 use lifeboat_plan::csi;
-use lifeboat_plan::data_movement::{exposed_claim, exposed_content, exposed_name, exposed_snapshot, node};
+use lifeboat_plan::data_movement::{
+    exposed_claim, exposed_content, exposed_name, exposed_snapshot, node, waits_for_pods,
+};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -19,7 +21,7 @@ pub(super) struct Exposed {
     /// In the movers' namespace.
     pub(super) claim: String,
     pub(super) block: bool,
-    /// The only node on which it can be read, where there is only one.
+    /// The only node on which it can be read, where there is only one and the volume does not say so itself.
     pub(super) node: Option<String>,
 }
 
@@ -52,7 +54,12 @@ pub(super) async fn expose(
         Some(volume) => claims.volume(volume).await?,
         None => None,
     };
-    let node = node(&content, volume.as_ref(), &claims.nodes().await?);
+    // A class that makes volumes at once chooses where; one that waits follows the mover.
+    let class = claims.class(wanted["spec"]["storageClassName"].as_str().unwrap_or_default()).await?;
+    let node = match class.is_some_and(|class| waits_for_pods(&class)) {
+        true => node(&content, volume.as_ref(), &claims.nodes().await?),
+        false => None,
+    };
     Ok(Exposed { claim: name, block: wanted["spec"]["volumeMode"] == "Block", node })
 }
 

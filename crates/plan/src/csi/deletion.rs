@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{DELETION_POLICY, GROUP, OF_BACKUP, VERSION};
+use super::{DELETION_POLICY, GROUP, OF_BACKUP, SERVER, VERSION};
 use crate::deletion::Stored;
 use crate::label;
 
@@ -65,6 +65,7 @@ pub fn for_deletion(content: &Value) -> Option<Value> {
     });
     let mut labels = content["metadata"]["labels"].as_object().cloned().unwrap_or_default();
     labels.remove(OF_BACKUP);
+    labels.remove(SERVER);
     let mut made = json!({
         "apiVersion": format!("{GROUP}/{VERSION}"),
         "kind": "VolumeSnapshotContent",

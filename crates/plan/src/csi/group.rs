@@ -9,8 +9,8 @@ use serde_json::{Map, Value, json};
 
 use super::taken::{policy_before, snapshot_labels};
 use super::{
-    DELETION_POLICY, Fixed, GROUP, GROUP_HANDLE, OF_BACKUP, OfBackup, RESTORE_SIZE, VERSION, bound_content,
-    fixed, is_going, restore_size, snapshot_name, text, trouble,
+    DELETION_POLICY, Fixed, GROUP, GROUP_HANDLE, OF_BACKUP, OfBackup, RESTORE_SIZE, SERVER, VERSION,
+    bound_content, fixed, is_going, restore_size, snapshot_name, text, trouble,
 };
 use crate::label;
 
@@ -131,6 +131,7 @@ impl VolumeGroup {
                     "velero.io/backup-name": label::value(&self.backup.name),
                     "velero.io/backup-uid": self.backup.uid,
                     OF_BACKUP: self.backup.uid,
+                    SERVER: self.backup.namespace,
                 },
             },
             "spec": {

@@ -11,7 +11,12 @@ fn claim(name: &str) -> Value {
 }
 
 fn of_backup(uid: &str) -> OfBackup {
-    OfBackup { name: "nightly".into(), uid: uid.into(), location: "main".into() }
+    OfBackup {
+        name: "nightly".into(),
+        uid: uid.into(),
+        location: "main".into(),
+        namespace: "lifeboat".into(),
+    }
 }
 
 fn group() -> VolumeGroup {

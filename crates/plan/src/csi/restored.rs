@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use super::{
-    DELETION_POLICY, GROUP, LOCATION, MUST_RESTORE, OF_BACKUP, SNAPSHOT_NAME, VERSION, restored_name, text,
+    DELETION_POLICY, GROUP, LOCATION, MUST_RESTORE, OF_BACKUP, SERVER, SNAPSHOT_NAME, VERSION, restored_name,
+    text,
 };
 use crate::catalogue::ItemId;
 
@@ -86,6 +87,7 @@ pub fn claim(mut item: Value, from_backup: &Value, restore_uid: &str) -> (Value,
 fn forget_backup(item: &mut Value) {
     if let Some(labels) = item.pointer_mut("/metadata/labels").and_then(Value::as_object_mut) {
         labels.remove(OF_BACKUP);
+        labels.remove(SERVER);
         labels.remove(LOCATION);
     }
     if let Some(metadata) = item["metadata"].as_object_mut() {

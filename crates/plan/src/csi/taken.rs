@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     DELETION_POLICY, DRIVER, GROUP, GROUP_HANDLE, HANDLE, LOCATION, OF_BACKUP, OfBackup, RESTORE_SIZE,
-    VERSION, group_handle, text,
+    SERVER, VERSION, group_handle, text,
 };
 use crate::catalogue::{GroupResource, ItemId};
 use crate::label;
@@ -53,8 +53,18 @@ fn labels_of(backup: &OfBackup) -> Map<String, Value> {
         ("velero.io/backup-name", label::value(&backup.name)),
         (OF_BACKUP, backup.uid.clone()),
         (LOCATION, label::value(&backup.location)),
+        (SERVER, backup.namespace.clone()),
     ];
     labels.into_iter().map(|(key, value)| (key.to_owned(), json!(value))).collect()
+}
+
+/// The UIDs that a label of objects says, of those objects that are a server's own.
+pub fn backups_of(objects: &[Value], label: &str, server: &str) -> impl Iterator<Item = String> {
+    let of = move |object: &Value| {
+        let labels = &object["metadata"]["labels"];
+        (labels[SERVER] == *server).then(|| labels[label].as_str().map(str::to_owned)).flatten()
+    };
+    objects.iter().filter_map(of)
 }
 
 /// The content that a snapshot is bound to.
@@ -184,7 +194,12 @@ mod tests {
     use super::*;
 
     fn nightly() -> OfBackup {
-        OfBackup { name: "nightly".into(), uid: "uid".into(), location: "main".into() }
+        OfBackup {
+            name: "nightly".into(),
+            uid: "uid".into(),
+            location: "main".into(),
+            namespace: "lifeboat".into(),
+        }
     }
 
     fn claim() -> Value {
