@@ -113,7 +113,8 @@ fn a_member_goes_on_as_if_it_had_been_taken_alone() {
     assert_eq!(made["spec"]["deletionPolicy"], "Retain");
     assert_eq!(
         made["metadata"]["labels"],
-        json!({"velero.io/backup-name": "nightly", OF_BACKUP: "b-uid", "velero.io/storage-location": "main", MANAGED_BY: "node-a"})
+        json!({"velero.io/backup-name": "nightly", OF_BACKUP: "b-uid", "velero.io/storage-location": "main",
+            "lifeboat.io/server-namespace": "lifeboat", MANAGED_BY: "node-a"})
     );
     let annotations = json!({"snapshot.storage.kubernetes.io/deletion-secret-name": "s", DELETION_POLICY: "Delete",
         GROUP_HANDLE: "g", RESTORE_SIZE: "1024"});

@@ -211,8 +211,11 @@ mod tests {
     fn a_snapshot_carries_the_claims_labels_and_its_backup() {
         let made = snapshot("s", &claim(), "fast", &nightly());
         let labels = json!({"app": "db", "velero.io/backup-name": "nightly", "lifeboat.io/backup-uid": "uid",
-            "velero.io/storage-location": "main"});
+            "velero.io/storage-location": "main", "lifeboat.io/server-namespace": "lifeboat"});
         assert_eq!(made["metadata"]["labels"], labels);
+        let all = [made.clone()];
+        assert_eq!(backups_of(&all, OF_BACKUP, "lifeboat").collect::<Vec<_>>(), ["uid"]);
+        assert_eq!(backups_of(&all, OF_BACKUP, "another").count(), 0, "others leave it alone");
         assert_eq!(made["metadata"]["namespace"], "shop");
         assert_eq!(
             made["spec"],

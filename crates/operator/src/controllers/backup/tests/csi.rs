@@ -1,7 +1,7 @@
 //! Backups of claims whose volumes are a CSI driver's, with a driver of a few lines.
 
 use lifeboat_archive::documents::{Results, decode, decode_list};
-use lifeboat_plan::csi::{OF_BACKUP, SNAPSHOT_NAME, snapshot_name};
+use lifeboat_plan::csi::{OF_BACKUP, SERVER, SNAPSHOT_NAME, snapshot_name};
 
 use super::*;
 use crate::backup::world::archived_object;
@@ -160,13 +160,13 @@ async fn a_snapshot_that_is_taken_between_hooks_is_quiesced(#[case] more: Value)
 async fn a_snapshot_of_an_interrupted_attempt_is_taken_over() {
     let server = server(Driver::Ready, &["fast"]).await;
     let object = json!({"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot",
-        "metadata": {"name": snapshot(), "namespace": "shop", "labels": {OF_BACKUP: "uid-b", "velero.io/backup-name": "b"}},
+        "metadata": {"name": snapshot(), "namespace": "shop", "labels": {OF_BACKUP: "uid-b", SERVER: "lifeboat", "velero.io/backup-name": "b"}},
         "spec": {"source": {"persistentVolumeClaimName": "data"}, "volumeSnapshotClassName": "fast"}});
     let path = format!("{SNAPSHOTS}/{}", snapshot());
     server.world.put(&path, object);
     take(&server.world, &path, Driver::Ready);
     // Of a claim that is gone meanwhile.
-    let stale = json!({"metadata": {"name": "stale", "namespace": "shop", "labels": {OF_BACKUP: "uid-b"}}});
+    let stale = json!({"metadata": {"name": "stale", "namespace": "shop", "labels": {OF_BACKUP: "uid-b", SERVER: "lifeboat"}}});
     server.world.put(&format!("{SNAPSHOTS}/stale"), stale);
     let begun =
         json!({"status": {"phase": "InProgress"}, "metadata": {"annotations": {"lifeboat.io/attempt": "1"}}});
@@ -320,7 +320,7 @@ async fn volume_snapshotters_take_what_the_driver_does_not(
 #[tokio::test]
 async fn what_a_dead_server_left_is_cleared_up(#[case] phase: Option<&str>, #[case] policy: &str) {
     let server = server(Driver::Ready, &["fast"]).await;
-    let place = json!({"metadata": {"name": "s", "namespace": "shop", "labels": {OF_BACKUP: "uid-b"}},
+    let place = json!({"metadata": {"name": "s", "namespace": "shop", "labels": {OF_BACKUP: "uid-b", SERVER: "lifeboat"}},
         "spec": {"source": {"persistentVolumeClaimName": "data"}}});
     server.world.put(&format!("{SNAPSHOTS}/s"), place);
     take(&server.world, &format!("{SNAPSHOTS}/s"), Driver::Ready);
@@ -333,9 +333,23 @@ async fn what_a_dead_server_left_is_cleared_up(#[case] phase: Option<&str>, #[ca
     assert_eq!(seen.lock().unwrap().last().unwrap()["spec"]["deletionPolicy"], policy);
 }
 
+#[tokio::test]
+async fn snapshots_of_another_installation_are_left_alone() {
+    let server = server(Driver::Ready, &["fast"]).await;
+    let labels = json!({OF_BACKUP: "uid-other", SERVER: "another", "velero.io/backup-name": "b"});
+    let theirs = json!({"metadata": {"name": "s", "namespace": "shop", "labels": labels},
+        "spec": {"source": {"persistentVolumeClaimName": "data"}}});
+    server.world.put(&format!("{SNAPSHOTS}/s"), theirs);
+    take(&server.world, &format!("{SNAPSHOTS}/s"), Driver::Ready);
+    let before = left(&server);
+    journals::clear_snapshots(&server.context, &server.state).await;
+    assert_eq!(left(&server), before);
+    assert!(!before.is_empty());
+}
+
 /// A snapshot of a backup whose object is gone.
 fn orphan(server: &Server, location: &str) {
-    let labels = json!({OF_BACKUP: "uid-gone", "velero.io/backup-name": "gone", "velero.io/storage-location": location});
+    let labels = json!({OF_BACKUP: "uid-gone", SERVER: "lifeboat", "velero.io/backup-name": "gone", "velero.io/storage-location": location});
     let object = json!({"metadata": {"name": "s", "namespace": "shop", "labels": labels},
         "spec": {"source": {"persistentVolumeClaimName": "data"}}});
     server.world.put(&format!("{SNAPSHOTS}/s"), object);

@@ -1,7 +1,7 @@
 //! Backups of claims in a volume group, with a driver of a few lines that takes them together.
 
 use lifeboat_archive::documents::{Results, decode, decode_list};
-use lifeboat_plan::csi::{OF_BACKUP, OF_GROUP, OfBackup, VolumeGroup, snapshot_name};
+use lifeboat_plan::csi::{OF_BACKUP, OF_GROUP, OfBackup, SERVER, VolumeGroup, snapshot_name};
 
 use super::*;
 use crate::backup::world::GROUP_SNAPSHOTS;
@@ -222,10 +222,10 @@ async fn a_group_of_a_backup_that_failed_goes_with_its_snapshots() {
 async fn a_group_whose_members_have_their_own_snapshots_goes_without_them() {
     let server = died_after_the_group().await;
     // The server died before the group went; one part is left from before, and goes as it was told to.
-    let own = json!({"metadata": {"name": own("data"), "labels": {OF_BACKUP: "uid-b"}},
+    let own = json!({"metadata": {"name": own("data"), "labels": {OF_BACKUP: "uid-b", SERVER: "lifeboat"}},
         "spec": {"source": {"snapshotHandle": "handle-data"}, "volumeSnapshotRef": {"namespace": "shop", "name": own("data")}}});
     server.world.put(&format!("{CONTENTS}/{}", own["metadata"]["name"].as_str().unwrap()), own);
-    let going = json!({"metadata": {"name": "old", "labels": {OF_GROUP: "uid-b"}, "deletionTimestamp": "2026-11-16T01:00:00Z"},
+    let going = json!({"metadata": {"name": "old", "labels": {OF_GROUP: "uid-b", SERVER: "lifeboat"}, "deletionTimestamp": "2026-11-16T01:00:00Z"},
         "spec": {"deletionPolicy": "Retain"}, "status": {"snapshotHandle": "handle-old"}});
     server.world.put(&format!("{CONTENTS}/old"), going);
     let kept = server.world.watch_changes(&format!("{CONTENTS}/member-data"));
@@ -248,11 +248,11 @@ async fn a_claim_that_joins_a_group_later_is_not_of_its_moment() {
     let server = taking().await;
     // An earlier attempt took the group when it had one claim.
     let path = format!("{SNAPSHOTS}/{}", own("data"));
-    let content = json!({"metadata": {"name": own("data"), "labels": {OF_BACKUP: "uid-b"}},
+    let content = json!({"metadata": {"name": own("data"), "labels": {OF_BACKUP: "uid-b", SERVER: "lifeboat"}},
         "spec": {"driver": "csi.example.com", "deletionPolicy": "Retain", "source": {"snapshotHandle": "handle-data"},
             "volumeSnapshotRef": {"namespace": "shop", "name": own("data")}}});
     server.world.put(&format!("{CONTENTS}/{}", own("data")), content);
-    let object = json!({"metadata": {"name": own("data"), "namespace": "shop", "labels": {OF_BACKUP: "uid-b"}},
+    let object = json!({"metadata": {"name": own("data"), "namespace": "shop", "labels": {OF_BACKUP: "uid-b", SERVER: "lifeboat"}},
         "spec": {"source": {"volumeSnapshotContentName": own("data")}}});
     server.world.put(&path, object);
     bind(&server.world, &path);
