@@ -159,6 +159,6 @@ fn single_files_come_back_beside_what_a_running_pod_has() {
     let nobody = restore("data-db-1", &format!("{namespace}/other"), "two").refused();
     assert!(nobody.contains("no pod of namespace"), "{nobody}");
     let left = get(&["-n", &server.namespace, "podvolumerestores"]);
-    assert!(left["items"].as_array().unwrap().is_empty(), "{left}");
+    assert!(left["items"].as_array().is_none_or(Vec::is_empty), "{left}");
     server.no_mover_is_left();
 }
