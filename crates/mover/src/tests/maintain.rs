@@ -44,7 +44,7 @@ async fn a_repository_without_snapshots_is_pruned_only_where_that_is_meant() {
     let repository = world.repository().await;
     repository.remove_file(FileKind::Snapshot, only.parse().unwrap()).await.unwrap();
     assert_eq!(maintained(&world).await, Maintained::default());
-    assert!(repository.load_index().await.unwrap().len() > 0);
+    assert!(!repository.load_index().await.unwrap().is_empty());
     let meant = MaintainWork { prune: true, check: true, empty_is_meant: true };
     assert_eq!(maintained_by(&world, meant).await.problems.count, 0);
     assert_eq!(repository.load_index().await.unwrap().len(), 0);

@@ -45,6 +45,11 @@ pub(crate) trait Work: Send + Sync {
         None
     }
 
+    /// Whose volume a mover did not find, as people call it.
+    fn whose(&self) -> Option<String> {
+        None
+    }
+
     /// What else is known of a mover that died, after these words.
     async fn complaint(&self, words: String) -> String {
         words
@@ -140,6 +145,10 @@ async fn told(work: &dyn Work, outcome: Outcome, cancel: &CancellationToken) -> 
         _ if cancel.is_cancelled() => cancelled(work, CANCELLED).await,
         Outcome::Failed(failure) if failure.cause == Cause::Deadline => {
             work.unheard(&work.case().late()).await
+        }
+        Outcome::Failed(failure) if failure.cause == Cause::WrongVolume => {
+            let whose = work.whose().map(|whose| format!("{whose}: ")).unwrap_or_default();
+            work.unheard(&format!("{whose}{}", failure.message)).await
         }
         Outcome::Failed(failure) => work.unheard(&failure.message).await,
         outcome => work.done(outcome).await,

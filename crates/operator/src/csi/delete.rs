@@ -8,7 +8,7 @@ use kube::ResourceExt;
 use lifeboat_api::velero::Backup;
 use lifeboat_plan::csi;
 use lifeboat_plugin::actions::{ActionError, AppliesTo, DeleteItemAction};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::backup::failed;
 use super::objects::{Patience, Snapshots, Unusable, text};
@@ -63,22 +63,30 @@ impl DeleteItemAction for ContentAction {
 }
 
 impl ContentAction {
-    /// Waits until a controller has noticed the content: before that, its deletion would not reach the driver. False where
-    /// it is gone.
+    /// Waits until the driver's sidecar has noticed the content, which its status tells: nobody else deletes the snapshot.
+    /// False where it is gone.
     async fn is_taken_on(&self, name: &str) -> Result<bool, String> {
         let patience = Patience::new(TAKEN_ON);
         loop {
             match self.0.content(name).await {
                 Ok(None) => return Ok(false),
-                Ok(Some(content)) if has_finalizer(&content) => return Ok(true),
+                Ok(Some(content)) if content["status"].is_object() || csi::is_going(&content) => {
+                    return Ok(true);
+                }
                 Err(error) if !error.is_transient() => return Err(error.chain()),
                 Ok(Some(_)) | Err(_) => {}
             }
             if !patience.pause().await {
-                // Without a finalizer it goes at once, and no driver hears of it.
-                let left = self.0.delete_content(name).await.err();
+                // Nobody would ever take its finalizer away.
+                let free = json!({"metadata": {"finalizers": null}});
+                let left = match self.0.change_content(name, &free).await {
+                    Ok(()) => self.0.delete_content(name).await.err(),
+                    Err(error) => Some(error),
+                };
                 let left = left.map(|error| format!("; {}", error.chain())).unwrap_or_default();
-                return Err(format!("no snapshot controller of this cluster looks after contents{left}"));
+                return Err(format!(
+                    "no driver of this cluster looks after its content; is it installed, and is the node there that has it?{left}"
+                ));
             }
         }
     }
@@ -100,8 +108,4 @@ impl ContentAction {
             }
         }
     }
-}
-
-fn has_finalizer(content: &Value) -> bool {
-    content["metadata"]["finalizers"].as_array().is_some_and(|all| !all.is_empty())
 }

@@ -101,6 +101,10 @@ impl Work for Copying<'_> {
         self.case.made_nothing().await
     }
 
+    fn whose(&self) -> Option<String> {
+        Some(format!("pod {}", self.pod()))
+    }
+
     async fn clean(&self) -> Result<String, ApiError> {
         self.case.clear().await?;
         Ok(self.case.forget_all().await)

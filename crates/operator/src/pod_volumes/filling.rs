@@ -116,6 +116,10 @@ impl Work for Filling<'_> {
         Some("the mover may still be writing: delete the pod and its claims, and restore again")
     }
 
+    fn whose(&self) -> Option<String> {
+        Some(format!("pod {}", self.pod()))
+    }
+
     async fn clean(&self) -> Result<String, ApiError> {
         self.case.clear().await?;
         let begun = self.into().filter(|_| self.case.has_begun());

@@ -131,6 +131,8 @@ async fn a_copy_that_misses_files_has_failed_and_keeps_its_snapshot() {
 #[rstest]
 #[case::it_said_why(told(Outcome::Failed(Failure { cause: Cause::Storage, message: "storage is away".into() })),
     "storage is away")]
+#[case::it_did_not_find_the_volume(told(Outcome::Failed(Failure { cause: Cause::WrongVolume, message: "it is not there".into() })),
+    "pod lifeboat/db-0: it is not there")]
 #[case::it_died(died(false), "the mover was killed")]
 #[case::it_lied(backed_up(0), "the mover named snapshot abc, which is not in the repository")]
 #[tokio::test]

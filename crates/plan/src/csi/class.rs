@@ -51,9 +51,9 @@ pub enum ClassError {
         kind: &'static str,
         who: String,
         class: String,
-        other: String,
+        other: Box<str>,
         driver: String,
-        known: String,
+        known: Box<str>,
     },
     #[error("no {kind} is for driver {driver}: make one, or {otherwise}")]
     None { kind: &'static str, driver: String, otherwise: &'static str },
@@ -118,7 +118,7 @@ fn choose<'a>(
         let (class, driver, known) = (name.to_owned(), driver.to_owned(), known());
         match classes.iter().find(same) {
             Some(found) => {
-                let other = text(found, "/driver").to_owned();
+                let (other, known) = (text(found, "/driver").into(), known.into());
                 Err(ClassError::OtherDriver { kind, who, class, other, driver, known })
             }
             None => Err(ClassError::Missing { kind, who, class, driver, known }),

@@ -53,6 +53,9 @@ pub fn content_of_handle(name: &str, handle: &str, driver: &str, backup: &str) -
     })
 }
 
+/// What keeps a content until its driver has deleted the snapshot; the driver's sidecar takes it away.
+const PROTECTION: &str = "snapshot.storage.kubernetes.io/volumesnapshotcontent-bound-protection";
+
 /// The content to make and delete; its name is the same at every try. None where no snapshot was ever made.
 pub fn for_deletion(content: &Value) -> Option<Value> {
     let handle = content["status"]["snapshotHandle"].as_str().filter(|handle| !handle.is_empty())?;
@@ -69,7 +72,8 @@ pub fn for_deletion(content: &Value) -> Option<Value> {
     let mut made = json!({
         "apiVersion": format!("{GROUP}/{VERSION}"),
         "kind": "VolumeSnapshotContent",
-        "metadata": {"name": name, "labels": labels, "annotations": annotations},
+        // The controller gives contents of no VolumeSnapshot none: without it the object would go, and no driver hear of it.
+        "metadata": {"name": name, "labels": labels, "annotations": annotations, "finalizers": [PROTECTION]},
         "spec": {
             "deletionPolicy": "Delete",
             "driver": driver,
@@ -126,6 +130,7 @@ mod tests {
         let made = for_deletion(&content).unwrap();
         assert_eq!(made["spec"]["deletionPolicy"], "Delete");
         assert_eq!(made["spec"]["source"], json!({"snapshotHandle": "h"}));
+        assert_eq!(made["metadata"]["finalizers"], json!([PROTECTION]), "it stays until its driver is done");
         assert!(made["spec"]["volumeSnapshotRef"].get("uid").is_none());
         assert!(made["spec"].get("volumeSnapshotClassName").is_none());
         let labels = json!({"velero.io/backup-name": "b", "snapshot.storage.kubernetes.io/managed-by": "n"});

@@ -50,10 +50,10 @@ pub(super) async fn delete(
         let Some(csi) = volume.csi_snapshot_info.as_ref().filter(unknown) else { continue };
         if let Err(words) = delete_one(context, actions, gathered, csi).await {
             let BackupVolumeInfo { pvc_namespace, pvc_name, .. } = volume;
-            let CsiSnapshotInfo { snapshot_handle: handle, vsc_name: content, .. } = csi;
+            let CsiSnapshotInfo { snapshot_handle: handle, vsc_name, .. } = csi;
             problems.push(format!(
                 "the CSI snapshot '{handle}' of claim '{pvc_namespace}/{pvc_name}' remains: the archive does not have its \
-                 VolumeSnapshotContent '{content}', and by its handle it cannot be deleted: {words}"
+                 VolumeSnapshotContent '{vsc_name}', and by its handle it cannot be deleted: {words}"
             ));
         }
     }

@@ -101,7 +101,12 @@ fn own(claim: &str) -> String {
 
 fn group() -> VolumeGroup {
     let claim = json!({"metadata": {"namespace": "shop", "labels": {KEY: "db"}}});
-    let backup = OfBackup { name: "b".into(), uid: "uid-b".into(), ..OfBackup::default() };
+    let backup = OfBackup {
+        name: "b".into(),
+        uid: "uid-b".into(),
+        namespace: "lifeboat".into(),
+        ..OfBackup::default()
+    };
     VolumeGroup::of(&claim, KEY, &backup).unwrap()
 }
 
