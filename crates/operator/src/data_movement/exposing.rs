@@ -56,10 +56,9 @@ pub(super) async fn expose(
     };
     // A class that makes volumes at once chooses where; one that waits follows the mover.
     let class = claims.class(wanted["spec"]["storageClassName"].as_str().unwrap_or_default()).await?;
-    let node = match class.is_some_and(|class| waits_for_pods(&class)) {
-        true => node(&content, volume.as_ref(), &claims.nodes().await?),
-        false => None,
-    };
+    let follows = class.is_some_and(|class| waits_for_pods(&class));
+    let nodes = if follows { claims.nodes().await? } else { Vec::new() };
+    let node = node(&content, volume.as_ref(), &nodes).filter(|_| follows);
     Ok(Exposed { claim: name, block: wanted["spec"]["volumeMode"] == "Block", node })
 }
 

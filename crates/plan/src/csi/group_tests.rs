@@ -30,7 +30,7 @@ fn member(name: &str, driver: Option<&str>) -> Member {
     }
 }
 
-fn made(name: &str, status: Value) -> (Value, Option<Value>) {
+fn made(name: &str, status: &Value) -> (Value, Option<Value>) {
     let snapshot = json!({"metadata": {"name": format!("s-{name}")}, "spec": {"source": {"persistentVolumeClaimName": name}},
         "status": {"boundVolumeSnapshotContentName": "c"}});
     (
@@ -76,8 +76,8 @@ fn a_group_is_asked_for_once_in_every_attempt() {
 #[rstest]
 #[case::nothing(json!({}), vec![], "claims a, b have no snapshot yet: no snapshot controller")]
 #[case::an_error(json!({"status": {"error": {"message": "no room"}}}), vec![], "no room")]
-#[case::one_is_missing(json!({}), vec![made("a", json!({"snapshotHandle": "h", "creationTime": 1}))], "claims b have no snapshot yet")]
-#[case::one_has_no_handle(json!({}), vec![made("a", json!({"snapshotHandle": "h", "creationTime": 1})), made("b", json!({}))],
+#[case::one_is_missing(json!({}), vec![made("a", &json!({"snapshotHandle": "h", "creationTime": 1}))], "claims b have no snapshot yet")]
+#[case::one_has_no_handle(json!({}), vec![made("a", &json!({"snapshotHandle": "h", "creationTime": 1})), made("b", &json!({}))],
     "claims b have no snapshot yet: its driver has not taken it yet")]
 #[case::deleted(json!({"metadata": {"deletionTimestamp": "2026-11-16T01:00:00Z"}}), vec![], "somebody deleted")]
 fn a_group_waits_for_every_claim(
@@ -95,7 +95,7 @@ fn a_group_waits_for_every_claim(
 #[test]
 fn a_member_goes_on_as_if_it_had_been_taken_alone() {
     let status = json!({"snapshotHandle": "h", "creationTime": 1, "restoreSize": 1024, "volumeGroupSnapshotHandle": "g"});
-    let (snapshot, content) = made("data", status);
+    let (snapshot, content) = made("data", &status);
     let mut content = content.unwrap();
     content["metadata"]["labels"] = json!({MANAGED_BY: "node-a"});
     content["metadata"]["annotations"] = json!({"snapshot.storage.kubernetes.io/deletion-secret-name": "s", "other": "x", DELETION_POLICY: "Delete"});

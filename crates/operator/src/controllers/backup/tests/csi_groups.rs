@@ -58,7 +58,7 @@ fn bind(world: &World, path: &str) {
     world.change(path, &json!({"status": {"boundVolumeSnapshotContentName": name}}));
 }
 
-async fn server(driver: Driver, drivers: [&str; 2], served: bool) -> Server {
+async fn server(driver: Driver, drivers: [&str; 2], has_groups: bool) -> Server {
     let server = Server::new().await;
     let world = &server.world;
     world.pod("shop", "db-1", &["data", "logs"], false);
@@ -71,7 +71,7 @@ async fn server(driver: Driver, drivers: [&str; 2], served: bool) -> Server {
         let class = json!({"driver": driver, "deletionPolicy": "Delete"});
         world.add("volumesnapshotclasses", "", &format!("of-{driver}"), class);
     }
-    if served {
+    if has_groups {
         world.put(GROUP_SNAPSHOTS, json!({"kind": "APIGroup", "preferredVersion": {"version": "v1beta1"}}));
         let class = json!({"metadata": {"name": "together"}, "driver": "csi.example.com", "deletionPolicy": "Delete"});
         world.put("/apis/groupsnapshot.storage.k8s.io/v1beta1/volumegroupsnapshotclasses/together", class);

@@ -62,7 +62,7 @@ async fn deleted(archive: Option<&str>, fails: bool) -> (Option<Value>, Vec<Stri
 #[case::broken(Some("no archive"))]
 #[tokio::test]
 async fn without_its_archive_a_snapshot_goes_by_its_handle(#[case] archive: Option<&str>) {
-    let (said, handles, cluster) = deleted(archive, false).await;
+    let (said, handles, cluster) = Box::pin(deleted(archive, false)).await;
     assert_eq!((said, handles), (None, vec!["d csi-1".to_owned()]));
     assert_eq!(cluster.names("backups"), Vec::<String>::new());
     assert_eq!(keys(&cluster).await, ["backups/other/velero-backup.json"]);
@@ -70,7 +70,7 @@ async fn without_its_archive_a_snapshot_goes_by_its_handle(#[case] archive: Opti
 
 #[tokio::test]
 async fn a_snapshot_that_cannot_go_by_its_handle_keeps_its_backup() {
-    let (said, _, cluster) = deleted(None, true).await;
+    let (said, _, cluster) = Box::pin(deleted(None, true)).await;
     let said = errors(said);
     for part in ["'csi-1' of claim 'shop/data' remains", "its driver is gone"] {
         assert!(said.contains(part), "{part}: {said}");

@@ -204,11 +204,12 @@ async fn a_claim_of_an_earlier_restore_of_the_same_name_is_left_alone() {
     let path = "/api/v1/namespaces/shop/persistentvolumeclaims/data";
     let older = json!({"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "data", "namespace": "shop",
         "labels": {"velero.io/restore-name": "r"}, "creationTimestamp": "2026-11-16T01:00:00Z"}, "status": {"phase": "Bound"}});
-    let mut objects = setting.api.objects.lock().unwrap();
-    objects.insert(path.into(), older);
-    objects.get_mut(super::setting::RESTORE).unwrap()["metadata"]["creationTimestamp"] =
-        json!("2026-11-16T02:00:00Z");
-    drop(objects);
+    {
+        let mut objects = setting.api.objects.lock().unwrap();
+        objects.insert(path.into(), older);
+        objects.get_mut(super::setting::RESTORE).unwrap()["metadata"]["creationTimestamp"] =
+            json!("2026-11-16T02:00:00Z");
+    }
     setting.run().await;
     let made = setting.api.created.lock().unwrap().clone();
     assert!(!made.iter().any(|path| path.contains("persistentvolumeclaims")), "{made:?}");
