@@ -10,8 +10,10 @@ mod scale;
 mod volumes;
 
 use std::fs;
+use std::path::Path;
+use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{CommandFactory, Subcommand};
 
 #[derive(clap::Args)]
@@ -54,6 +56,25 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 struct Names {
     #[command(subcommand)]
     _comparison: Comparison,
+}
+
+/// The end of a measurement, after its table: the aims, how long it took and on what; the rows, where they are wanted.
+fn close<R: serde::Serialize>(
+    began: Instant,
+    verdicts: &[String],
+    rows: &[R],
+    json: Option<&Path>,
+) -> Result<()> {
+    println!("\nAims");
+    for verdict in verdicts {
+        println!("- {verdict}");
+    }
+    println!("\n{} minutes; {}", began.elapsed().as_secs() / 60, machine());
+    if let Some(path) = json {
+        let text = serde_json::to_string_pretty(rows)?;
+        fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
 }
 
 /// What the numbers were measured on.

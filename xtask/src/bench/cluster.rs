@@ -9,11 +9,10 @@ mod product;
 mod report;
 
 use std::collections::BTreeMap;
-use std::fs;
 use std::path::PathBuf;
 use std::time::Instant;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::ValueEnum;
 
 use crate::{cluster_box, run};
@@ -93,16 +92,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let rows = rows?;
     print!("{}", report::tables(&rows));
-    println!("\nAims");
-    for verdict in report::verdicts(&rows) {
-        println!("- {verdict}");
-    }
-    println!("\n{} minutes; {}", began.elapsed().as_secs() / 60, super::machine());
-    if let Some(path) = &args.json {
-        let text = serde_json::to_string_pretty(&rows)?;
-        fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    Ok(())
+    super::close(began, &report::verdicts(&rows), &rows, args.json.as_deref())
 }
 
 fn release() -> Result<PathBuf> {

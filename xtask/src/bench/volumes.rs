@@ -12,7 +12,6 @@ mod product;
 mod report;
 mod work;
 
-use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -84,16 +83,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let rows = rows?;
     print!("{}", report::table(&rows));
-    println!("\nAims");
-    for verdict in report::verdicts(&rows) {
-        println!("- {verdict}");
-    }
-    println!("\n{} minutes; {}", began.elapsed().as_secs() / 60, super::machine());
-    if let Some(path) = &args.json {
-        let text = serde_json::to_string_pretty(&rows)?;
-        fs::write(path, text + "\n").with_context(|| format!("cannot write {}", path.display()))?;
-    }
-    Ok(())
+    super::close(began, &report::verdicts(&rows), &rows, args.json.as_deref())
 }
 
 fn program(args: &Args) -> Result<PathBuf> {
