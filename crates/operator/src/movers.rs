@@ -94,8 +94,9 @@ pub(crate) enum Ended {
     Told(TaskResult),
     /// It ended without a word, or never began.
     Died(Death),
-    /// `cancel` was cancelled: the mover was told to end and has. As in [`Death`], `dead_owner` may have left locks.
-    Cancelled { dead_owner: Option<String> },
+    /// `cancel` was cancelled: the mover was told to end, and has where it `is_over`. As in [`Death`], `dead_owner` may have left
+    /// locks.
+    Cancelled { dead_owner: Option<String>, is_over: bool },
     /// This server stops leading: the Job goes on, and whoever leads next adopts it.
     Left,
 }
@@ -162,14 +163,14 @@ impl Movers {
         let (errand, candidate) = (&assignment.errand, Candidate::of(&assignment.errand));
         let (turn, job) = match jobs.get(&job::name(&errand.uid)).await? {
             Some(job) => (self.line.adopt(context, candidate), job),
-            None if cancel.is_cancelled() => return Ok(Ended::Cancelled { dead_owner: None }),
+            None if cancel.is_cancelled() => return Ok(Ended::Cancelled { dead_owner: None, is_over: true }),
             None => {
                 if let Some(refused) = make::refused(settings, errand) {
                     return Ok(Ended::Died(Death::new(refused, None)));
                 }
                 let turn = match self.line.wait(context, candidate, watcher, cancel, &resting).await {
                     Waited::Turn(turn) => turn,
-                    Waited::Cancelled => return Ok(Ended::Cancelled { dead_owner: None }),
+                    Waited::Cancelled => return Ok(Ended::Cancelled { dead_owner: None, is_over: true }),
                     Waited::Left => return Ok(Ended::Left),
                 };
                 match make::job(&jobs, context, &assignment, self.look).await? {

@@ -9,10 +9,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, ResourceExt};
 use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_mover::task::UID_TAG;
+use lifeboat_plan::backup_repository::About;
 use lifeboat_repository::files::FileKind;
 use lifeboat_repository::forget::forget_named;
 use lifeboat_repository::id::SnapshotId;
@@ -148,6 +150,38 @@ pub(crate) async fn forget(
         object::emptied(context, &access).await?;
     }
     Ok(())
+}
+
+/// Nobody wants what the mover of this task may still store: the controller of repositories looks for it. That this cannot be
+/// written down is only logged.
+pub(crate) async fn give_up(
+    context: &Context,
+    location: &str,
+    namespace: &str,
+    task: &str,
+    deadline: Timestamp,
+) {
+    let noted = object::give_up(context, About { location, namespace }, task, deadline).await;
+    if let Err(error) = noted {
+        let words = error.chain();
+        tracing::warn!(location, namespace, task, words, "a snapshot that comes late may be left behind");
+    }
+}
+
+/// Forgets the snapshots of these tasks, where there are any.
+pub(crate) async fn forget_tasks(
+    context: &Context,
+    location: &str,
+    namespace: &str,
+    tasks: &[&str],
+) -> Result<(), RepositoryProblem> {
+    let access = access(context, location, namespace).await?;
+    let repository = open(context, &access).await?;
+    let found = repository.load_readable_snapshots().await?.found;
+    let of_them = |tag: &String| tag.strip_prefix(UID_TAG).is_some_and(|task| tasks.contains(&task));
+    let late = found.into_iter().filter(|(_, snapshot)| snapshot.tags.iter().any(of_them));
+    let late: Vec<String> = late.map(|(id, _)| id.to_string()).collect();
+    forget(context, location, namespace, &late).await
 }
 
 /// Removes the locks of an owner whose end was reported, so that nobody waits for them. That it cannot be done is only

@@ -18,6 +18,11 @@ pub const MAINTAIN_SINCE: &str = "lifeboat.io/maintain-since";
 /// Set where Lifeboat itself forgot the last snapshot, and removed when one is to come: only then may maintenance believe
 /// that there is none, and free all of the space.
 pub const EMPTIED: &str = "lifeboat.io/emptied";
+/// Annotations of a BackupRepository, one for each task that was given up while its mover may still have been at work: until when
+/// it can write a snapshot, which nobody wants.
+const GIVEN_UP: &str = "given-up.lifeboat.io/";
+/// How long after its deadline a mover may take to write what it has.
+const LAST_WORDS: Duration = Duration::from_mins(10);
 /// Runs that are remembered: upstream's number.
 const REMEMBERED: usize = 25;
 /// How soon a maintenance that failed is tried again, at the latest.
@@ -78,6 +83,32 @@ pub fn object(about: About<'_>, identifier: &str, frequency: Duration) -> Value 
             "maintenanceFrequency": GoDuration::from(frequency).to_string(),
         },
     })
+}
+
+/// What to merge when a task is given up whose mover may still be at work until `deadline`.
+pub fn give_up(task: &str, deadline: Timestamp) -> Value {
+    let until = seconds(after(deadline, LAST_WORDS));
+    json!({"metadata": {"annotations": {format!("{GIVEN_UP}{task}"): until}}})
+}
+
+/// The tasks that were given up like that.
+pub fn given_up(object: &Value) -> impl Iterator<Item = &str> {
+    notes(object).map(|(task, _)| task)
+}
+
+/// What to merge after their snapshots were looked for at `looked`; None where another may still come of each of them.
+pub fn looked_for(object: &Value, looked: Timestamp) -> Option<Value> {
+    let over = |(_, until): &(&str, &Value)| {
+        until.as_str().and_then(|text| text.parse::<Timestamp>().ok()).is_none_or(|until| until < looked)
+    };
+    let over: serde_json::Map<String, Value> =
+        notes(object).filter(over).map(|(task, _)| (format!("{GIVEN_UP}{task}"), Value::Null)).collect();
+    (!over.is_empty()).then(|| json!({"metadata": {"annotations": over}}))
+}
+
+fn notes(object: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    let annotations = object["metadata"]["annotations"].as_object().into_iter().flatten();
+    annotations.filter_map(|(key, until)| Some((key.strip_prefix(GIVEN_UP)?, until)))
 }
 
 /// What is to be done about maintenance.
@@ -222,6 +253,16 @@ mod tests {
         assert_eq!(patch["status"].get("lastMaintenanceTime"), None);
         let patch = ended(&object, at("2026-11-16T11:59:00Z"), Ok(()), at(NOW));
         assert_eq!(patch["status"]["lastMaintenanceTime"], NOW);
+    }
+
+    #[test]
+    fn a_task_that_was_given_up_is_looked_for_until_its_mover_cannot_write_any_more() {
+        let mut object = give_up("t-1", at("2026-11-16T11:55:00Z"));
+        object["metadata"]["annotations"]["other"] = json!("x");
+        assert_eq!(given_up(&object).collect::<Vec<_>>(), ["t-1"]);
+        assert_eq!(looked_for(&object, at("2026-11-16T12:04:59Z")), None);
+        let gone = json!({"metadata": {"annotations": {"given-up.lifeboat.io/t-1": null}}});
+        assert_eq!(looked_for(&object, at("2026-11-16T12:05:01Z")), Some(gone));
     }
 
     #[test]

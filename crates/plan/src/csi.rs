@@ -15,7 +15,7 @@ use crate::catalogue::{GroupResource, ItemId};
 use crate::label;
 
 pub use class::{ClassError, classes_of, of_claim, of_group};
-pub use deletion::{Orphan, content_of_handle, for_deletion, is_of_backup, orphan};
+pub use deletion::{Orphan, content_of_handle, for_deletion, is_of_backup, orphan, restored_from};
 pub use group::{
     GROUP_SNAPSHOTS, GroupStanding, Member, MemberSnapshot, VolumeGroup, group_content, group_handle,
     group_standing, is_of_group,

@@ -51,6 +51,8 @@ pub(crate) struct Case {
     pub(super) dead: Vec<String>,
     attempt: AtomicU64,
     begun: AtomicBool,
+    /// The mover of this attempt was given up, and may still be at work.
+    at_large: AtomicBool,
 }
 
 /// What a mover is sent for.
@@ -82,6 +84,7 @@ impl Case {
             dead: dead_owners(note(DEAD_OWNERS)),
             attempt: AtomicU64::new(attempt(note(ATTEMPT))),
             begun: AtomicBool::new(note(ATTEMPT).is_some()),
+            at_large: AtomicBool::new(false),
         }
     }
 
@@ -202,6 +205,19 @@ impl Case {
             self.desk.hands.clear(&task).await?;
         }
         Ok(())
+    }
+
+    pub(super) fn set_at_large(&self) {
+        self.at_large.store(true, Ordering::Relaxed);
+    }
+
+    /// It is on record that nobody waits for the mover of this attempt any more: what it may still store is forgotten when it
+    /// comes. Never before that, because what is stored counts until then.
+    pub(super) async fn give_up(&self) {
+        if self.at_large.swap(false, Ordering::Relaxed) && self.make {
+            let (task, hands) = (self.task(), &self.desk.hands);
+            hands.give_up(&self.location, &self.namespace, &task, self.deadline).await;
+        }
     }
 
     /// A mover whose end was reported holds nobody up.

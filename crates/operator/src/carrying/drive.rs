@@ -115,7 +115,10 @@ async fn attempts(work: &dyn Work, cancel: &CancellationToken) -> Result<(), Api
         let shown = Shown::new(case);
         match case.desk.hands.carry_out(assignment, &shown, cancel).await? {
             Ended::Left => return Ok(()),
-            Ended::Cancelled { dead_owner } => {
+            Ended::Cancelled { dead_owner, is_over } => {
+                if !is_over {
+                    case.set_at_large();
+                }
                 case.unlock(dead_owner.as_deref()).await;
                 return cancelled(work, CANCELLED).await;
             }
@@ -165,13 +168,17 @@ async fn follow(
     let case = work.case();
     // Also before another attempt, which takes a lock beside it.
     case.unlock(death.dead_owner.as_deref()).await;
+    let is_over = death.dead_owner.is_some() || death.cause == DeathCause::Unschedulable;
+    if !is_over {
+        case.set_at_large();
+    }
     if cancel.is_cancelled() {
         return cancelled(work, CANCELLED).await.map(|()| false);
     }
     let died = Died {
         attempt: case.attempt(),
         may_retry: death.may_retry,
-        is_over: death.dead_owner.is_some() || death.cause == DeathCause::Unschedulable,
+        is_over,
         writes: work.alone().is_some(),
         is_undone: work.is_undone().await,
     };
@@ -191,6 +198,7 @@ async fn follow(
     if !case.write(status::again(case.attempt() + 1, dead, &death.words)).await? {
         return work.clean().await.map(|_| false);
     }
+    case.give_up().await;
     case.tell("Retried", &death.words).await;
     case.desk.hands.clear(&case.task()).await?;
     work.discard().await?;
@@ -205,6 +213,7 @@ pub(crate) async fn failed(work: &dyn Work, words: &str) -> Result<(), ApiError>
     let mut end = status::failed(&words, case.now());
     work.complete(&mut end, left.is_empty());
     case.write(end).await?;
+    case.give_up().await;
     case.tell("Failed", &words).await;
     Ok(())
 }
@@ -214,6 +223,7 @@ pub(crate) async fn cancelled(work: &dyn Work, words: &str) -> Result<(), ApiErr
     let mut end = status::canceled(&format!("{words}{}{left}", work.stays()), case.now());
     work.complete(&mut end, left.is_empty());
     case.write(end).await?;
+    case.give_up().await;
     Ok(())
 }
 

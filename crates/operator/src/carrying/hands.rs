@@ -56,6 +56,9 @@ pub(crate) trait Hands: Send + Sync {
         cancel: &CancellationToken,
     ) -> Result<Ended, ApiError>;
     async fn clear(&self, task: &str) -> Result<(), ApiError>;
+    /// Nobody wants what the mover of this task may still store until its deadline; that this cannot be written down is only
+    /// logged.
+    async fn give_up(&self, location: &str, namespace: &str, task: &str, deadline: Timestamp);
     /// Removes the locks of a mover whose end was reported; that it cannot be done is only logged.
     async fn unlock(&self, location: &str, namespace: &str, owner: &str);
 }
@@ -130,6 +133,10 @@ impl Hands for ServerHands {
 
     async fn clear(&self, task: &str) -> Result<(), ApiError> {
         self.0.movers.clear(&self.0, task).await
+    }
+
+    async fn give_up(&self, location: &str, namespace: &str, task: &str, deadline: Timestamp) {
+        repositories::give_up(&self.0, location, namespace, task, deadline).await;
     }
 
     async fn unlock(&self, location: &str, namespace: &str, owner: &str) {

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use jiff::Timestamp;
 use lifeboat_cluster::ApiError;
 use lifeboat_mover::report::{BackedUp, Cause, Failure, Outcome, Restored, TaskResult};
 use lifeboat_mover::task::{RepositoryAccess, Transport, Work};
@@ -105,7 +106,7 @@ pub(crate) fn lost() -> Ended {
 
 /// Told to end, and killed because it did not.
 pub(crate) fn killed_when_cancelled() -> Ended {
-    Ended::Cancelled { dead_owner: Some("cluster/mover-pod".into()) }
+    Ended::Cancelled { dead_owner: Some("cluster/mover-pod".into()), is_over: true }
 }
 
 #[async_trait]
@@ -165,6 +166,10 @@ impl Hands for Fake {
     async fn clear(&self, task: &str) -> Result<(), ApiError> {
         self.note(format!("clear {task}"));
         Ok(())
+    }
+
+    async fn give_up(&self, _location: &str, _namespace: &str, task: &str, _deadline: Timestamp) {
+        self.note(format!("give up {task}"));
     }
 
     async fn unlock(&self, _: &str, _: &str, owner: &str) {

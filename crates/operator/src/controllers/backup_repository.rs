@@ -11,10 +11,11 @@ use std::time::Duration;
 
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
+use kube::ResourceExt;
 use kube::runtime::controller::Action;
 use lifeboat_api::velero::BackupRepository;
 use lifeboat_cluster::{ApiError, objects};
-use lifeboat_plan::backup_repository::{Due, due, is_restic};
+use lifeboat_plan::backup_repository::{Due, due, given_up, is_restic, looked_for};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -65,14 +66,45 @@ async fn reconcile(
             return Ok(Action::requeue(NEXT_TRY));
         }
     }
+    let next_look = match forget_late(&context, &object, location, namespace).await? {
+        true => NEXT_TRY,
+        false => NEXT_LOOK,
+    };
     match due(&value, context.settings.movers.maintenance_frequency, context.now()) {
-        Due::In(pause) => Ok(Action::requeue(pause.min(NEXT_LOOK))),
+        Due::In(pause) => Ok(Action::requeue(pause.min(next_look))),
         Due::Now(number) => {
             let begun = maintain::begin(&context, &state.resource, &object, number).await?;
             maintain::carry_out(&context, &state.resource, &begun, number).await
         }
         Due::GoOn(number) => maintain::carry_out(&context, &state.resource, &object, number).await,
     }
+}
+
+/// Forgets what movers stored after they were given up. True where more may come.
+async fn forget_late(
+    context: &Context,
+    object: &DynamicObject,
+    location: &str,
+    namespace: &str,
+) -> Result<bool, ApiError> {
+    let value = objects::to_json(object);
+    let tasks: Vec<&str> = given_up(&value).collect();
+    if tasks.is_empty() {
+        return Ok(false);
+    }
+    let looked = context.now();
+    match repositories::forget_tasks(context, location, namespace, &tasks).await {
+        Ok(()) => {}
+        Err(RepositoryProblem::Api(error)) => return Err(error),
+        Err(problem) => {
+            let words = problem.chain();
+            tracing::warn!(repository = object.name_any(), words, "a late snapshot may be left for now");
+            return Ok(true);
+        }
+    }
+    let Some(patch) = looked_for(&value, looked) else { return Ok(true) };
+    object::change(context, object, patch).await?;
+    Ok(true)
 }
 
 /// Whether the repository opens. One that nobody has written to yet is made when a volume comes.

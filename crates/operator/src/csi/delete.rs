@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use kube::ResourceExt;
-use lifeboat_api::velero::Backup;
+use lifeboat_api::velero::{Backup, names};
+use lifeboat_cluster::ApiError;
 use lifeboat_plan::csi;
 use lifeboat_plugin::actions::{ActionError, AppliesTo, DeleteItemAction};
 use serde_json::{Value, json};
@@ -51,6 +52,7 @@ impl DeleteItemAction for ContentAction {
             }
             Err(Unusable::Api(error)) => return Err(failed(error)),
         }
+        self.clear_restored(item, &backup.name_any()).await.map_err(failed)?;
         let name = text(&wanted, "/metadata/name").to_owned();
         self.0.make_content(&wanted).await.map_err(failed)?;
         if !self.is_taken_on(&name).await.map_err(remains)? {
@@ -63,6 +65,18 @@ impl DeleteItemAction for ContentAction {
 }
 
 impl ContentAction {
+    /// What restores made to reach the snapshot, and nobody can delete by its VolumeSnapshot any more.
+    async fn clear_restored(&self, item: &Value, backup: &str) -> Result<(), ApiError> {
+        let label = lifeboat_plan::label::value(backup);
+        for content in self.0.contents_of_backup(names::BACKUP_NAME, Some(&label)).await? {
+            let Some((namespace, name)) = csi::restored_from(&content, item, backup) else { continue };
+            if self.0.snapshot(namespace, name).await?.is_none() {
+                self.0.delete_content(text(&content, "/metadata/name")).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Waits until the driver's sidecar has noticed the content, which its status tells: nobody else deletes the snapshot.
     /// False where it is gone.
     async fn is_taken_on(&self, name: &str) -> Result<bool, String> {

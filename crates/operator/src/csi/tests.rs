@@ -52,11 +52,13 @@ fn answer(seen: &Mutex<Seen>, cluster: Cluster, asked: &Asked) -> (u16, Value) {
             (201, made)
         }
         "DELETE" => {
-            seen.log.push("delete".to_owned());
+            let made = name.starts_with("lifeboat-delete-");
+            seen.log.push(if made { "delete".to_owned() } else { format!("delete {name}") });
             seen.contents.remove(&name).map_or_else(|| failure(404, "NotFound"), |found| (200, found))
         }
         _ if name == "volumesnapshotcontents" => {
-            (200, json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": []}))
+            let items: Vec<_> = seen.contents.values().collect();
+            (200, json!({"apiVersion": "v1", "kind": "List", "metadata": {}, "items": items}))
         }
         _ => seen.contents.get(&name).map_or_else(|| failure(404, "NotFound"), |found| (200, found.clone())),
     }
@@ -68,7 +70,18 @@ fn content(backup: &str) -> Value {
 }
 
 async fn delete(cluster: Cluster, item: &Value) -> (Result<(), String>, Vec<String>) {
-    let seen = Arc::new(Mutex::new(Seen::default()));
+    delete_beside(cluster, item, &[]).await
+}
+
+/// The same in a cluster that has these, contents or VolumeSnapshots.
+async fn delete_beside(
+    cluster: Cluster,
+    item: &Value,
+    there: &[Value],
+) -> (Result<(), String>, Vec<String>) {
+    let named = |object: &Value| (object["metadata"]["name"].as_str().unwrap().to_owned(), object.clone());
+    let seen = Seen { contents: there.iter().map(named).collect(), log: Vec::new() };
+    let seen = Arc::new(Mutex::new(seen));
     let kept = seen.clone();
     let client = client(move |asked| answer(&kept, cluster, &asked)).await;
     let backup = Backup::new("b", BackupSpec::default());
@@ -81,6 +94,23 @@ async fn delete(cluster: Cluster, item: &Value) -> (Result<(), String>, Vec<Stri
 async fn a_snapshot_goes_by_a_content_that_is_made_to_be_deleted() {
     let (deleted, log) = delete(Cluster::Whole, &content("b")).await;
     assert_eq!((deleted, log), (Ok(()), vec!["make Delete h".to_owned(), "delete".to_owned()]));
+}
+
+#[tokio::test]
+async fn contents_of_restores_go_where_their_volume_snapshot_is_gone() {
+    let restored = |name: &str, snapshot: &str| {
+        let labels = json!({"velero.io/backup-name": "b", "velero.io/restore-name": "r"});
+        json!({"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshotContent",
+            "metadata": {"name": name, "labels": labels},
+            "spec": {"driver": "d", "deletionPolicy": "Retain", "source": {"snapshotHandle": "h"},
+                "volumeSnapshotRef": {"namespace": "shop", "name": snapshot}}})
+    };
+    let snapshot = json!({"apiVersion": "snapshot.storage.k8s.io/v1", "kind": "VolumeSnapshot",
+        "metadata": {"namespace": "shop", "name": "used"}, "spec": {}});
+    let there = [restored("idle", "gone"), restored("needed", "used"), snapshot];
+    let (deleted, log) = delete_beside(Cluster::Whole, &content("b"), &there).await;
+    assert_eq!(deleted, Ok(()));
+    assert_eq!(log, ["delete idle", "make Delete h", "delete"]);
 }
 
 #[rstest]

@@ -1,6 +1,7 @@
 //! One DataDownload: a claim like the one that is to be filled is made in the movers' namespace, for each attempt its own, so
-//! that nobody who comes late writes into the volume of the next one. A mover fills and verifies it, then its volume is handed to the claim of the restore. From the moment when the volume is on record the data is
-//! there, and only the handing over is repeated.
+//! that nobody who comes late writes into the volume of the next one: also a mover whose node is lost is followed by another. It
+//! fills and verifies the claim, whose volume is then handed to the claim of the restore. From the moment when the volume is on
+//! record the data is there, and only the handing over is repeated.
 
 use std::time::Duration;
 
@@ -102,10 +103,6 @@ impl Work for Downloading<'_> {
     /// Nobody but the mover knows that the volume is whole.
     async fn unheard(&self, words: &str) -> Result<(), ApiError> {
         failed(self, words).await
-    }
-
-    fn alone(&self) -> Option<&'static str> {
-        Some("the mover may still be writing: restore again")
     }
 
     async fn complaint(&self, words: String) -> String {

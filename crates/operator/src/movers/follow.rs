@@ -117,7 +117,7 @@ impl<'a> Follower<'a> {
             }
             let overdue = self.ending.is_some_and(|until| Instant::now() > until);
             if overdue || cancel.is_cancelled() && self.ending.is_none() && self.tell_to_end().await {
-                return Ok(Ended::Cancelled { dead_owner: None });
+                return Ok(Ended::Cancelled { dead_owner: None, is_over: !overdue });
             }
             self.wait(&mut changes, watcher, cancel, resting).await;
         }
@@ -234,7 +234,8 @@ impl<'a> Follower<'a> {
 
     /// It ended as it was told to. One that was killed then may have kept its locks.
     fn cancelled(&self, dead: Dead) -> Ended {
-        Ended::Cancelled { dead_owner: self.death(dead).dead_owner }
+        let is_over = dead.reported;
+        Ended::Cancelled { dead_owner: self.death(dead).dead_owner, is_over }
     }
 
     fn death(&self, dead: Dead) -> Death {

@@ -127,7 +127,7 @@ async fn a_mover_that_is_cancelled_is_told_to_end(
     assert_eq!(matches!(ended, Ended::Cancelled { .. }), cancelled, "{ended:?}");
     assert_eq!(matches!(ended, Ended::Told(_)), !cancelled, "{ended:?}");
     let owner =
-        matches!(&ended, Ended::Cancelled { dead_owner: Some(owner) } if owner == "cluster-uid/pod-uid");
+        matches!(&ended, Ended::Cancelled { dead_owner: Some(owner), is_over: true } if owner == "cluster-uid/pod-uid");
     assert_eq!(owner, reported, "its locks may go where its end was reported: {ended:?}");
     let deleted = fake.held().changes.iter().filter(|change| *change == "DELETE pods/pod").count();
     assert_eq!(deleted, 1);

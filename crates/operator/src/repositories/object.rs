@@ -1,12 +1,13 @@
 //! The BackupRepository of a repository: found by its labels (Velero gives generated names), made where there is none, and
 //! written with how the repository stands.
 
+use jiff::Timestamp;
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use lifeboat_api::velero::BackupRepository;
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::backup_repository::{self, About, EMPTIED};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Access;
 use crate::context::Context;
@@ -16,8 +17,11 @@ fn api(context: &Context) -> Api<DynamicObject> {
     objects::namespaced(&context.client, &context.settings.namespace, &resource)
 }
 
-async fn find(context: &Context, access: &Access) -> Result<Option<DynamicObject>, ApiError> {
-    let about = About { location: &access.location, namespace: &access.namespace };
+fn about(access: &Access) -> About<'_> {
+    About { location: &access.location, namespace: &access.namespace }
+}
+
+async fn find(context: &Context, about: About<'_>) -> Result<Option<DynamicObject>, ApiError> {
     let listed = api(context).list(&ListParams::default().labels(&about.selector())).await;
     let mut found = listed.attempt("list BackupRepositories")?.items;
     found.sort_by_key(ResourceExt::name_any);
@@ -26,7 +30,7 @@ async fn find(context: &Context, access: &Access) -> Result<Option<DynamicObject
 
 /// Writes down that Lifeboat forgot the last snapshot.
 pub(super) async fn emptied(context: &Context, access: &Access) -> Result<(), ApiError> {
-    match find(context, access).await? {
+    match find(context, about(access)).await? {
         Some(object) => set_emptied(context, &object, true).await,
         None => Ok(()),
     }
@@ -42,17 +46,32 @@ pub(super) async fn set_emptied(
         return Ok(());
     }
     let since = emptied.then(|| lifeboat_plan::time::seconds(context.now()));
-    let patch = json!({"metadata": {"annotations": {EMPTIED: since}}});
-    let patch = api(context).patch(&object.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await;
-    patch.attempt("change BackupRepository").map(drop)
+    change(context, object, json!({"metadata": {"annotations": {EMPTIED: since}}})).await
+}
+
+/// Merges, whoever else has changed the object meanwhile.
+pub(crate) async fn change(context: &Context, object: &DynamicObject, patch: Value) -> Result<(), ApiError> {
+    let patched = api(context).patch(&object.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await;
+    patched.attempt("change BackupRepository").map(drop)
+}
+
+/// Writes down that nobody wants what the mover of this task may still store.
+pub(super) async fn give_up(
+    context: &Context,
+    about: About<'_>,
+    task: &str,
+    deadline: Timestamp,
+) -> Result<(), ApiError> {
+    let Some(object) = find(context, about).await? else { return Ok(()) };
+    change(context, &object, backup_repository::give_up(task, deadline)).await
 }
 
 /// The object of this repository.
 pub(super) async fn ensure(context: &Context, access: &Access) -> Result<DynamicObject, ApiError> {
-    if let Some(object) = find(context, access).await? {
+    let about = about(access);
+    if let Some(object) = find(context, about).await? {
         return Ok(object);
     }
-    let about = About { location: &access.location, namespace: &access.namespace };
     let frequency = context.settings.movers.maintenance_frequency;
     let object = backup_repository::object(about, &access.identifier, frequency);
     let attempt = "create BackupRepository";
@@ -78,7 +97,7 @@ pub(crate) async fn show(
         Err(words) => ("NotReady", words.as_str()),
     };
     let text =
-        |pointer: &str| object.data.pointer(pointer).and_then(serde_json::Value::as_str).unwrap_or_default();
+        |pointer: &str| object.data.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     if text("/status/phase") == phase && text("/status/message") == message {
         return Ok(());
     }

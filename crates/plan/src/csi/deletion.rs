@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-use super::{DELETION_POLICY, GROUP, OF_BACKUP, SERVER, VERSION};
+use super::{DELETION_POLICY, GROUP, OF_BACKUP, SERVER, VERSION, text};
 use crate::deletion::Stored;
 use crate::label;
 
@@ -42,6 +42,23 @@ pub fn orphan(uid: &str, looked: &[(String, Stored)]) -> Orphan {
 /// Whether a backup took the snapshot of this content; others are somebody's own.
 pub fn is_of_backup(content: &Value, backup: &str) -> bool {
     content["metadata"]["labels"]["velero.io/backup-name"] == *label::value(backup)
+}
+
+/// Where the VolumeSnapshot of a content is to be that a restore made for the same snapshot as `deleted`. None for all others:
+/// what may delete something of its driver is not touched.
+pub fn restored_from<'a>(content: &'a Value, deleted: &Value, backup: &str) -> Option<(&'a str, &'a str)> {
+    let handle = text(deleted, "/status/snapshotHandle");
+    let is_same = !handle.is_empty()
+        && text(content, "/spec/source/snapshotHandle") == handle
+        && text(content, "/spec/driver") == text(deleted, "/spec/driver");
+    let is_restored = content["metadata"]["labels"]["velero.io/restore-name"].is_string();
+    let is_harmless = text(content, "/spec/deletionPolicy") == "Retain";
+    (is_same && is_restored && is_harmless && is_of_backup(content, backup)).then(|| {
+        (
+            text(content, "/spec/volumeSnapshotRef/namespace"),
+            text(content, "/spec/volumeSnapshotRef/name"),
+        )
+    })
 }
 
 /// The content of a snapshot of which only handle and driver are known.
@@ -140,6 +157,30 @@ mod tests {
             "s"
         );
         assert_eq!(for_deletion(&content).unwrap()["metadata"]["name"], made["metadata"]["name"]);
+    }
+
+    #[rstest]
+    #[case::restored("", Value::Null, true)]
+    #[case::of_another_backup("/metadata/labels/velero.io~1backup-name", json!("other"), false)]
+    #[case::not_restored("/metadata/labels/velero.io~1restore-name", Value::Null, false)]
+    #[case::of_another_snapshot("/spec/source/snapshotHandle", json!("other"), false)]
+    #[case::of_another_driver("/spec/driver", json!("other"), false)]
+    #[case::one_that_deletes("/spec/deletionPolicy", json!("Delete"), false)]
+    fn only_what_restores_made_of_the_same_snapshot_goes_with_it(
+        #[case] field: &str,
+        #[case] value: Value,
+        #[case] goes: bool,
+    ) {
+        let deleted = content_of_handle("c", "h", "d", "b");
+        let mut content = json!({
+            "metadata": {"labels": {"velero.io/backup-name": "b", "velero.io/restore-name": "r"}},
+            "spec": {"driver": "d", "deletionPolicy": "Retain", "source": {"snapshotHandle": "h"},
+                "volumeSnapshotRef": {"namespace": "shop", "name": "s"}},
+        });
+        if let Some(place) = content.pointer_mut(field).filter(|_| !field.is_empty()) {
+            *place = value;
+        }
+        assert_eq!(restored_from(&content, &deleted, "b"), goes.then_some(("shop", "s")));
     }
 
     #[test]

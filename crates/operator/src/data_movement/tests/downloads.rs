@@ -195,25 +195,16 @@ async fn what_fails_says_why_and_leaves_no_volume(
     assert_eq!(last["spec"]["persistentVolumeReclaimPolicy"], "Delete", "it goes with the mover's claim");
 }
 
+#[rstest]
+#[case::killed(died(true))]
+#[case::still_writing_perhaps(lost())]
 #[tokio::test]
-async fn a_mover_that_was_killed_gets_a_new_volume() {
+async fn the_next_mover_gets_a_new_volume(#[case] end: Ended) {
     let bench = bench().await;
-    bench.hands.will(died(true));
+    bench.hands.will(end);
     run(&bench).await;
     assert_eq!(bench.movers(), 2);
     assert_handed_over(&bench);
     let made = bench.world.created.lock().unwrap().clone();
     assert!(MOVERS.iter().all(|claim| made.iter().any(|path| path == claim)), "{made:?}");
-}
-
-#[tokio::test]
-async fn a_mover_that_may_still_write_is_followed_by_none() {
-    let bench = bench().await;
-    bench.hands.will(lost());
-    run(&bench).await;
-    let status = bench.status(DOWNLOAD);
-    assert_eq!((bench.movers(), &status["phase"]), (1, &json!("Failed")));
-    let message = status["message"].as_str().unwrap();
-    assert!(message.starts_with("node a is lost; it is not tried again"), "{message}");
-    assert_eq!(bench.left(), Vec::<String>::new());
 }

@@ -13,6 +13,25 @@ async fn a_snapshot_that_a_dead_mover_made_counts() {
 }
 
 #[tokio::test]
+async fn what_lost_movers_may_still_store_is_given_up_only_when_nobody_waits_for_it() {
+    let world = World::new().await;
+    world.add(&json!({}));
+    world.fake.will(lost());
+    world.fake.will(lost());
+    let object = world.run(&CancellationToken::new()).await;
+    assert_eq!(object["status"]["phase"], "Failed");
+    assert_eq!(world.fake.calls_to("give up"), ["give up o-1-1", "give up o-1-2"]);
+
+    let world = World::new().await;
+    world.add(&json!({}));
+    world.fake.will(lost());
+    world.fake.holds("o-1-1", "abc");
+    let object = world.run(&CancellationToken::new()).await;
+    assert_eq!(object["status"]["phase"], "Completed");
+    assert_eq!(world.fake.calls_to("give up"), Vec::<String>::new(), "it is the copy");
+}
+
+#[tokio::test]
 async fn a_mover_that_was_killed_is_sent_once_more_and_not_twice() {
     let world = World::new().await;
     world.add(&json!({}));
@@ -36,6 +55,7 @@ async fn one_that_is_lost_and_only_reads_is_followed_by_another() {
     world.fake.holds("o-1-2", "abc");
     let status = world.run(&CancellationToken::new()).await["status"].clone();
     assert_eq!((&status["phase"], &status["snapshotID"]), (&json!("Completed"), &json!("abc")));
+    assert_eq!(world.fake.calls_to("give up"), ["give up o-1-1"], "what it may still store is not wanted");
 }
 
 #[tokio::test]
