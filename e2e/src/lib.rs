@@ -15,6 +15,7 @@ mod lifeboat;
 mod namespace;
 mod objects;
 mod one_volume;
+mod recorder;
 mod rest_server;
 mod sample;
 #[cfg(feature = "torture")]
@@ -37,9 +38,10 @@ pub use leadership::{
     wait_for_one_leader,
 };
 pub use lifeboat::{Installation, S3, s3};
-pub use namespace::Namespace;
+pub use namespace::{Namespace, delete_namespace};
 pub use objects::{assert_same_objects, objects_of};
 pub use one_volume::{OneVolume, Way, anew, mover_process, no_snapshot_is_left, random};
+pub use recorder::told;
 pub use rest_server::RestServer;
 pub use sample::{sample_app, wait_until_running};
 pub use volume::{BrokenSnapshotClass, bound, directory_volume};

@@ -52,3 +52,8 @@ impl Drop for Namespace {
         kubectl().args(["delete", "namespace", &self.name, "--wait=false"]).run();
     }
 }
+
+/// Deletes a namespace and waits until it is gone.
+pub fn delete_namespace(name: &str) {
+    kubectl().args(["delete", "namespace", name, "--timeout=180s"]).ok();
+}

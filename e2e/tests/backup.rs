@@ -56,8 +56,3 @@ fn assert_phase(object: &Value, phase: &str) {
         panic!("{kind} {name}: {}\n{}\n{}", object["status"], described.stdout, logs.stdout);
     }
 }
-
-/// Deletes a namespace and waits until it is gone.
-fn delete_namespace(name: &str) {
-    lifeboat_e2e::kubectl().args(["delete", "namespace", name, "--timeout=120s"]).ok();
-}

@@ -13,7 +13,7 @@ mod plugins;
 #[path = "interop/restores.rs"]
 mod restores;
 
-use lifeboat_e2e::{Program, get, kubectl, variable, wait_for};
+use lifeboat_e2e::{Program, get, variable, wait_for};
 
 /// One of the two products, through its own command line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,9 +72,4 @@ impl Product {
 fn unique(prefix: &str) -> String {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
     format!("{prefix}-{}", now.as_millis())
-}
-
-/// Deletes a namespace and waits until it is gone.
-fn delete_namespace(name: &str) {
-    kubectl().args(["delete", "namespace", name, "--timeout=120s"]).ok();
 }

@@ -5,9 +5,3 @@
 mod choices;
 #[path = "restore/lifetime.rs"]
 mod lifetime;
-
-use lifeboat_e2e::kubectl;
-
-fn delete_namespace(name: &str) {
-    kubectl().args(["delete", "namespace", name, "--timeout=120s"]).ok();
-}

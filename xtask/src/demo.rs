@@ -167,7 +167,7 @@ fn prove_data(cluster: &Cluster, before: &[String]) -> Result<()> {
         }
         let whole = run::output(&mut in_pod(cluster, pod, &["/app/ledger", "verify"]))?;
         println!(
-            "{pod}: the {} entries from before are back; verified: {}",
+            "{pod}: entries from before the disaster that are back: {}; verified: {}",
             before.lines().count(),
             whole.trim()
         );
@@ -186,7 +186,7 @@ fn single_file(cluster: &Cluster, backup: &str, before: &str) -> Result<()> {
     if !text.starts_with(before) {
         bail!("the file does not begin with the entries that were backed up");
     }
-    println!("ledger.txt of ledger-0 as it was at the time of the backup: {} entries", text.lines().count());
+    println!("ledger.txt of ledger-0 as it was at the time of the backup; entries: {}", text.lines().count());
     Ok(())
 }
 

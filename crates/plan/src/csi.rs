@@ -9,6 +9,7 @@ mod provisioning;
 mod restored;
 mod taken;
 
+use crate::json::text;
 use sha2::{Digest, Sha256};
 
 use crate::catalogue::{GroupResource, ItemId};
@@ -137,10 +138,6 @@ pub fn snapshot_name(claim: &str, claim_uid: &str, backup_uid: &str) -> String {
 pub fn restored_name(restore_uid: &str, snapshot: &str) -> String {
     let digest = Sha256::digest(format!("{restore_uid}/{snapshot}").as_bytes());
     digest.iter().fold(String::new(), |all, byte| format!("{all}{byte:02x}"))
-}
-
-fn text<'a>(object: &'a serde_json::Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(serde_json::Value::as_str).unwrap_or_default()
 }
 
 #[cfg(test)]

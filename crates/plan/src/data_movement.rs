@@ -7,6 +7,7 @@ mod exposed;
 mod objects;
 mod rebound;
 
+use crate::json::text;
 pub use consumer::{Wanted, waits_for_pods, wanted};
 pub use exposed::{
     claim as exposed_claim, content as exposed_content, for_target, node, snapshot as exposed_snapshot,
@@ -38,8 +39,4 @@ pub fn exposed_name(uid: &str) -> String {
 /// Whether Lifeboat's own mover is meant; others bring their own controllers.
 pub fn is_built_in(datamover: Option<&str>) -> bool {
     matches!(datamover, None | Some("" | "velero" | "lifeboat"))
-}
-
-fn text<'a>(object: &'a serde_json::Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(serde_json::Value::as_str).unwrap_or_default()
 }

@@ -4,6 +4,7 @@
 //! As upstream: an annotation of the pod goes before the spec, for each half by itself; a command that is no JSON list is
 //! one word; only the literal `Fail` stops the pod's backup.
 
+use crate::json::text;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -191,10 +192,6 @@ fn resolved(catalogue: &Catalogue, names: Option<&Vec<String>>) -> Vec<String> {
             if means_pods { "pods".to_owned() } else { name.clone() }
         })
         .collect()
-}
-
-fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 fn map(object: &Value, pointer: &str) -> BTreeMap<String, String> {

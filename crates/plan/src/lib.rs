@@ -17,6 +17,7 @@ pub mod glob;
 pub mod hooks;
 pub mod includes;
 pub mod install;
+pub mod json;
 pub mod label;
 pub mod lease;
 pub mod location;

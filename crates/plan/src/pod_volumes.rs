@@ -11,6 +11,7 @@ mod restored;
 pub mod status;
 mod waiting;
 
+use crate::json::text;
 pub use attempts::{Died, Next, next};
 pub(crate) use choose::used;
 pub use choose::{Choice, Choices, ClaimOf, Verdict, choose, claim_of};
@@ -45,8 +46,4 @@ pub fn attempt(annotation: Option<&str>) -> u64 {
 /// The owners of locks that an object's annotation names.
 pub fn dead_owners(annotation: Option<&str>) -> Vec<String> {
     annotation.unwrap_or_default().split(',').filter(|one| !one.is_empty()).map(str::to_owned).collect()
-}
-
-fn text<'a>(object: &'a serde_json::Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(serde_json::Value::as_str).unwrap_or_default()
 }

@@ -3,11 +3,11 @@
 use std::fs;
 
 use lifeboat_e2e::{
-    Installation, Namespace, apply, assert_same_objects, get, kubectl, lifeboat, objects_of, sample_app,
-    wait_for, wait_until_running,
+    Installation, Namespace, apply, assert_same_objects, delete_namespace, get, kubectl, lifeboat,
+    objects_of, sample_app, wait_for, wait_until_running,
 };
 
-use super::{assert_phase, backup, delete_namespace, installed, restore, unique};
+use super::{assert_phase, backup, installed, restore, unique};
 
 fn app(namespace: &Namespace) {
     namespace.apply(&sample_app(&namespace.name));

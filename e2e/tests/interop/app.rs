@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use lifeboat_e2e::{Namespace, apply, get, kubectl, objects_of, sample_app, wait_until_running};
+use lifeboat_e2e::{
+    Namespace, apply, delete_namespace, get, kubectl, objects_of, sample_app, wait_until_running,
+};
 use serde_json::Value;
-
-use super::delete_namespace;
 
 /// What is here beside the sample app.
 const MORE: &str = "

@@ -1,9 +1,9 @@
 //! Every method of every kind of action, called by a whole backup, restore and deletion.
 
-use lifeboat_e2e::{Namespace, get, wait_for};
+use lifeboat_e2e::{Namespace, delete_namespace, get, told, wait_for};
 use serde_json::{Value, json};
 
-use super::{delete_namespace, recorder, told};
+use super::recorder;
 
 fn mark(object: &Value, name: &str) -> Value {
     object["metadata"]["annotations"][format!("recorder.lifeboat.dev/{name}")].clone()

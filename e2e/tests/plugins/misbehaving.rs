@@ -3,9 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use lifeboat_e2e::{HostServer, Namespace, get, variable, wait_for};
-
-use super::delete_namespace;
+use lifeboat_e2e::{HostServer, Namespace, delete_namespace, get, variable, wait_for};
 
 /// Config maps with the annotation that tells the misbehaving plugin what to do.
 fn failing(namespace: &Namespace, kinds: &[&str]) {

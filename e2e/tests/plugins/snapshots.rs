@@ -7,13 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use lifeboat_e2e::{
-    HostServer, Namespace, Program, apply, bound, directory_volume, get, kubectl, unique, variable, wait_for,
+    HostServer, Namespace, Program, apply, bound, delete_namespace, directory_volume, get, kubectl, unique,
+    variable, wait_for,
 };
 use rstest::rstest;
 use serde_json::Value;
 use tempfile::TempDir;
-
-use super::delete_namespace;
 
 /// A server, and a claim whose volume is a directory of this machine.
 pub(crate) struct Setting {

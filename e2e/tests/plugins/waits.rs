@@ -3,10 +3,10 @@
 
 use std::fs;
 
-use lifeboat_e2e::{HostServer, Namespace, apply, get, kubectl, wait_for};
+use lifeboat_e2e::{HostServer, Namespace, apply, delete_namespace, get, kubectl, told, wait_for};
 use serde_json::json;
 
-use super::{delete_namespace, recorder, told, unrelated};
+use super::{recorder, unrelated};
 
 fn exists(namespace: &str, name: &str) -> bool {
     !get(&["-n", namespace, "configmap", name]).is_null()

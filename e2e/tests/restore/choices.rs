@@ -1,8 +1,6 @@
 //! Hooks, modifiers, storage classes, status, node ports, dry runs, untrusted locations.
 
-use lifeboat_e2e::{HostServer, Namespace, apply, get, kubectl, unique, wait_for};
-
-use super::delete_namespace;
+use lifeboat_e2e::{HostServer, Namespace, apply, delete_namespace, get, kubectl, unique, wait_for};
 
 const POD: &str = "
 apiVersion: v1

@@ -36,6 +36,16 @@ const TOOLS: [(&str, &str); 9] = [
     ("iptables", "iptables-save"),
 ];
 
+/// Files of crate `e2e`, and how they are run. Most tests have a server and namespaces of their own and wait for pods, so that
+/// several run at once; those that share an installation run one after the other.
+const E2E: [(&[&str], &str); 2] = [
+    (
+        &["cluster", "server", "velero_cli", "backup", "plugins_installed", "chart", "image"],
+        "--test-threads=1",
+    ),
+    (&["restore", "faults", "plugins"], "--test-threads=3"),
+];
+
 impl Run {
     pub(crate) fn new(args: TargetArgs, filter: Option<String>) -> Self {
         Self { args, filter, target: None, box_was_up: cluster_box::is_up(), matched: 0 }
@@ -102,9 +112,14 @@ impl Run {
     }
 
     /// Test files of crate `e2e`, on the cluster.
-    pub(crate) fn e2e(&mut self, files: &[&str]) -> Result<Tally> {
-        let flags = self.left_out(&box_only::E2E);
-        self.on_the_cluster(files, &flags)
+    pub(crate) fn e2e(&mut self) -> Result<Tally> {
+        let left_out = self.left_out(&box_only::E2E);
+        let mut total = Tally::default();
+        for (files, threads) in E2E {
+            let flags = [vec![threads.to_owned()], left_out.clone()].concat();
+            total = total + self.on_the_cluster(files, &flags)?;
+        }
+        Ok(total)
     }
 
     /// Volumes: tests look into the nodes' directories, which are this machine's.
@@ -139,7 +154,7 @@ impl Run {
             cluster_box::apiserver_up()?;
         }
         self.target()?;
-        if files.contains(&"plugins") {
+        if files.iter().any(|file| file.starts_with("plugins")) {
             command.envs(plugin_programs()?);
             if is_box {
                 cluster_box::load(&image::plugins()?)?;

@@ -1,5 +1,5 @@
-//! Volumes under way: snapshots and volumes that plugins make (VolumePluginBackup, VolumePluginRestore), and volumes of pods
-//! that are copied (PodVolumeBackup, PodVolumeRestore). How far each has come, in words and for machines; shown by
+//! Volumes under way: snapshots and volumes that plugins make (VolumePluginBackup, VolumePluginRestore), volumes of pods
+//! that are copied (PodVolumeBackup, PodVolumeRestore), and snapshots whose data is moved (DataUpload, DataDownload). How far each has come, in words and for machines; shown by
 //! `describe` and, while they run, by `watch`.
 
 use std::collections::BTreeMap;
@@ -54,6 +54,7 @@ pub(crate) struct Volume {
 /// What is known of a copied volume beside its progress.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Copied {
+    way: Way,
     claim: String,
     node: String,
     /// `Live` or `Quiesced`.
@@ -64,13 +65,25 @@ struct Copied {
     added: Option<u64>,
 }
 
+/// How a volume is copied.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Way {
+    /// The files of a pod's volume.
+    #[default]
+    Files,
+    /// By a snapshot.
+    Moved,
+}
+
 impl Copied {
     fn of(object: &Value) -> Option<Self> {
-        object.pointer("/spec/pod/name")?;
+        let of_pod = object.pointer("/spec/pod/name").map(|_| Way::Files);
+        let way = of_pod.or_else(|| moved_claim(object).map(|_| Way::Moved))?;
         let annotation =
             |key: &str| object["metadata"]["annotations"][key].as_str().unwrap_or_default().to_owned();
         let node = object.pointer("/spec/node").or_else(|| object.pointer("/status/node"));
         Some(Self {
+            way,
             claim: annotation(names::PVC_NAME),
             node: node.and_then(Value::as_str).unwrap_or_default().to_owned(),
             consistency: annotation(CONSISTENCY),
@@ -87,6 +100,14 @@ fn pod_volume(object: &Value) -> Option<String> {
     Some(format!("{namespace}/{pod}/{}", text("/spec/volume")?))
 }
 
+/// `shop/data-db-0`: the claim that a DataUpload reads or a DataDownload fills.
+fn moved_claim(object: &Value) -> Option<String> {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+    let source = text("/spec/sourcePVC").and_then(|claim| Some((text("/spec/sourceNamespace")?, claim)));
+    let target = || text("/spec/targetVolume/namespace").zip(text("/spec/targetVolume/pvc"));
+    source.or_else(target).map(|(namespace, claim)| format!("{namespace}/{claim}"))
+}
+
 impl Volume {
     /// From an object of any of the kinds.
     pub(crate) fn of(object: &Value, now: Timestamp) -> Self {
@@ -96,7 +117,7 @@ impl Volume {
         let first = |one: String, other: String| if one.is_empty() { other } else { one };
         let counted = |number: i64| u64::try_from(number).unwrap_or_default();
         Self {
-            name: pod_volume(object).unwrap_or_else(|| {
+            name: pod_volume(object).or_else(|| moved_claim(object)).unwrap_or_else(|| {
                 first(first(text("/spec/volume"), text("/status/volumeID")), text("/metadata/name"))
             }),
             copy: Copied::of(object),
@@ -116,6 +137,10 @@ impl Volume {
             quiet_since: hung(object, now),
             now,
         }
+    }
+
+    fn is_moved(&self) -> bool {
+        self.copy.as_ref().is_some_and(|copy| copy.way == Way::Moved)
     }
 
     pub(crate) fn is_running(&self) -> bool {
@@ -176,7 +201,11 @@ impl Volume {
         ];
         let mut about: Vec<String> = about.into_iter().flatten().collect();
         if let Some(copy) = &self.copy {
-            about.insert(0, "copied files".to_owned());
+            let way = match copy.way {
+                Way::Files => "copied files",
+                Way::Moved => "data of a snapshot",
+            };
+            about.insert(0, way.to_owned());
             about.extend(named("claim", &copy.claim));
             about.extend(named("node", &copy.node));
             about.extend(named("consistency", &copy.consistency));
@@ -194,7 +223,12 @@ impl Volume {
         let (done, total) = self.bytes.unzip();
         let time = |time: Option<Timestamp>| time.map(lifeboat_plan::time::seconds);
         json!({
-            "volume": self.name, "way": if self.copy.is_some() { "PodVolume" } else { "Plugin" },
+            "volume": self.name,
+            "way": match self.copy.as_ref().map(|copy| copy.way) {
+                Some(Way::Files) => "PodVolume",
+                Some(Way::Moved) => "DataMovement",
+                None => "Plugin",
+            },
             "claim": self.copy.as_ref().map(|copy| &copy.claim), "node": self.copy.as_ref().map(|copy| &copy.node),
             "consistency": self.copy.as_ref().map(|copy| &copy.consistency),
             "changedFiles": self.copy.as_ref().map(|copy| copy.changed.parse::<u64>().unwrap_or_default()),
@@ -214,17 +248,22 @@ pub(crate) async fn list(
     kind: Kind,
     owner: &str,
 ) -> Result<Vec<Value>, String> {
-    let of_pods = match kind {
-        Kind::Backup => ("PodVolumeBackup", "podvolumebackups"),
-        Kind::Restore => ("PodVolumeRestore", "podvolumerestores"),
+    let (of_pods, moved) = match kind {
+        Kind::Backup => (("PodVolumeBackup", "podvolumebackups"), ("DataUpload", "datauploads")),
+        Kind::Restore => (("PodVolumeRestore", "podvolumerestores"), ("DataDownload", "datadownloads")),
     };
+    let kinds = [("v1", (kind.name(), kind.plural())), ("v1", of_pods), ("v2alpha1", moved)];
     let mut found = Vec::new();
-    for (kind_name, plural) in [(kind.name(), kind.plural()), of_pods] {
-        let resource = objects::resource("velero.io", "v1", kind_name, plural);
+    for (version, (kind_name, plural)) in kinds {
+        let resource = objects::resource("velero.io", version, kind_name, plural);
         let api = objects::namespaced(client, namespace, &resource);
         let of_owner = ListParams::default().labels(&kind.name_selector(owner));
-        let listed = api.list(&of_owner).await.attempt(format!("list {plural}"));
-        found.extend(listed.map_err(|error| error.chain())?.items.iter().map(objects::to_json));
+        match api.list(&of_owner).await.attempt(format!("list {plural}")) {
+            Ok(listed) => found.extend(listed.items.iter().map(objects::to_json)),
+            // An older server has no definition of them.
+            Err(error) if version != "v1" && error.is_not_found() => {}
+            Err(error) => return Err(error.chain()),
+        }
     }
     Ok(found)
 }
@@ -243,7 +282,9 @@ pub(crate) fn put(
     };
     let mut volumes: Vec<Volume> = objects.iter().map(|object| Volume::of(object, now)).collect();
     volumes.sort_by(|one, other| one.name.cmp(&other.name));
-    volumes.retain(|volume| details || volume.standing != Standing::Completed);
+    // The list of volumes, which comes after them, has those whose data was moved.
+    let is_done = |volume: &Volume| volume.standing == Standing::Completed;
+    volumes.retain(|volume| !is_done(volume) || (details && !volume.is_moved()));
     let (copied, of_plugins): (Vec<_>, Vec<_>) = volumes.iter().partition(|volume| volume.copy.is_some());
     let lines = |of: Vec<&Volume>| of.iter().map(|volume| (volume.line(), volume.to_json())).collect();
     page.block("Copied volumes", "copiedVolumes", lines(copied));
@@ -377,6 +418,31 @@ mod tests {
           shop/db-0/data: Completed, 50.000 MiB, 1.000 MiB/s, took 50s
             copied files, snapshot abc, claim data, node a, consistency Quiesced, 1.000 KiB new, 2 files changed while they were read
         ");
+    }
+
+    #[rstest]
+    #[case::upload(json!({"sourceNamespace": "shop", "sourcePVC": "data"}))]
+    #[case::download(json!({"sourceNamespace": "old", "targetVolume": {"namespace": "shop", "pvc": "data"}}))]
+    fn a_moved_volume_is_shown_while_it_runs(#[case] spec: Value) {
+        let object = |phase: &str| {
+            json!({"metadata": {"name": "du-1"}, "spec": spec,
+                "status": {"phase": phase, "startTimestamp": START,
+                    "progress": {"bytesDone": 26_214_400, "totalBytes": 52_428_800}}})
+        };
+        let text = |phase: &str, details: bool| {
+            let mut page = Page::default();
+            let objects = Ok(vec![object(phase)]);
+            put(&mut page, Some(&objects), "2026-11-16T03:00:25Z".parse().unwrap(), details);
+            page.to_text()
+        };
+        insta::allow_duplicates! {
+            insta::assert_snapshot!(text("InProgress", false), @r"
+            Copied volumes:
+              shop/data: InProgress, 50%, 25.000 MiB of 50.000 MiB, 1.000 MiB/s, about 25s left
+                data of a snapshot
+            ");
+        }
+        assert_eq!(text("Completed", true), "");
     }
 
     #[test]

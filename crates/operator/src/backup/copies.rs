@@ -121,7 +121,8 @@ impl Copying {
     }
 }
 
-fn is_open(object: &Value) -> bool {
+/// Whether a copy has not ended.
+pub(crate) fn is_open(object: &Value) -> bool {
     !DataMovePhase::from(object["status"]["phase"].as_str().unwrap_or_default()).is_terminal()
 }
 

@@ -9,9 +9,9 @@ mod tests;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
-use kube::ResourceExt;
 use kube::runtime::controller::Action;
 use lifeboat_api::velero::BackupRepository;
 use lifeboat_cluster::{ApiError, objects};
@@ -66,10 +66,8 @@ async fn reconcile(
             return Ok(Action::requeue(NEXT_TRY));
         }
     }
-    let next_look = match forget_late(&context, &object, location, namespace).await? {
-        true => NEXT_TRY,
-        false => NEXT_LOOK,
-    };
+    let more_may_come = forget_late(&context, &object, location, namespace).await?;
+    let next_look = if more_may_come { NEXT_TRY } else { NEXT_LOOK };
     match due(&value, context.settings.movers.maintenance_frequency, context.now()) {
         Due::In(pause) => Ok(Action::requeue(pause.min(next_look))),
         Due::Now(number) => {

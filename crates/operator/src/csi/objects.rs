@@ -1,5 +1,6 @@
 //! VolumeSnapshots and their contents in the cluster: read, made, waited for, taken away. Every step can be repeated.
 
+pub(super) use lifeboat_plan::json::text;
 use std::time::Duration;
 
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
@@ -287,8 +288,4 @@ pub(super) fn fine_if_gone(done: Result<(), ApiError>) -> Result<(), ApiError> {
         Err(error) if error.is_not_found() => Ok(()),
         done => done,
     }
-}
-
-pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }

@@ -74,11 +74,7 @@ async fn delete(cluster: Cluster, item: &Value) -> (Result<(), String>, Vec<Stri
 }
 
 /// The same in a cluster that has these, contents or VolumeSnapshots.
-async fn delete_beside(
-    cluster: Cluster,
-    item: &Value,
-    there: &[Value],
-) -> (Result<(), String>, Vec<String>) {
+async fn delete_beside(cluster: Cluster, item: &Value, there: &[Value]) -> (Result<(), String>, Vec<String>) {
     let named = |object: &Value| (object["metadata"]["name"].as_str().unwrap().to_owned(), object.clone());
     let seen = Seen { contents: there.iter().map(named).collect(), log: Vec::new() };
     let seen = Arc::new(Mutex::new(seen));

@@ -126,8 +126,7 @@ async fn a_mover_that_is_cancelled_is_told_to_end(
     let ended = carry_out(&fake, "a-1", &Told::default(), &cancel).await;
     assert_eq!(matches!(ended, Ended::Cancelled { .. }), cancelled, "{ended:?}");
     assert_eq!(matches!(ended, Ended::Told(_)), !cancelled, "{ended:?}");
-    let owner =
-        matches!(&ended, Ended::Cancelled { dead_owner: Some(owner), is_over: true } if owner == "cluster-uid/pod-uid");
+    let owner = matches!(&ended, Ended::Cancelled { dead_owner: Some(owner), is_over: true } if owner == "cluster-uid/pod-uid");
     assert_eq!(owner, reported, "its locks may go where its end was reported: {ended:?}");
     let deleted = fake.held().changes.iter().filter(|change| *change == "DELETE pods/pod").count();
     assert_eq!(deleted, 1);

@@ -96,8 +96,7 @@ pub(crate) async fn show(
         Ok(()) => ("Ready", ""),
         Err(words) => ("NotReady", words.as_str()),
     };
-    let text =
-        |pointer: &str| object.data.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let text = |pointer: &str| object.data.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     if text("/status/phase") == phase && text("/status/message") == message {
         return Ok(());
     }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use lifeboat_api::velero::names;
 use lifeboat_plan::backup::defaults::ServerDefaults;
 
 /// Settings of the backup controller and its passes.
@@ -41,6 +42,7 @@ impl Default for BackupSettings {
                 item_operation_timeout: Duration::from_hours(4),
                 volumes_to_fs_backup: false,
                 snapshot_move_data: false,
+                volume_group_label: names::VOLUME_GROUP.to_owned(),
                 location: "default".to_owned(),
                 resource_timeout: Duration::from_mins(10),
             },

@@ -20,6 +20,8 @@ pub struct ServerDefaults {
     pub item_operation_timeout: Duration,
     pub volumes_to_fs_backup: bool,
     pub snapshot_move_data: bool,
+    /// The label by whose value claims are snapshotted together.
+    pub volume_group_label: String,
     /// The location that serves where none is marked as default.
     pub location: String,
     pub resource_timeout: Duration,
@@ -51,7 +53,7 @@ pub fn with_defaults(spec: &BackupSpec, server: &ServerDefaults, around: &Surrou
     spec.csi_snapshot_timeout = duration(spec.csi_snapshot_timeout, CSI_SNAPSHOT_TIMEOUT);
     spec.item_operation_timeout = duration(spec.item_operation_timeout, server.item_operation_timeout);
     if spec.volume_group_snapshot_label_key.as_deref().unwrap_or_default().is_empty() {
-        spec.volume_group_snapshot_label_key = Some(names::VOLUME_GROUP.to_owned());
+        spec.volume_group_snapshot_label_key = Some(server.volume_group_label.clone());
     }
     if spec.default_volumes_to_restic == Some(true) {
         spec.default_volumes_to_fs_backup = Some(true);
@@ -119,6 +121,7 @@ mod tests {
             item_operation_timeout: Duration::from_hours(4),
             volumes_to_fs_backup: false,
             snapshot_move_data: false,
+            volume_group_label: names::VOLUME_GROUP.to_owned(),
             location: "default".into(),
             resource_timeout: Duration::from_mins(10),
         }

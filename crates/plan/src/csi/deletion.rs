@@ -54,10 +54,7 @@ pub fn restored_from<'a>(content: &'a Value, deleted: &Value, backup: &str) -> O
     let is_restored = content["metadata"]["labels"]["velero.io/restore-name"].is_string();
     let is_harmless = text(content, "/spec/deletionPolicy") == "Retain";
     (is_same && is_restored && is_harmless && is_of_backup(content, backup)).then(|| {
-        (
-            text(content, "/spec/volumeSnapshotRef/namespace"),
-            text(content, "/spec/volumeSnapshotRef/name"),
-        )
+        (text(content, "/spec/volumeSnapshotRef/namespace"), text(content, "/spec/volumeSnapshotRef/name"))
     })
 }
 

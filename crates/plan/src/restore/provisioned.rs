@@ -1,6 +1,7 @@
 //! A volume that was made anew for a restored claim gets the reclaim policy and the labels of the old one. Takes claim,
 //! storage class and volume as they are; says what to do. Asked by the controller at the end of a restore.
 
+use crate::json::text;
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
@@ -97,10 +98,6 @@ fn policy_of(class: &Value) -> &str {
 
 fn place(object: &Value, pointer: &str) -> String {
     format!("{}/{}", text(object, &format!("{pointer}/namespace")), text(object, &format!("{pointer}/name")))
-}
-
-fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use lifeboat_api::velero::names;
 use lifeboat_operator::BackupSettings;
 use lifeboat_plan::backup::defaults::ServerDefaults;
 
@@ -30,6 +31,9 @@ pub(super) struct BackupArgs {
     /// Copy the data of volume snapshots into storage, where the backup does not say otherwise
     #[arg(long)]
     default_snapshot_move_data: bool,
+    /// Claims with the same value of this label are snapshotted together, where the backup names no other label
+    #[arg(long, value_name = "KEY", default_value = names::VOLUME_GROUP)]
+    volume_group_snapshot_label_key: String,
     /// The location of backups that name none, where no location is marked as default
     #[arg(long, default_value = "default")]
     default_backup_storage_location: String,
@@ -58,6 +62,7 @@ impl BackupArgs {
                 item_operation_timeout: self.default_item_operation_timeout,
                 volumes_to_fs_backup: self.default_volumes_to_fs_backup,
                 snapshot_move_data: self.default_snapshot_move_data,
+                volume_group_label: self.volume_group_snapshot_label_key,
                 location: self.default_backup_storage_location,
                 resource_timeout: self.resource_timeout,
             },

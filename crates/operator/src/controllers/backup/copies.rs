@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use kube::ResourceExt;
 use kube::api::ListParams;
-use lifeboat_api::velero::{DataMovePhase, PodVolumeBackup, names};
+use lifeboat_api::velero::{PodVolumeBackup, names};
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::pod_volumes::status;
 use serde_json::Value;
 use tokio::time::timeout;
 
 use super::pass::TIDYING;
+use crate::backup::copies::is_open;
 use crate::backup::copies::{cancel, unquiet as without_rest};
 use crate::carrying::api;
 use crate::context::Context;
@@ -93,10 +94,6 @@ async fn end(
         tracing::warn!(words, "a copy of a volume is left behind");
     }
     left
-}
-
-fn is_open(object: &Value) -> bool {
-    !DataMovePhase::from(object["status"]["phase"].as_str().unwrap_or_default()).is_terminal()
 }
 
 /// Before post hooks of an interrupted attempt run: copies that go on show others at work from now on.

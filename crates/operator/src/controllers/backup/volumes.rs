@@ -2,6 +2,7 @@
 //! list is in storage beside the backup, so that whoever leads can go on and a deleted object is made again. Called with the
 //! look at operations.
 
+use lifeboat_plan::json::text;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -183,8 +184,4 @@ pub(super) async fn put<T: Serialize>(
     let broken = |words: String| Trouble::Storage(format!("cannot write {key}: {words}"));
     let document = encode(document).map_err(|error| broken(error.to_string()))?;
     store.put(key, document).await.map_err(|error| broken(chain(&error)))
-}
-
-fn text<'a>(object: &'a Value, path: &str) -> &'a str {
-    object.pointer(path).and_then(Value::as_str).unwrap_or_default()
 }

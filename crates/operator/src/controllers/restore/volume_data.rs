@@ -1,6 +1,7 @@
 //! What a backup says of the data of its volumes: its volume info, and for volumes that have none there (older versions of
 //! Velero) the files about pod volumes, native snapshots and CSI snapshots, and the DataUploads in the archive.
 
+use lifeboat_plan::json::text;
 use std::collections::BTreeSet;
 
 use lifeboat_archive::documents::{BackupVolumeInfo, NativeSnapshot, PodVolumeInfo};
@@ -207,8 +208,4 @@ fn core(resource: &str) -> GroupResource {
 fn claim_of<'a>(pod: &'a Value, volume: &str) -> Option<&'a str> {
     let volumes = pod.pointer("/spec/volumes")?.as_array()?;
     volumes.iter().find(|one| one["name"] == volume)?.pointer("/persistentVolumeClaim/claimName")?.as_str()
-}
-
-fn text<'a>(object: &'a Value, pointer: &str) -> &'a str {
-    object.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }

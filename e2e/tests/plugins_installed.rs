@@ -1,12 +1,11 @@
 //! Plugins from images, in pods: added, listed and removed by the stock command line in a namespace that enforces `restricted`;
 //! Velero's plugin for S3 as the store of a whole backup and restore over TLS; an application that waits for its database.
+#![allow(clippy::unwrap_used, clippy::panic)] // tests end by panicking
 
 use lifeboat_e2e::{
-    Installation, Namespace, assert_same_objects, get, kubectl, lifeboat, objects_of, s3, sample_app, unique,
-    velero, wait_for, wait_until_running,
+    Installation, Namespace, assert_same_objects, delete_namespace, get, kubectl, lifeboat, objects_of, s3,
+    sample_app, told, unique, velero, wait_for, wait_until_running,
 };
-
-use super::delete_namespace;
 
 const AWS: &str = "localhost/lifeboat-test/velero-plugin-for-aws:v1.14.3";
 const RECORDER: &str = "localhost/lifeboat-test/recorder:dev";
@@ -132,7 +131,7 @@ fn plugins_are_added_listed_and_removed_by_both_command_lines() {
         }
         // A whole backup and restore with all of them at work, in pods.
         let app = Namespace::new("recorder");
-        super::told(&app, "settings", "password", &[("operation", "op"), ("wait", "yes")]);
+        told(&app, "settings", "password", &[("operation", "op"), ("wait", "yes")]);
         let name = unique("recorded");
         lifeboat().args(["backup", "create", &name, "--include-namespaces", &app.name]).ok();
         // Its operations count what is written down, and here nobody does.
