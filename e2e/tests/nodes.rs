@@ -1,6 +1,6 @@
 //! A node is lost while a mover works on it. These tests stop the kubelet of the second node, which disturbs everything that
 //! runs there: they run alone, one after the other, and bring the node back, whatever happened. The table of faults is in
-//! `volumes.rs`.
+//! `volume_faults.rs`.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests end by panicking
 
 use std::fs;

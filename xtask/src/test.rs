@@ -48,7 +48,7 @@ enum Part {
     Api,
     /// Real pods on a real cluster
     E2e,
-    /// Volumes and their data, on the box
+    /// Volumes, with every fault of theirs, on the box (long)
     Volumes,
     /// Backups of Lifeboat and of genuine Velero, each restored by the other
     Interop,

@@ -36,15 +36,10 @@ const TOOLS: [(&str, &str); 9] = [
     ("iptables", "iptables-save"),
 ];
 
-/// Files of crate `e2e`, and how they are run. Most tests have a server and namespaces of their own and wait for pods, so that
-/// several run at once; those that share an installation run one after the other.
-const E2E: [(&[&str], &str); 2] = [
-    (
-        &["cluster", "server", "velero_cli", "backup", "plugins_installed", "chart", "image"],
-        "--test-threads=1",
-    ),
-    (&["restore", "faults", "plugins"], "--test-threads=3"),
-];
+/// Tests that share an installation run one after the other.
+const ALONE: &str = "--test-threads=1";
+/// Others have a server and namespaces of their own, and wait for pods most of the time.
+const BESIDE: &str = "--test-threads=3";
 
 impl Run {
     pub(crate) fn new(args: TargetArgs, filter: Option<String>) -> Self {
@@ -111,29 +106,37 @@ impl Run {
         some(counted(command.env("LIFEBOAT_VELERO_CRDS", tools::velero_crds()?))?)
     }
 
-    /// Test files of crate `e2e`, on the cluster.
+    /// Test files of crate `e2e`, on the cluster; of volumes what comes back, and not every fault.
     pub(crate) fn e2e(&mut self) -> Result<Tally> {
-        let left_out = self.left_out(&box_only::E2E);
-        let mut total = Tally::default();
-        for (files, threads) in E2E {
-            let flags = [vec![threads.to_owned()], left_out.clone()].concat();
-            total = total + self.on_the_cluster(files, &flags)?;
+        let shared = ["cluster", "server", "velero_cli", "backup", "plugins_installed", "chart", "image"];
+        let mut own = vec!["restore", "faults", "plugins"];
+        if !self.has_no_volumes() {
+            own.push("volumes");
         }
-        Ok(total)
+        let left_out = self.left_out(&box_only::E2E);
+        let flags = |threads: &str| [vec![threads.to_owned()], left_out.clone()].concat();
+        Ok(self.on_the_cluster(&shared, &flags(ALONE))? + self.on_the_cluster(&own, &flags(BESIDE))?)
     }
 
-    /// Volumes: tests look into the nodes' directories, which are this machine's.
+    /// Volumes, with every fault.
     pub(crate) fn volumes(&mut self) -> Result<Tally> {
-        if self.args.context.is_some() {
-            println!(
-                "left out, needs nodes that are this machine: every test of e2e/tests/volumes.rs and nodes.rs"
-            );
+        if self.has_no_volumes() {
             return Ok(Tally::default());
         }
-        // Each has namespaces of its own, and waits for pods most of the time.
-        let beside = self.on_the_cluster(&["volumes"], &["--test-threads=3".to_owned()])?;
+        let beside = self.on_the_cluster(&["volumes", "volume_faults"], &[BESIDE.to_owned()])?;
         // These stop a node, under whoever is there.
-        Ok(beside + self.on_the_cluster(&["nodes"], &["--test-threads=1".to_owned()])?)
+        Ok(beside + self.on_the_cluster(&["nodes"], &[ALONE.to_owned()])?)
+    }
+
+    /// Tests of volumes look into the nodes' directories, which are this machine's.
+    fn has_no_volumes(&self) -> bool {
+        let named = self.args.context.is_some();
+        if named {
+            println!(
+                "left out, needs nodes that are this machine: every test of e2e/tests/volumes.rs, volume_faults.rs and nodes.rs"
+            );
+        }
+        named
     }
 
     /// Faults again and again; shows each round as it happens.
@@ -161,7 +164,8 @@ impl Run {
                 cluster_box::load(&[image::databases()?])?;
             }
         }
-        if files.iter().any(|file| matches!(*file, "volumes" | "nodes" | "soak")) && is_box {
+        if files.iter().any(|file| matches!(*file, "volumes" | "volume_faults" | "nodes" | "soak")) && is_box
+        {
             cluster_box::load(&[image::databases()?])?;
             command.env("LIFEBOAT_RESTIC", tools::restic()?);
             command.env("LIFEBOAT_DATABASES_IMAGE", image::DATABASES);
@@ -244,9 +248,9 @@ impl Run {
         command.args(files.iter().flat_map(|file| ["--test", file]));
         command.args(self.filter.iter());
         command.arg("--");
-        // One at a time, unless told otherwise: the tests share a cluster on two cores, and kill servers of it.
+        // Unless told otherwise: the tests share a cluster on two cores, and kill servers of it.
         if !flags.iter().any(|flag| flag.starts_with("--test-threads")) {
-            command.arg("--test-threads=1");
+            command.arg(ALONE);
         }
         command.args(flags);
         Ok(command)

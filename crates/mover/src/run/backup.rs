@@ -116,8 +116,10 @@ impl Backup<'_> {
         volume: Option<&Volume>,
         confirm: Confirmation,
     ) -> Result<BackupOptions, Failure> {
-        let mut excludes = vec![WAIT_FILES.to_owned()];
-        excludes.extend(self.work.excludes.iter().cloned());
+        let mut excludes = self.work.excludes.clone();
+        if !excludes.iter().any(|pattern| pattern == WAIT_FILES) {
+            excludes.push(WAIT_FILES.to_owned());
+        }
         let patterns = Patterns::parse(&excludes, Case::Matters);
         let patterns = patterns.map_err(|error| Failure {
             cause: Cause::Task,
