@@ -297,8 +297,12 @@ impl OneVolume {
     }
 
     pub fn assert_no_lock(&self) {
-        let locks = self.repository().ok(Engine::Restic, &["list", "locks", "--no-lock"]);
-        assert_eq!(locks.trim(), "", "locks are left");
+        assert_eq!(self.locks(), "", "locks are left");
+    }
+
+    /// The locks of the repository, by name.
+    pub fn locks(&self) -> String {
+        self.repository().ok(Engine::Restic, &["list", "locks", "--no-lock"]).trim().to_owned()
     }
 
     pub fn repository(&self) -> Repository {

@@ -77,7 +77,8 @@ pub(crate) struct Key {
 /// Is told how a mover stands; writes it where people look. Called one after the other.
 #[async_trait]
 pub(crate) trait Watcher: Send + Sync {
-    /// It waits for a turn, and why, as in "2 movers run on node a (limit 2, --movers-per-node); 3 are before it".
+    /// It waits for a turn, and why, as in "waits for a turn: 2 movers run on node a (limit 2, --movers-per-node);
+    /// 3 are before it".
     async fn queued(&self, words: &str);
     /// Its pod exists, and waits for something: an image, a node with room, a volume.
     async fn preparing(&self, words: &str);
@@ -90,8 +91,8 @@ pub(crate) trait Watcher: Send + Sync {
 /// How a mover ended.
 #[derive(Debug)]
 pub(crate) enum Ended {
-    /// It said itself how, well or not.
-    Told(TaskResult),
+    /// It said itself how, well or not. As in [`Death`], `dead_owner` may have left locks, where it could not remove them.
+    Told { result: TaskResult, dead_owner: Option<String> },
     /// It ended without a word, or never began.
     Died(Death),
     /// `cancel` was cancelled: the mover was told to end, and has where it `is_over`. As in [`Death`], `dead_owner` may have left
@@ -180,8 +181,9 @@ impl Movers {
             }
         };
         make::complete(&jobs, context, &assignment, &job).await?;
-        let ended =
-            Follower::new(&jobs, settings, &assignment, job, self.look).run(watcher, cancel, &resting).await;
+        let settling = Settling { turn: &turn, watcher };
+        let follower = Follower::new(&jobs, settings, &assignment, job, self.look);
+        let ended = follower.run(&settling, cancel, &resting).await;
         drop(turn);
         ended
     }
@@ -190,6 +192,32 @@ impl Movers {
     pub(crate) async fn clear(&self, context: &Context, uid: &str) -> Result<(), ApiError> {
         let jobs = Jobs::new(&context.client, &context.settings.movers.namespace);
         clear(&jobs, &job::name(uid)).await
+    }
+}
+
+/// Has a mover counted on the node where it runs.
+struct Settling<'a> {
+    turn: &'a turn::Turn,
+    watcher: &'a dyn Watcher,
+}
+
+#[async_trait]
+impl Watcher for Settling<'_> {
+    async fn queued(&self, words: &str) {
+        self.watcher.queued(words).await;
+    }
+
+    async fn preparing(&self, words: &str) {
+        self.watcher.preparing(words).await;
+    }
+
+    async fn running(&self, node: &str) {
+        self.turn.settle(node);
+        self.watcher.running(node).await;
+    }
+
+    async fn line(&self, line: &Line) {
+        self.watcher.line(line).await;
     }
 }
 
@@ -202,8 +230,8 @@ async fn clear(jobs: &Jobs, name: &str) -> Result<(), ApiError> {
 /// How a mover ended, for metrics.
 fn word(ended: &Ended) -> &'static str {
     match ended {
-        Ended::Told(TaskResult { outcome: Outcome::Failed(_), .. }) => "failed",
-        Ended::Told(_) => "done",
+        Ended::Told { result, .. } if matches!(result.outcome, Outcome::Failed(_)) => "failed",
+        Ended::Told { .. } => "done",
         Ended::Cancelled { .. } => "cancelled",
         Ended::Left => "left",
         Ended::Died(death) => match death.cause {

@@ -14,7 +14,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, ResourceExt};
 use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_mover::task::UID_TAG;
-use lifeboat_plan::backup_repository::About;
+use lifeboat_plan::backup_repository::{self, About};
 use lifeboat_repository::files::FileKind;
 use lifeboat_repository::forget::forget_named;
 use lifeboat_repository::id::SnapshotId;
@@ -147,13 +147,17 @@ pub(crate) async fn forget(
     let gone = forget_named(&repository, &named.collect::<Vec<_>>(), &lock).await?;
     tracing::info!(location, namespace, asked = ids.len(), removed = gone.len(), "snapshots forgotten");
     if !gone.is_empty() && gone.len() == before {
-        object::emptied(context, &access).await?;
+        object::emptied(context, &access, true).await?;
     }
     Ok(())
 }
 
-/// Nobody wants what the mover of this task may still store: the controller of repositories looks for it. That this cannot be
-/// written down is only logged.
+/// There is a snapshot: whoever believed that Lifeboat forgot the last one is wrong.
+pub(crate) async fn is_not_empty(context: &Context, access: &Access) -> Result<(), ApiError> {
+    object::emptied(context, access, false).await
+}
+
+/// Nobody wants what the mover of this task may still store: the controller of repositories looks for it.
 pub(crate) async fn give_up(
     context: &Context,
     location: &str,
@@ -161,10 +165,15 @@ pub(crate) async fn give_up(
     task: &str,
     deadline: Timestamp,
 ) {
-    let noted = object::give_up(context, About { location, namespace }, task, deadline).await;
-    if let Err(error) = noted {
+    note(context, About { location, namespace }, backup_repository::give_up(task, deadline)).await;
+}
+
+/// Writes something down for the controller of repositories. That it cannot be done is only logged.
+async fn note(context: &Context, about: About<'_>, patch: serde_json::Value) {
+    let About { location, namespace } = about;
+    if let Err(error) = object::note(context, about, patch).await {
         let words = error.chain();
-        tracing::warn!(location, namespace, task, words, "a snapshot that comes late may be left behind");
+        tracing::warn!(location, namespace, words, "a snapshot or a lock may be left behind");
     }
 }
 
@@ -173,41 +182,49 @@ pub(crate) async fn forget_tasks(
     context: &Context,
     location: &str,
     namespace: &str,
-    tasks: &[&str],
+    tasks: &[String],
 ) -> Result<(), RepositoryProblem> {
+    if tasks.is_empty() {
+        return Ok(());
+    }
     let access = access(context, location, namespace).await?;
     let repository = open(context, &access).await?;
     let found = repository.load_readable_snapshots().await?.found;
-    let of_them = |tag: &String| tag.strip_prefix(UID_TAG).is_some_and(|task| tasks.contains(&task));
+    let of_them =
+        |tag: &String| tag.strip_prefix(UID_TAG).is_some_and(|task| tasks.iter().any(|one| one == task));
     let late = found.into_iter().filter(|(_, snapshot)| snapshot.tags.iter().any(of_them));
     let late: Vec<String> = late.map(|(id, _)| id.to_string()).collect();
     forget(context, location, namespace, &late).await
 }
 
-/// Removes the locks of an owner whose end was reported, so that nobody waits for them. That it cannot be done is only
-/// logged: locks grow stale by themselves.
+/// Removes the locks of an owner whose end was reported, so that nobody waits for them. Where that cannot be done now, the
+/// controller of repositories tries again.
 pub(crate) async fn unlock(context: &Context, location: &str, namespace: &str, owner: &str) {
-    let removing = async {
-        let access = access(context, location, namespace).await?;
-        let repository = open(context, &access).await?;
-        let removed = remove_stale_locks(&repository, &[owner.to_owned()]).await?;
-        Ok::<_, RepositoryProblem>(removed.locks)
+    let owners = [owner.to_owned()];
+    let removing = remove_locks(context, location, namespace, &owners);
+    let words = match tokio::time::timeout(PATIENCE, removing).await {
+        Ok(Ok(())) => return,
+        Ok(Err(problem)) => problem.chain(),
+        Err(_elapsed) => "storage did not answer".to_owned(),
     };
-    match tokio::time::timeout(PATIENCE, removing).await {
-        Ok(Ok(locks)) => tracing::info!(location, namespace, owner, locks, "locks of a dead mover removed"),
-        Ok(Err(problem)) => {
-            tracing::warn!(
-                location,
-                namespace,
-                owner,
-                problem = problem.chain(),
-                "a lock may be left behind"
-            );
-        }
-        Err(_elapsed) => {
-            tracing::warn!(location, namespace, owner, "storage did not answer: a lock may be left behind");
-        }
-    }
+    tracing::warn!(location, namespace, owner, words, "locks of a dead mover are left for now");
+    note(context, About { location, namespace }, backup_repository::note_dead(owner)).await;
+}
+
+pub(crate) async fn remove_locks(
+    context: &Context,
+    location: &str,
+    namespace: &str,
+    owners: &[String],
+) -> Result<(), RepositoryProblem> {
+    let access = access(context, location, namespace).await?;
+    let repository = match open(context, &access).await {
+        Err(RepositoryProblem::Repository(lifeboat_repository::Error::NoRepository { .. })) => return Ok(()),
+        other => other?,
+    };
+    let locks = remove_stale_locks(&repository, owners).await?.locks;
+    tracing::info!(location, namespace, ?owners, locks, "locks of dead movers removed");
+    Ok(())
 }
 
 /// Whether a text names the snapshot: its ID, or eight digits of it at least.

@@ -8,8 +8,8 @@ use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::names;
 use serde_json::{Value, json};
 
-use crate::label;
 use crate::time::seconds;
+use crate::{label, pod_volumes};
 
 /// Set on a BackupRepository: the number of the maintenance that runs, so that whoever leads next finds the same Job.
 pub const MAINTENANCE: &str = "lifeboat.io/maintenance";
@@ -21,6 +21,8 @@ pub const EMPTIED: &str = "lifeboat.io/emptied";
 /// Annotations of a BackupRepository, one for each task that was given up while its mover may still have been at work: until when
 /// it can write a snapshot, which nobody wants.
 const GIVEN_UP: &str = "given-up.lifeboat.io/";
+/// Annotations of a BackupRepository, one for each mover whose end was reported and whose locks could not be removed: their owner.
+const DEAD_OWNER: &str = "dead-owner.lifeboat.io/";
 /// How long after its deadline a mover may take to write what it has.
 const LAST_WORDS: Duration = Duration::from_mins(10);
 /// Runs that are remembered: upstream's number.
@@ -91,24 +93,85 @@ pub fn give_up(task: &str, deadline: Timestamp) -> Value {
     json!({"metadata": {"annotations": {format!("{GIVEN_UP}{task}"): until}}})
 }
 
-/// The tasks that were given up like that.
-pub fn given_up(object: &Value) -> impl Iterator<Item = &str> {
-    notes(object).map(|(task, _)| task)
+/// What becomes of tasks that were given up.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GivenUp {
+    /// Whose snapshots nobody wants.
+    pub unwanted: Vec<String>,
+    /// Of which nobody can tell, or not yet.
+    pub unknown: Vec<String>,
+    /// Whose snapshot is the copy after all.
+    pub wanted: Vec<String>,
 }
 
-/// What to merge after their snapshots were looked for at `looked`; None where another may still come of each of them.
-pub fn looked_for(object: &Value, looked: Timestamp) -> Option<Value> {
-    let over = |(_, until): &(&str, &Value)| {
-        until.as_str().and_then(|text| text.parse::<Timestamp>().ok()).is_none_or(|until| until < looked)
+impl GivenUp {
+    pub fn is_nothing(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What becomes of the tasks that were given up. `objects`: all PodVolumeBackups and DataUploads. A task is noted before the
+/// end of its object is, so the object has the last word; where it is gone, nothing is deleted.
+pub fn given_up(repository: &Value, objects: &[Value]) -> GivenUp {
+    let mut found = GivenUp::default();
+    for (task, _) in notes(repository) {
+        let object = objects.iter().find(|object| {
+            object["metadata"]["uid"].as_str().is_some_and(|uid| !uid.is_empty() && task.starts_with(uid))
+        });
+        let list = match object {
+            None => &mut found.unknown,
+            Some(object) if pod_volumes::task_of(object) != task => &mut found.unwanted,
+            Some(object) => match object["status"]["phase"].as_str() {
+                Some("Failed" | "Canceled") => &mut found.unwanted,
+                Some("Completed") => &mut found.wanted,
+                _ => &mut found.unknown,
+            },
+        };
+        list.push(task.to_owned());
+    }
+    found
+}
+
+/// What to merge after the snapshots of the unwanted ones were looked for at `looked`; None where all stay noted.
+pub fn looked_for(repository: &Value, found: &GivenUp, looked: Timestamp) -> Option<Value> {
+    let over = |(task, until): &(&str, &Value)| {
+        let until = until.as_str().and_then(|text| text.parse::<Timestamp>().ok());
+        found.wanted.iter().any(|wanted| wanted == task) || until.is_none_or(|until| until < looked)
     };
     let over: serde_json::Map<String, Value> =
-        notes(object).filter(over).map(|(task, _)| (format!("{GIVEN_UP}{task}"), Value::Null)).collect();
+        notes(repository).filter(over).map(|(task, _)| (format!("{GIVEN_UP}{task}"), Value::Null)).collect();
     (!over.is_empty()).then(|| json!({"metadata": {"annotations": over}}))
 }
 
 fn notes(object: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    of_prefix(object, GIVEN_UP)
+}
+
+/// The annotations whose names begin so, without that.
+fn of_prefix<'a>(object: &'a Value, prefix: &'static str) -> impl Iterator<Item = (&'a str, &'a Value)> {
     let annotations = object["metadata"]["annotations"].as_object().into_iter().flatten();
-    annotations.filter_map(|(key, until)| Some((key.strip_prefix(GIVEN_UP)?, until)))
+    annotations.filter_map(move |(key, value)| Some((key.strip_prefix(prefix)?, value)))
+}
+
+/// What to merge where the locks of a dead owner, `<cluster>/<pod>`, could not be removed.
+pub fn note_dead(owner: &str) -> Value {
+    json!({"metadata": {"annotations": {dead_note(owner): owner}}})
+}
+
+fn dead_note(owner: &str) -> String {
+    format!("{DEAD_OWNER}{}", owner.rsplit('/').next().unwrap_or_default())
+}
+
+/// The owners that were noted.
+pub fn dead_owners(repository: &Value) -> Vec<String> {
+    of_prefix(repository, DEAD_OWNER).filter_map(|(_, owner)| owner.as_str().map(str::to_owned)).collect()
+}
+
+/// What to merge when their locks are gone.
+pub fn unlocked(owners: &[String]) -> Value {
+    let gone: serde_json::Map<String, Value> =
+        owners.iter().map(|owner| (dead_note(owner), Value::Null)).collect();
+    json!({"metadata": {"annotations": gone}})
 }
 
 /// What is to be done about maintenance.
@@ -161,6 +224,18 @@ pub fn due(object: &Value, default: Duration, now: Timestamp) -> Due {
 fn after(time: Timestamp, pause: Duration) -> Timestamp {
     let pause = SignedDuration::try_from(pause).unwrap_or(SignedDuration::MAX);
     time.checked_add(pause).unwrap_or(Timestamp::MAX)
+}
+
+/// The task of a run.
+pub fn task(repository_uid: &str, number: u64) -> String {
+    format!("{repository_uid}-m{number}")
+}
+
+/// Whether a task is the run that is under way.
+pub fn is_under_way(object: &Value, run: &str) -> bool {
+    let number = object["metadata"]["annotations"][MAINTENANCE].as_str().and_then(|text| text.parse().ok());
+    let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
+    number.is_some_and(|number| task(uid, number) == run)
 }
 
 /// What to merge into an object when a run has ended. The error says why it failed.
@@ -257,12 +332,54 @@ mod tests {
 
     #[test]
     fn a_task_that_was_given_up_is_looked_for_until_its_mover_cannot_write_any_more() {
-        let mut object = give_up("t-1", at("2026-11-16T11:55:00Z"));
+        let mut object = give_up("u-1", at("2026-11-16T11:55:00Z"));
         object["metadata"]["annotations"]["other"] = json!("x");
-        assert_eq!(given_up(&object).collect::<Vec<_>>(), ["t-1"]);
-        assert_eq!(looked_for(&object, at("2026-11-16T12:04:59Z")), None);
-        let gone = json!({"metadata": {"annotations": {"given-up.lifeboat.io/t-1": null}}});
-        assert_eq!(looked_for(&object, at("2026-11-16T12:05:01Z")), Some(gone));
+        let found = given_up(&object, &[]);
+        assert_eq!(found, GivenUp { unknown: vec!["u-1".into()], ..GivenUp::default() });
+        assert_eq!(looked_for(&object, &found, at("2026-11-16T12:04:59Z")), None);
+        let gone = json!({"metadata": {"annotations": {"given-up.lifeboat.io/u-1": null}}});
+        assert_eq!(looked_for(&object, &found, at("2026-11-16T12:05:01Z")), Some(gone.clone()));
+        let wanted = GivenUp { wanted: vec!["u-1".into()], ..GivenUp::default() };
+        assert_eq!(looked_for(&object, &wanted, at(NOW)), Some(gone));
+    }
+
+    #[rstest]
+    #[case::failed("1", "Failed", "unwanted")]
+    #[case::cancelled("1", "Canceled", "unwanted")]
+    #[case::followed_by_another("2", "InProgress", "unwanted")]
+    #[case::followed_by_another_that_did_it("2", "Completed", "unwanted")]
+    #[case::the_copy_after_all("1", "Completed", "wanted")]
+    #[case::not_recorded_yet("1", "InProgress", "unknown")]
+    fn an_object_has_the_last_word_on_its_tasks(
+        #[case] attempt: &str,
+        #[case] phase: &str,
+        #[case] expected: &str,
+    ) {
+        let object = json!({"metadata": {"uid": "u", "annotations": {pod_volumes::ATTEMPT: attempt}},
+            "status": {"phase": phase}});
+        let found = given_up(&give_up("u-1", at(NOW)), &[object]);
+        let named = [("unwanted", &found.unwanted), ("wanted", &found.wanted), ("unknown", &found.unknown)];
+        let named: Vec<&str> =
+            named.iter().filter(|(_, list)| !list.is_empty()).map(|(name, _)| *name).collect();
+        assert_eq!(named, [expected]);
+    }
+
+    #[test]
+    fn dead_owners_are_noted_until_their_locks_are_gone() {
+        let object = note_dead("cluster/pod-1");
+        assert_eq!(object["metadata"]["annotations"]["dead-owner.lifeboat.io/pod-1"], "cluster/pod-1");
+        let owners = dead_owners(&object);
+        assert_eq!(owners, ["cluster/pod-1"]);
+        let gone = json!({"metadata": {"annotations": {"dead-owner.lifeboat.io/pod-1": null}}});
+        assert_eq!(unlocked(&owners), gone);
+    }
+
+    #[test]
+    fn a_maintenance_is_under_way_until_its_end_is_recorded() {
+        let mut object = json!({"metadata": {"uid": "u", "annotations": {MAINTENANCE: "7"}}});
+        assert!(is_under_way(&object, &task("u", 7)) && !is_under_way(&object, &task("u", 6)));
+        object["metadata"]["annotations"] = json!({});
+        assert!(!is_under_way(&object, &task("u", 7)));
     }
 
     #[test]

@@ -9,10 +9,10 @@ mod provisioning;
 mod restored;
 mod taken;
 
-use crate::json::text;
 use sha2::{Digest, Sha256};
 
 use crate::catalogue::{GroupResource, ItemId};
+use crate::json::text;
 use crate::label;
 
 pub use class::{ClassError, classes_of, of_claim, of_group};

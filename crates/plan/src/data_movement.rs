@@ -7,13 +7,15 @@ mod exposed;
 mod objects;
 mod rebound;
 
-use crate::json::text;
 pub use consumer::{Wanted, waits_for_pods, wanted};
 pub use exposed::{
-    claim as exposed_claim, content as exposed_content, for_target, node, snapshot as exposed_snapshot,
+    Exposure, claim as exposed_claim, content as exposed_content, for_target, made_for, node,
+    snapshot as exposed_snapshot,
 };
 pub use objects::{Progress, download, moved_claim, operation, progress, result_of, upload};
 pub use rebound::{Bound, bound, claim_patch, volume_patch};
+
+use crate::json::text;
 
 /// Annotation of a claim in a backup: namespace and name of the DataUpload that moved its data.
 pub const UPLOAD_NAME: &str = "velero.io/data-upload-name";

@@ -4,7 +4,6 @@
 //! As upstream: an annotation of the pod goes before the spec, for each half by itself; a command that is no JSON list is
 //! one word; only the literal `Fail` stops the pod's backup.
 
-use crate::json::text;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -16,6 +15,7 @@ use serde_json::Value;
 use crate::catalogue::{Catalogue, GroupResource};
 use crate::glob::GlobError;
 use crate::includes::Includes;
+use crate::json::text;
 use crate::selector::{Selector, SelectorError};
 
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);

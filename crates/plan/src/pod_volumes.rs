@@ -11,7 +11,6 @@ mod restored;
 pub mod status;
 mod waiting;
 
-use crate::json::text;
 pub use attempts::{Died, Next, next};
 pub(crate) use choose::used;
 pub use choose::{Choice, Choices, ClaimOf, Verdict, choose, claim_of};
@@ -19,6 +18,10 @@ pub use directory::{Directory, KUBELET_ROOT, Proof, directory};
 pub use object::{PodVolume, Wanted, backup_name, backup_object, host, report_key, tags, task_uid};
 pub use restored::{Copied, CopyFor, PodOf, copies, copies_for, restore_name, restore_object, unusable};
 pub use waiting::{CONTAINER, Standing, Wait, mark, started, stayed, take_mark, wait_container};
+
+use serde_json::Value;
+
+use crate::json::text;
 
 /// Annotation: what can be said of the moment that a copy shows.
 pub const CONSISTENCY: &str = "lifeboat.io/consistency";
@@ -41,6 +44,12 @@ pub const DONE_DIRECTORY: &str = ".velero";
 /// The attempt that an object's annotation names, at least 1.
 pub fn attempt(annotation: Option<&str>) -> u64 {
     annotation.and_then(|text| text.parse().ok()).filter(|number| *number > 0).unwrap_or(1)
+}
+
+/// The task of the attempt that an object is at.
+pub fn task_of(object: &Value) -> String {
+    let number = attempt(object["metadata"]["annotations"][ATTEMPT].as_str());
+    task_uid(text(object, "/metadata/uid"), number)
 }
 
 /// The owners of locks that an object's annotation names.

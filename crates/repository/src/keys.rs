@@ -150,6 +150,17 @@ pub(crate) async fn add(store: &Store, key: &Material, new: &NewKey<'_>) -> Resu
     Ok(id)
 }
 
+/// A key that `password` opens, where there is no config that it could open.
+pub(crate) async fn opened_by(store: &Store, password: &SecretString) -> Result<Option<(KeyId, Material)>> {
+    for id in list(store).await?.into_iter().take(MAX_TRIED) {
+        let (file, password) = (load(store, id).await?, password.clone());
+        if let Some(material) = blocking(move || file.open(&password)).await? {
+            return Ok(Some((id, material)));
+        }
+    }
+    Ok(None)
+}
+
 /// Finds the key that `password` opens and that opens the config; `hint` is tried first. A key of an `init` that was
 /// overtaken by another one opens nothing. One that is damaged is told of only if none opens.
 pub(crate) async fn search(

@@ -116,7 +116,7 @@ struct Inner {
 
 impl Repository {
     /// Makes a new repository. The config is written last and only if there is none, so of two that try at once
-    /// one wins, and a half-made repository is not one.
+    /// one wins, and a half-made repository is not one: the key of somebody who died before the config is gone on with.
     pub async fn init(
         store: Store,
         password: &SecretString,
@@ -127,36 +127,61 @@ impl Repository {
         if store.exists("config").await.map_err(Error::store("look for a repository"))? {
             return Err(exists());
         }
-        if !keys::list(&store).await?.is_empty() {
-            return Err(Error::Refused {
-                reason: "there are keys but no config: part of a repository".to_owned(),
-                hint: "look what is there; give an empty location, or bring back the config",
-            });
-        }
+        let begun = Self::begun(&store, password).await?;
         let config = Config {
             version: init.version,
             id: Id(rand::random()).to_string(),
             chunker_polynomial: init.polynomial.unwrap_or_else(|| Polynomial::random(&mut rand::rng()).0),
         };
-        let material = Material::random();
-        let new = NewKey {
-            password,
-            allow_empty: init.allow_empty_password,
-            cost: init.cost,
-            identity: &options.identity,
+        let (key_id, material) = match begun {
+            Some(begun) => begun,
+            None => {
+                let material = Material::random();
+                let new = NewKey {
+                    password,
+                    allow_empty: init.allow_empty_password,
+                    cost: init.cost,
+                    identity: &options.identity,
+                };
+                (keys::add(&store, &material, &new).await?, material)
+            }
         };
-        let key_id = keys::add(&store, &material, &new).await?;
         let key = Key::new(material);
         match store.create("config", key.sealed(&config.json())).await {
             Ok(()) => {}
             Err(error) if error.is_already_exists() => {
-                // Someone else was faster; our key opens nothing of theirs.
-                let _ = store.delete(&FileKind::Key.key(key_id.0)).await;
+                let theirs = store.get("config").await.map_err(Error::store("read the config"))?;
+                if key.open(&mut theirs.to_vec()).is_err() {
+                    // Someone else was faster; our key opens nothing of theirs.
+                    let _ = store.delete(&FileKind::Key.key(key_id.0)).await;
+                }
                 return Err(exists());
             }
             Err(error) => return Err(Error::store("write the config")(error)),
         }
         Self::assembled(store, key, key_id, config, options)
+    }
+
+    /// The key of a repository that somebody began to make, where that is all there is.
+    async fn begun(store: &Store, password: &SecretString) -> Result<Option<(KeyId, Material)>> {
+        if keys::list(store).await?.is_empty() {
+            return Ok(None);
+        }
+        let part_of = |what: &str| Error::Refused {
+            reason: format!("there are keys but no config: part of a repository{what}"),
+            hint: "look what is there; give an empty location, or bring back the config",
+        };
+        for kind in [FileKind::Snapshot, FileKind::Index, FileKind::Pack] {
+            let directory = format!("{}/", kind.directory());
+            let first = store.list(&directory).try_next().await;
+            if first.map_err(Error::store(format!("list {}", kind.plural())))?.is_some() {
+                return Err(part_of(&format!(", with {}", kind.plural())));
+            }
+        }
+        match keys::opened_by(store, password).await? {
+            Some(begun) => Ok(Some(begun)),
+            None => Err(part_of(" that was begun with another password")),
+        }
     }
 
     /// Opens a repository with a password.
@@ -486,3 +511,6 @@ impl Repository {
         self.remove_file(FileKind::Key, id.0).await
     }
 }
+
+#[cfg(test)]
+mod tests;

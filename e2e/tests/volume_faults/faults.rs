@@ -99,6 +99,28 @@ fn storage_that_is_away_for_a_while_delays_the_mover_only() {
 }
 
 #[test]
+fn storage_that_stays_away_fails_the_copy_and_its_lock_goes_when_it_is_back() {
+    let test = OneVolume::start(&["--fs-backup-timeout", "40s"]);
+    test.begin_and_hold("away");
+    for method in ["PUT", "GET", "HEAD", "POST", "DELETE"] {
+        let body = "<Error><Code>ServiceUnavailable</Code></Error>".to_owned();
+        test.server.storage.close(method, "restic", Fault::Answer(503, body), usize::MAX);
+    }
+    // The mover ends without its lock; storage comes back when the server has given up on that for now.
+    wait_for("a note of the dead owner", 240, || {
+        let repositories = get(&["-n", &test.server.namespace, "backuprepositories"]);
+        let notes = repositories["items"][0]["metadata"]["annotations"].to_string();
+        if notes.contains("dead-owner.lifeboat.io/") { Ok(()) } else { Err(notes) }
+    });
+    test.server.storage.open();
+    test.assert_failed("away", &["did not end within 40s"]);
+    wait_for("the end of the lock", 120, || {
+        let locks = test.locks();
+        if locks.is_empty() { Ok(()) } else { Err(locks) }
+    });
+}
+
+#[test]
 fn a_key_that_is_taken_away_while_a_mover_works_is_named() {
     let test = OneVolume::start(&[]);
     let denied = "<Error><Code>InvalidAccessKeyId</Code><Message>no such key</Message></Error>".to_owned();

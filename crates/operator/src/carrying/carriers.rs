@@ -57,6 +57,13 @@ impl Carriers {
         }
     }
 
+    /// Waits until all work has ended.
+    #[cfg(test)]
+    pub(crate) async fn ended(&self) {
+        let mut tasks = std::mem::take(&mut *locked(&self.tasks));
+        while tasks.join_next().await.is_some() {}
+    }
+
     /// Drops all work where it is: whoever leads next goes on with it.
     pub(crate) async fn leave(&self) {
         let mut tasks = std::mem::take(&mut *locked(&self.tasks));

@@ -51,7 +51,7 @@ pub(crate) struct Case {
     pub(super) dead: Vec<String>,
     attempt: AtomicU64,
     begun: AtomicBool,
-    /// The mover of this attempt was given up, and may still be at work.
+    /// The mover of this attempt may be at work, as far as is known: its end was not reported to this server.
     at_large: AtomicBool,
 }
 
@@ -84,7 +84,7 @@ impl Case {
             dead: dead_owners(note(DEAD_OWNERS)),
             attempt: AtomicU64::new(attempt(note(ATTEMPT))),
             begun: AtomicBool::new(note(ATTEMPT).is_some()),
-            at_large: AtomicBool::new(false),
+            at_large: AtomicBool::new(note(ATTEMPT).is_some()),
         }
     }
 
@@ -153,6 +153,7 @@ impl Case {
             patch["status"][field] = value.clone();
         }
         self.begun.store(true, Ordering::Relaxed);
+        self.set_at_large(true);
         self.place.write(patch).await
     }
 
@@ -207,15 +208,22 @@ impl Case {
         Ok(())
     }
 
-    pub(super) fn set_at_large(&self) {
-        self.at_large.store(true, Ordering::Relaxed);
+    pub(super) fn set_at_large(&self, is_at_large: bool) {
+        self.at_large.store(is_at_large, Ordering::Relaxed);
     }
 
-    /// It is on record that nobody waits for the mover of this attempt any more: what it may still store is forgotten when it
-    /// comes. Never before that, because what is stored counts until then.
+    /// Nobody waits for the mover of this attempt any more, which the object says next: what it may still store is forgotten
+    /// when it comes.
     pub(super) async fn give_up(&self) {
-        if self.at_large.swap(false, Ordering::Relaxed) && self.make {
-            let (task, hands) = (self.task(), &self.desk.hands);
+        if self.at_large.swap(false, Ordering::Relaxed) {
+            self.give_up_tasks([self.task()]).await;
+        }
+    }
+
+    /// What these stored, or may still store, is forgotten when that can be done.
+    pub(super) async fn give_up_tasks(&self, tasks: impl IntoIterator<Item = String>) {
+        for task in tasks.into_iter().filter(|_| self.make) {
+            let hands = &self.desk.hands;
             hands.give_up(&self.location, &self.namespace, &task, self.deadline).await;
         }
     }

@@ -61,13 +61,20 @@ impl Case {
         }
         let reports: Vec<String> = self.tasks().map(|task| report_key(&self.group, &task)).collect();
         self.desk.hands.drop_reports(&self.location, &reports).await;
-        self.forget_tasks(self.tasks()).await
+        let left = self.forget_tasks(self.tasks()).await;
+        if !left.is_empty() {
+            self.give_up_tasks(self.tasks()).await;
+        }
+        left
     }
 
     /// What attempts before this one made after all: one copy is enough.
     pub(crate) async fn forget_earlier(&self) {
         let this = self.task();
-        self.forget_tasks(self.tasks().filter(|task| *task != this)).await;
+        let earlier = || self.tasks().filter(|task| *task != this);
+        if !self.forget_tasks(earlier()).await.is_empty() {
+            self.give_up_tasks(earlier()).await;
+        }
     }
 
     async fn forget_tasks(&self, tasks: impl Iterator<Item = String>) -> String {

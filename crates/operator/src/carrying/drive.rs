@@ -116,13 +116,18 @@ async fn attempts(work: &dyn Work, cancel: &CancellationToken) -> Result<(), Api
         match case.desk.hands.carry_out(assignment, &shown, cancel).await? {
             Ended::Left => return Ok(()),
             Ended::Cancelled { dead_owner, is_over } => {
-                if !is_over {
-                    case.set_at_large();
-                }
+                case.set_at_large(!is_over);
                 case.unlock(dead_owner.as_deref()).await;
                 return cancelled(work, CANCELLED).await;
             }
-            Ended::Told(result) => return told(work, result.outcome, cancel).await,
+            Ended::Told { result, dead_owner } => {
+                case.set_at_large(false);
+                // One that failed may not have reached its lock to remove it.
+                if matches!(result.outcome, Outcome::Failed(_)) {
+                    case.unlock(dead_owner.as_deref()).await;
+                }
+                return told(work, result.outcome, cancel).await;
+            }
             Ended::Died(death) => {
                 if !follow(work, death, &mut dead, cancel).await? {
                     return Ok(());
@@ -168,10 +173,9 @@ async fn follow(
     let case = work.case();
     // Also before another attempt, which takes a lock beside it.
     case.unlock(death.dead_owner.as_deref()).await;
-    let is_over = death.dead_owner.is_some() || death.cause == DeathCause::Unschedulable;
-    if !is_over {
-        case.set_at_large();
-    }
+    let is_over =
+        death.dead_owner.is_some() || matches!(death.cause, DeathCause::Unschedulable | DeathCause::Refused);
+    case.set_at_large(!is_over);
     if cancel.is_cancelled() {
         return cancelled(work, CANCELLED).await.map(|()| false);
     }
@@ -195,10 +199,10 @@ async fn follow(
         }
     }
     dead.extend(death.dead_owner);
+    case.give_up().await;
     if !case.write(status::again(case.attempt() + 1, dead, &death.words)).await? {
         return work.clean().await.map(|_| false);
     }
-    case.give_up().await;
     case.tell("Retried", &death.words).await;
     case.desk.hands.clear(&case.task()).await?;
     work.discard().await?;
@@ -212,8 +216,8 @@ pub(crate) async fn failed(work: &dyn Work, words: &str) -> Result<(), ApiError>
     let words = format!("{words}{left}");
     let mut end = status::failed(&words, case.now());
     work.complete(&mut end, left.is_empty());
-    case.write(end).await?;
     case.give_up().await;
+    case.write(end).await?;
     case.tell("Failed", &words).await;
     Ok(())
 }
@@ -222,8 +226,8 @@ pub(crate) async fn cancelled(work: &dyn Work, words: &str) -> Result<(), ApiErr
     let (case, left) = (work.case(), work.clean().await?);
     let mut end = status::canceled(&format!("{words}{}{left}", work.stays()), case.now());
     work.complete(&mut end, left.is_empty());
-    case.write(end).await?;
     case.give_up().await;
+    case.write(end).await?;
     Ok(())
 }
 
@@ -240,6 +244,7 @@ async fn give_up(work: &dyn Work, error: &ApiError) -> Result<(), ApiError> {
     } else {
         // What can be taken away goes.
         words.push_str(&work.clean().await.unwrap_or_default());
+        case.give_up().await;
         ("Failed", status::failed(&words, case.now()))
     };
     work.complete(&mut end, false);

@@ -91,6 +91,9 @@ impl Hands for ServerHands {
             Err(problem) => return Err(problem.into()),
         };
         let found = repositories::of_task(&repository, task).await.map_err(RepositoryProblem::from)?;
+        if found.is_some() {
+            repositories::is_not_empty(&self.0, &access).await.map_err(RepositoryProblem::from)?;
+        }
         Ok(found.map(|(id, snapshot)| {
             let counts = snapshot.summary.as_ref().map(|summary| summary.counts).unwrap_or_default();
             Made {

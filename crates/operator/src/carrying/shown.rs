@@ -70,7 +70,7 @@ impl Shown {
 impl Watcher for Shown {
     async fn queued(&self, words: &str) {
         if self.is_news(words) {
-            self.write(status::waits(&format!("waits for its turn: {words}"))).await;
+            self.write(status::waits(words)).await;
         }
     }
 

@@ -77,7 +77,8 @@ impl Fake {
 }
 
 pub(crate) fn told(outcome: Outcome) -> Ended {
-    Ended::Told(TaskResult { version: 1, uid: "of-the-task".into(), outcome })
+    let result = TaskResult { version: 1, uid: "of-the-task".into(), outcome };
+    Ended::Told { result, dead_owner: Some("cluster/mover-pod".into()) }
 }
 
 pub(crate) fn fails(message: &str) -> Ended {

@@ -10,15 +10,17 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use kube::ResourceExt;
-use kube::api::DynamicObject;
+use kube::api::{DynamicObject, ListParams};
 use kube::core::ApiResource;
 use kube::runtime::controller::Action;
-use lifeboat_api::velero::BackupRepository;
-use lifeboat_cluster::{ApiError, objects};
-use lifeboat_plan::backup_repository::{Due, due, given_up, is_restic, looked_for};
+use lifeboat_api::velero::{BackupRepository, DataUpload, PodVolumeBackup};
+use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_plan::backup_repository::{Due, dead_owners, due, given_up, is_restic, looked_for, unlocked};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
+use crate::carrying::api;
+use crate::carrying::carriers::Carriers;
 use crate::context::Context;
 use crate::repositories::{self, Access, RepositoryProblem, object};
 use crate::{dynamic, locations};
@@ -29,14 +31,17 @@ const NEXT_LOOK: Duration = Duration::from_mins(5);
 
 struct State {
     resource: ApiResource,
+    /// Maintenances take hours, and no look at a repository waits for one.
+    maintenances: Carriers,
 }
 
 pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
     let resource = objects::resource_of::<BackupRepository>();
     let controller =
         dynamic::controller(context, &resource).graceful_shutdown_on(resting.clone().cancelled_owned());
-    let state = Arc::new(State { resource });
-    dynamic::drive("backup-repository", controller, context.clone(), state, reconcile).await;
+    let state = Arc::new(State { resource, maintenances: Carriers::default() });
+    dynamic::drive("backup-repository", controller, context.clone(), state.clone(), reconcile).await;
+    state.maintenances.leave().await;
 }
 
 async fn reconcile(
@@ -66,19 +71,48 @@ async fn reconcile(
             return Ok(Action::requeue(NEXT_TRY));
         }
     }
-    let more_may_come = forget_late(&context, &object, location, namespace).await?;
-    let next_look = if more_may_come { NEXT_TRY } else { NEXT_LOOK };
-    match due(&value, context.settings.movers.maintenance_frequency, context.now()) {
-        Due::In(pause) => Ok(Action::requeue(pause.min(next_look))),
-        Due::Now(number) => {
-            let begun = maintain::begin(&context, &state.resource, &object, number).await?;
-            maintain::carry_out(&context, &state.resource, &begun, number).await
+    let is_unlocked = remove_locks(&context, &object, location, namespace).await?;
+    let is_settled = forget_late(&context, &object, location, namespace).await?;
+    let next_look = if is_unlocked && is_settled { NEXT_LOOK } else { NEXT_TRY };
+    let (begun, number) = match due(&value, context.settings.movers.maintenance_frequency, context.now()) {
+        Due::In(pause) => return Ok(Action::requeue(pause.min(next_look))),
+        Due::Now(number) => (maintain::begin(&context, &state.resource, &object, number).await?, number),
+        Due::GoOn(number) => ((*object).clone(), number),
+    };
+    let uid = begun.uid().unwrap_or_default();
+    let resource = state.resource.clone();
+    state.maintenances.start(&uid, |_| async move {
+        if let Err(error) = maintain::carry_out(&context, &resource, &begun, number).await {
+            let (repository, words) = (begun.name_any(), error.chain());
+            tracing::warn!(repository, words, "cannot go on with a maintenance yet");
         }
-        Due::GoOn(number) => maintain::carry_out(&context, &state.resource, &object, number).await,
+    });
+    Ok(Action::requeue(next_look))
+}
+
+/// Removes the locks of dead movers that could not be removed when they died. False where they still cannot.
+async fn remove_locks(
+    context: &Context,
+    object: &DynamicObject,
+    location: &str,
+    namespace: &str,
+) -> Result<bool, ApiError> {
+    let owners = dead_owners(&objects::to_json(object));
+    if owners.is_empty() {
+        return Ok(true);
+    }
+    match repositories::remove_locks(context, location, namespace, &owners).await {
+        Ok(()) => object::change(context, object, unlocked(&owners)).await.map(|()| true),
+        Err(RepositoryProblem::Api(error)) => Err(error),
+        Err(problem) => {
+            let words = problem.chain();
+            tracing::warn!(repository = object.name_any(), words, "locks of dead movers are left for now");
+            Ok(false)
+        }
     }
 }
 
-/// Forgets what movers stored after they were given up. True where more may come.
+/// Forgets what movers stored after they were given up. False where more may come.
 async fn forget_late(
     context: &Context,
     object: &DynamicObject,
@@ -86,23 +120,28 @@ async fn forget_late(
     namespace: &str,
 ) -> Result<bool, ApiError> {
     let value = objects::to_json(object);
-    let tasks: Vec<&str> = given_up(&value).collect();
-    if tasks.is_empty() {
-        return Ok(false);
+    if given_up(&value, &[]).is_nothing() {
+        return Ok(true);
     }
-    let looked = context.now();
-    match repositories::forget_tasks(context, location, namespace, &tasks).await {
+    let mut copies = Vec::new();
+    for api in [api::<PodVolumeBackup>(context), api::<DataUpload>(context)] {
+        let listed = api.list(&ListParams::default()).await.attempt("list the copies of volumes")?;
+        copies.extend(listed.items.iter().map(objects::to_json));
+    }
+    let (found, looked) = (given_up(&value, &copies), context.now());
+    match repositories::forget_tasks(context, location, namespace, &found.unwanted).await {
         Ok(()) => {}
         Err(RepositoryProblem::Api(error)) => return Err(error),
         Err(problem) => {
             let words = problem.chain();
             tracing::warn!(repository = object.name_any(), words, "a late snapshot may be left for now");
-            return Ok(true);
+            return Ok(false);
         }
     }
-    let Some(patch) = looked_for(&value, looked) else { return Ok(true) };
-    object::change(context, object, patch).await?;
-    Ok(true)
+    if let Some(patch) = looked_for(&value, &found, looked) {
+        object::change(context, object, patch).await?;
+    }
+    Ok(false)
 }
 
 /// Whether the repository opens. One that nobody has written to yet is made when a volume comes.

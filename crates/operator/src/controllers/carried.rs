@@ -37,16 +37,8 @@ pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
         run_kind::<PodVolumeRestore>(context, resting),
         run_kind::<DataUpload>(context, resting),
         run_kind::<DataDownload>(context, resting),
-        clear(context, resting),
+        sweep::run(context, resting),
     );
-}
-
-/// Takes away what earlier terms left.
-async fn clear(context: &Context, resting: &CancellationToken) {
-    let swept = resting.run_until_cancelled(sweep::sweep(&Desk::new(context))).await;
-    if let Some(Err(error)) = swept {
-        tracing::warn!(error = error.chain(), "cannot look for what data movements left");
-    }
 }
 
 async fn run_kind<K: Carried>(context: &Context, resting: &CancellationToken) {
@@ -99,10 +91,14 @@ async fn reconcile<K: Carried>(
 
 /// Brings an object to its end, through all trouble with the API.
 async fn carry<K: Carried>(desk: &Desk, shown: &K, cancel: &CancellationToken) {
+    let mut last = Box::new(shown.clone());
     loop {
-        let ended = match fresh(&desk.context, shown).await {
+        let ended = match fresh(&desk.context, &*last).await {
             Ok(Fresh::Ended) => return,
-            Ok(Fresh::Open(object)) => object.carry(desk, cancel).await,
+            Ok(Fresh::Open(object)) => {
+                last = object;
+                last.carry(desk, cancel).await
+            }
             Err(error) => Err(error),
         };
         let Err(error) = ended else { return };
@@ -124,7 +120,7 @@ enum Fresh<K> {
 }
 
 /// What is watched lags behind what this server wrote itself: work must not begin again on old news. One that is gone is
-/// given as it was shown, so that what was begun for it is ended.
+/// given as it was last seen, so that what was begun for it is ended.
 async fn fresh<K: Carried>(context: &Context, shown: &K) -> Result<Fresh<K>, ApiError> {
     let name = shown.name_any();
     let found = api::<K>(context).get_opt(&name).await.attempt(format!("read {} {name}", K::kind(&())))?;

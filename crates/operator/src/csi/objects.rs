@@ -1,6 +1,5 @@
 //! VolumeSnapshots and their contents in the cluster: read, made, waited for, taken away. Every step can be repeated.
 
-pub(super) use lifeboat_plan::json::text;
 use std::time::Duration;
 
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
@@ -8,6 +7,7 @@ use kube::core::ApiResource;
 use kube::{Api, Client};
 use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
 use lifeboat_plan::csi::{self, Fixed, GROUP, OF_BACKUP, VERSION};
+pub(super) use lifeboat_plan::json::text;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -85,6 +85,13 @@ impl Snapshots {
         uid: Option<&str>,
     ) -> Result<Vec<Value>, ApiError> {
         labelled(&self.contents(), label, uid).await
+    }
+
+    /// VolumeSnapshots of a namespace and contents with a label; none where the kinds are not served.
+    pub(crate) async fn made_for(&self, namespace: &str, label: &str) -> Result<Vec<Value>, ApiError> {
+        let mut found = labelled(&self.of(namespace), label, None).await?;
+        found.extend(labelled(&self.contents(), label, None).await?);
+        Ok(found)
     }
 
     /// All snapshots of a namespace.

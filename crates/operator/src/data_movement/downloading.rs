@@ -11,7 +11,9 @@ use lifeboat_api::velero::{DataDownload, Restore, names};
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_mover::report::Outcome;
 use lifeboat_mover::task::{self, RestoreWork, Target};
-use lifeboat_plan::data_movement::{Wanted, exposed_name, for_target, is_built_in, waits_for_pods, wanted};
+use lifeboat_plan::data_movement::{
+    Exposure, Wanted, exposed_name, for_target, is_built_in, waits_for_pods, wanted,
+};
 use lifeboat_plan::movers::{DATA, DEVICE, Place as Where};
 use lifeboat_plan::pod_volumes::status;
 use serde_json::{Value, json};
@@ -82,7 +84,9 @@ impl Work for Downloading<'_> {
         if restore.is_none() || claim["metadata"]["labels"][names::RESTORE_NAME].as_str() != restore {
             return Err(Trouble::Words(format!("claim {target} was not made by this restore")));
         }
-        let wanted = for_target(&self.exposed(), self.movers(), &self.case.place.uid, &claim);
+        let (name, server) = (self.exposed(), &self.case.desk.context.settings.namespace);
+        let uid = &self.case.place.uid;
+        let wanted = for_target(Exposure { name: &name, namespace: self.movers(), uid, server }, &claim);
         self.claims.make(&wanted).await?;
         let block = wanted["spec"]["volumeMode"] == "Block";
         Ok(Mission {

@@ -7,7 +7,7 @@ use lifeboat_api::velero::DataUpload;
 use lifeboat_cluster::ApiError;
 use lifeboat_plan::csi;
 use lifeboat_plan::data_movement::{
-    exposed_claim, exposed_content, exposed_name, exposed_snapshot, node, waits_for_pods,
+    Exposure, exposed_claim, exposed_content, exposed_name, exposed_snapshot, node, waits_for_pods,
 };
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -45,9 +45,10 @@ pub(super) async fn expose(
     let (name, namespace) = (exposed_name(uid), desk.context.settings.movers.namespace.as_str());
     let class = source.snapshot_class.as_deref().unwrap_or_default();
     let claim = claims.get(&spec.source_namespace, &spec.source_pvc).await?;
-    snapshots.make_content(&exposed_content(&content, &name, namespace, uid, class)).await?;
-    snapshots.make(&exposed_snapshot(&name, namespace, uid)).await?;
-    let wanted = exposed_claim(&name, namespace, uid, claim.as_ref(), &content, &source.storage_class);
+    let exposure = Exposure { name: &name, namespace, uid, server: &desk.context.settings.namespace };
+    snapshots.make_content(&exposed_content(&content, exposure, class)).await?;
+    snapshots.make(&exposed_snapshot(exposure)).await?;
+    let wanted = exposed_claim(exposure, claim.as_ref(), &content, &source.storage_class);
     claims.make(&wanted).await?;
     let volume = claim.as_ref().and_then(|claim| claim["spec"]["volumeName"].as_str());
     let volume = match volume.filter(|volume| !volume.is_empty()) {

@@ -1,38 +1,62 @@
 //! What was made for movers of objects that are gone: an object that is deleted while no server runs clears up nothing.
-//! Looked for when a term begins.
+//! Looked for when a term begins and now and then.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use kube::ResourceExt;
 use kube::api::ListParams;
 use lifeboat_api::velero::{DataDownload, DataUpload};
 use lifeboat_cluster::{ApiError, Attempt};
-use lifeboat_plan::data_movement::MADE_FOR;
+use lifeboat_plan::data_movement::{MADE_FOR, made_for};
+use lifeboat_plan::json::text;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use super::claims::Claims;
 use super::exposing;
 use crate::carrying::{Desk, api};
+use crate::context::Context;
+use crate::csi::Snapshots;
 
-pub(crate) async fn sweep(desk: &Desk) -> Result<(), ApiError> {
+/// The pause between two looks.
+const NEXT_LOOK: Duration = Duration::from_mins(10);
+
+/// Looks until `resting` is cancelled.
+pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
+    let desk = Desk::new(context);
+    let work = async {
+        loop {
+            if let Err(error) = sweep(&desk).await {
+                tracing::warn!(error = error.chain(), "cannot look for what data movements left");
+            }
+            tokio::time::sleep(NEXT_LOOK).await;
+        }
+    };
+    let _: Option<()> = resting.run_until_cancelled(work).await;
+}
+
+pub(super) async fn sweep(desk: &Desk) -> Result<(), ApiError> {
     let context = &desk.context;
     let (made, namespace) = (Claims::new(&context.client), &context.settings.movers.namespace);
     let claims = made.made_for(namespace, MADE_FOR).await?;
-    if claims.is_empty() {
+    let parts = Snapshots::new(&context.client).made_for(namespace, MADE_FOR).await?;
+    let uid = |object: &Value| made_for(object, &context.settings.namespace).map(str::to_owned);
+    let uids: BTreeSet<String> = claims.iter().chain(&parts).filter_map(uid).collect();
+    if uids.is_empty() {
         return Ok(());
     }
-    // The objects after the claims: one that begins meanwhile is among them.
+    // The objects after what was made for them: one that begins meanwhile is among them.
     let mut known = BTreeSet::new();
     for api in [api::<DataUpload>(context), api::<DataDownload>(context)] {
         let listed = api.list_metadata(&ListParams::default()).await.attempt("list data movements")?;
         known.extend(listed.items.iter().filter_map(ResourceExt::uid));
     }
-    for claim in claims {
-        let uid = claim["metadata"]["labels"][MADE_FOR].as_str().unwrap_or_default();
-        if !uid.is_empty() && !known.contains(uid) {
-            tracing::warn!(uid, "what was made for a data movement that is gone is taken away");
-            exposing::hide(desk, uid).await?;
-            let name = claim["metadata"]["name"].as_str().unwrap_or_default();
-            made.delete_with_volume(namespace, name).await?;
+    for gone in uids.difference(&known) {
+        tracing::warn!(uid = gone, "what was made for a data movement that is gone is taken away");
+        exposing::hide(desk, gone).await?;
+        for claim in claims.iter().filter(|claim| uid(claim).as_ref() == Some(gone)) {
+            made.delete_with_volume(namespace, text(claim, "/metadata/name")).await?;
         }
     }
     Ok(())

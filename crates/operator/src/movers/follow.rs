@@ -220,7 +220,7 @@ impl<'a> Follower<'a> {
         };
         let stopped = matches!(&result.outcome, Outcome::Failed(Failure { cause: Cause::Stopped, .. }));
         if !stopped {
-            return Ended::Told(result);
+            return self.told(result, death);
         }
         // That it was told to end is no news to whoever did so; to others it is why that counts.
         match death.cause {
@@ -228,8 +228,12 @@ impl<'a> Follower<'a> {
             DeathCause::Evicted | DeathCause::Deadline | DeathCause::Deleted => {
                 Ended::Died(self.death(death))
             }
-            _ => Ended::Told(result),
+            _ => self.told(result, death),
         }
+    }
+
+    fn told(&self, result: TaskResult, dead: Dead) -> Ended {
+        Ended::Told { result, dead_owner: self.death(dead).dead_owner }
     }
 
     /// It ended as it was told to. One that was killed then may have kept its locks.

@@ -9,8 +9,8 @@ use lifeboat_api::crds;
 use lifeboat_cluster::jobs::Jobs;
 use lifeboat_cluster::objects::{namespaced, resource, to_json};
 use lifeboat_cluster::{ApiError, Attempt};
-use lifeboat_plan::movers::Owner;
-use lifeboat_plan::movers::job;
+use lifeboat_plan::backup_repository::is_under_way;
+use lifeboat_plan::movers::job::{self, Made};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
@@ -61,7 +61,7 @@ pub(super) async fn sweep(context: &Context) -> Result<(), ApiError> {
     let mut kept = BTreeSet::new();
     for (object, made) in found.iter().filter_map(|object| Some((object, job::read(object)?))) {
         let name = object["metadata"]["name"].as_str().unwrap_or_default();
-        if is_over(context, &made.owner).await? {
+        if is_over(context, &made).await? {
             tracing::info!(
                 job = name,
                 owner = made.owner.name,
@@ -82,7 +82,8 @@ pub(super) async fn sweep(context: &Context) -> Result<(), ApiError> {
 }
 
 /// Whether the object that a mover works for is gone or has ended. Of a kind that is unknown nobody can tell.
-async fn is_over(context: &Context, owner: &Owner) -> Result<bool, ApiError> {
+async fn is_over(context: &Context, made: &Made) -> Result<bool, ApiError> {
+    let owner = &made.owner;
     let known = crds::installed();
     let Some(crd) = known.iter().find(|crd| crd.kind() == owner.kind) else { return Ok(false) };
     let Some(version) = crd.versions().iter().find(|version| version.storage) else { return Ok(false) };
@@ -90,7 +91,10 @@ async fn is_over(context: &Context, owner: &Owner) -> Result<bool, ApiError> {
     let api = namespaced(&context.client, &context.settings.namespace, &resource);
     let found = api.get_opt(&owner.name).await.attempt(format!("read {} {}", owner.kind, owner.name))?;
     Ok(found.is_none_or(|object| {
-        let ended = to_json(&object)["status"]["phase"].as_str().is_some_and(|phase| OVER.contains(&phase));
-        ended || object.metadata.uid.as_ref() != Some(&owner.uid)
+        let object = to_json(&object);
+        let ended = object["status"]["phase"].as_str().is_some_and(|phase| OVER.contains(&phase));
+        // A repository has no end; of its maintenances one is under way at most.
+        let recorded = owner.kind == "BackupRepository" && !is_under_way(&object, &made.candidate.uid);
+        ended || recorded || object["metadata"]["uid"] != *owner.uid
     }))
 }

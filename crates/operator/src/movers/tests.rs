@@ -51,7 +51,7 @@ async fn a_mover_is_made_followed_to_its_result_and_cleared() {
         .to_owned();
     let watcher = Told::default();
     let ended = carry_out(&fake, "a-1", &watcher, &CancellationToken::new()).await;
-    assert!(matches!(&ended, Ended::Told(result) if result.outcome == done()), "{ended:?}");
+    assert!(matches!(&ended, Ended::Told { result, .. } if result.outcome == done()), "{ended:?}");
     assert_eq!(
         watcher.all(),
         [
@@ -85,7 +85,7 @@ async fn a_job_that_is_there_is_adopted_and_no_second_one_is_made(#[case] states
     let fake = Fake::with(|settings| settings.movers.at_once = 1).await;
     fake.put_job(&errand("a-1"), states);
     fake.put_job(&errand("b-1"), &[running()]);
-    assert!(matches!(simply(&fake, "a-1").await, Ended::Told(_)));
+    assert!(matches!(simply(&fake, "a-1").await, Ended::Told { .. }));
     assert!(!fake.held().changes.contains(&"POST jobs".to_owned()));
 }
 
@@ -95,7 +95,7 @@ async fn a_secret_that_an_interrupted_try_left_is_used_with_the_content_of_now()
     fake.script(&[running(), told("THIS", done())]);
     let left = json!({"metadata": {"name": "mover-a-1"}, "data": {"password-0": "b2xk"}});
     fake.held().objects.insert("secrets/mover-a-1".into(), left);
-    assert!(matches!(simply(&fake, "a-1").await, Ended::Told(_)));
+    assert!(matches!(simply(&fake, "a-1").await, Ended::Told { .. }));
     assert_eq!(fake.held().objects["secrets/mover-a-1"]["data"]["password-0"], "c2VjcmV0");
 }
 
@@ -103,7 +103,7 @@ async fn a_secret_that_an_interrupted_try_left_is_used_with_the_content_of_now()
 async fn a_job_whose_secret_is_gone_gets_it_again() {
     let fake = Fake::new().await;
     fake.put_job(&errand("a-1"), &[starting(), running(), told("a-1", done())]);
-    assert!(matches!(simply(&fake, "a-1").await, Ended::Told(_)));
+    assert!(matches!(simply(&fake, "a-1").await, Ended::Told { .. }));
     assert_eq!(fake.held().objects["secrets/mover-a-1"]["metadata"]["ownerReferences"][0]["uid"], "job-uid");
 }
 
@@ -125,7 +125,7 @@ async fn a_mover_that_is_cancelled_is_told_to_end(
     cancel.cancel();
     let ended = carry_out(&fake, "a-1", &Told::default(), &cancel).await;
     assert_eq!(matches!(ended, Ended::Cancelled { .. }), cancelled, "{ended:?}");
-    assert_eq!(matches!(ended, Ended::Told(_)), !cancelled, "{ended:?}");
+    assert_eq!(matches!(ended, Ended::Told { .. }), !cancelled, "{ended:?}");
     let owner = matches!(&ended, Ended::Cancelled { dead_owner: Some(owner), is_over: true } if owner == "cluster-uid/pod-uid");
     assert_eq!(owner, reported, "its locks may go where its end was reported: {ended:?}");
     let deleted = fake.held().changes.iter().filter(|change| *change == "DELETE pods/pod").count();
@@ -234,7 +234,7 @@ async fn trouble_with_the_api_server_ends_no_mover() {
     let fake = Fake::new().await;
     fake.put_job(&errand("a-1"), &[running(), told("a-1", done())]);
     fake.held().trouble = vec![503, 500, 429];
-    assert!(matches!(simply(&fake, "a-1").await, Ended::Told(_)));
+    assert!(matches!(simply(&fake, "a-1").await, Ended::Told { .. }));
 }
 
 #[tokio::test]
@@ -247,7 +247,7 @@ async fn never_more_run_than_the_limit_and_those_who_wait_are_told_why() {
         async move {
             let uid = format!("{number}-1");
             let ended = carry_out(fake, &uid, watcher, &CancellationToken::new()).await;
-            assert!(matches!(ended, Ended::Told(_)), "{ended:?}");
+            assert!(matches!(ended, Ended::Told { .. }), "{ended:?}");
             fake.context.movers.clear(&fake.context, &uid).await.unwrap();
         }
     });
@@ -279,7 +279,7 @@ async fn jobs_of_the_term_before_count_until_they_end() {
     };
     let cancel = CancellationToken::new();
     let (ended, ()) = tokio::join!(carry_out(&fake, "a-1", &watcher, &cancel), ends);
-    assert!(matches!(ended, Ended::Told(_)), "{ended:?}");
+    assert!(matches!(ended, Ended::Told { .. }), "{ended:?}");
     assert!(
         watcher.all()[0].starts_with("queued: waits for a turn: 1 mover runs in all"),
         "{:?}",
@@ -305,7 +305,7 @@ async fn a_mover_gets_the_credentials_that_hold_when_its_turn_comes() {
     };
     let movers = fake.context.movers.clone();
     let (ended, ()) = tokio::join!(movers.carry_out(&fake.context, waits, &watcher, &cancel), ends);
-    assert!(matches!(ended.unwrap(), Ended::Told(_)));
+    assert!(matches!(ended.unwrap(), Ended::Told { .. }));
     assert_eq!(fake.held().objects["secrets/mover-a-1"]["data"]["password-0"], "bmV3");
 }
 

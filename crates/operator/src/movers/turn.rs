@@ -61,6 +61,13 @@ pub(super) struct Turn {
     uid: String,
 }
 
+impl Turn {
+    /// The scheduler found a node for it: it counts there.
+    pub(super) fn settle(&self, node: &str) {
+        self.line.locked().queue.settle(&self.uid, node);
+    }
+}
+
 impl Drop for Turn {
     fn drop(&mut self) {
         self.line.change(&self.metrics, |state| state.queue.leave(&self.uid));

@@ -181,7 +181,7 @@ async fn a_cancelled_copy_leaves_nothing() {
     cancel.cancel();
     let status = world.run(&cancel).await["status"].clone();
     assert_eq!(status["phase"], "Canceled");
-    assert_eq!(world.fake.calls(), ["clear o-1-1", "forget lifeboat abc"]);
+    assert_eq!(world.fake.calls(), ["clear o-1-1", "forget lifeboat abc", "give up o-1-1"]);
 }
 
 #[tokio::test]

@@ -1,7 +1,6 @@
 //! The BackupRepository of a repository: found by its labels (Velero gives generated names), made where there is none, and
 //! written with how the repository stands.
 
-use jiff::Timestamp;
 use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, ResourceExt};
 use lifeboat_api::velero::BackupRepository;
@@ -28,10 +27,10 @@ async fn find(context: &Context, about: About<'_>) -> Result<Option<DynamicObjec
     Ok(found.into_iter().find(|object| about.is_of(&objects::to_json(object))))
 }
 
-/// Writes down that Lifeboat forgot the last snapshot.
-pub(super) async fn emptied(context: &Context, access: &Access) -> Result<(), ApiError> {
+/// Writes down whether Lifeboat forgot the last snapshot.
+pub(super) async fn emptied(context: &Context, access: &Access, emptied: bool) -> Result<(), ApiError> {
     match find(context, about(access)).await? {
-        Some(object) => set_emptied(context, &object, true).await,
+        Some(object) => set_emptied(context, &object, emptied).await,
         None => Ok(()),
     }
 }
@@ -55,15 +54,12 @@ pub(crate) async fn change(context: &Context, object: &DynamicObject, patch: Val
     patched.attempt("change BackupRepository").map(drop)
 }
 
-/// Writes down that nobody wants what the mover of this task may still store.
-pub(super) async fn give_up(
-    context: &Context,
-    about: About<'_>,
-    task: &str,
-    deadline: Timestamp,
-) -> Result<(), ApiError> {
-    let Some(object) = find(context, about).await? else { return Ok(()) };
-    change(context, &object, backup_repository::give_up(task, deadline)).await
+/// Writes something down for the controller.
+pub(super) async fn note(context: &Context, about: About<'_>, patch: Value) -> Result<(), ApiError> {
+    match find(context, about).await? {
+        Some(object) => change(context, &object, patch).await,
+        None => Ok(()),
+    }
 }
 
 /// The object of this repository.

@@ -4,14 +4,40 @@
 use serde_json::{Value, json};
 
 use super::{MADE_FOR, text};
-use crate::csi::{GROUP, VERSION};
+use crate::csi::{GROUP, SERVER, VERSION};
 
 /// On which node's driver a snapshot is, where drivers snapshot each for their node.
 const MANAGED_BY: &str = "snapshot.storage.kubernetes.io/managed-by";
 
+/// What is made for one mover.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exposure<'a> {
+    pub name: &'a str,
+    /// That of movers.
+    pub namespace: &'a str,
+    /// Of the object that the mover works for.
+    pub uid: &'a str,
+    /// The namespace of the server: installations may share that of movers.
+    pub server: &'a str,
+}
+
+impl Exposure<'_> {
+    fn labels(&self) -> Value {
+        json!({MADE_FOR: self.uid, SERVER: crate::label::value(self.server)})
+    }
+}
+
+/// The UID of the object that something was made for by this server; none of what is another's.
+pub fn made_for<'a>(object: &'a Value, server: &str) -> Option<&'a str> {
+    let labels = &object["metadata"]["labels"];
+    let uid = labels[MADE_FOR].as_str().filter(|uid| !uid.is_empty())?;
+    (labels[SERVER] == *crate::label::value(server)).then_some(uid)
+}
+
 /// A content of the same snapshot, for a VolumeSnapshot of the same name. Whatever happens to it, the snapshot stays.
-pub fn content(of: &Value, name: &str, namespace: &str, uid: &str, class: &str) -> Value {
-    let mut labels = json!({MADE_FOR: uid});
+pub fn content(of: &Value, exposure: Exposure<'_>, class: &str) -> Value {
+    let Exposure { name, namespace, .. } = exposure;
+    let mut labels = exposure.labels();
     if let Some(node) = of["metadata"]["labels"][MANAGED_BY].as_str() {
         labels[MANAGED_BY] = json!(node);
     }
@@ -37,28 +63,23 @@ pub fn content(of: &Value, name: &str, namespace: &str, uid: &str, class: &str) 
 }
 
 /// The VolumeSnapshot that is bound to it.
-pub fn snapshot(name: &str, namespace: &str, uid: &str) -> Value {
+pub fn snapshot(exposure: Exposure<'_>) -> Value {
+    let Exposure { name, namespace, .. } = exposure;
     json!({
         "apiVersion": format!("{GROUP}/{VERSION}"),
         "kind": "VolumeSnapshot",
-        "metadata": {"name": name, "namespace": namespace, "labels": {MADE_FOR: uid}},
+        "metadata": {"name": name, "namespace": namespace, "labels": exposure.labels()},
         "spec": {"source": {"volumeSnapshotContentName": name}},
     })
 }
 
 /// A claim made from it. `of`: the claim whose snapshot it is, where that is still there.
-pub fn claim(
-    name: &str,
-    namespace: &str,
-    uid: &str,
-    of: Option<&Value>,
-    content: &Value,
-    class: &str,
-) -> Value {
+pub fn claim(exposure: Exposure<'_>, of: Option<&Value>, content: &Value, class: &str) -> Value {
+    let Exposure { name, namespace, .. } = exposure;
     let mut made = json!({
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": {"name": name, "namespace": namespace, "labels": {MADE_FOR: uid}},
+        "metadata": {"name": name, "namespace": namespace, "labels": exposure.labels()},
         "spec": {
             // Whatever the claim itself allows: one pod reads it. ReadWriteOncePod of the source would hold for this volume of
             // its own all the same, and ReadOnlyMany is refused by drivers that do not share.
@@ -95,12 +116,13 @@ fn writable(spec: &Value) -> Value {
 }
 
 /// An empty claim like the one that is to be filled.
-pub fn for_target(name: &str, namespace: &str, uid: &str, target: &Value) -> Value {
+pub fn for_target(exposure: Exposure<'_>, target: &Value) -> Value {
+    let Exposure { name, namespace, .. } = exposure;
     let spec = &target["spec"];
     let mut made = json!({
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
-        "metadata": {"name": name, "namespace": namespace, "labels": {MADE_FOR: uid}},
+        "metadata": {"name": name, "namespace": namespace, "labels": exposure.labels()},
         "spec": {"accessModes": writable(spec), "resources": spec["resources"], "volumeMode": mode(Some(target), &json!({}))},
     });
     for field in ["storageClassName", "volumeAttributesClassName"] {
@@ -142,6 +164,17 @@ mod tests {
 
     use super::*;
 
+    const MADE: Exposure<'static> =
+        Exposure { name: "lifeboat-u", namespace: "lifeboat-movers", uid: "u", server: "lifeboat" };
+
+    #[test]
+    fn only_what_this_server_made_is_its_own() {
+        let made = snapshot(MADE);
+        assert_eq!(made_for(&made, "lifeboat"), Some("u"));
+        assert_eq!(made_for(&made, "other"), None);
+        assert_eq!(made_for(&json!({"metadata": {"labels": {MADE_FOR: "u"}}}), "lifeboat"), None);
+    }
+
     fn of() -> Value {
         json!({"metadata": {"labels": {MANAGED_BY: "b"}},
             "spec": {"driver": "d", "deletionPolicy": "Delete", "sourceVolumeMode": "Block"},
@@ -150,26 +183,29 @@ mod tests {
 
     #[test]
     fn a_snapshot_is_shown_to_a_mover_by_its_handle_and_outlives_that() {
-        let content = content(&of(), "lifeboat-u", "lifeboat-movers", "u", "fast");
+        let content = content(&of(), MADE, "fast");
         assert_eq!(content["spec"]["source"], json!({"snapshotHandle": "h"}));
         assert_eq!(content["spec"]["deletionPolicy"], "Retain");
-        assert_eq!(content["metadata"]["labels"], json!({MADE_FOR: "u", MANAGED_BY: "b"}));
+        assert_eq!(
+            content["metadata"]["labels"],
+            json!({MADE_FOR: "u", SERVER: "lifeboat", MANAGED_BY: "b"})
+        );
         let reference = &content["spec"]["volumeSnapshotRef"];
         assert_eq!(
             (&reference["namespace"], &reference["name"]),
             (&json!("lifeboat-movers"), &json!("lifeboat-u"))
         );
-        let snapshot = snapshot("lifeboat-u", "lifeboat-movers", "u");
+        let snapshot = snapshot(MADE);
         assert_eq!(snapshot["spec"]["source"], json!({"volumeSnapshotContentName": "lifeboat-u"}));
         let source = json!({"spec": {"accessModes": ["ReadWriteOncePod"], "volumeMode": "Block",
             "resources": {"requests": {"storage": "1Gi"}}}});
-        let claim = claim("lifeboat-u", "lifeboat-movers", "u", Some(&source), &of(), "fast");
+        let claim = claim(MADE, Some(&source), &of(), "fast");
         assert_eq!(claim["spec"]["resources"]["requests"]["storage"], "2Gi");
         assert_eq!(
             (&claim["spec"]["volumeMode"], &claim["spec"]["accessModes"]),
             (&json!("Block"), &json!(["ReadWriteOnce"]))
         );
-        let gone = super::claim("n", "m", "u", None, &of(), "");
+        let gone = super::claim(MADE, None, &of(), "");
         assert_eq!(gone["spec"]["volumeMode"], "Block", "where the claim is gone, the content knows");
     }
 
@@ -177,7 +213,7 @@ mod tests {
     fn a_claim_is_filled_in_the_likeness_of_its_target() {
         let target = json!({"metadata": {"name": "data"}, "spec": {"accessModes": ["ReadWriteMany"], "storageClassName": "fast",
             "selector": {"matchLabels": {"a": "b"}}, "resources": {"requests": {"storage": "3Gi"}}}});
-        let made = for_target("lifeboat-u", "lifeboat-movers", "u", &target);
+        let made = for_target(MADE, &target);
         assert_eq!(
             made["spec"],
             json!({"accessModes": ["ReadWriteMany"], "storageClassName": "fast",
@@ -192,7 +228,7 @@ mod tests {
     #[case::none(Value::Null, json!(["ReadWriteOnce"]))]
     fn a_mover_can_write_into_what_it_fills(#[case] modes: Value, #[case] expected: Value) {
         let target = json!({"spec": {"accessModes": modes, "resources": {}}});
-        assert_eq!(for_target("n", "m", "u", &target)["spec"]["accessModes"], expected);
+        assert_eq!(for_target(MADE, &target)["spec"]["accessModes"], expected);
     }
 
     #[rstest]
@@ -201,7 +237,7 @@ mod tests {
     #[case("ReadWriteMany")]
     fn a_mover_can_mount_what_it_reads(#[case] mode: &str) {
         let source = json!({"spec": {"accessModes": [mode]}});
-        let made = claim("n", "m", "u", Some(&source), &of(), "fast");
+        let made = claim(MADE, Some(&source), &of(), "fast");
         assert_eq!(made["spec"]["accessModes"], json!(["ReadWriteOnce"]));
     }
 

@@ -27,7 +27,8 @@ pub fn volume_patch(volume: &Value, claim: &Value) -> Option<Value> {
         "metadata": {"annotations": {"pv.kubernetes.io/bound-by-controller": null}},
         "spec": {"claimRef": {
             "apiVersion": "v1", "kind": "PersistentVolumeClaim", "namespace": target["namespace"], "name": target["name"],
-            "uid": null, "resourceVersion": null,
+            // With it the volume goes by its policy where the claim is deleted before they have found each other.
+            "uid": target["uid"], "resourceVersion": null,
         }},
     });
     // A claim that only reads is filled through a volume that can be written; it is bound only to one with its modes.
@@ -75,10 +76,7 @@ mod tests {
             {"namespace": "lifeboat-movers", "name": "lifeboat-u", "uid": "m", "resourceVersion": "7"}}});
         let patch = volume_patch(&volume, &claim).unwrap();
         assert_eq!(patch["spec"]["claimRef"]["name"], "data");
-        assert!(
-            patch["spec"]["claimRef"]["uid"].is_null(),
-            "the controller binds it to the claim of that name"
-        );
+        assert_eq!(patch["spec"]["claimRef"]["uid"], "u", "it goes with this very claim");
         assert_eq!(patch["metadata"]["labels"]["velero.io/dynamic-pv-restore"], "x");
         volume["spec"]["claimRef"] = json!({"namespace": "shop", "name": "data", "uid": "u"});
         assert_eq!(volume_patch(&volume, &claim), None);

@@ -79,6 +79,13 @@ impl Queue {
         }
     }
 
+    /// The scheduler found a node for one that runs: it counts there.
+    pub fn settle(&mut self, uid: &str, node: &str) {
+        if let Some(candidate) = self.running.get_mut(uid) {
+            candidate.node.get_or_insert_with(|| node.to_owned());
+        }
+    }
+
     pub fn set_limits(&mut self, limits: Limits) {
         self.limits = limits;
     }

@@ -1,10 +1,11 @@
 //! A volume that was made anew for a restored claim gets the reclaim policy and the labels of the old one. Takes claim,
 //! storage class and volume as they are; says what to do. Asked by the controller at the end of a restore.
 
-use crate::json::text;
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+
+use crate::json::text;
 
 /// What the old volume had.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -2,7 +2,6 @@
 //! list is in storage beside the backup, so that whoever leads can go on and a deleted object is made again. Called with the
 //! look at operations.
 
-use lifeboat_plan::json::text;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -12,6 +11,7 @@ use lifeboat_archive::documents::{
     BackupVolumeInfo, DOCUMENT_LIMIT, NativeSnapshot, Results, decode, decode_list, encode,
 };
 use lifeboat_archive::{BackupFiles, ObjectStore};
+use lifeboat_plan::json::text;
 use lifeboat_plan::volume_plugin::{SNAPSHOT_LOCATION, Standing, standing, stored};
 use lifeboat_plugin::host::Session;
 use serde::Serialize;

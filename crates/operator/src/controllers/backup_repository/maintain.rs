@@ -8,19 +8,19 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
-use kube::runtime::controller::Action;
-use kube::{Resource, ResourceExt};
-use lifeboat_cluster::{ApiError, objects};
+use kube::{Api, Resource, ResourceExt};
+use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_mover::report::{Line, Outcome, TaskResult};
 use lifeboat_mover::task::{Limits, LockTerms, MaintainWork, Task, VERSION, Work};
 use lifeboat_plan::backup_repository::{self, EMPTIED, MAINTENANCE};
 use lifeboat_plan::movers::{Errand, Owner, Place, SCRATCH};
+use lifeboat_repository::files::FileKind;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
 use crate::movers::{Assignment, Ended, Watcher};
-use crate::repositories::{self, KeysOf};
+use crate::repositories::{self, Access, KeysOf, RepositoryProblem};
 
 /// A lock that is in the way may be an orphan, which counts for nothing after thirty minutes.
 const LOCK_WAIT: Duration = Duration::from_mins(35);
@@ -37,28 +37,43 @@ pub(super) async fn begin(
     objects::merge(&api, object, patch).await
 }
 
+/// The object as it is now; None where this run of it is recorded already: what is watched lags behind.
+async fn under_way(
+    api: &Api<DynamicObject>,
+    object: &DynamicObject,
+    run: &str,
+) -> Result<Option<DynamicObject>, ApiError> {
+    let name = object.name_any();
+    let found = api.get_opt(&name).await.attempt(format!("read BackupRepository {name}"))?;
+    Ok(found.filter(|found| backup_repository::is_under_way(&objects::to_json(found), run)))
+}
+
 /// Runs it to its end and records that.
 pub(super) async fn carry_out(
     context: &Context,
     resource: &ApiResource,
     object: &DynamicObject,
     number: u64,
-) -> Result<Action, ApiError> {
-    let uid = format!("{}-m{number}", object.uid().unwrap_or_default());
+) -> Result<(), ApiError> {
+    let uid = backup_repository::task(&object.uid().unwrap_or_default(), number);
     let begun = Timestamp::from_second(i64::try_from(number).unwrap_or_default()).unwrap_or(context.now());
+    let api = objects::namespaced(&context.client, &context.settings.namespace, resource);
+    let Some(object) = &under_way(&api, object, &uid).await? else { return Ok(()) };
     let outcome = match assignment(context, object, &uid).await {
         Ok(assignment) => {
             let ended =
                 context.movers.carry_out(context, assignment, &Quiet, &CancellationToken::new()).await?;
             match ended {
-                Ended::Left => return Ok(Action::await_change()),
-                Ended::Told(result) => told(result),
-                Ended::Died(death) => {
-                    if let Some(owner) = &death.dead_owner {
-                        let text = |field: &str| object.data["spec"][field].as_str().unwrap_or_default();
-                        let (location, namespace) = (text("backupStorageLocation"), text("volumeNamespace"));
-                        repositories::unlock(context, location, namespace, owner).await;
+                Ended::Left => return Ok(()),
+                Ended::Told { result, dead_owner } => {
+                    let told = told(result);
+                    if told.is_err() {
+                        unlock(context, object, dead_owner.as_deref()).await;
                     }
+                    told
+                }
+                Ended::Died(death) => {
+                    unlock(context, object, death.dead_owner.as_deref()).await;
                     Err(death.words)
                 }
                 Ended::Cancelled { .. } => Err("it was cancelled".to_owned()),
@@ -66,21 +81,27 @@ pub(super) async fn carry_out(
         }
         Err(words) => Err(words),
     };
-    let api = objects::namespaced(&context.client, &context.settings.namespace, resource);
-    let patch = backup_repository::ended(
-        &objects::to_json(object),
-        begun,
-        outcome.as_ref().map(drop).map_err(String::as_str),
-        context.now(),
-    );
-    objects::merge(&api, object, patch).await?;
+    // It went on meanwhile: others wrote how it stands.
+    if let Some(object) = under_way(&api, object, &uid).await? {
+        let outcome = outcome.as_ref().map(drop).map_err(String::as_str);
+        let patch = backup_repository::ended(&objects::to_json(&object), begun, outcome, context.now());
+        objects::merge(&api, &object, patch).await?;
+    }
     let reference = object.object_ref(resource);
     match &outcome {
         Ok(words) => tracing::info!(repository = object.name_any(), words, "maintenance ended"),
         Err(words) => context.events.warning(&reference, "MaintenanceFailed", words).await,
     }
-    context.movers.clear(context, &uid).await?;
-    Ok(Action::await_change())
+    context.movers.clear(context, &uid).await
+}
+
+/// Removes the locks of a mover whose end was reported.
+async fn unlock(context: &Context, object: &DynamicObject, owner: Option<&str>) {
+    let text = |field: &str| object.data["spec"][field].as_str().unwrap_or_default();
+    if let Some(owner) = owner {
+        let (location, namespace) = (text("backupStorageLocation"), text("volumeNamespace"));
+        repositories::unlock(context, location, namespace, owner).await;
+    }
 }
 
 fn told(result: TaskResult) -> Result<String, String> {
@@ -112,7 +133,7 @@ async fn assignment(context: &Context, object: &DynamicObject, uid: &str) -> Res
         work: Work::Maintain(MaintainWork {
             prune: true,
             check: true,
-            empty_is_meant: object.annotations().contains_key(EMPTIED),
+            empty_is_meant: object.annotations().contains_key(EMPTIED) && is_empty(context, &access).await?,
         }),
         repository: access.task,
         lock: LockTerms { cluster, dead_owners: Vec::new(), wait_seconds: LOCK_WAIT.as_secs() },
@@ -133,6 +154,18 @@ async fn assignment(context: &Context, object: &DynamicObject, uid: &str) -> Res
     };
     let keys = KeysOf { location: location.to_owned(), namespace: namespace.to_owned() };
     Ok(Assignment { errand, task, keys: Arc::new(keys) })
+}
+
+/// Whether the repository has no snapshot. A copy that ran beside the forgetting of the last one may have stored one.
+async fn is_empty(context: &Context, access: &Access) -> Result<bool, String> {
+    let look = async {
+        let listed = repositories::open(context, access).await?.list(FileKind::Snapshot).await?;
+        if !listed.is_empty() {
+            repositories::is_not_empty(context, access).await?;
+        }
+        Ok::<_, RepositoryProblem>(listed.is_empty())
+    };
+    look.await.map_err(|problem| problem.chain())
 }
 
 /// Nobody follows a maintenance; its Job shows it.

@@ -6,16 +6,18 @@ use serde_json::json;
 use super::*;
 use crate::repositories::{ensure, forget};
 use crate::testing::Cluster;
-use crate::testing::repositories::{PASSWORD, prepare, snapshot};
+use crate::testing::repositories::{PASSWORD, prepare, snapshot, snapshots};
 
 const NAME: &str = "shop-default-restic";
 
 async fn look(cluster: &Cluster) -> Value {
     let object = cluster.get("backuprepositories", NAME).unwrap();
     let object: DynamicObject = serde_json::from_value(object).unwrap();
-    let state = Arc::new(State { resource: objects::resource_of::<BackupRepository>() });
+    let resource = objects::resource_of::<BackupRepository>();
+    let state = Arc::new(State { resource, maintenances: Carriers::default() });
     // This cluster knows no Jobs: a maintenance ends with an error.
-    let _ = reconcile(Arc::new(object), cluster.context.clone(), state).await;
+    let _ = reconcile(Arc::new(object), cluster.context.clone(), state.clone()).await;
+    state.maintenances.ended().await;
     cluster.get("backuprepositories", NAME).unwrap()
 }
 
@@ -89,4 +91,42 @@ async fn that_the_last_snapshot_was_forgotten_is_known_until_one_is_to_come() {
     forget(&cluster.context, "default", "shop", &["0123456789".to_owned()]).await.unwrap();
     ensure(&cluster.context, "default", "shop").await.unwrap();
     assert!(!emptied());
+}
+
+#[tokio::test]
+async fn what_movers_stored_after_they_were_given_up_is_forgotten_where_nobody_wants_it() {
+    let cluster = Cluster::new().await;
+    prepare(&cluster, PASSWORD);
+    let mut stored = Vec::new();
+    for task in ["failed-1", "completed-1", "open-1", "gone-1"] {
+        stored.push(snapshot(&cluster, "shop", task).await);
+    }
+    for (uid, phase) in [("failed", "Failed"), ("completed", "Completed"), ("open", "InProgress")] {
+        let object = json!({"apiVersion": "velero.io/v1", "kind": "PodVolumeBackup",
+            "metadata": {"name": uid, "namespace": "lifeboat", "uid": uid}, "status": {"phase": phase}});
+        cluster.put("podvolumebackups", &object);
+    }
+    let note = "2100-01-01T00:00:00Z";
+    let notes = json!({"given-up.lifeboat.io/failed-1": note, "given-up.lifeboat.io/completed-1": note,
+        "given-up.lifeboat.io/open-1": note, "given-up.lifeboat.io/gone-1": note});
+    cluster.change("backuprepositories", NAME, &json!({"metadata": {"annotations": notes}}));
+    let object = look(&cluster).await;
+    let left = snapshots(&cluster, "shop").await;
+    let left: Vec<bool> = stored.iter().map(|id| left.contains(id)).collect();
+    assert_eq!(left, [false, true, true, true]);
+    let noted =
+        |task: &str| object["metadata"]["annotations"][format!("given-up.lifeboat.io/{task}")].is_string();
+    assert!(noted("failed-1") && noted("open-1") && noted("gone-1"), "more may come: {object}");
+    assert!(!noted("completed-1"), "it is the copy: {object}");
+}
+
+#[tokio::test]
+async fn a_maintenance_that_finds_snapshots_does_not_believe_that_there_are_none() {
+    let cluster = Cluster::new().await;
+    prepare(&cluster, PASSWORD);
+    snapshot(&cluster, "shop", "t-1").await;
+    let asked = json!({EMPTIED: "2026-11-16T11:00:00Z", MAINTAIN_SINCE: "2026-11-16T12:00:00Z"});
+    cluster.change("backuprepositories", NAME, &json!({"metadata": {"annotations": asked}}));
+    let object = look(&cluster).await;
+    assert!(object["metadata"]["annotations"][EMPTIED].is_null(), "{object}");
 }

@@ -1,12 +1,12 @@
 //! What a backup says of the data of its volumes: its volume info, and for volumes that have none there (older versions of
 //! Velero) the files about pod volumes, native snapshots and CSI snapshots, and the DataUploads in the archive.
 
-use lifeboat_plan::json::text;
 use std::collections::BTreeSet;
 
 use lifeboat_archive::documents::{BackupVolumeInfo, NativeSnapshot, PodVolumeInfo};
 use lifeboat_archive::{BackupFiles, ObjectStore, Spool};
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
+use lifeboat_plan::json::text;
 use lifeboat_plan::pod_volumes::{self, Copied};
 use lifeboat_plan::restore::native::Snapshot;
 use lifeboat_plan::restore::volumes::{DataIn, VolumeData};

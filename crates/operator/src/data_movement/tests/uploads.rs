@@ -212,14 +212,19 @@ async fn a_snapshot_that_is_gone_ends_the_movement() {
 #[tokio::test]
 async fn what_was_made_for_an_object_that_is_gone_is_taken_away() {
     let bench = bench(Duration::from_mins(1)).await;
-    for uid in ["u", "gone"] {
-        let label = json!({"metadata": {"labels": {"lifeboat.io/data-movement": uid}}});
-        bench.world.add("persistentvolumeclaims", "lifeboat-movers", &format!("lifeboat-{uid}"), label);
-    }
-    let label = json!({"metadata": {"labels": {"lifeboat.io/data-movement": "gone"}}});
-    bench.world.add("persistentvolumeclaims", "lifeboat-movers", "lifeboat-gone-2", label);
+    let add = |plural: &str, name: &str, uid: &str, server: &str| {
+        let labels = json!({"lifeboat.io/data-movement": uid, "lifeboat.io/server-namespace": server});
+        bench.world.add(plural, "lifeboat-movers", name, json!({"metadata": {"labels": labels}}));
+    };
+    add("persistentvolumeclaims", "lifeboat-u", "u", "lifeboat");
+    add("persistentvolumeclaims", "lifeboat-gone", "gone", "lifeboat");
+    add("persistentvolumeclaims", "lifeboat-gone-2", "gone", "lifeboat");
+    add("persistentvolumeclaims", "lifeboat-foreign", "foreign", "another");
+    // Its server died before it made the claim, or after it had taken that away.
+    add("volumesnapshots", "lifeboat-half", "half", "lifeboat");
     crate::data_movement::sweep::sweep(&bench.desk).await.unwrap();
-    assert_eq!(bench.left(), ["/api/v1/namespaces/lifeboat-movers/persistentvolumeclaims/lifeboat-u"]);
+    let claims = "/api/v1/namespaces/lifeboat-movers/persistentvolumeclaims";
+    assert_eq!(bench.left(), ["foreign", "u"].map(|name| format!("{claims}/lifeboat-{name}")));
 }
 
 #[tokio::test]

@@ -101,7 +101,7 @@ async fn where_nobody_can_tell_what_a_dead_mover_made_none_follows_it() {
                  repository: storage is away";
     assert_eq!(status["message"], words);
     let calls = world.fake.calls();
-    assert_eq!(calls[1..], ["send o-1-1", "unlock cluster/mover-pod", "clear o-1-1"]);
+    assert_eq!(calls[1..], ["send o-1-1", "unlock cluster/mover-pod", "clear o-1-1", "give up o-1-1"]);
 }
 
 #[rstest]

@@ -234,3 +234,16 @@ proptest! {
         prop_assert!(turns < 200, "{:?}", queue);
     }
 }
+
+#[test]
+fn one_for_which_the_scheduler_chose_a_node_counts_there() {
+    let mut queue = Queue::new(Limits { total: 9, on_node: 1, on_repository: 9 });
+    queue.adopt(candidate("x", "x", "", "r"));
+    queue.settle("x", "n1");
+    queue.arrive(candidate("a", "a", "n1", "r"));
+    queue.start();
+    assert!(!queue.is_running("a"));
+    queue.leave("x");
+    queue.start();
+    assert!(queue.is_running("a"));
+}
