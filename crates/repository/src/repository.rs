@@ -133,18 +133,17 @@ impl Repository {
             id: Id(rand::random()).to_string(),
             chunker_polynomial: init.polynomial.unwrap_or_else(|| Polynomial::random(&mut rand::rng()).0),
         };
-        let (key_id, material) = match begun {
-            Some(begun) => begun,
-            None => {
-                let material = Material::random();
-                let new = NewKey {
-                    password,
-                    allow_empty: init.allow_empty_password,
-                    cost: init.cost,
-                    identity: &options.identity,
-                };
-                (keys::add(&store, &material, &new).await?, material)
-            }
+        let (key_id, material) = if let Some(begun) = begun {
+            begun
+        } else {
+            let material = Material::random();
+            let new = NewKey {
+                password,
+                allow_empty: init.allow_empty_password,
+                cost: init.cost,
+                identity: &options.identity,
+            };
+            (keys::add(&store, &material, &new).await?, material)
         };
         let key = Key::new(material);
         match store.create("config", key.sealed(&config.json())).await {

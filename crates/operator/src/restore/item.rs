@@ -6,6 +6,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use lifeboat_archive::{Item, Spool};
 use lifeboat_plan::catalogue::ItemId;
+use lifeboat_plan::pod_volumes;
 use lifeboat_plan::restore::validate::ValidRestore;
 use lifeboat_plan::restore::{filter, hooks, sanitise, trust};
 use serde_json::Value;
@@ -156,8 +157,11 @@ async fn steps(run: &Arc<Run>, subject: &Subject, asked: Asked, notes: &mut Note
             return false;
         }
     };
-    if let Some(filler) = run.filler.as_ref().filter(|_| subject.is("pods")) {
-        filler.prepare(run, subject, &mut object, notes).await;
+    match &run.filler {
+        Some(filler) if subject.is("pods") => filler.prepare(run, subject, &mut object, notes).await,
+        // What an earlier restore had it wait for never comes.
+        None if subject.is("pods") => pod_volumes::mark(&mut object, None),
+        _ => {}
     }
     if matches!(actions::run(run, subject, &mut object, notes).await, After::Stops) {
         return false;

@@ -106,10 +106,10 @@ async fn what_movers_stored_after_they_were_given_up_is_forgotten_where_nobody_w
             "metadata": {"name": uid, "namespace": "lifeboat", "uid": uid}, "status": {"phase": phase}});
         cluster.put("podvolumebackups", &object);
     }
-    let note = "2100-01-01T00:00:00Z";
-    let notes = json!({"given-up.lifeboat.io/failed-1": note, "given-up.lifeboat.io/completed-1": note,
-        "given-up.lifeboat.io/open-1": note, "given-up.lifeboat.io/gone-1": note});
-    cluster.change("backuprepositories", NAME, &json!({"metadata": {"annotations": notes}}));
+    let until = "2100-01-01T00:00:00Z";
+    let all = json!({"given-up.lifeboat.io/failed-1": until, "given-up.lifeboat.io/completed-1": until,
+        "given-up.lifeboat.io/open-1": until, "given-up.lifeboat.io/gone-1": until});
+    cluster.change("backuprepositories", NAME, &json!({"metadata": {"annotations": all}}));
     let object = look(&cluster).await;
     let left = snapshots(&cluster, "shop").await;
     let left: Vec<bool> = stored.iter().map(|id| left.contains(id)).collect();

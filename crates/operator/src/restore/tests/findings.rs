@@ -54,6 +54,18 @@ async fn status_and_owners_come_back_though_the_answer_to_the_create_is_lost() {
 }
 
 #[tokio::test]
+async fn a_pod_that_an_earlier_restore_made_does_not_wait_for_that_ones_data() {
+    let mut pod = object("v1", "Pod", "shop/db-0");
+    pod["spec"] = json!({"containers": [{"name": "main"}],
+        "initContainers": [{"name": "restore-wait", "args": ["restore-wait", "old"]}, {"name": "own"}]});
+    let world = World::new(vec![object("v1", "Namespace", "shop"), pod]);
+    let (ended, api) = world.restore().await;
+    assert!(ended.results.errors.is_empty(), "{:?}", ended.results);
+    let made = api.object("/api/v1/namespaces/shop/pods/db-0").unwrap();
+    assert_eq!(made["spec"]["initContainers"], json!([{"name": "own"}]));
+}
+
+#[tokio::test]
 async fn an_object_that_was_going_and_is_made_anew_gets_its_status() {
     let mut world = World::new(shop());
     world.spec = json!({"restoreStatus": {"includedResources": ["configmaps"]}});
