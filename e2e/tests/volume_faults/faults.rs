@@ -113,7 +113,7 @@ fn storage_that_stays_away_fails_the_copy_and_its_lock_goes_when_it_is_back() {
         if notes.contains("dead-owner.lifeboat.io/") { Ok(()) } else { Err(notes) }
     });
     test.server.storage.open();
-    test.assert_failed("away", &["did not end within 40s"]);
+    test.assert_failed("away", &["--fs-backup-timeout"]);
     wait_for("the end of the lock", 120, || {
         let locks = test.locks();
         if locks.is_empty() { Ok(()) } else { Err(locks) }
