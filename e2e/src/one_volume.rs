@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 
 use crate::tree::Listing;
 use crate::{
-    Engine, Fault, HostServer, Namespace, Repository, contents, get, kubectl, volume_directory, wait_for,
+    Engine, Fault, HostServer, Namespace, Repository, contents, get, kubectl, signal, volume_directory,
+    wait_for,
 };
 
 const POD: &str = "
@@ -219,6 +220,31 @@ impl OneVolume {
             left.extend(self.held.borrow().iter().filter(|uid| mounts.contains(*uid)).cloned());
             if left.is_empty() { Ok(()) } else { Err(left.join("\n")) }
         });
+    }
+
+    /// Kills the mover that fills the volume; fails unless another one fills it and nothing is left.
+    pub fn assert_filled_though_a_mover_is_killed(&self) {
+        let before = self.listing();
+        self.assert_next_run_succeeds("kept");
+        let pod = self.restore_and_hold("back", "kept");
+        signal("-KILL", &mover_process(&pod));
+        self.server.storage.open();
+        let restore = self.server.ended("restore", "back");
+        self.server.assert_phase(&restore, &["Completed"]);
+        self.wait_until_running();
+        before.assert_same(&self.listing(), "filled by the second mover");
+        self.assert_no_lock();
+        self.assert_nothing_is_left();
+    }
+
+    /// Storage refuses the key while a mover works; fails unless that is named and the next run succeeds.
+    pub fn assert_key_that_is_taken_away_is_named(&self) {
+        let denied =
+            "<Error><Code>InvalidAccessKeyId</Code><Message>no such key</Message></Error>".to_owned();
+        self.server.storage.close("PUT", "/data/", Fault::Answer(403, denied), 1000);
+        self.begin("denied");
+        self.assert_failed("denied", &["credential"]);
+        self.assert_next_run_succeeds("next");
     }
 
     /// Deletes a Backup whose mover is held; fails unless everything of it goes.

@@ -1,7 +1,7 @@
 //! What can happen to a DataUpload or DataDownload on its way: it is cancelled, its backup is deleted, its mover is killed,
 //! its snapshot is never ready, the repository does not open. Each ends in a phase with its reason and leaves nothing behind.
 
-use lifeboat_e2e::{BrokenSnapshotClass, Fault, OneVolume, Way, apply, get, mover_process, signal, wait_for};
+use lifeboat_e2e::{BrokenSnapshotClass, OneVolume, Way, apply, get, mover_process, signal, wait_for};
 use serde_json::Value;
 
 fn start(flags: &[&str]) -> OneVolume {
@@ -76,17 +76,7 @@ fn a_mover_of_an_upload_that_is_killed_is_sent_again_and_nothing_is_stored_twice
 #[test]
 fn a_mover_of_a_download_that_is_killed_gets_a_new_volume() {
     let test = start(&[]);
-    let before = test.listing();
-    test.assert_next_run_succeeds("kept");
-    let pod = test.restore_and_hold("back", "kept");
-    signal("-KILL", &mover_process(&pod));
-    test.server.storage.open();
-    let restore = test.server.ended("restore", "back");
-    test.server.assert_phase(&restore, &["Completed"]);
-    test.wait_until_running();
-    before.assert_same(&test.listing(), "filled by the second mover");
-    test.assert_no_lock();
-    test.assert_nothing_is_left();
+    test.assert_filled_though_a_mover_is_killed();
 }
 
 #[test]
@@ -100,11 +90,7 @@ fn an_upload_that_takes_too_long_is_ended() {
 #[test]
 fn a_key_that_is_taken_away_while_data_is_moved_is_named() {
     let test = start(&[]);
-    let denied = "<Error><Code>InvalidAccessKeyId</Code><Message>no such key</Message></Error>".to_owned();
-    test.server.storage.close("PUT", "/data/", Fault::Answer(403, denied), 1000);
-    test.begin("denied");
-    test.assert_failed("denied", &["credential"]);
-    test.assert_next_run_succeeds("next");
+    test.assert_key_that_is_taken_away_is_named();
 }
 
 #[test]

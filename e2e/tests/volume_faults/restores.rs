@@ -1,23 +1,13 @@
 //! What can happen to a mover while a volume is filled: each fault ends in a phase with its reason, no pod starts with half of
 //! its data, and a restore made afterwards succeeds.
 
-use lifeboat_e2e::{Fault, OneVolume, Way, anew, mover_process, signal};
+use lifeboat_e2e::{Fault, OneVolume, Way, anew};
 use serde_json::Value;
 
 #[test]
 fn a_mover_that_is_killed_while_it_fills_a_volume_is_sent_again() {
     let test = OneVolume::start(&[]);
-    let before = test.listing();
-    test.assert_next_run_succeeds("kept");
-    let pod = test.restore_and_hold("back", "kept");
-    signal("-KILL", &mover_process(&pod));
-    test.server.storage.open();
-    let restore = test.server.ended("restore", "back");
-    test.server.assert_phase(&restore, &["Completed"]);
-    test.wait_until_running();
-    before.assert_same(&test.listing(), "filled by the second mover");
-    test.assert_no_lock();
-    test.assert_nothing_is_left();
+    test.assert_filled_though_a_mover_is_killed();
 }
 
 #[test]
