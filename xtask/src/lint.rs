@@ -1,36 +1,65 @@
-//! `cargo xtask lint`: format, clippy with warnings denied, the directions between crates, banned crates, generated
-//! files. Green means that a reviewer can read for meaning alone.
+//! `cargo xtask lint`: format, clippy with warnings denied, the directions between crates, cycles between modules, sizes
+//! of files and functions, errors that are text, banned crates, generated files. Green means that a reviewer can read for
+//! meaning alone.
 
+mod cycles;
 mod directions;
+mod known;
 mod locked;
+mod results;
+mod sizes;
+mod source;
 
+use std::cell::OnceCell;
 use std::process::Command;
 
 use anyhow::Result;
 
 use crate::{generate, run};
+use source::Target;
 
 #[derive(clap::Args, Default)]
 pub(crate) struct Args {
-    /// Only this check: fmt, directions, locked, clippy or generated
+    /// Only this check: fmt, directions, cycles, sizes, results, locked, clippy or generated
     #[arg(long)]
     only: Option<String>,
 }
 
+/// What a check reads.
+#[derive(Default)]
+struct Workspace {
+    /// Parsed once, because three checks read it.
+    sources: OnceCell<Vec<Target>>,
+}
+
+impl Workspace {
+    fn sources(&self) -> Result<&[Target]> {
+        if self.sources.get().is_none() {
+            let _ = self.sources.set(source::workspace(&run::checkout())?);
+        }
+        Ok(self.sources.get().map_or(&[], Vec::as_slice))
+    }
+}
+
 /// A name and what it checks.
-type Check = (&'static str, fn() -> Result<()>);
+type Check = (&'static str, fn(&Workspace) -> Result<()>);
+
+const CHECKS: [Check; 8] = [
+    ("fmt", |_| fmt()),
+    ("directions", |_| directions::check(&run::checkout())),
+    ("cycles", |workspace| cycles::check(workspace.sources()?)),
+    ("sizes", |workspace| sizes::check(workspace.sources()?)),
+    ("results", |workspace| results::check(workspace.sources()?)),
+    ("locked", |_| locked::check(&run::checkout())),
+    ("clippy", |_| clippy()),
+    ("generated", |_| generate::check()),
+];
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let checks: [Check; 5] = [
-        ("fmt", fmt),
-        ("directions", directions),
-        ("locked", locked),
-        ("clippy", clippy),
-        ("generated", generate::check),
-    ];
-    for (name, check) in checks {
+    let workspace = Workspace::default();
+    for (name, check) in CHECKS {
         if args.only.as_deref().is_none_or(|only| only == name) {
-            check()?;
+            check(&workspace)?;
             println!("lint: {name} ok");
         }
     }
@@ -39,14 +68,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 fn fmt() -> Result<()> {
     run::run(run::cargo().args(["fmt", "--all", "--check"]))
-}
-
-fn directions() -> Result<()> {
-    directions::check(&run::checkout())
-}
-
-fn locked() -> Result<()> {
-    locked::check(&run::checkout())
 }
 
 fn clippy() -> Result<()> {
@@ -62,4 +83,19 @@ fn clippy() -> Result<()> {
         "warnings",
     ]);
     run::run(&mut command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_workspace_passes_the_lints_of_its_sources() {
+        let workspace = Workspace::default();
+        for (name, check) in CHECKS {
+            if ["cycles", "sizes", "results"].contains(&name) {
+                check(&workspace).unwrap();
+            }
+        }
+    }
 }
