@@ -15,7 +15,6 @@ use graph::{Graph, Ring};
 const KNOWN: &[(&str, &[&str])] = &[
     ("lifeboat-api", &["appcatalog", "crds", "stash", "velero"]),
     ("lifeboat-plan", &["backup", "filter", "pod_volumes"]),
-    ("lifeboat-store", &["backend", "error", "http", "key", "layers"]),
     ("lifeboat-cli", &["args", "commands", "download", "lib.rs", "objects", "printer", "restic", "settings"]),
     ("lifeboat-cluster", &["data", "fill", "main.rs", "memory", "rest", "work"]),
     ("lifeboat-repository", &["index", "keys", "repository"]),
