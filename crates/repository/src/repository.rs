@@ -1,9 +1,7 @@
 //! `Repository`: an opened repository. Reads and writes its files (everything but packs); operations are built on
 //! it. Cheap to clone.
 
-mod identity;
-
-pub use identity::Identity;
+pub use crate::identity::Identity;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,7 +20,6 @@ use crate::crypto::{Key, Material};
 use crate::error::{Error, Result};
 use crate::files::FileKind;
 use crate::id::{Id, KeyId, PackId, SnapshotId};
-use crate::index::Index;
 use crate::keys::{self, Cost, KeyFile, ListedKey, NewKey};
 use crate::pack::{self, PackedBlob};
 use crate::snapshot::Snapshot;
@@ -470,11 +467,6 @@ impl Repository {
         let json =
             serde_json::to_vec(snapshot).map_err(|error| Error::invalid("snapshot", error.to_string()))?;
         self.save_file(FileKind::Snapshot, &json).await.map(SnapshotId)
-    }
-
-    /// Everything that the index files say.
-    pub async fn load_index(&self) -> Result<Index> {
-        Index::load(self).await
     }
 
     /// All keys that open the repository.

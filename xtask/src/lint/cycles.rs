@@ -17,7 +17,6 @@ const KNOWN: &[(&str, &[&str])] = &[
     ("lifeboat-plan", &["backup", "filter", "pod_volumes"]),
     ("lifeboat-cli", &["args", "commands", "download", "lib.rs", "objects", "printer", "restic", "settings"]),
     ("lifeboat-cluster", &["data", "fill", "main.rs", "memory", "rest", "work"]),
-    ("lifeboat-repository", &["index", "keys", "repository"]),
     (
         "lifeboat-operator",
         &[
