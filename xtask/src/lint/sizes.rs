@@ -23,7 +23,6 @@ const KNOWN: &[(&str, Known)] = &[
     ("lifeboat-cluster", Known { files: 0, functions: 1, lines: 0 }),
     ("lifeboat-operator", Known { files: 3, functions: 14, lines: 25_000 }),
     ("lifeboat-plan", Known { files: 1, functions: 1, lines: 0 }),
-    ("lifeboat-repository", Known { files: 2, functions: 5, lines: 0 }),
     ("lifeboat-web", Known { files: 0, functions: 1, lines: 0 }),
     ("xtask", Known { files: 0, functions: 1, lines: 0 }),
 ];
