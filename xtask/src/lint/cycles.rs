@@ -31,7 +31,6 @@ const KNOWN: &[(&str, &[&str])] = &[
             "snapshot_locations",
         ],
     ),
-    ("lifeboat-plugin", &["host", "remote"]),
     ("lifeboat-plugin-sdk", &["plugin", "serve"]),
 ];
 
