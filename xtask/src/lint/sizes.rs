@@ -22,7 +22,6 @@ const KNOWN: &[(&str, Known)] = &[
     ("lifeboat-cli", Known { files: 0, functions: 1, lines: 0 }),
     ("lifeboat-cluster", Known { files: 0, functions: 1, lines: 0 }),
     ("lifeboat-operator", Known { files: 3, functions: 14, lines: 25_000 }),
-    ("lifeboat-plan", Known { files: 0, functions: 1, lines: 0 }),
     ("lifeboat-web", Known { files: 0, functions: 1, lines: 0 }),
     ("xtask", Known { files: 0, functions: 1, lines: 0 }),
 ];

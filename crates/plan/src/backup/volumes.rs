@@ -233,24 +233,31 @@ impl VolumeBook {
                 },
             });
         }
-        for ((namespace, name), claim) in &self.claims {
-            let key = (namespace.clone(), name.clone());
-            if claim.volume.is_empty() || self.volumes.contains_key(&claim.volume) || done.contains(&key) {
-                continue;
-            }
-            // The volume did not pass by, because the backup leaves volumes out; its data is asked for all the same.
+        records.extend(self.claims_alone(wishes, &done));
+        records
+    }
+
+    /// Records of claims whose volumes did not pass by, because the backup leaves volumes out: their data is asked for
+    /// all the same.
+    fn claims_alone(
+        &self,
+        wishes: &Wishes<'_>,
+        done: &BTreeSet<(String, String)>,
+    ) -> impl Iterator<Item = VolumeRecord> {
+        let alone = self.claims.iter().filter(|(key, claim)| {
+            !claim.volume.is_empty() && !self.volumes.contains_key(&claim.volume) && !done.contains(*key)
+        });
+        alone.map(|(key, claim)| {
             let facts = VolumeFacts::default().with_claim(&claim.object);
-            let fate = if self.csi.contains(&key) { Fate::CsiSnapshotted } else { fate(&facts, wishes) };
-            records.push(VolumeRecord {
-                claim: Some(key),
+            VolumeRecord {
+                claim: Some(key.clone()),
                 volume: Some(claim.volume.clone()),
                 pod: None,
                 reclaim_policy: String::new(),
                 labels: BTreeMap::new(),
-                fate,
-            });
-        }
-        records
+                fate: if self.csi.contains(key) { Fate::CsiSnapshotted } else { fate(&facts, wishes) },
+            }
+        })
     }
 
     /// Why a pod's volume was to be copied.
