@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use super::Noun;
 use super::results::Fetched;
 use super::show::{Page, span};
-use crate::commands::repository::units::bytes;
+use crate::units::bytes;
 
 /// How often running ones are asked for.
 const INTERVAL: Duration = Duration::from_secs(2);

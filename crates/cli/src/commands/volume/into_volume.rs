@@ -14,10 +14,10 @@ use serde_json::Value;
 
 use super::place::Place;
 use super::restore::Args;
-use crate::commands::repository::units::bytes;
 use crate::error::CliError;
 use crate::objects::{BACKUP, typed};
 use crate::settings::Settings;
+use crate::units::bytes;
 
 /// How often the object is looked at.
 const PACE: Duration = Duration::from_secs(1);

@@ -26,8 +26,8 @@ pub(super) struct NotWritten {
 enum Cause {
     #[error(transparent)]
     Packing(std::io::Error),
-    #[error("{0}; {}", .0.hint())]
-    Storage(lifeboat_store::Error),
+    #[error("{error}; {}", error.hint())]
+    Storage { error: lifeboat_store::Error },
     #[error("the storage took longer than {} s", PATIENCE.as_secs())]
     TooSlow,
 }
@@ -63,7 +63,7 @@ pub(super) async fn write(
 async fn put(location: &Store, key: &str, report: &FullReport) -> Result<(), Cause> {
     let content = packed(report).map_err(Cause::Packing)?;
     match tokio::time::timeout(PATIENCE, location.put(key, content)).await {
-        Ok(written) => written.map_err(Cause::Storage),
+        Ok(written) => written.map_err(|error| Cause::Storage { error }),
         Err(_) => Err(Cause::TooSlow),
     }
 }
