@@ -1,11 +1,12 @@
 //! `cargo xtask lint`: format, clippy with warnings denied, the directions between crates, cycles between modules, sizes
-//! of files and functions, errors that are text, banned crates, generated files. Green means that a reviewer can read for
-//! meaning alone.
+//! of files and functions, errors that are text, paths that ARCHITECTURE.md names, banned crates, generated files. Green
+//! means that a reviewer can read for meaning alone.
 
 mod cycles;
 mod directions;
 mod known;
 mod locked;
+mod paths;
 mod results;
 mod sizes;
 mod source;
@@ -20,7 +21,7 @@ use source::Target;
 
 #[derive(clap::Args, Default)]
 pub(crate) struct Args {
-    /// Only this check: fmt, directions, cycles, sizes, results, locked, clippy or generated
+    /// Only this check: fmt, directions, cycles, sizes, results, paths, locked, clippy or generated
     #[arg(long)]
     only: Option<String>,
 }
@@ -44,12 +45,13 @@ impl Workspace {
 /// A name and what it checks.
 type Check = (&'static str, fn(&Workspace) -> Result<()>);
 
-const CHECKS: [Check; 8] = [
+const CHECKS: [Check; 9] = [
     ("fmt", |_| fmt()),
     ("directions", |_| directions::check(&run::checkout())),
     ("cycles", |workspace| cycles::check(workspace.sources()?)),
     ("sizes", |workspace| sizes::check(workspace.sources()?)),
     ("results", |workspace| results::check(workspace.sources()?)),
+    ("paths", |_| paths::check(&run::checkout())),
     ("locked", |_| locked::check(&run::checkout())),
     ("clippy", |_| clippy()),
     ("generated", |_| generate::check()),
