@@ -96,7 +96,9 @@ mod tests {
     ];
 
     fn found(text: &str) -> Vec<String> {
-        let same = |one: &str, other: &Path| one.trim_end_matches('/') == other.to_string_lossy().trim_end_matches('/');
+        let same = |one: &str, other: &Path| {
+            one.trim_end_matches('/') == other.to_string_lossy().trim_end_matches('/')
+        };
         missing(text, &|path| THERE.iter().any(|there| same(there, path)))
     }
 
@@ -118,20 +120,26 @@ mod tests {
         assert_eq!(found("ok\n| q | `crates/a/src/gone.rs` |"), ["2: crates/a/src/gone.rs"]);
         assert_eq!(found("`crates/a/src/one.rs`, `gone.rs`"), ["1: gone.rs"]);
         assert_eq!(found("`crates/a/src/{one,gone}.rs`"), ["1: crates/a/src/gone.rs"]);
-        assert_eq!(found("`crates/a/src/one.rs`\n`one/deep.rs`"), ["2: one/deep.rs"], "another line, no base");
+        assert_eq!(
+            found("`crates/a/src/one.rs`\n`one/deep.rs`"),
+            ["2: one/deep.rs"],
+            "another line, no base"
+        );
         assert_eq!(found("`crates/b/`"), ["1: crates/b/"]);
     }
 
     #[test]
     fn the_drawn_tree_is_checked() {
-        let tree = |last: &str| format!("```\nlifeboat text\ncrates/\n  a/     what it is\n  {last}/  more\n```\n");
+        let tree =
+            |last: &str| format!("```\nlifeboat text\ncrates/\n  a/     what it is\n  {last}/  more\n```\n");
         assert!(found(&tree("a")).is_empty());
         assert_eq!(found(&tree("b")), ["5: crates/b/"]);
     }
 
     #[test]
     fn other_texts_in_backticks_are_no_paths() {
-        for word in ["kubectl explain", "get", "lifeboat.io/", "/metrics", "restic …", "plan", "velero.io"] {
+        for word in ["kubectl explain", "get", "lifeboat.io/", "/metrics", "restic …", "plan", "velero.io"]
+        {
             assert!(!is_path(word), "{word}");
         }
     }

@@ -15,8 +15,12 @@ use super::known;
 use super::source::Target;
 
 /// How many such signatures a package is known to have. These numbers may only become smaller.
-const KNOWN: &[(&str, usize)] =
-    &[("lifeboat-cli", 27), ("lifeboat-e2e", 1), ("lifeboat-operator", 53), ("lifeboat-plan", 15)];
+#[rustfmt::skip] // one line for each package
+const KNOWN: &[(&str, usize)] = &[
+    ("lifeboat-e2e", 1),
+    ("lifeboat-operator", 53),
+    ("lifeboat-plan", 15),
+];
 
 const TABLE: &str = "KNOWN in xtask/src/lint/results.rs";
 
