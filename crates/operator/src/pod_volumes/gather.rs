@@ -73,7 +73,9 @@ pub(super) async fn place(
     };
     let root = found.and_then(|node| node.annotations().get(KUBELET_ROOT).cloned());
     let root = root.unwrap_or_else(|| settings.kubelet_root.clone());
-    directory(&root, pod, volume, claim).map(|found| (node, found)).map_err(Trouble::Words)
+    directory(&root, pod, volume, claim)
+        .map(|found| (node, found))
+        .map_err(|error| Trouble::Words(error.to_string()))
 }
 
 /// What is mounted, as the mover sees it.
