@@ -1,8 +1,9 @@
-//! `cargo xtask lint`: format, clippy with warnings denied, the directions between crates, banned crates, generated
-//! files. Green means that a reviewer can read for meaning alone.
+//! `cargo xtask lint`: format, clippy with warnings denied, the directions between crates, banned crates, names that
+//! leave the process, generated files. Green means that a reviewer can read for meaning alone.
 
 mod directions;
 mod locked;
+mod names;
 
 use std::process::Command;
 
@@ -12,7 +13,7 @@ use crate::{generate, run};
 
 #[derive(clap::Args, Default)]
 pub(crate) struct Args {
-    /// Only this check: fmt, directions, locked, clippy or generated
+    /// Only this check: fmt, directions, locked, names, clippy or generated
     #[arg(long)]
     only: Option<String>,
 }
@@ -21,10 +22,11 @@ pub(crate) struct Args {
 type Check = (&'static str, fn() -> Result<()>);
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let checks: [Check; 5] = [
+    let checks: [Check; 6] = [
         ("fmt", fmt),
         ("directions", directions),
         ("locked", locked),
+        ("names", names),
         ("clippy", clippy),
         ("generated", generate::check),
     ];
@@ -47,6 +49,10 @@ fn directions() -> Result<()> {
 
 fn locked() -> Result<()> {
     locked::check(&run::checkout())
+}
+
+fn names() -> Result<()> {
+    names::check(&run::checkout())
 }
 
 fn clippy() -> Result<()> {
