@@ -2,18 +2,21 @@
 //! can be run alone; `volumes`, `interop` and `soak` run only when named.
 
 mod box_only;
+mod compiled;
+mod harness;
 mod interop;
+mod on_cluster;
 mod part;
 mod plugins;
 mod repository;
 mod tally;
+mod times;
 
 use std::time::Instant;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 
-use crate::lint;
 use crate::target::TargetArgs;
 use part::Run;
 use tally::Tally;
@@ -74,7 +77,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
                 Tally { passed: 0, failed: 1 }
             }
         };
-        println!("== {}: {tally} in {} s", name(part), start.elapsed().as_secs());
+        let time = start.elapsed();
+        println!("== {}: {tally} in {} s", name(part), time.as_secs());
+        run.times.part(&name(part), time);
         total = total + tally;
     }
     if total.failed == 0
@@ -83,7 +88,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         eprintln!("{error:#}");
         total.failed += 1;
     }
-    println!("\n{total}");
+    println!("\n{}\n\n{total}", run.times);
     if let Err(error) = run.finish() {
         eprintln!("the machine is not as it was found: {error:#}");
         total.failed += 1;
@@ -100,11 +105,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 fn run_part(part: Part, run: &mut Run) -> Result<Tally> {
     match part {
-        Part::Lint => {
-            lint::run(&lint::Args::default())?;
-            Ok(Tally { passed: 1, failed: 0 })
-        }
-        Part::Unit => Run::unit(),
+        Part::Lint => run.lint(),
+        Part::Unit => run.unit(),
         Part::Box => run.machine(),
         Part::Storage => run.storage(),
         Part::Repository => run.repository(),
