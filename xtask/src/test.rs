@@ -1,6 +1,7 @@
 //! `cargo xtask test`: every test, least powerful first, with one closing line. It brings up what it needs. Each part
 //! can be run alone; `volumes`, `interop` and `soak` run only when named.
 
+mod ahead;
 mod box_only;
 mod compiled;
 mod harness;
@@ -65,6 +66,7 @@ const DEFAULT: [Part; 8] =
 pub(crate) fn run(args: &Args) -> Result<()> {
     let parts = if args.parts.is_empty() { DEFAULT.to_vec() } else { args.parts.clone() };
     let mut run = Run::new(args.target.clone(), args.filter.clone());
+    run.make_ahead(&parts);
     let mut total = Tally::default();
     for part in parts {
         let start = Instant::now();

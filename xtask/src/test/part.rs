@@ -4,6 +4,8 @@
 
 use anyhow::{Context, Result, bail};
 
+use super::Part;
+use super::ahead::Ahead;
 use super::compiled::{self, Compiled};
 use super::harness::{Outcome, Tests, watch};
 use super::tally::Tally;
@@ -16,6 +18,7 @@ pub(crate) struct Run {
     pub(super) args: TargetArgs,
     filter: Option<String>,
     compiled: Option<Compiled>,
+    ahead: Option<Ahead>,
     target: Option<Target>,
     /// The box was there before the tests; it is there afterwards.
     pub(super) box_was_up: bool,
@@ -57,10 +60,19 @@ impl Run {
             args,
             filter,
             compiled: None,
+            ahead: None,
             target: None,
             box_was_up: cluster_box::is_up(),
             matched: 0,
             times: Times::default(),
+        }
+    }
+
+    /// Begins to make what these parts need beside the workspace. A cluster that the user named may be that of a machine where
+    /// none of it can be made.
+    pub(crate) fn make_ahead(&mut self, parts: &[Part]) {
+        if parts.len() > 1 && self.args.context.is_none() {
+            self.ahead = Some(Ahead::start(parts));
         }
     }
 
@@ -110,6 +122,10 @@ impl Run {
         }
         self.target = None;
         self.install_tools()?;
+        // These tests compare the machine before and after.
+        if let Some(mut ahead) = self.ahead.take() {
+            ahead.finish();
+        }
         let tests = self.e2e_tests()?.threads(1).env("LIFEBOAT_XTASK", std::env::current_exe()?);
         let outcome = tests.run(|name| self.wants(&["machine"], name))?;
         self.filtered(outcome)
@@ -196,6 +212,7 @@ mod tests {
             args,
             filter: Some(filter.into()),
             compiled: None,
+            ahead: None,
             target: None,
             box_was_up: false,
             matched,
