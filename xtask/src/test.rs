@@ -2,6 +2,7 @@
 //! can be run alone; `volumes`, `interop` and `soak` run only when named.
 
 mod ahead;
+mod api_proxy;
 mod box_only;
 mod compiled;
 mod harness;

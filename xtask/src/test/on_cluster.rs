@@ -146,7 +146,7 @@ impl Run {
 
     /// Variables of every test on the cluster.
     fn way_to_the_cluster(&mut self) -> Result<BTreeMap<OsString, OsString>> {
-        let is_box = self.args.context.is_none();
+        let (is_box, proxy) = (self.args.context.is_none(), self.api_proxy()?);
         let target = self.target()?;
         // `env` of the box may have grown since the target was prepared: the bare API server has its own kubeconfig.
         let environment =
@@ -159,6 +159,7 @@ impl Run {
         add("LIFEBOAT_BIN", target.cluster.binary.clone().into());
         add("LIFEBOAT_IMAGE", target.image.clone().into());
         add("LIFEBOAT_TEST_IMAGE", target.test_image.clone().into());
+        add("LIFEBOAT_API_PROXY", proxy.into());
         add("LIFEBOAT_XTASK", std::env::current_exe()?.into());
         if let Some(archive) = &target.archive {
             add("LIFEBOAT_IMAGE_ARCHIVE", archive.clone().into());

@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 
 use super::Part;
 use super::ahead::Ahead;
+use super::api_proxy::ApiProxy;
 use super::compiled::{self, Compiled};
 use super::harness::{Outcome, Tests, watch};
 use super::tally::Tally;
@@ -20,6 +21,7 @@ pub(crate) struct Run {
     compiled: Option<Compiled>,
     ahead: Option<Ahead>,
     target: Option<Target>,
+    proxy: Option<ApiProxy>,
     /// The box was there before the tests; it is there afterwards.
     pub(super) box_was_up: bool,
     /// How many tests the filter let through.
@@ -62,6 +64,7 @@ impl Run {
             compiled: None,
             ahead: None,
             target: None,
+            proxy: None,
             box_was_up: cluster_box::is_up(),
             matched: 0,
             times: Times::default(),
@@ -120,7 +123,7 @@ impl Run {
                 "the running box is taken down, with everything in it (a demo, too); an empty one comes back"
             );
         }
-        self.target = None;
+        (self.target, self.proxy) = (None, None);
         self.install_tools()?;
         // These tests compare the machine before and after.
         if let Some(mut ahead) = self.ahead.take() {
@@ -185,6 +188,14 @@ impl Run {
         if self.box_was_up { cluster_box::up() } else { cluster_box::down() }
     }
 
+    /// Where the API server can be read over plain HTTP.
+    pub(super) fn api_proxy(&mut self) -> Result<String> {
+        if self.proxy.is_none() {
+            self.proxy = Some(ApiProxy::start(&self.target()?.cluster)?);
+        }
+        Ok(self.proxy.as_ref().context("the proxy was started")?.url.clone())
+    }
+
     pub(super) fn target(&mut self) -> Result<&Target> {
         if self.target.is_none() {
             let lifeboat = self.compiled()?.program("lifeboat")?;
@@ -214,6 +225,7 @@ mod tests {
             compiled: None,
             ahead: None,
             target: None,
+            proxy: None,
             box_was_up: false,
             matched,
             times: Times::default(),
