@@ -18,13 +18,16 @@ const SHARED: [&str; 7] =
     ["cluster", "server", "velero_cli", "backup", "plugins_installed", "chart", "image"];
 /// Modules whose tests have a server and namespaces of their own, and wait for pods most of the time.
 const OWN: [&str; 3] = ["restore", "faults", "plugins"];
-/// Tests that take away what everything on the cluster needs, and why nothing may run beside them.
-const DISTURBING: [(&str, &str); 2] = [
-    (
-        "server::leadership::the_server_recovers_by_itself_from_a_restart_of_the_api_server",
-        "stops the API server",
-    ),
-    ("backup::round_trip::", "removes every kind of Velero"),
+/// Tests that take away what everything on the cluster needs, by the beginning of their names.
+const DISTURBING: [&str; 4] = [
+    // It stops the API server.
+    "server::leadership::the_server_recovers_by_itself_from_a_restart_of_the_api_server",
+    // It removes every kind of Velero.
+    "backup::round_trip::backups_come_back_from_the_bucket_after_lifeboat_was_lost",
+    // They change a kind, which every installation of another test changes back.
+    "server::objects::",
+    // They run another Velero and another Stash, beside which nothing can be installed.
+    "server::installation::",
 ];
 /// How many tests with a server of their own run at once: the cluster has two cores.
 const BESIDE: usize = 3;
@@ -192,7 +195,7 @@ impl Run {
 }
 
 fn disturbs(name: &str) -> bool {
-    DISTURBING.iter().any(|(test, _)| name.starts_with(test))
+    DISTURBING.iter().any(|test| name.starts_with(test))
 }
 
 fn path() -> String {
@@ -203,3 +206,20 @@ fn path() -> String {
 type Build = fn() -> Result<PathBuf>;
 const PROGRAMS: [(&str, Build); 2] =
     [("VELERO_BIN", tools::velero), ("HELM_BIN", || cluster_box::tool("helm"))];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A name that matches nothing would let the test run beside others.
+    #[test]
+    fn every_disturbing_test_exists() {
+        for name in DISTURBING {
+            let mut path: Vec<&str> = name.split("::").collect();
+            let function = path.pop().unwrap_or_default();
+            let file = crate::run::checkout().join("e2e/tests").join(path.join("/")).with_extension("rs");
+            let text = std::fs::read_to_string(&file).unwrap_or_default();
+            assert!(text.contains(&format!("fn {function}")), "{name} is no test any more");
+        }
+    }
+}
