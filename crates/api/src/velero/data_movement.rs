@@ -9,7 +9,7 @@ use crate::common::string_enum;
 string_enum! {
     /// Where the copying of a volume stands. The same for all four kinds.
     pub enum DataMovePhase {
-        /// Created, and not looked at yet.
+        /// Created; the server has not processed it yet.
         New = "New",
         /// A node has taken it on and prepares the volume.
         Accepted = "Accepted",

@@ -56,7 +56,7 @@ pub struct DeleteBackupRequestSpec {
 string_enum! {
     /// How far a deletion has come.
     pub enum DeleteBackupRequestPhase {
-        /// Created, and not looked at yet.
+        /// Created; the server has not processed it yet.
         New = "New",
         /// Deletion is under way.
         InProgress = "InProgress",

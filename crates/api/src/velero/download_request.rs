@@ -102,7 +102,7 @@ string_enum! {
 string_enum! {
     /// How far a request has come.
     pub enum DownloadRequestPhase {
-        /// Created, and not looked at yet.
+        /// Created; the server has not processed it yet.
         New = "New",
         /// Answered: the link is in `downloadURL`.
         Processed = "Processed",

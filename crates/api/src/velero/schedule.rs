@@ -84,7 +84,7 @@ pub struct ScheduleSpec {
 string_enum! {
     /// Where a Schedule stands.
     pub enum SchedulePhase {
-        /// Created, and not looked at yet.
+        /// Created; the server has not processed it yet.
         New = "New",
         /// Valid; backups are made at the given times.
         Enabled = "Enabled",

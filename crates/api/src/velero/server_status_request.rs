@@ -46,7 +46,7 @@ pub struct ServerStatusRequestSpec {}
 string_enum! {
     /// How far a request has come.
     pub enum ServerStatusRequestPhase {
-        /// Created, and not looked at yet.
+        /// Created; the server has not processed it yet.
         New = "New",
         /// The server has answered.
         Processed = "Processed",
