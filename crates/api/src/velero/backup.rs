@@ -116,7 +116,8 @@ pub struct BackupSpec {
     /// namespace-scoped types.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub excluded_resources: Option<Vec<String>>,
-    /// Cluster-scoped resource types to back up; `*` means all. Default: only objects that selected ones refer to.
+    /// Cluster-scoped resource types to back up; `*` means all. Default: only objects that selected ones refer
+    /// to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub included_cluster_scoped_resources: Option<Vec<String>>,
     /// Cluster-scoped resource types to exclude; `*` means all. Default: none.
@@ -138,8 +139,8 @@ pub struct BackupSpec {
     #[schemars(transform = atomic_items)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub or_label_selectors: Option<Vec<LabelSelector>>,
-    /// Whether to snapshot volumes. `true`: a volume that cannot be snapshotted is an error. `false`: no snapshots.
-    /// Default: volumes are snapshotted where possible.
+    /// Whether to snapshot volumes. `true`: a volume that cannot be snapshotted is an error. `false`: no
+    /// snapshots. Default: volumes are snapshotted where possible.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot_volumes: Option<bool>,
     /// How long to keep the backup, as a Go duration such as `720h`. Default, also for `0s`: the server's
@@ -150,8 +151,8 @@ pub struct BackupSpec {
     /// Default: `velero.io/volume-group`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volume_group_snapshot_label_key: Option<String>,
-    /// Whether to back up cluster-scoped objects: `true` all of them, `false` none. Default: those that selected
-    /// objects refer to, or all if every namespace is included.
+    /// Whether to back up cluster-scoped objects: `true` all of them, `false` none. Default: those that
+    /// selected objects refer to, or all if every namespace is included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub include_cluster_resources: Option<bool>,
     /// Commands to run in pods before and after they are backed up. Default: none.
@@ -176,15 +177,16 @@ pub struct BackupSpec {
     /// regular expression, are allowed. Default: no order.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ordered_resources: Option<BTreeMap<String, String>>,
-    /// How long to wait until the CSI driver has taken a snapshot, as a Go duration. Default, also for `0s`: 10m.
+    /// How long to wait until the CSI driver has taken a snapshot, as a Go duration. Default, also for `0s`:
+    /// 10m.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub csi_snapshot_timeout: Option<GoDuration>,
     /// How long operations of actions (data movement, plugins) may take, as a Go duration. Default, also for
     /// `0s`: the server's setting, normally 4h.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub item_operation_timeout: Option<GoDuration>,
-    /// ConfigMap in this namespace with policies that choose how each volume is backed up, and with filters for single
-    /// namespaces and types. Default: none.
+    /// ConfigMap in this namespace with policies that choose how each volume is backed up, and with filters for
+    /// single namespaces and types. Default: none.
     #[schemars(transform = atomic)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_policy: Option<TypedLocalObjectReference>,

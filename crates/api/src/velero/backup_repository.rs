@@ -78,15 +78,18 @@ pub struct BackupRepositorySpec {
     pub volume_namespace: String,
     /// Name of the BackupStorageLocation that holds the repository.
     pub backup_storage_location: String,
-    /// Format of the repository: `kopia` or `restic`. Empty in old objects, which means restic. Lifeboat uses restic only.
+    /// Format of the repository: `kopia` or `restic`. Empty in old objects, which means restic. Lifeboat uses
+    /// restic only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repository_type: Option<UploaderType>,
     /// Address of the repository in restic's syntax. Only for the format `restic`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restic_identifier: Option<String>,
-    /// How often maintenance runs, as a Go duration such as `168h`. Maintenance frees the space of deleted backups.
+    /// How often maintenance runs, as a Go duration such as `168h`. Maintenance frees the space of deleted
+    /// backups.
     pub maintenance_frequency: GoDuration,
-    /// Settings of the repository, such as the size of its cache. Accepted for compatibility; Lifeboat ignores it.
+    /// Settings of the repository, such as the size of its cache. Accepted for compatibility; Lifeboat ignores
+    /// it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repository_config: Option<BTreeMap<String, String>>,
 }

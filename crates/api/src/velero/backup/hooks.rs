@@ -62,9 +62,9 @@ pub struct ExecHook {
     /// Program and arguments. No shell is involved unless the program is one.
     #[schemars(length(min = 1))]
     pub command: Vec<String>,
-    /// What happens if the command fails. `Fail` skips the remaining hooks of the object and leaves it out of the
-    /// backup, `Continue` backs it up; either way the backup ends PartiallyFailed. Default: `Continue`, which is what
-    /// Velero does (its reference says `Fail`).
+    /// What happens if the command fails. `Fail` skips the remaining hooks of the object and leaves it out of
+    /// the backup, `Continue` backs it up; either way the backup ends PartiallyFailed. Default: `Continue`,
+    /// which is what Velero does (its reference says `Fail`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_error: Option<HookErrorMode>,
     /// How long the command may take before it counts as failed, as a Go duration. Default, also for `0s`:

@@ -22,7 +22,8 @@ string_enum! {
         WaitingForPluginOperations = "WaitingForPluginOperations",
         /// As WaitingForPluginOperations, with errors so far: it will end PartiallyFailed.
         WaitingForPluginOperationsPartiallyFailed = "WaitingForPluginOperationsPartiallyFailed",
-        /// All operations have ended; the last updates of the stored objects are written. Cannot be restored yet.
+        /// All operations have ended; the last updates of the stored objects are written. Cannot be restored
+        /// yet.
         Finalizing = "Finalizing",
         /// As Finalizing, with errors: it will end PartiallyFailed.
         FinalizingPartiallyFailed = "FinalizingPartiallyFailed",

@@ -86,13 +86,12 @@ pub struct ExecRestoreHook {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InitRestoreHook {
-    /// Containers to run, in this order, before the pod's own init containers. Each has the form of an entry of a
-    /// pod's `spec.initContainers`; the API server validates it when the pod is created.
+    /// Containers to run, in this order, before the pod's own init containers. Each has the form of an entry of
+    /// a pod's `spec.initContainers`; the API server validates it when the pod is created.
     #[schemars(schema_with = "raw_objects")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub init_containers: Option<Vec<Value>>,
-    /// How long they may take in total before the hook counts as failed, as a Go duration. Default, also for
-    /// `0s`: no limit of their own.
+    /// How long they may take in total. Accepted for compatibility; Lifeboat does not enforce it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<GoDuration>,
 }
