@@ -51,7 +51,7 @@ use crate::velero::BackupSpec;
         name = "Paused",
         type_ = "boolean",
         json_path = ".spec.paused",
-        description = "Whether no backups are made for now"
+        description = "Whether the schedule is paused"
     ),
     printcolumn(
         name = "Storage Location",
