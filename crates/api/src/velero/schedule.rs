@@ -39,7 +39,7 @@ use crate::velero::BackupSpec;
         name = "LastBackup",
         type_ = "date",
         json_path = ".status.lastBackup",
-        description = "Time since the last backup was made"
+        description = "Time since the last backup"
     ),
     printcolumn(
         name = "Age",

@@ -30,7 +30,7 @@ use crate::common::Time;
         name = "Status",
         type_ = "string",
         json_path = ".status.phase",
-        description = "Where the snapshot stands, in the plugin's own words"
+        description = "Phase of the snapshot"
     ),
     printcolumn(
         name = "Backup",

@@ -30,7 +30,7 @@ use crate::common::Time;
         name = "Status",
         type_ = "string",
         json_path = ".status.phase",
-        description = "Where the restore stands, in the plugin's own words"
+        description = "Phase of the restore"
     ),
     printcolumn(
         name = "Backup",
