@@ -7,6 +7,7 @@ mod duration;
 mod refs;
 mod schema;
 mod string_enum;
+pub mod time;
 
 pub use duration::{GoDuration, ParseDurationError};
 pub use k8s_openapi::ByteString;

@@ -11,13 +11,14 @@ use std::path::Path;
 
 use anyhow::{Context, Result, bail};
 
+use super::source::Target;
+
 /// The names that this version writes or reads, one a line, sorted.
 const LIST: &str = "xtask/src/lint/persisted_names.txt";
 
-pub(crate) fn check(root: &Path) -> Result<()> {
+pub(crate) fn check(root: &Path, targets: &[Target]) -> Result<()> {
     let list = fs::read_to_string(root.join(LIST)).with_context(|| format!("cannot read {LIST}"))?;
-    let found = collect::names(&root.join("crates"))?;
-    let problems = compare(&list, &found);
+    let problems = compare(&list, &collect::names(targets));
     if !problems.is_empty() {
         bail!("names that leave the process differ from {LIST}:\n  {}", problems.join("\n  "));
     }

@@ -1,52 +1,41 @@
 //! Reads the source and gives the names that leave the process, each with what kind of name it is: `text` for labels,
 //! annotations, tags, metrics, variables and file names, which are recognised by their form; `json` for keys of serde types
-//! and of `json!` literals. Tests, comments and attributes other than serde's are not read. Crate `api` is left out of the
+//! and of `json!` literals. Tests are not among the sources; comments and attributes other than serde's are not read. Crate `api` is left out of the
 //! JSON keys: its definitions are generated files, which the check `generated` compares.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::ffi::OsStr;
+use std::path::Path;
 
-use anyhow::{Context, Result};
 use proc_macro2::{TokenStream, TokenTree};
-use syn::visit::{self, Visit};
+use syn::Item;
+use syn::visit::Visit;
 
-pub(super) fn names(crates: &Path) -> Result<BTreeSet<String>> {
+use crate::lint::source::Target;
+
+pub(super) fn names(targets: &[Target]) -> BTreeSet<String> {
     let mut names = BTreeSet::new();
-    for entry in fs::read_dir(crates).with_context(|| format!("cannot read {}", crates.display()))? {
-        let directory = entry?.path();
-        let with_keys = directory.file_name().is_some_and(|name| name != "api" && name != "cli");
-        for file in sources(&directory.join("src"))? {
-            let text = fs::read_to_string(&file)?;
-            let parsed =
-                syn::parse_file(&text).with_context(|| format!("cannot parse {}", file.display()))?;
-            of_file(&parsed, with_keys, &mut names);
+    for target in targets.iter().filter(|target| target.package.starts_with("lifeboat-")) {
+        for file in target.files.iter().filter(|file| is_product(&file.path)) {
+            let with_keys = target.package != "lifeboat-api" && target.package != "lifeboat-cli";
+            of_items(&file.items, with_keys, &mut names);
         }
     }
-    Ok(names)
+    names
 }
 
-/// Files of a crate that are no tests.
-fn sources(directory: &Path) -> Result<Vec<PathBuf>> {
-    let mut files = Vec::new();
-    let Ok(entries) = fs::read_dir(directory) else { return Ok(files) };
-    for entry in entries {
-        let path = entry?.path();
-        let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-        if matches!(stem, "tests" | "testing" | "world") {
-            continue;
-        }
-        if path.is_dir() {
-            files.extend(sources(&path)?);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            files.push(path);
-        }
-    }
-    Ok(files)
+/// Whether a file is part of the product, not one of the fakes that crates offer to tests.
+fn is_product(path: &Path) -> bool {
+    let fake =
+        |part: &OsStr| Path::new(part).file_stem().is_some_and(|stem| stem == "testing" || stem == "world");
+    path.starts_with("crates")
+        && path.iter().nth(2).is_some_and(|part| part == "src")
+        && !path.iter().any(fake)
 }
 
-fn of_file(file: &syn::File, with_keys: bool, names: &mut BTreeSet<String>) {
-    Collector { with_keys, names }.visit_file(file);
+fn of_items(items: &[Item], with_keys: bool, names: &mut BTreeSet<String>) {
+    let mut collector = Collector { with_keys, names };
+    items.iter().for_each(|item| collector.visit_item(item));
 }
 
 struct Collector<'a> {
@@ -101,12 +90,6 @@ impl Collector<'_> {
 }
 
 impl<'ast> Visit<'ast> for Collector<'_> {
-    fn visit_item(&mut self, item: &'ast syn::Item) {
-        if !attributes(item).is_some_and(is_test) {
-            visit::visit_item(self, item);
-        }
-    }
-
     fn visit_attribute(&mut self, _: &'ast syn::Attribute) {}
 
     fn visit_lit_str(&mut self, text: &'ast syn::LitStr) {
@@ -261,38 +244,14 @@ fn is_serde(attributes: &[syn::Attribute]) -> bool {
     })
 }
 
-fn is_test(attributes: &[syn::Attribute]) -> bool {
-    attributes.iter().any(|attribute| {
-        attribute.path().is_ident("cfg")
-            && attribute.meta.require_list().is_ok_and(|list| {
-                let text = list.tokens.to_string();
-                text.contains("test") && !text.contains("not")
-            })
-    })
-}
-
-fn attributes(item: &syn::Item) -> Option<&[syn::Attribute]> {
-    Some(match item {
-        syn::Item::Const(item) => &item.attrs,
-        syn::Item::Enum(item) => &item.attrs,
-        syn::Item::Fn(item) => &item.attrs,
-        syn::Item::Impl(item) => &item.attrs,
-        syn::Item::Mod(item) => &item.attrs,
-        syn::Item::Static(item) => &item.attrs,
-        syn::Item::Struct(item) => &item.attrs,
-        syn::Item::Trait(item) => &item.attrs,
-        syn::Item::Use(item) => &item.attrs,
-        _ => return None,
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn found(source: &str) -> Vec<String> {
         let mut names = BTreeSet::new();
-        of_file(&syn::parse_str(source).expect("it is Rust"), true, &mut names);
+        let file: syn::File = syn::parse_str(source).expect("it is Rust");
+        of_items(&file.items, true, &mut names);
         names.into_iter().collect()
     }
 
@@ -314,10 +273,5 @@ mod tests {
             #[derive(Debug)] struct Plain { inside: u8 }
             fn f() { json!({"status": {"phase": "New"}}); }"#;
         assert_eq!(found(source), ["json phase", "json podUid", "json status", "json x"]);
-    }
-
-    #[test]
-    fn tests_are_not_read() {
-        assert!(found(r#"#[cfg(test)] mod tests { const A: &str = "lifeboat.io/only-here"; }"#).is_empty());
     }
 }
