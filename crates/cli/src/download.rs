@@ -19,7 +19,7 @@ use reqwest::{Certificate, Response, StatusCode};
 use serde::de::DeserializeOwned;
 
 use crate::error::CliError;
-use crate::objects::{LOCATION, text};
+use crate::nouns::{LOCATION, text};
 
 /// Lists and results are read whole; nothing that a backup writes comes near this size.
 const LARGEST: u64 = 512 << 20;

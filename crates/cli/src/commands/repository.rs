@@ -43,7 +43,6 @@ mod snapshots;
 mod source;
 mod stats;
 mod tag;
-pub(crate) mod units;
 mod unlock;
 
 pub(crate) use arguments::{COMMON_HEADING, CommonArgs};

@@ -1,6 +1,6 @@
 //! The verb in front of the noun, as the stock command line also has it: `lifeboat get backups` is `lifeboat backup get`.
 
-use crate::args::Command;
+use super::Command;
 use crate::commands::{backup, backup_location, plugin, repo, restore, schedule, snapshot_location};
 use crate::objects::get::GetArgs;
 
@@ -145,7 +145,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::args::Cli;
+    use crate::commands::Cli;
 
     #[rstest]
     #[case("get backups")]

@@ -158,7 +158,7 @@ impl Backup<'_> {
             && let Err(problem) =
                 report::write(&self.opened.location, key, self.task, self.work, &result, outcome).await
         {
-            self.surroundings.voice.message(Level::Warning, &problem);
+            self.surroundings.voice.message(Level::Warning, &problem.to_string());
         }
         result
     }

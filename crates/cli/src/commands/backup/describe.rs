@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use super::page::{Facts, page};
 use crate::download::{Fetcher, TlsArgs};
 use crate::error::CliError;
-use crate::objects::results::Fetched;
+use crate::objects::results::{Fetched, NotFetched};
 use crate::objects::show::Page;
 use crate::objects::volumes as objects_volumes;
 use crate::objects::{BACKUP, LOCATION, typed};
@@ -134,7 +134,7 @@ pub(crate) async fn fetch<T: DeserializeOwned>(
     if !wanted {
         return None;
     }
-    fetcher.json(kind, name).await.map_err(|error| error.full_text()).transpose()
+    fetcher.json(kind, name).await.map_err(NotFetched::File).transpose()
 }
 
 async fn deletions(

@@ -12,24 +12,35 @@ use serde_json::{Value, json};
 
 use crate::error::CliError;
 
+/// Why a map or the name of a credential is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum SpecError {
+    #[error("{0:?} has no \"=\"; write KEY=VALUE,KEY=VALUE")]
+    NoEquals(String),
+    #[error("{0:?} has no key before \"=\"")]
+    NoKey(String),
+    #[error("key {0:?} is given twice")]
+    Twice(String),
+    #[error("{0:?} does not name a Secret and a key in it; write SECRET=KEY")]
+    Credential(String),
+}
+
 /// `KEY=VALUE,…`, upstream's form of a map.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ConfigArg(pub(crate) BTreeMap<String, String>);
 
 impl FromStr for ConfigArg {
-    type Err = String;
+    type Err = SpecError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, SpecError> {
         let mut map = BTreeMap::new();
         for pair in text.split(',').filter(|pair| !pair.trim().is_empty()) {
-            let (key, value) = pair
-                .split_once('=')
-                .ok_or_else(|| format!("{pair:?} has no \"=\"; write KEY=VALUE,KEY=VALUE"))?;
+            let (key, value) = pair.split_once('=').ok_or_else(|| SpecError::NoEquals(pair.to_owned()))?;
             if key.trim().is_empty() {
-                return Err(format!("{pair:?} has no key before \"=\""));
+                return Err(SpecError::NoKey(pair.to_owned()));
             }
             if map.insert(key.trim().to_owned(), value.trim().to_owned()).is_some() {
-                return Err(format!("key {:?} is given twice", key.trim()));
+                return Err(SpecError::Twice(key.trim().to_owned()));
             }
         }
         Ok(Self(map))
@@ -44,14 +55,14 @@ pub(crate) struct CredentialArg {
 }
 
 impl FromStr for CredentialArg {
-    type Err = String;
+    type Err = SpecError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, SpecError> {
         match text.split_once('=') {
             Some((secret, key)) if !secret.is_empty() && !key.is_empty() => {
                 Ok(Self { secret: secret.to_owned(), key: key.to_owned() })
             }
-            _ => Err(format!("{text:?} does not name a Secret and a key in it; write SECRET=KEY")),
+            _ => Err(SpecError::Credential(text.to_owned())),
         }
     }
 }
@@ -181,9 +192,9 @@ mod tests {
         let map: ConfigArg = "region=a, s3Url=http://h:1/?x=y".parse().unwrap();
         assert_eq!(map.0["region"], "a");
         assert_eq!(map.0["s3Url"], "http://h:1/?x=y");
-        assert!("region".parse::<ConfigArg>().unwrap_err().contains("\"region\""));
-        assert!("=x".parse::<ConfigArg>().unwrap_err().contains("no key"));
-        assert!("a=1,a=2".parse::<ConfigArg>().unwrap_err().contains("twice"));
+        assert!("region".parse::<ConfigArg>().unwrap_err().to_string().contains("\"region\""));
+        assert!("=x".parse::<ConfigArg>().unwrap_err().to_string().contains("no key"));
+        assert!("a=1,a=2".parse::<ConfigArg>().unwrap_err().to_string().contains("twice"));
     }
 
     #[test]

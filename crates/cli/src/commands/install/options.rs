@@ -249,12 +249,17 @@ fn check_storage(args: &Args) -> Result<(), CliError> {
     })
 }
 
+/// What no registry takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an image is written like registry.example/lifeboat:0.1.0")]
+pub(crate) struct NoImage;
+
 /// Enough of an image reference to catch what no registry takes.
-pub(crate) fn image(text: &str) -> Result<String, String> {
+pub(crate) fn image(text: &str) -> Result<String, NoImage> {
     let wrong =
         text.is_empty() || text.chars().any(|c| c.is_whitespace() || c.is_control()) || text.contains("::");
     if wrong {
-        return Err("an image is written like registry.example/lifeboat:0.1.0".to_owned());
+        return Err(NoImage);
     }
     Ok(text.to_owned())
 }

@@ -49,7 +49,7 @@ pub(crate) struct CommonArgs {
     #[arg(long, global = true)]
     pub(crate) no_lock: bool,
     /// How long to wait for other locks, as in "5m"
-    #[arg(long, global = true, value_name = "DURATION", value_parser = super::units::duration)]
+    #[arg(long, global = true, value_name = "DURATION", value_parser = crate::units::duration)]
     pub(crate) retry_lock: Option<std::time::Duration>,
     /// Host name in the locks of this command (default: $LIFEBOAT_LOCK_OWNER, then this machine's name)
     #[arg(long, global = true, value_name = "NAME", hide_short_help = true)]

@@ -20,8 +20,9 @@ use super::progress::{Shown, backup_status};
 use super::session::Session;
 use super::settings::PasswordSource;
 use super::source::{self, FilesFromArgs, LeaveOutArgs};
-use super::{output, prepared, select, units};
+use super::{output, prepared, select};
 use crate::error::CliError;
+use crate::units;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

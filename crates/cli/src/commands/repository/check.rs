@@ -11,8 +11,8 @@ use super::output;
 use super::progress::Shown;
 use super::select::{self, FilterArgs};
 use super::session::Session;
-use super::units;
 use crate::error::CliError;
+use crate::units;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

@@ -14,8 +14,8 @@ use super::progress::Shown;
 use super::second::SecondArgs;
 use super::select::{self, FilterArgs};
 use super::session::Session;
-use super::units;
 use crate::error::CliError;
+use crate::units;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

@@ -7,10 +7,10 @@ use lifeboat_repository::snapshots::{Filter, Selection};
 use super::output;
 use super::select;
 use super::session::Session;
-use super::units;
 use crate::args::Output;
 use crate::error::CliError;
 use crate::printer;
+use crate::units;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

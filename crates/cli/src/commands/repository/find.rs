@@ -18,10 +18,10 @@ use super::output;
 use super::progress::Shown;
 use super::select::{self, FilterArgs};
 use super::session::Session;
-use super::units;
 use crate::args::Output;
 use crate::error::CliError;
 use crate::printer;
+use crate::units;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

@@ -11,12 +11,13 @@ use lifeboat_repository::repository::{Identity, Repository};
 use secrecy::SecretString;
 use serde::Serialize;
 
+use super::output;
 use super::password::Ask;
 use super::session::Session;
 use super::settings::{PasswordSource, Target};
-use super::{output, units};
 use crate::error::CliError;
 use crate::printer;
+use crate::units;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {

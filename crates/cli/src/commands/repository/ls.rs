@@ -16,10 +16,10 @@ use ncdu::Ncdu;
 use super::output::{self, ShownSnapshot};
 use super::select::{self, FilterArgs};
 use super::session::Session;
-use super::units;
 use crate::args::Output;
 use crate::error::CliError;
 use crate::printer;
+use crate::units;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 use super::output;
 use super::progress::Shown;
 use super::session::Session;
-use super::units;
 use crate::error::CliError;
+use crate::units;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

@@ -18,8 +18,9 @@ use super::progress::{Shown, restore_status};
 use super::select::{self, FilterArgs};
 use super::session::Session;
 use super::source::{ExcludeArgs, IncludeArgs};
-use super::{dump, output, pipes, units};
+use super::{dump, output, pipes};
 use crate::error::CliError;
+use crate::units;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

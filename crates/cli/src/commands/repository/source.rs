@@ -59,7 +59,7 @@ pub(crate) struct LeaveOutArgs {
     #[arg(long)]
     exclude_caches: bool,
     /// Exclude files larger than this, as in 500M
-    #[arg(long, value_name = "SIZE", value_parser = super::units::size)]
+    #[arg(long, value_name = "SIZE", value_parser = crate::units::size)]
     exclude_larger_than: Option<u64>,
     /// Stay on the file systems of the paths given
     #[arg(short = 'x', long)]

@@ -4,8 +4,8 @@ use jiff::{Timestamp, tz::TimeZone};
 use lifeboat_repository::lock::{Kept, Removed, remove_all_locks, remove_stale_locks};
 
 use super::session::Session;
-use super::units;
 use crate::error::CliError;
+use crate::units;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

@@ -95,14 +95,19 @@ fn count(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|count| *count > 0).ok_or_else(|| format!("{text:?} is no number above 0"))
 }
 
+/// A text that is no absolute path.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no directory; write it like /var/lib/kubelet")]
+pub(crate) struct NoDirectory(String);
+
 /// A path as pods may mount it.
-pub(crate) fn absolute(text: &str) -> Result<String, String> {
+pub(crate) fn absolute(text: &str) -> Result<String, NoDirectory> {
     let parts = text.strip_prefix('/').map(|rest| rest.trim_end_matches('/').split('/'));
     match parts {
         Some(parts) if parts.clone().all(|part| !part.is_empty() && part != "." && part != "..") => {
             Ok(text.trim_end_matches('/').to_owned())
         }
-        _ => Err(format!("{text:?} is no directory; write it like /var/lib/kubelet")),
+        _ => Err(NoDirectory(text.to_owned())),
     }
 }
 

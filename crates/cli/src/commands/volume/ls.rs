@@ -7,10 +7,10 @@ use super::volumes::Volume;
 use super::{Wanted, wanted};
 use crate::args::{Output, OutputArg};
 use crate::commands::repository::ls::{LongArgs, line};
-use crate::commands::repository::units::bytes;
 use crate::error::CliError;
 use crate::printer;
 use crate::settings::Settings;
+use crate::units::bytes;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

@@ -115,7 +115,7 @@ impl Place {
     async fn kept(&self, backup: &str, name: &str) -> Result<(String, String), CliError> {
         let volumes = self.volumes(backup).await?;
         let volume = volumes::find(&volumes, name).map_err(|there| {
-            CliError::not_found(format!("backup {backup:?} has no volume {name:?}")).help(there)
+            CliError::not_found(format!("backup {backup:?} has no volume {name:?}")).help(there.to_string())
         })?;
         let (Some(path), Some(snapshot)) = (&volume.repository, &volume.snapshot) else {
             let message =

@@ -13,9 +13,9 @@ use super::into_volume::{self, Target, directory, target};
 use super::place::{Place, WhereArgs, failed};
 use super::{Wanted, wanted};
 use crate::commands::repository::progress::Shown;
-use crate::commands::repository::units::{bytes, clock};
 use crate::error::CliError;
 use crate::settings::Settings;
+use crate::units::{bytes, clock};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {

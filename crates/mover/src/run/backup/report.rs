@@ -14,6 +14,25 @@ use crate::task::{BackupWork, Task, VERSION};
 
 const PATIENCE: Duration = Duration::from_mins(1);
 
+/// Why the full report is missing.
+#[derive(Debug, thiserror::Error)]
+#[error("the full report was not written to '{key}': {cause}")]
+pub(super) struct NotWritten {
+    key: String,
+    cause: Cause,
+}
+
+#[derive(Debug, thiserror::Error)]
+enum Cause {
+    #[error(transparent)]
+    Packing(std::io::Error),
+    #[error("{error}; {}", error.hint())]
+    Storage { error: lifeboat_store::Error },
+    #[error("the storage took longer than {} s", PATIENCE.as_secs())]
+    TooSlow,
+}
+
+/// Writes the report of a finished backup to `key` of its location.
 pub(super) async fn write(
     location: &Store,
     key: &str,
@@ -21,7 +40,7 @@ pub(super) async fn write(
     work: &BackupWork,
     result: &BackedUp,
     outcome: BackupOutcome,
-) -> Result<(), String> {
+) -> Result<(), NotWritten> {
     let unreadable = outcome.unreadable.into_iter();
     let report = FullReport {
         version: VERSION,
@@ -38,11 +57,14 @@ pub(super) async fn write(
             .map(|problem| Unreadable { path: problem.path, message: problem.message })
             .collect(),
     };
-    let failed = |problem: String| format!("the full report was not written to '{key}': {problem}");
-    let content = packed(&report).map_err(|error| failed(error.to_string()))?;
+    put(location, key, &report).await.map_err(|cause| NotWritten { key: key.to_owned(), cause })
+}
+
+async fn put(location: &Store, key: &str, report: &FullReport) -> Result<(), Cause> {
+    let content = packed(report).map_err(Cause::Packing)?;
     match tokio::time::timeout(PATIENCE, location.put(key, content)).await {
-        Ok(written) => written.map_err(|error| failed(format!("{error}; {}", error.hint()))),
-        Err(_) => Err(failed(format!("the storage took longer than {} s", PATIENCE.as_secs()))),
+        Ok(written) => written.map_err(|error| Cause::Storage { error }),
+        Err(_) => Err(Cause::TooSlow),
     }
 }
 

@@ -6,9 +6,10 @@ use lifeboat_plugin_protocol::generated::{Empty, ObjectStoreInitRequest, VolumeS
 use tonic::transport::Channel;
 use tonic::{Response, Status};
 
-use crate::host::{Init, Kind};
+use super::kind::Kind;
+use super::slot::Init;
 
-pub(crate) async fn send(channel: Channel, init: &Init) -> Result<Response<Empty>, Status> {
+pub(super) async fn send(channel: Channel, init: &Init) -> Result<Response<Empty>, Status> {
     let (plugin, config) = (init.name.clone(), init.config.clone().into_iter().collect());
     if init.kind == Kind::VolumeSnapshotter {
         let request = VolumeSnapshotterInitRequest { plugin, config };

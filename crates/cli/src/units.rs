@@ -5,20 +5,35 @@ use std::time::Duration;
 use jiff::Zoned;
 use jiff::civil::DateTime;
 use jiff::tz::TimeZone;
-use lifeboat_api::common::GoDuration;
+use lifeboat_api::common::{GoDuration, ParseDurationError};
+
+/// Why a size, a duration or a time is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum UnitError {
+    #[error(transparent)]
+    Duration(#[from] ParseDurationError),
+    #[error("'{0}' is negative")]
+    Negative(String),
+    #[error("'{0}' is no size; write it like 500, 10k, 20M, 1G or 2T")]
+    Size(String),
+    #[error("'{0}' is no time; write it like '2026-01-31 12:00:00' or 2026-01-31T12:00:00Z")]
+    Time(String),
+}
 
 /// `5m`, `2h30m`: Go's form.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
+pub(crate) fn duration(text: &str) -> Result<Duration, UnitError> {
     if text == "0" {
         return Ok(Duration::ZERO);
     }
-    let parsed: GoDuration = text.parse().map_err(|error| format!("{error}"))?;
-    u64::try_from(parsed.as_nanos()).map(Duration::from_nanos).map_err(|_| format!("'{text}' is negative"))
+    let parsed: GoDuration = text.parse()?;
+    u64::try_from(parsed.as_nanos())
+        .map(Duration::from_nanos)
+        .map_err(|_| UnitError::Negative(text.to_owned()))
 }
 
 /// `512`, `10k`, `1.5G`: bytes, with powers of 1024.
-pub(crate) fn size(text: &str) -> Result<u64, String> {
-    let wrong = || format!("'{text}' is no size; write it like 500, 10k, 20M, 1G or 2T");
+pub(crate) fn size(text: &str) -> Result<u64, UnitError> {
+    let wrong = || UnitError::Size(text.to_owned());
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
     let shift = match text[digits.len()..].to_ascii_lowercase().as_str() {
         "" | "b" => 0,
@@ -33,7 +48,7 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
 }
 
 /// `2026-01-31 12:00:00` in this machine's zone, RFC 3339, or `now`.
-pub(crate) fn time(text: &str) -> Result<Zoned, String> {
+pub(crate) fn time(text: &str) -> Result<Zoned, UnitError> {
     if text == "now" {
         return Ok(Zoned::now());
     }
@@ -43,9 +58,7 @@ pub(crate) fn time(text: &str) -> Result<Zoned, String> {
         .find_map(|form| DateTime::strptime(form, text).ok())
         .or_else(|| jiff::civil::Date::strptime("%Y-%m-%d", text).ok().map(|date| date.at(0, 0, 0, 0)));
     let zoned = local.and_then(|time| time.to_zoned(TimeZone::system()).ok());
-    zoned.or_else(offset).ok_or_else(|| {
-        format!("'{text}' is no time; write it like '2026-01-31 12:00:00' or 2026-01-31T12:00:00Z")
-    })
+    zoned.or_else(offset).ok_or_else(|| UnitError::Time(text.to_owned()))
 }
 
 /// Bytes for people, as restic writes them: `1.500 MiB`.
@@ -80,7 +93,7 @@ mod tests {
         assert_eq!(size("2k"), Ok(2048));
         assert_eq!(size("3M"), Ok(3 << 20));
         for wrong in ["", "k", "-1", "1x", "99999999999T"] {
-            assert!(size(wrong).unwrap_err().contains("no size"), "{wrong}");
+            assert!(size(wrong).unwrap_err().to_string().contains("no size"), "{wrong}");
         }
     }
 
@@ -88,7 +101,7 @@ mod tests {
     fn times_are_local_or_have_an_offset() {
         assert_eq!(time("2026-01-31 12:00:00").unwrap().hour(), 12);
         assert_eq!(time("2026-01-31T12:00:00Z").unwrap().timestamp().as_second(), 1_769_860_800);
-        assert!(time("yesterday").unwrap_err().contains("'yesterday'"));
+        assert!(time("yesterday").unwrap_err().to_string().contains("'yesterday'"));
     }
 
     #[test]
