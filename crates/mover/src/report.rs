@@ -1,4 +1,4 @@
-//! What a mover says: lines of JSON on its standard output while it works, a result of at most [`RESULT_LIMIT`] bytes
+//! What a mover reports: lines of JSON on its standard output while it works, a result of at most [`RESULT_LIMIT`] bytes
 //! in its termination message, and the full report as an object beside the data. Written by the mover, read by the
 //! server, which believes none of it without the snapshot that carries the task's UID.
 
@@ -15,7 +15,7 @@ pub const RESULT_FILE: &str = "/dev/termination-log";
 pub enum Line {
     /// At most one a second.
     Progress(Reading),
-    /// A lock of somebody else is in the way.
+    /// The mover waits for the lock of another process.
     Waiting {
         holder: String,
         until: Option<String>,
@@ -34,7 +34,7 @@ pub enum Level {
     Error,
 }
 
-/// How far it is.
+/// How far the work is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Reading {
@@ -78,7 +78,7 @@ pub struct BackedUp {
     pub bytes: u64,
     /// What the repository grew by, before compression.
     pub bytes_added: u64,
-    /// The same as it is stored.
+    /// What the repository grew by, as it is stored.
     pub bytes_stored: u64,
     pub milliseconds: u64,
     /// Files that changed while they were read, twice; or went away.
@@ -117,7 +117,7 @@ pub struct Failure {
     pub message: String,
 }
 
-/// A bounded word for status, events and metrics.
+/// Why a task failed, as one of few values for status, events and metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Cause {
@@ -136,17 +136,17 @@ pub enum Cause {
     Credentials,
     Password,
     NoRepository,
-    /// Somebody else holds the repository.
+    /// Another process holds the lock of the repository.
     Locked,
     /// What the repository holds is damaged or missing.
     Damaged,
     Deadline,
-    /// Told to end.
+    /// Cancelled by a signal.
     Stopped,
     Other,
 }
 
-/// Everything that a backup found, gzipped JSON beside the data: for whoever wants more than the first few names.
+/// Everything that a backup found, as gzipped JSON beside the data: the whole lists of which the result has the first few names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FullReport {

@@ -1,5 +1,5 @@
-//! From a volume or a command into a snapshot that carries the task's UID. If there is one already, this is the second
-//! mover of the task and has nothing to do.
+//! Backs a volume, a device or a command's output up into a snapshot that carries the UID. If such a snapshot exists
+//! already, this is the second mover of the task and has nothing to do.
 
 mod report;
 
@@ -17,7 +17,7 @@ use lifeboat_repository::source::filter::Filter;
 use lifeboat_repository::source::patterns::{Case, Patterns};
 use tokio_util::sync::CancellationToken;
 
-use super::Surroundings;
+use super::WorkContext;
 use super::failure::{self, Failed};
 use super::open::Opened;
 use super::proof::Volume;
@@ -26,7 +26,7 @@ use crate::task::{BackupWork, Source, Task, UID_TAG, UNREADABLE_TAG, unreadable}
 
 /// What the snapshots of a volume name as their path, wherever the volume was mounted.
 const ROOT: &str = "/";
-/// What those who wait for a restore look for; it belongs to no volume.
+/// The done files of restores, which belong to no volume.
 const WAIT_FILES: &str = "/.velero";
 /// Owner and mode of the volume's own root, which no entry of the snapshot has: `lifeboat-root=755:1000:1000`.
 pub(super) const ROOT_TAG: &str = "lifeboat-root=";
@@ -35,7 +35,7 @@ const GROWTH: u64 = 64 * 1024 * 1024;
 
 /// One backup.
 pub(super) struct Backup<'a> {
-    pub(super) surroundings: &'a Surroundings,
+    pub(super) context: &'a WorkContext,
     pub(super) task: &'a Task,
     pub(super) work: &'a BackupWork,
     pub(super) opened: &'a Opened,
@@ -69,7 +69,7 @@ impl Backup<'_> {
             objection: Arc::clone(&objection),
         };
         let options = self.options(source, volume.as_deref(), confirm)?;
-        let progress = Arc::clone(&self.surroundings.progress);
+        let progress = Arc::clone(&self.context.progress);
         let outcome = backup::backup(repository, options, &self.opened.lock, progress, cancel.clone()).await;
         let objection = objection.lock().unwrap_or_else(PoisonError::into_inner).take();
         match (outcome, objection) {
@@ -123,7 +123,7 @@ impl Backup<'_> {
         let patterns = Patterns::parse(&excludes, Case::Matters);
         let patterns = patterns.map_err(|error| Failure {
             cause: Cause::Task,
-            message: format!("excludes: {}", failure::words(&error)),
+            message: format!("excludes: {}", failure::message(&error)),
         })?;
         let mut tags = vec![self.tag()];
         tags.extend(self.work.tags.iter().cloned());
@@ -158,19 +158,19 @@ impl Backup<'_> {
             && let Err(problem) =
                 report::write(&self.opened.location, key, self.task, self.work, &result, outcome).await
         {
-            self.surroundings.voice.message(Level::Warning, &problem);
+            self.context.reporter.message(Level::Warning, &problem);
         }
         result
     }
 
     fn made_before(&self, (id, snapshot): &Found) -> BackedUp {
         let text = format!("snapshot {} of this task is there already: nothing is done again", id.short());
-        self.surroundings.voice.message(Level::Info, &text);
+        self.context.reporter.message(Level::Info, &text);
         counted(Some(*id), snapshot)
     }
 }
 
-/// What a snapshot says of its own making.
+/// The counts that a snapshot holds of its own backup.
 fn counted(id: Option<SnapshotId>, snapshot: &Snapshot) -> BackedUp {
     let counts = snapshot.summary.as_ref().map(|summary| summary.counts).unwrap_or_default();
     let lasted =
@@ -187,13 +187,13 @@ fn counted(id: Option<SnapshotId>, snapshot: &Snapshot) -> BackedUp {
     }
 }
 
-/// The first of a list; how many fit into the result is seen later.
-pub(super) fn listed<T>(all: &[T], words: impl Fn(&T) -> String) -> Listed {
+/// The first entries of a list; the result is cut to its limit later.
+pub(super) fn listed<T>(all: &[T], message: impl Fn(&T) -> String) -> Listed {
     const FIRST: usize = 20;
-    Listed { count: all.len() as u64, first: all.iter().take(FIRST).map(words).collect() }
+    Listed { count: all.len() as u64, first: all.iter().take(FIRST).map(message).collect() }
 }
 
-/// The last look before the snapshot is written.
+/// The last check before the snapshot is written.
 struct Confirmation {
     repository: Repository,
     tag: String,
@@ -205,12 +205,12 @@ struct Confirmation {
 
 impl From<Confirmation> for Confirm {
     fn from(confirmation: Confirmation) -> Self {
-        Box::new(move || Box::pin(confirmation.look()))
+        Box::new(move || Box::pin(confirmation.check()))
     }
 }
 
 impl Confirmation {
-    async fn look(self) -> Result<(), Error> {
+    async fn check(self) -> Result<(), Error> {
         if let Some(volume) = self.volume.clone() {
             let proved = tokio::task::spawn_blocking(move || volume.prove()).await;
             let proved = proved.map_err(|_| Error::Cancelled)?;

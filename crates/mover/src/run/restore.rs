@@ -1,4 +1,4 @@
-//! From a snapshot into a volume, a device or a command. Everything is verified before anyone is told that it is there.
+//! Restores a snapshot into a volume, a device or a command. The done file is written only after everything was verified.
 
 mod paths;
 
@@ -21,14 +21,14 @@ use super::backup::{ROOT_TAG, listed};
 use super::failure::{self, Failed, is_full};
 use super::open::Opened;
 use super::proof::Volume;
-use super::{Surroundings, block, child, done, space};
+use super::{WorkContext, block, child, done, space};
 use crate::report::{Cause, Failure, Level, Listed, Restored};
 use crate::task::{RestoreWork, Target};
 use paths::Wanted;
 
 /// One restore.
 pub(super) struct Restore<'a> {
-    pub(super) surroundings: &'a Surroundings,
+    pub(super) context: &'a WorkContext,
     pub(super) work: &'a RestoreWork,
     pub(super) opened: &'a Opened,
 }
@@ -49,7 +49,7 @@ impl Restore<'_> {
             must_be_a_name(name)?;
         }
         let repository = &self.opened.repository;
-        // The inner outcome is ours: an error of the engine has no place for all that we know.
+        // The inner outcome keeps the cause, which an error of the engine has no place for.
         let held = Lock::hold(repository, LockKind::Shared, &self.opened.lock, |_| async {
             Ok(self.under_lock(cancel).await)
         });
@@ -64,7 +64,7 @@ impl Restore<'_> {
             found = finding => found?,
             () = cancel.cancelled() => return Err(Failed::Cancelled),
         };
-        let (repository, progress) = (&self.opened.repository, &self.surroundings.progress);
+        let (repository, progress) = (&self.opened.repository, &self.context.progress);
         match &self.work.target {
             Target::Path { path, proof } => {
                 let volume = Volume::open(path, proof.as_ref())?;
@@ -80,10 +80,10 @@ impl Restore<'_> {
         }
     }
 
-    /// Another mover brought it to its end: the pod may run by now, and nobody writes under it.
+    /// An earlier mover completed this restore. The pod may run by now, so nothing is written into its volume.
     fn done_before(&self, snapshot: &Snapshot) -> Restored {
         let text = "the volume was restored and verified before: nothing is done again";
-        self.surroundings.voice.message(Level::Info, text);
+        self.context.reporter.message(Level::Info, text);
         let counts = snapshot.summary.as_ref().map(|summary| summary.counts).unwrap_or_default();
         Restored {
             files: counts.total_files_processed,
@@ -98,9 +98,9 @@ impl Restore<'_> {
         let files = repository.list(FileKind::Snapshot).await.map_err(failure::of(Cause::Target))?;
         let ids: Vec<_> = files.iter().map(|file| SnapshotId(file.id)).collect();
         let id = by_prefix(&ids, name).map_err(|error| {
-            let why = failure::words(&error);
+            let reason = failure::message(&error);
             let message = format!(
-                "snapshot '{name}' is not in the repository: {why}; it was deleted, or never finished"
+                "snapshot '{name}' is not in the repository: {reason}; it was deleted, or never finished"
             );
             Failed::new(Cause::Damaged, message)
         })?;
@@ -130,19 +130,19 @@ impl Restore<'_> {
             stop_when_full: true,
             ..RestoreOptions::default()
         };
-        let progress = Arc::clone(&self.surroundings.progress);
+        let progress = Arc::clone(&self.context.progress);
         let restored = restore(&self.opened.repository, snapshot, options, progress, cancel.clone()).await;
         let outcome = restored.map_err(|error| failed(error, snapshot, volume))?;
         let mut failed = problems(&outcome, &wanted);
         if outcome.problems.iter().any(|problem| says_full(&problem.message)) {
             return Err(space::full(snapshot, volume, &failed.first.join("; ")).into());
         }
-        // A root that is not the volume's own is for everyone who may read the volume.
+        // A directory beside other files keeps the mode that it was made with.
         if failed.count == 0 && self.work.paths.is_empty() && below.is_none() {
             give_root(volume, snapshot).unwrap_or_else(|problem| add(&mut failed, problem));
         }
         if failed.count == 0 {
-            self.tell(volume).await?;
+            self.complete(volume).await?;
         }
         Ok(Restored {
             files: outcome.total_files,
@@ -153,8 +153,8 @@ impl Restore<'_> {
         })
     }
 
-    /// All is written and verified, and it is still the right volume: whoever waits may go on.
-    async fn tell(&self, volume: &Volume) -> Result<(), Failed> {
+    /// Everything is written and verified: proves the volume once more and writes the done file that a pod waits for.
+    async fn complete(&self, volume: &Volume) -> Result<(), Failed> {
         volume.prove()?;
         let directory = volume.directory().try_clone().map_err(|error| unwritable(volume, &error))?;
         let file = self.work.done_file.clone();
@@ -185,13 +185,13 @@ fn unwritable(volume: &Volume, error: &std::io::Error) -> Failure {
 fn failed(error: Error, snapshot: &Snapshot, volume: &Volume) -> Failed {
     match error {
         Error::File { ref source, .. } | Error::Local { ref source, .. } if is_full(source) => {
-            space::full(snapshot, volume, &failure::words(&error)).into()
+            space::full(snapshot, volume, &failure::message(&error)).into()
         }
         error => failure::of(Cause::Target)(error),
     }
 }
 
-/// The system's own words for a full disk or quota, as every message of the engine ends with.
+/// Whether a message of the engine ends with the system's text for a full disk or quota.
 fn says_full(message: &str) -> bool {
     [rustix::io::Errno::NOSPC, rustix::io::Errno::DQUOT]
         .iter()
@@ -212,7 +212,7 @@ fn add(listed: &mut Listed, problem: String) {
     listed.first.push(problem);
 }
 
-/// Gives the volume's own root the owner and mode that it had; snapshots of others do not tell.
+/// Gives the volume's own root the owner and mode that it had, where the snapshot has the tag of Lifeboat's backups.
 fn give_root(volume: &Volume, snapshot: &Snapshot) -> Result<(), String> {
     let Some((mode, uid, gid)) = snapshot.tags.iter().find_map(|tag| root_of(tag)) else { return Ok(()) };
     let directory = volume.directory();

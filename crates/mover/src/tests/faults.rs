@@ -88,12 +88,12 @@ async fn told_to_stop_it_gives_up_at_once_and_leaves_no_lock() {
     task.lock.wait_seconds = 3600;
     let stop = CancellationToken::new();
     let stopping = stop.clone();
-    let heard = move |line: &Line| {
+    let on_line = move |line: &Line| {
         if matches!(line, Line::Waiting { .. }) {
             stopping.cancel();
         }
     };
-    let running = tokio::time::timeout(Duration::from_secs(30), world.run_with(&task, stop, heard));
+    let running = tokio::time::timeout(Duration::from_secs(30), world.run_with(&task, stop, on_line));
     let failure = running.await.unwrap().failed();
     assert_eq!(failure.cause, Cause::Stopped);
     lock.release().await;

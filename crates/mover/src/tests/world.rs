@@ -26,8 +26,8 @@ pub(crate) struct World {
     pub(crate) store: Store,
 }
 
-/// What is left of one mover.
-pub(crate) struct Left {
+/// What one mover has left: exit code, result and lines.
+pub(crate) struct MoverEnd {
     pub(crate) code: u8,
     pub(crate) result: TaskResult,
     pub(crate) lines: Vec<Line>,
@@ -104,26 +104,26 @@ impl World {
         self.task("restore", Work::Restore(restore_to(snapshot, target)))
     }
 
-    pub(crate) async fn run(&self, task: &Task) -> Left {
+    pub(crate) async fn run(&self, task: &Task) -> MoverEnd {
         self.run_with(task, CancellationToken::new(), |_| {}).await
     }
 
-    /// Runs it; `heard` is told every line as it comes.
+    /// Runs it; `on_line` gets every line as it comes.
     pub(crate) async fn run_with(
         &self,
         task: &Task,
         stop: CancellationToken,
-        heard: impl Fn(&Line) + Send + 'static,
-    ) -> Left {
-        self.run_text(&serde_json::to_string(task).unwrap(), stop, heard).await
+        on_line: impl Fn(&Line) + Send + 'static,
+    ) -> MoverEnd {
+        self.run_text(&serde_json::to_string(task).unwrap(), stop, on_line).await
     }
 
     pub(crate) async fn run_text(
         &self,
         task: &str,
         stop: CancellationToken,
-        heard: impl Fn(&Line) + Send + 'static,
-    ) -> Left {
+        on_line: impl Fn(&Line) + Send + 'static,
+    ) -> MoverEnd {
         std::fs::write(self.path("task/task.json"), task).unwrap();
         let lines = Arc::new(Mutex::new(Vec::new()));
         let result_file = self.path("result");
@@ -132,12 +132,12 @@ impl World {
             result_file: result_file.clone(),
             pod_uid: "pod-uid".to_owned(),
             environment: Vec::new(),
-            output: Box::new(Ear { lines: Arc::clone(&lines), heard: Box::new(heard) }),
+            output: Box::new(LineReader { lines: Arc::clone(&lines), on_line: Box::new(on_line) }),
         };
         let code = run(settings, stop).await;
         let result = serde_json::from_slice(&std::fs::read(result_file).unwrap()).unwrap();
         let lines = std::mem::take(&mut *lines.lock().unwrap());
-        Left { code, result, lines }
+        MoverEnd { code, result, lines }
     }
 
     /// What must hold whatever happened.
@@ -167,7 +167,7 @@ pub(crate) fn restore_to(snapshot: &str, target: Target) -> RestoreWork {
     }
 }
 
-impl Left {
+impl MoverEnd {
     pub(crate) fn backed_up(self) -> BackedUp {
         match (self.code, self.result.outcome) {
             (0, Outcome::BackedUp(backed_up)) => backed_up,
@@ -191,16 +191,16 @@ impl Left {
 }
 
 /// Takes the lines apart again, which every line has to allow.
-struct Ear {
+struct LineReader {
     lines: Arc<Mutex<Vec<Line>>>,
-    heard: Box<dyn Fn(&Line) + Send>,
+    on_line: Box<dyn Fn(&Line) + Send>,
 }
 
-impl Write for Ear {
+impl Write for LineReader {
     fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
         for line in std::str::from_utf8(text).unwrap().lines() {
             let line: Line = serde_json::from_str(line).unwrap();
-            (self.heard)(&line);
+            (self.on_line)(&line);
             self.lines.lock().unwrap().push(line);
         }
         Ok(text.len())

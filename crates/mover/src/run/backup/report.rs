@@ -12,7 +12,7 @@ use lifeboat_store::Store;
 use crate::report::{BackedUp, FullReport, Unreadable};
 use crate::task::{BackupWork, Task, VERSION};
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const UPLOAD_TIMEOUT: Duration = Duration::from_mins(1);
 
 pub(super) async fn write(
     location: &Store,
@@ -40,9 +40,9 @@ pub(super) async fn write(
     };
     let failed = |problem: String| format!("the full report was not written to '{key}': {problem}");
     let content = packed(&report).map_err(|error| failed(error.to_string()))?;
-    match tokio::time::timeout(PATIENCE, location.put(key, content)).await {
+    match tokio::time::timeout(UPLOAD_TIMEOUT, location.put(key, content)).await {
         Ok(written) => written.map_err(|error| failed(format!("{error}; {}", error.hint()))),
-        Err(_) => Err(failed(format!("the storage took longer than {} s", PATIENCE.as_secs()))),
+        Err(_) => Err(failed(format!("the storage took longer than {} s", UPLOAD_TIMEOUT.as_secs()))),
     }
 }
 

@@ -1,5 +1,5 @@
-//! Which paths of a snapshot are restored: those of the task, with what is below them; or everything. What those who wait
-//! for a restore look for is never restored.
+//! Which paths of a snapshot are restored: those of the task, with what is below them; or everything. The done
+//! file of a restore and what is beside it are never restored.
 
 use std::path::{Component, Path};
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl Wanted {
         Ok(Self { paths: Arc::new(paths.collect::<Result<_, Failure>>()?), never })
     }
 
-    /// For the engine.
+    /// The selection as the engine takes it.
     pub(super) fn select(&self) -> Select {
         let (paths, never) = (Arc::clone(&self.paths), self.never.clone());
         Arc::new(move |path, _is_directory| {
@@ -46,7 +46,7 @@ impl Wanted {
         })
     }
 
-    /// Those that the snapshot does not have.
+    /// The paths that the snapshot does not have.
     pub(super) fn missing(&self) -> impl Iterator<Item = String> {
         let missing = self.paths.iter().filter(|(_, met)| !met.load(Ordering::Relaxed));
         missing.map(|(path, _)| String::from_utf8_lossy(path).into_owned())

@@ -1,4 +1,4 @@
-//! What a mover says while it works: one JSON line after the other, progress at most once a second.
+//! Writes the JSON lines of a mover that is at work; progress at most once a second.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,19 +10,19 @@ use tokio_util::sync::CancellationToken;
 
 use crate::report::{Level, Line, Reading};
 
-const BETWEEN: Duration = Duration::from_secs(1);
+const INTERVAL: Duration = Duration::from_secs(1);
 
-/// Where lines go. Cheap to clone.
+/// Writes lines. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Voice(Arc<Mutex<Box<dyn Write + Send>>>);
+pub(crate) struct Reporter(Arc<Mutex<Box<dyn Write + Send>>>);
 
-impl Voice {
+impl Reporter {
     pub(super) fn new(output: Box<dyn Write + Send>) -> Self {
         Self(Arc::new(Mutex::new(output)))
     }
 
-    /// A log that takes no more lines is no reason to stop.
-    pub(super) fn say(&self, line: &Line) {
+    /// A log that takes no more lines is no reason to stop the work, so errors are ignored.
+    pub(super) fn line(&self, line: &Line) {
         let Ok(mut text) = serde_json::to_string(line) else { return };
         text.push('\n');
         let mut output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -30,38 +30,38 @@ impl Voice {
     }
 
     pub(super) fn message(&self, level: Level, text: &str) {
-        self.say(&Line::Message { level, text: text.to_owned() });
+        self.line(&Line::Message { level, text: text.to_owned() });
     }
 }
 
-/// Tells how far the work is, until it is finished.
-pub(super) struct Telling {
+/// Reports the progress of work until it is finished.
+pub(super) struct ProgressReport {
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
-pub(super) fn tell(voice: &Voice, progress: &Arc<Progress>) -> Telling {
+pub(super) fn report_progress(reporter: &Reporter, progress: &Arc<Progress>) -> ProgressReport {
     let stop = CancellationToken::new();
-    let (voice, progress, stopped) = (voice.clone(), Arc::clone(progress), stop.clone());
+    let (reporter, progress, stopped) = (reporter.clone(), Arc::clone(progress), stop.clone());
     let task = tokio::spawn(async move {
         let mut last = Reading::default();
-        let mut going = true;
-        while going {
+        let mut is_running = true;
+        while is_running {
             tokio::select! {
-                () = tokio::time::sleep(BETWEEN) => {}
-                () = stopped.cancelled() => going = false,
+                () = tokio::time::sleep(INTERVAL) => {}
+                () = stopped.cancelled() => is_running = false,
             }
             let reading = reading(&progress);
             if reading != last {
-                voice.say(&Line::Progress(reading.clone()));
+                reporter.line(&Line::Progress(reading.clone()));
                 last = reading;
             }
         }
     });
-    Telling { stop, task }
+    ProgressReport { stop, task }
 }
 
-impl Telling {
+impl ProgressReport {
     pub(super) async fn finish(self) {
         self.stop.cancel();
         let _ = self.task.await;
