@@ -9,6 +9,7 @@ mod failure;
 mod load;
 mod maintain;
 mod open;
+mod parts;
 mod proof;
 mod reporter;
 mod restore;
@@ -26,9 +27,10 @@ use lifeboat_store::Environment;
 use tokio_util::sync::CancellationToken;
 
 use crate::report::{Cause, Failure, Level, Outcome, TaskResult};
-use crate::task::{Task, VERSION, Work};
+use crate::task::{Part, Task, Work};
 use failure::Failed;
 use open::Opened;
+use parts::PartOutcomes;
 use reporter::Reporter;
 #[cfg(test)]
 pub(crate) use space::needed as space_needed;
@@ -49,7 +51,7 @@ pub struct MoverSettings {
     pub output: Box<dyn Write + Send>,
 }
 
-/// Carries the task out and writes the result. Gives the exit code: 0 if it is done, else 1.
+/// Carries the task out and writes the result. Gives the exit code: 0 if every part is done, else 1.
 pub async fn run(settings: MoverSettings, stop: CancellationToken) -> u8 {
     let MoverSettings { directory, result_file, pod_uid, environment, output } = settings;
     let reporter = Reporter::new(output);
@@ -64,11 +66,9 @@ pub async fn run(settings: MoverSettings, stop: CancellationToken) -> u8 {
         Ok(task) => (task.uid.clone(), carry_out(&context, &task, stop).await),
         Err((uid, failure)) => (uid.unwrap_or_default(), Outcome::Failed(failure)),
     };
-    if let Outcome::Failed(failure) = &outcome {
-        reporter.message(Level::Error, &failure.message);
-    }
-    let code = u8::from(!is_done(&outcome));
-    let written = result::write(&result_file, TaskResult { version: VERSION, uid, outcome });
+    report_failures(&reporter, &outcome);
+    let code = u8::from(!outcome.is_done());
+    let written = result::write(&result_file, TaskResult::new(uid, outcome));
     if let Err(error) = written {
         let text = format!("cannot write the result to '{}': {error}", result_file.display());
         reporter.message(Level::Error, &text);
@@ -76,16 +76,22 @@ pub async fn run(settings: MoverSettings, stop: CancellationToken) -> u8 {
     code
 }
 
-/// A restore that left something out failed, however much of it is there.
-fn is_done(outcome: &Outcome) -> bool {
+fn report_failures(reporter: &Reporter, outcome: &Outcome) {
     match outcome {
-        Outcome::Failed(_) => false,
-        Outcome::Restored(restored) => restored.failed.count == 0,
-        Outcome::BackedUp(_) | Outcome::Maintained(_) => true,
+        Outcome::Failed(failure) => reporter.message(Level::Error, &failure.message),
+        Outcome::Parts(results) => {
+            for part in &results.parts {
+                if let Outcome::Failed(failure) = &part.outcome {
+                    reporter.message(Level::Error, &format!("part {}: {}", part.uid, failure.message));
+                }
+            }
+        }
+        _ => {}
     }
 }
 
 /// What every kind of work needs beside its part of the task.
+#[derive(Clone)]
 pub(crate) struct WorkContext {
     directory: PathBuf,
     pod_uid: String,
@@ -108,16 +114,15 @@ async fn carry_out(context: &WorkContext, task: &Task, stop: CancellationToken) 
             }
         });
     }
-    let reporting = reporter::report_progress(&context.reporter, &context.progress);
-    let outcome = tokio::select! {
-        outcome = Box::pin(work(context, task, &cancel)) => outcome,
+    let mut parts = PartOutcomes::new(task);
+    let worked = tokio::select! {
+        worked = Box::pin(work(context, task, &mut parts, &cancel)) => worked,
         () = overdue(&cancel) => Err(Failed::Cancelled),
     };
-    reporting.finish().await;
-    match outcome {
-        Ok(outcome) => outcome,
+    match worked {
+        Ok(()) => parts.finish(None),
         Err(Failed::Because(failure)) => Outcome::Failed(failure),
-        Err(Failed::Cancelled) => Outcome::Failed(ended(task, &stop)),
+        Err(Failed::Cancelled) => parts.finish(Some(&ended(task, &stop))),
     }
 }
 
@@ -144,23 +149,56 @@ fn ended(task: &Task, stop: &CancellationToken) -> Failure {
     }
 }
 
-async fn work(context: &WorkContext, task: &Task, cancel: &CancellationToken) -> Result<Outcome, Failed> {
+/// Opens the repository and does one part after the other. An error is of what comes before the parts, or ends them all.
+async fn work(
+    context: &WorkContext,
+    task: &Task,
+    parts: &mut PartOutcomes<'_>,
+    cancel: &CancellationToken,
+) -> Result<(), Failed> {
+    let reporting = context.reporter.follow(&context.progress, None);
     let opening = Opened::open(context, task, cancel);
     let opened = tokio::select! {
-        opened = opening => opened?,
-        () = cancel.cancelled() => return Err(Failed::Cancelled),
+        opened = opening => opened,
+        () = cancel.cancelled() => Err(Failed::Cancelled),
     };
-    match &task.work {
+    drop(reporting);
+    let opened = opened?;
+    for part in &task.parts {
+        if cancel.is_cancelled() {
+            return Err(Failed::Cancelled);
+        }
+        let context = WorkContext { progress: Arc::default(), ..context.clone() };
+        let name = (task.parts.len() > 1).then_some(part.uid.as_str());
+        let reporting = context.reporter.follow(&context.progress, name);
+        let outcome = work_on(&context, part, &opened, cancel).await;
+        reporting.finish().await;
+        parts.add(match outcome {
+            Ok(outcome) => outcome,
+            Err(Failed::Because(failure)) => Outcome::Failed(failure),
+            Err(Failed::Cancelled) => return Err(Failed::Cancelled),
+        });
+    }
+    Ok(())
+}
+
+async fn work_on(
+    context: &WorkContext,
+    part: &Part,
+    opened: &Opened,
+    cancel: &CancellationToken,
+) -> Result<Outcome, Failed> {
+    match &part.work {
         Work::Backup(work) => {
-            let backup = backup::Backup { context, task, work, opened: &opened };
+            let backup = backup::Backup { context, uid: &part.uid, work, opened };
             backup.carry_out(cancel).await.map(Outcome::BackedUp)
         }
         Work::Restore(work) => {
-            let restore = restore::Restore { context, work, opened: &opened };
+            let restore = restore::Restore { context, work, opened };
             restore.carry_out(cancel).await.map(Outcome::Restored)
         }
         Work::Maintain(work) => {
-            maintain::carry_out(context, work, &opened, cancel).await.map(Outcome::Maintained)
+            maintain::carry_out(context, work, opened, cancel).await.map(Outcome::Maintained)
         }
     }
 }

@@ -34,43 +34,54 @@ impl Reporter {
     }
 }
 
-/// Reports the progress of work until it is finished.
+/// Reports the progress of work until it is dropped or, with a last line, finished.
 pub(super) struct ProgressReport {
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
-pub(super) fn report_progress(reporter: &Reporter, progress: &Arc<Progress>) -> ProgressReport {
-    let stop = CancellationToken::new();
-    let (reporter, progress, stopped) = (reporter.clone(), Arc::clone(progress), stop.clone());
-    let task = tokio::spawn(async move {
-        let mut last = Reading::default();
-        let mut is_running = true;
-        while is_running {
-            tokio::select! {
-                () = tokio::time::sleep(INTERVAL) => {}
-                () = stopped.cancelled() => is_running = false,
+impl Reporter {
+    /// Starts to report; `part` is the UID of the part that is at work, where a task has several.
+    pub(super) fn follow(&self, progress: &Arc<Progress>, part: Option<&str>) -> ProgressReport {
+        let stop = CancellationToken::new();
+        let (reporter, progress, stopped) = (self.clone(), Arc::clone(progress), stop.clone());
+        let part = part.map(str::to_owned);
+        let task = tokio::spawn(async move {
+            let mut last = Reading { part: part.clone(), ..Reading::default() };
+            let mut is_running = true;
+            while is_running {
+                tokio::select! {
+                    () = tokio::time::sleep(INTERVAL) => {}
+                    () = stopped.cancelled() => is_running = false,
+                }
+                let reading = Reading { part: part.clone(), ..reading(&progress) };
+                if reading != last {
+                    reporter.line(&Line::Progress(reading.clone()));
+                    last = reading;
+                }
             }
-            let reading = reading(&progress);
-            if reading != last {
-                reporter.line(&Line::Progress(reading.clone()));
-                last = reading;
-            }
-        }
-    });
-    ProgressReport { stop, task }
+        });
+        ProgressReport { stop, task }
+    }
 }
 
 impl ProgressReport {
-    pub(super) async fn finish(self) {
+    pub(super) async fn finish(mut self) {
         self.stop.cancel();
-        let _ = self.task.await;
+        let _ = (&mut self.task).await;
+    }
+}
+
+impl Drop for ProgressReport {
+    fn drop(&mut self) {
+        self.task.abort();
     }
 }
 
 fn reading(progress: &Progress) -> Reading {
     let reading = progress.read();
     Reading {
+        part: None,
         step: reading.step.to_owned(),
         files_done: reading.files_done,
         files_total: reading.files_total,

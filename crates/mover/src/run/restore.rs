@@ -1,6 +1,7 @@
 //! Restores a snapshot into a volume, a device or a command. The done file is written only after everything was verified.
 
-mod paths;
+mod folder;
+mod wanted;
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
@@ -14,17 +15,17 @@ use lifeboat_repository::lock::{Lock, LockKind};
 use lifeboat_repository::restore::{RestoreOptions, RestoreOutcome, restore};
 use lifeboat_repository::snapshot::Snapshot;
 use lifeboat_repository::snapshots::by_prefix;
-use rustix::fs::{Gid, Mode, Uid, fchmod, fchown};
 use tokio_util::sync::CancellationToken;
 
-use super::backup::{ROOT_TAG, listed};
+use super::backup::listed;
 use super::failure::{self, Failed, is_full};
 use super::open::Opened;
-use super::proof::Volume;
+use super::proof::{Volume, names_of};
 use super::{WorkContext, block, child, done, space};
 use crate::report::{Cause, Failure, Level, Listed, Restored};
 use crate::task::{RestoreWork, Target};
-use paths::Wanted;
+use folder::Folder;
+use wanted::Wanted;
 
 /// One restore.
 pub(super) struct Restore<'a> {
@@ -113,33 +114,40 @@ impl Restore<'_> {
         volume: &Volume,
         cancel: &CancellationToken,
     ) -> Result<Restored, Failed> {
-        let wanted = Wanted::new(&self.work.paths, self.work.done_file.as_deref())?;
-        if self.work.paths.is_empty() {
-            let looking = space::check(&self.opened.repository, snapshot, volume, self.work.sparse, cancel);
-            looking.await?;
+        let (work, repository) = (self.work, &self.opened.repository);
+        let wanted = Wanted::new(work)?;
+        let folder = Folder::find(repository, snapshot, work.folder.as_deref(), cancel).await?;
+        if wanted.is_everything() {
+            space::check(repository, snapshot, folder.tree, volume, work.sparse, cancel).await?;
         }
-        let below = self.work.into.as_deref().map(|name| directory_below(volume, name)).transpose()?;
-        let target = below.as_ref().unwrap_or_else(|| volume.directory());
+        let root = self.root(volume)?;
+        let beside = work.into.as_deref().map(|name| made_directory(&root, name)).transpose()?;
+        let target = beside.as_ref().unwrap_or(&root);
         let options = RestoreOptions {
             // The directory that was proved, whatever its path means by now.
             target: PathBuf::from(format!("/proc/self/fd/{}", target.as_fd().as_raw_fd())),
+            subfolder: work.folder.as_ref().map(PathBuf::from),
             select: Some(wanted.select()),
             select_xattr: Some(Arc::new(is_settable)),
-            sparse: self.work.sparse,
+            sparse: work.sparse,
             verify: true,
             stop_when_full: true,
             ..RestoreOptions::default()
         };
         let progress = Arc::clone(&self.context.progress);
-        let restored = restore(&self.opened.repository, snapshot, options, progress, cancel.clone()).await;
+        let restored = restore(repository, snapshot, options, progress, cancel.clone()).await;
         let outcome = restored.map_err(|error| failed(error, snapshot, volume))?;
         let mut failed = problems(&outcome, &wanted);
+        if outcome.total_files == 0 && wanted.has_patterns() {
+            let text = "the patterns of the restore match no file of the snapshot: nothing was restored";
+            self.context.reporter.message(Level::Warning, text);
+        }
         if outcome.problems.iter().any(|problem| says_full(&problem.message)) {
             return Err(space::full(snapshot, volume, &failed.first.join("; ")).into());
         }
         // A directory beside other files keeps the mode that it was made with.
-        if failed.count == 0 && self.work.paths.is_empty() && below.is_none() {
-            give_root(volume, snapshot).unwrap_or_else(|problem| add(&mut failed, problem));
+        if failed.count == 0 && wanted.is_everything() && beside.is_none() {
+            folder.give_owner(&root).unwrap_or_else(|problem| add(&mut failed, problem));
         }
         if failed.count == 0 {
             self.complete(volume).await?;
@@ -153,6 +161,20 @@ impl Restore<'_> {
         })
     }
 
+    /// The directory that stands for the volume: its own, or the one at the sub-path.
+    fn root(&self, volume: &Volume) -> Result<OwnedFd, Failure> {
+        let own = volume.directory().try_clone();
+        let mut directory = own.map_err(|error| Failure {
+            cause: Cause::Target,
+            message: format!("cannot open '{}': {error}", volume.path().display()),
+        })?;
+        let sub_path = self.work.sub_path.as_deref();
+        for name in sub_path.map(|path| names_of("subPath", path)).transpose()?.into_iter().flatten() {
+            directory = made_directory(&directory, name)?;
+        }
+        Ok(directory)
+    }
+
     /// Everything is written and verified: proves the volume once more and writes the done file that a pod waits for.
     async fn complete(&self, volume: &Volume) -> Result<(), Failed> {
         volume.prove()?;
@@ -164,13 +186,13 @@ impl Restore<'_> {
     }
 }
 
-/// Makes the directory, or takes the one that an earlier attempt made. A link is none.
-fn directory_below(volume: &Volume, name: &str) -> Result<OwnedFd, Failure> {
+/// Makes the directory, or takes the one that is there. A link is refused.
+fn made_directory(parent: &OwnedFd, name: &str) -> Result<OwnedFd, Failure> {
     let failed = |error: std::io::Error| {
         let cause = if is_full(&error) { Cause::NoSpace } else { Cause::Target };
         Failure { cause, message: format!("cannot make directory '{name}' in the volume: {error}") }
     };
-    done::directory(volume.directory(), std::ffi::OsStr::new(name)).map_err(failed)
+    done::directory(parent, std::ffi::OsStr::new(name)).map_err(failed)
 }
 
 fn unwritable(volume: &Volume, error: &std::io::Error) -> Failure {
@@ -210,29 +232,6 @@ fn problems(outcome: &RestoreOutcome, wanted: &Wanted) -> Listed {
 fn add(listed: &mut Listed, problem: String) {
     listed.count += 1;
     listed.first.push(problem);
-}
-
-/// Gives the volume's own root the owner and mode that it had, where the snapshot has the tag of Lifeboat's backups.
-fn give_root(volume: &Volume, snapshot: &Snapshot) -> Result<(), String> {
-    let Some((mode, uid, gid)) = snapshot.tags.iter().find_map(|tag| root_of(tag)) else { return Ok(()) };
-    let directory = volume.directory();
-    let failed = |error: rustix::io::Errno| {
-        format!("/: cannot set its owner and mode: {}", std::io::Error::from(error))
-    };
-    match fchown(directory, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid))) {
-        // Who is not root may not give directories away, as with files.
-        Err(rustix::io::Errno::PERM) if !rustix::process::geteuid().is_root() => {}
-        outcome => outcome.map_err(failed)?,
-    }
-    fchmod(directory, Mode::from_raw_mode(mode)).map_err(failed)
-}
-
-fn root_of(tag: &str) -> Option<(u32, u32, u32)> {
-    let mut parts = tag.strip_prefix(ROOT_TAG)?.split(':');
-    let mode = u32::from_str_radix(parts.next()?, 8).ok().filter(|mode| *mode <= 0o7777)?;
-    let (uid, gid) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-    // The largest number means "leave it" to the system.
-    (parts.next().is_none() && uid != u32::MAX && gid != u32::MAX).then_some((mode, uid, gid))
 }
 
 fn must_be_a_name(name: &str) -> Result<(), Failure> {

@@ -9,15 +9,15 @@ use flate2::write::GzEncoder;
 use lifeboat_repository::backup::BackupOutcome;
 use lifeboat_store::Store;
 
-use crate::report::{BackedUp, FullReport, Unreadable};
-use crate::task::{BackupWork, Task, VERSION};
+use crate::report::{BackedUp, FullReport, Unreadable, VERSION};
+use crate::task::BackupWork;
 
 const UPLOAD_TIMEOUT: Duration = Duration::from_mins(1);
 
 pub(super) async fn write(
     location: &Store,
     key: &str,
-    task: &Task,
+    uid: &str,
     work: &BackupWork,
     result: &BackedUp,
     outcome: BackupOutcome,
@@ -25,7 +25,7 @@ pub(super) async fn write(
     let unreadable = outcome.unreadable.into_iter();
     let report = FullReport {
         version: VERSION,
-        uid: task.uid.clone(),
+        uid: uid.to_owned(),
         snapshot: result.snapshot.clone(),
         host: work.host.clone(),
         files: result.files,
