@@ -42,7 +42,7 @@ pub enum Level {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Reading {
-    /// The UID of the part that is at work, in a task of several parts. The counts are this part's own.
+    /// The UID of the part that is at work, where it is not the task's. The counts are this part's own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part: Option<String>,
     pub step: String,

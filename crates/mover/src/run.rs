@@ -169,7 +169,7 @@ async fn work(
             return Err(Failed::Cancelled);
         }
         let context = WorkContext { progress: Arc::default(), ..context.clone() };
-        let name = (task.parts.len() > 1).then_some(part.uid.as_str());
+        let name = (part.uid != task.uid).then_some(part.uid.as_str());
         let reporting = context.reporter.follow(&context.progress, name);
         let outcome = work_on(&context, part, &opened, cancel).await;
         reporting.finish().await;

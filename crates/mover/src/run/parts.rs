@@ -5,6 +5,8 @@ use crate::report::{Failure, Outcome, PartResult, PartResults};
 use crate::task::{Part, Task};
 
 pub(super) struct PartOutcomes<'a> {
+    /// The task's.
+    uid: &'a str,
     parts: &'a [Part],
     /// Of the first parts, in their order.
     outcomes: Vec<Outcome>,
@@ -12,7 +14,7 @@ pub(super) struct PartOutcomes<'a> {
 
 impl<'a> PartOutcomes<'a> {
     pub(super) fn new(task: &'a Task) -> Self {
-        Self { parts: &task.parts, outcomes: Vec::with_capacity(task.parts.len()) }
+        Self { uid: &task.uid, parts: &task.parts, outcomes: Vec::with_capacity(task.parts.len()) }
     }
 
     /// The next part has ended.
@@ -20,17 +22,18 @@ impl<'a> PartOutcomes<'a> {
         self.outcomes.push(outcome);
     }
 
-    /// The outcome of the task: that of its one part, or all. `ended` is why parts that have no outcome have none; if no
+    /// The outcome of the task: that of its one part, if that has the task's UID, or those of all parts. `ended` is why parts that have no outcome have none; if no
     /// part has one, it is the outcome of the whole task.
     pub(super) fn finish(self, ended: Option<&Failure>) -> Outcome {
-        let Self { parts, mut outcomes } = self;
+        let Self { uid, parts, mut outcomes } = self;
         if let Some(ended) = ended {
             if outcomes.is_empty() {
                 return Outcome::Failed(ended.clone());
             }
             outcomes.resize_with(parts.len(), || Outcome::Failed(ended.clone()));
         }
-        if outcomes.len() == 1
+        if let [part] = parts
+            && part.uid == uid
             && let Some(outcome) = outcomes.pop()
         {
             return outcome;

@@ -41,7 +41,7 @@ pub(super) struct ProgressReport {
 }
 
 impl Reporter {
-    /// Starts to report; `part` is the UID of the part that is at work, where a task has several.
+    /// Starts to report; `part` is the UID of the part that is at work, where it is not the task's.
     pub(super) fn follow(&self, progress: &Arc<Progress>, part: Option<&str>) -> ProgressReport {
         let stop = CancellationToken::new();
         let (reporter, progress, stopped) = (self.clone(), Arc::clone(progress), stop.clone());

@@ -49,6 +49,7 @@ impl Restore<'_> {
         if let Some(name) = &self.work.into {
             must_be_a_name(name)?;
         }
+        self.must_be_a_directory()?;
         let repository = &self.opened.repository;
         // The inner outcome keeps the cause, which an error of the engine has no place for.
         let held = Lock::hold(repository, LockKind::Shared, &self.opened.lock, |_| async {
@@ -57,6 +58,25 @@ impl Restore<'_> {
         let restored = held.await.map_err(failure::of(Cause::Target))??;
         let milliseconds = u64::try_from(started.elapsed().as_millis()).unwrap_or(u64::MAX);
         Ok(Restored { milliseconds, ..restored })
+    }
+
+    /// Devices and commands get one whole file: a field that chooses or places files would be ignored.
+    fn must_be_a_directory(&self) -> Result<(), Failure> {
+        let work = self.work;
+        let fields = [
+            (!work.include.is_empty(), "include"),
+            (!work.exclude.is_empty(), "exclude"),
+            (work.folder.is_some(), "folder"),
+            (work.sub_path.is_some(), "subPath"),
+        ];
+        match (&work.target, fields.iter().find(|(is_set, _)| *is_set)) {
+            (Target::Path { .. }, _) | (_, None) => Ok(()),
+            (_, Some((_, field))) => {
+                let message =
+                    format!("{field}: expected with a directory only, the target is a device or a command");
+                Err(Failure { cause: Cause::Task, message })
+            }
+        }
     }
 
     async fn under_lock(&self, cancel: &CancellationToken) -> Result<Restored, Failed> {

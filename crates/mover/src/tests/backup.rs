@@ -15,7 +15,7 @@ async fn the_snapshot_has_the_volumes_root_and_carries_the_tasks_uid() {
     world.write(".velero/old-restore", "");
     world.write("cache/large", "two");
     let mut task = world.backup("uid-1");
-    let Work::Backup(work) = &mut task.work else { panic!() };
+    let Work::Backup(work) = &mut task.parts[0].work else { panic!() };
     work.excludes = vec!["/cache".to_owned()];
     work.report = Some("backups/nightly/report.json.gz".to_owned());
     let left = world.run(&task).await;

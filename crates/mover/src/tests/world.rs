@@ -12,11 +12,11 @@ use lifeboat_repository::testing::{new_repository, opened};
 use lifeboat_store::Store;
 use tokio_util::sync::CancellationToken;
 
-use crate::report::{BackedUp, Failure, Line, Outcome, Restored, TaskResult};
+use crate::report::{BackedUp, Failure, Line, NotListed, Outcome, Restored, TaskResult};
 use crate::run::{MoverSettings, run};
 use crate::task::{
-    BackupWork, Direct, LockTerms, Proof, RepositoryAccess, RestoreWork, Source, Target, Task, Transport,
-    VERSION, Work,
+    BackupWork, Direct, Limits, LockTerms, Part, Proof, RepositoryAccess, RestoreWork, Source, Target, Task,
+    Transport, Work,
 };
 
 const REPOSITORY: &str = "restic/shop";
@@ -78,18 +78,20 @@ impl World {
             config: BTreeMap::from([("path".to_owned(), path)]),
             ..Direct::default()
         };
-        Task {
-            version: VERSION,
-            uid: uid.to_owned(),
-            work,
-            repository: RepositoryAccess {
-                transport: Transport::Direct(direct),
-                passwords: vec!["password-0".to_owned(), "password-1".to_owned()],
-            },
-            lock: LockTerms { cluster: "cluster-uid".to_owned(), ..LockTerms::default() },
-            limits: crate::task::Limits { scratch: Some(self.path("scratch")), ..Default::default() },
-            deadline: None,
-        }
+        let repository = RepositoryAccess {
+            transport: Transport::Direct(direct),
+            passwords: vec!["password-0".to_owned(), "password-1".to_owned()],
+        };
+        let lock = LockTerms { cluster: "cluster-uid".to_owned(), ..LockTerms::default() };
+        let limits = Limits { scratch: Some(self.path("scratch")), ..Limits::default() };
+        Task { limits, ..Task::single(uid, work, repository, lock) }
+    }
+
+    /// A task of several parts.
+    pub(crate) fn tasks<'a>(&self, uid: &str, works: impl IntoIterator<Item = (&'a str, Work)>) -> Task {
+        let parts = works.into_iter().map(|(uid, work)| Part { uid: uid.to_owned(), work });
+        let parts: Vec<_> = parts.collect();
+        Task { parts: parts.clone(), ..self.task(uid, parts[0].work.clone()) }
     }
 
     pub(crate) fn backup(&self, uid: &str) -> Task {
@@ -147,24 +149,11 @@ impl World {
 }
 
 pub(crate) fn backup_of(source: Source) -> BackupWork {
-    BackupWork {
-        source,
-        host: "shop/data".to_owned(),
-        tags: vec!["backup=nightly".to_owned()],
-        excludes: Vec::new(),
-        report: None,
-    }
+    BackupWork { tags: vec!["backup=nightly".to_owned()], ..BackupWork::new(source, "shop/data") }
 }
 
 pub(crate) fn restore_to(snapshot: &str, target: Target) -> RestoreWork {
-    RestoreWork {
-        snapshot: snapshot.to_owned(),
-        target,
-        sparse: false,
-        paths: Vec::new(),
-        into: None,
-        done_file: None,
-    }
+    RestoreWork::new(snapshot, target)
 }
 
 impl MoverEnd {
@@ -179,6 +168,17 @@ impl MoverEnd {
         match (self.code, self.result.outcome) {
             (0, Outcome::Restored(restored)) => restored,
             (code, other) => panic!("{code}: {other:?}"),
+        }
+    }
+
+    /// Of a task with several parts: the exit code and the outcome of each, by UID.
+    pub(crate) fn parts(self) -> (u8, Vec<(String, Outcome)>) {
+        match self.result.outcome {
+            Outcome::Parts(results) => {
+                assert_eq!((self.result.version, results.not_listed), (2, NotListed::default()));
+                (self.code, results.parts.into_iter().map(|part| (part.uid, part.outcome)).collect())
+            }
+            other => panic!("{other:?}"),
         }
     }
 
