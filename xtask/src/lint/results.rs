@@ -19,7 +19,6 @@ const KNOWN: &[(&str, usize)] = &[
     ("lifeboat-archive", 1),
     ("lifeboat-cli", 27),
     ("lifeboat-e2e", 1),
-    ("lifeboat-mover", 1),
     ("lifeboat-operator", 53),
     ("lifeboat-plan", 15),
     ("lifeboat-plugin", 1),

@@ -87,10 +87,7 @@ impl Backup<'_> {
         }
     }
 
-    fn not_confirmed(
-        &self,
-        reason: Box<dyn std::error::Error + Send + Sync>,
-    ) -> Result<BackedUp, Failed> {
+    fn not_confirmed(&self, reason: Box<dyn std::error::Error + Send + Sync>) -> Result<BackedUp, Failed> {
         match reason.downcast::<Objection>().map(|objection| *objection) {
             Ok(Objection::MadeBefore(found)) => Ok(self.made_before(&found)),
             Ok(Objection::WrongVolume(failure)) => Err(failure.into()),
@@ -150,10 +147,11 @@ impl Backup<'_> {
             ..counted(outcome.snapshot_id, &outcome.snapshot)
         };
         if let Some(key) = &self.work.report
-            && let Err(problem) =
+            && let Err(error) =
                 report::write(&self.opened.location, key, self.uid, self.work, &result, outcome).await
         {
-            self.context.reporter.message(Level::Warning, &problem);
+            let text = format!("the full report was not written to '{key}': {error}");
+            self.context.reporter.message(Level::Warning, &text);
         }
         result
     }

@@ -106,7 +106,8 @@ impl Volume {
 pub(super) fn names_of<'a>(field: &str, path: &'a str) -> Result<Vec<&'a str>, Failure> {
     let names: Vec<_> = path.split('/').filter(|name| !matches!(*name, "" | ".")).collect();
     if names.is_empty() || names.contains(&"..") || path.contains('\0') {
-        let message = format!("{field}: '{path}' is not a path below the volume; expected one like data/files");
+        let message =
+            format!("{field}: '{path}' is not a path below the volume; expected one like data/files");
         return Err(Failure { cause: Cause::Task, message });
     }
     Ok(names)

@@ -167,7 +167,9 @@ impl Restore<'_> {
         }
         // A directory beside other files keeps the mode that it was made with.
         if failed.count == 0 && wanted.is_everything() && beside.is_none() {
-            folder.give_owner(&root).unwrap_or_else(|problem| add(&mut failed, problem));
+            folder.give_owner(&root).unwrap_or_else(|error| {
+                add(&mut failed, format!("/: cannot set its owner and mode: {error}"));
+            });
         }
         if failed.count == 0 {
             self.complete(volume).await?;

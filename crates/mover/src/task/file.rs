@@ -55,7 +55,8 @@ pub(super) struct TaskFile {
 impl From<Task> for TaskFile {
     fn from(task: Task) -> Self {
         let Task { uid, mut parts, repository, lock, limits, deadline } = task;
-        let fits_version_1 = matches!(&*parts, [part] if part.uid == uid && newer_field(&part.work).is_none());
+        let fits_version_1 =
+            matches!(&*parts, [part] if part.uid == uid && newer_field(&part.work).is_none());
         let (version, work, parts) = if fits_version_1 {
             (1, parts.pop().map(|part| part.work), None)
         } else {

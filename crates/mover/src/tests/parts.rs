@@ -44,7 +44,8 @@ async fn a_part_that_fails_does_not_stop_the_others_and_only_it_is_done_again() 
     });
     let progress: Vec<_> = progress.collect();
     assert!(progress.contains(&"part-1".to_owned()) && progress.contains(&"part-3".to_owned()));
-    let is_failure = |line: &Line| matches!(line, Line::Message { text, .. } if text.contains("part part-2: "));
+    let is_failure =
+        |line: &Line| matches!(line, Line::Message { text, .. } if text.contains("part part-2: "));
     assert!(end.lines.iter().any(is_failure), "{:?}", end.lines);
     let (code, first) = end.parts();
     assert_eq!(code, 1, "a task is done only if all of its parts are");
@@ -54,7 +55,10 @@ async fn a_part_that_fails_does_not_stop_the_others_and_only_it_is_done_again() 
     for (number, path) in [(0, "/data"), (2, "/config")] {
         let (uid, outcome) = &first[number];
         let snapshot = repository.load_snapshot(snapshot(outcome).parse().unwrap()).await.unwrap();
-        assert_eq!((&*snapshot.paths, &*snapshot.tags[0]), (&[path.to_owned()][..], &*format!("lifeboat-task={uid}")));
+        assert_eq!(
+            (&*snapshot.paths, &*snapshot.tags[0]),
+            (&[path.to_owned()][..], &*format!("lifeboat-task={uid}"))
+        );
     }
     write(&world, "one/more", "written later");
     write(&world, "missing/c", "third");

@@ -39,7 +39,10 @@ fn restore(world: &World, snapshot: &str, target: &str, change: impl FnOnce(&mut
 
 fn files(world: &World, target: &str) -> Vec<String> {
     let found = tree(&world.path(target)).into_keys();
-    found.filter(|path| world.path(target).join(path).is_file()).map(|path| path.display().to_string()).collect()
+    found
+        .filter(|path| world.path(target).join(path).is_file())
+        .map(|path| path.display().to_string())
+        .collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -48,12 +51,16 @@ async fn a_volume_stored_at_a_path_comes_back_byte_for_byte() {
     fill(&world);
     let mut expected = tree(&world.path("volume"));
     expected.retain(|path, _| !path.starts_with(".velero") && !path.starts_with("app/cache"));
-    let backed_up = world.run(&backup(&world, |work| work.excludes = vec!["/source/data/app/cache".into()])).await;
+    let backed_up =
+        world.run(&backup(&world, |work| work.excludes = vec!["/source/data/app/cache".into()])).await;
     let id = backed_up.backed_up().snapshot;
     let repository = world.repository().await;
     let snapshot = repository.load_snapshot(id.parse().unwrap()).await.unwrap();
     assert_eq!(snapshot.paths, ["/source/data"]);
-    assert!(!snapshot.tags.iter().any(|tag| tag.starts_with("lifeboat-root=")), "the entry of the directory has it");
+    assert!(
+        !snapshot.tags.iter().any(|tag| tag.starts_with("lifeboat-root=")),
+        "the entry of the directory has it"
+    );
     let reader = BlobReader::new(&repository, repository.load_index().await.unwrap().into());
     let data = find_directory(&reader, snapshot.tree, "/source/data").await.unwrap();
     let names = reader.load_tree(&data).await.unwrap();
@@ -86,7 +93,10 @@ async fn a_volume_stored_at_a_path_comes_back_byte_for_byte() {
 #[case(|work: &mut RestoreWork| (work.include, work.folder) = (vec!["note.txt".into()], None), &["source/data/app/deep/note.txt"])]
 #[case(|work: &mut RestoreWork| work.include = vec!["/other".into()], &[])]
 #[tokio::test(flavor = "multi_thread")]
-async fn only_what_the_patterns_choose_comes_back(#[case] choose: fn(&mut RestoreWork), #[case] expected: &[&str]) {
+async fn only_what_the_patterns_choose_comes_back(
+    #[case] choose: fn(&mut RestoreWork),
+    #[case] expected: &[&str],
+) {
     let world = World::new().await;
     fill(&world);
     let id = world.run(&backup(&world, |_| {})).await.backed_up().snapshot;
@@ -96,7 +106,10 @@ async fn only_what_the_patterns_choose_comes_back(#[case] choose: fn(&mut Restor
     assert!(restored.verified && restored.failed.count == 0, "{restored:?}");
     assert_eq!(warned, expected.is_empty());
     let link_leads_nowhere = |name: &&&str| **name != "link";
-    assert_eq!(files(&world, "target"), expected.iter().filter(link_leads_nowhere).copied().collect::<Vec<_>>());
+    assert_eq!(
+        files(&world, "target"),
+        expected.iter().filter(link_leads_nowhere).copied().collect::<Vec<_>>()
+    );
     assert_eq!(world.path("target/link").is_symlink(), expected.contains(&"link"));
 }
 
@@ -150,7 +163,8 @@ async fn patterns_and_folders_are_for_directories_only_and_a_missing_folder_is_n
     let world = World::new().await;
     fill(&world);
     let id = world.run(&backup(&world, |_| {})).await.backed_up().snapshot;
-    let failure = world.run(&restore(&world, &id, "target", |work| work.folder = Some("/other".into()))).await;
+    let failure =
+        world.run(&restore(&world, &id, "target", |work| work.folder = Some("/other".into()))).await;
     let failure = failure.failed();
     assert_eq!(failure.cause, Cause::Damaged);
     assert!(failure.message.contains("'/other'"), "{}", failure.message);

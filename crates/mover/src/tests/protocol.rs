@@ -98,9 +98,9 @@ fn tasks_of_version_2() -> Vec<Task> {
     let part = |(number, work): (usize, &Work)| Part { uid: format!("part-{number}"), work: work.clone() };
     let several = Task { parts: works.iter().enumerate().map(part).collect(), ..one.clone() };
     let own_uid = Task { parts: vec![Part { uid: "part".into(), ..one.parts[0].clone() }], ..one.clone() };
-    let single = works.iter().map(|work| {
-        Task { parts: vec![Part { uid: one.uid.clone(), work: work.clone() }], ..one.clone() }
-    });
+    let single = works
+        .iter()
+        .map(|work| Task { parts: vec![Part { uid: one.uid.clone(), work: work.clone() }], ..one.clone() });
     single.chain([several, own_uid]).collect()
 }
 

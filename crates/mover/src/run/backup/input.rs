@@ -71,7 +71,8 @@ fn must_be_whole(work: &BackupWork) -> Result<(), Failure> {
     match fields.iter().find(|(is_set, _)| *is_set) {
         None => Ok(()),
         Some((_, field)) => {
-            let message = format!("{field}: expected with a directory only, the source is a device or a command");
+            let message =
+                format!("{field}: expected with a directory only, the source is a device or a command");
             Err(Failure { cause: Cause::Task, message })
         }
     }

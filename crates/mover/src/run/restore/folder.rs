@@ -2,6 +2,7 @@
 //! snapshot of Lifeboat that has the volume at its root keeps them in a tag; one that has the volume at a path, as those of
 //! restic, has an entry for it.
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
@@ -69,17 +70,14 @@ impl Folder {
     }
 
     /// Gives the directory the owner and mode that it had, where the snapshot has them.
-    pub(super) fn give_owner(&self, directory: &OwnedFd) -> Result<(), String> {
+    pub(super) fn give_owner(&self, directory: &OwnedFd) -> io::Result<()> {
         let Some(Owner { mode, uid, gid }) = self.owner else { return Ok(()) };
-        let failed = |error: rustix::io::Errno| {
-            format!("/: cannot set its owner and mode: {}", std::io::Error::from(error))
-        };
         match fchown(directory, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid))) {
             // Only root may give directories away, as with files.
             Err(rustix::io::Errno::PERM) if !rustix::process::geteuid().is_root() => {}
-            outcome => outcome.map_err(failed)?,
+            outcome => outcome?,
         }
-        fchmod(directory, Mode::from_raw_mode(mode)).map_err(failed)
+        Ok(fchmod(directory, Mode::from_raw_mode(mode))?)
     }
 }
 

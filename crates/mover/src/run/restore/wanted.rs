@@ -147,8 +147,9 @@ fn cleaned(field: &str, path: &str) -> Result<Vec<u8>, Failure> {
     if !clean.is_empty() && !path.split('/').any(|part| part == "..") {
         return Ok(clean);
     }
-    let message =
-        format!("{field}: '{path}' names no file or directory of the snapshot; expected a path like /data/file");
+    let message = format!(
+        "{field}: '{path}' names no file or directory of the snapshot; expected a path like /data/file"
+    );
     Err(Failure { cause: Cause::Task, message })
 }
 
