@@ -9,7 +9,7 @@ use kube::Resource;
 use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::{DataMovePhase, names};
 use lifeboat_cluster::ApiError;
-use lifeboat_mover::task::{self, Limits, LockTerms, Task, VERSION};
+use lifeboat_mover::task::{self, Limits, LockTerms, Task};
 use lifeboat_plan::movers::{Errand, Owner, Place as Where, SCRATCH};
 use lifeboat_plan::pod_volumes::{ATTEMPT, DEAD_OWNERS, attempt, dead_owners, status, task_uid};
 use serde_json::{Value, json};
@@ -161,14 +161,11 @@ impl Case {
         let (uid, seconds) = (self.task(), left(self.deadline, self.now()));
         // Whoever waits for a lock in vain has the time to say whose it is.
         let wait_seconds = seconds - (seconds / 10).min(30);
+        let lock = LockTerms { cluster: reach.cluster, dead_owners: dead.to_vec(), wait_seconds };
         let task = Task {
-            version: VERSION,
-            uid: uid.clone(),
-            work: mission.work,
-            repository: reach.task,
-            lock: LockTerms { cluster: reach.cluster, dead_owners: dead.to_vec(), wait_seconds },
             limits: Limits { scratch: Some(SCRATCH.into()), ..Limits::default() },
             deadline: Some(self.deadline),
+            ..Task::single(&uid, mission.work, reach.task, lock)
         };
         let Place { kind, name, uid: of, .. } = self.place.clone();
         let errand = Errand {

@@ -65,7 +65,7 @@ impl Fake {
     /// A mover that does its work.
     fn succeed(&self, assignment: &Assignment) -> Ended {
         let uid = &assignment.task.uid;
-        told(match assignment.task.work {
+        told(match assignment.task.parts[0].work {
             Work::Backup(_) => {
                 let snapshot = format!("snapshot-{uid}");
                 self.holds(uid, &snapshot);

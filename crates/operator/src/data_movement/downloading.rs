@@ -138,7 +138,7 @@ impl Downloading<'_> {
             Target::Path { path: DATA.into(), proof: None }
         };
         let snapshot = self.object.spec.snapshot_id.clone();
-        RestoreWork { snapshot, target, sparse: true, paths: Vec::new(), into: None, done_file: None }
+        RestoreWork { sparse: true, ..RestoreWork::new(snapshot, target) }
     }
 
     /// Waits until the claim is there and, where its class makes volumes for pods, until a pod that is there or can still

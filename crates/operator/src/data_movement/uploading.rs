@@ -138,8 +138,6 @@ impl Uploading<'_> {
             Source::Snapshot { path: DATA.into() }
         };
         BackupWork {
-            source,
-            host: format!("{namespace}/{}", spec.source_pvc),
             // Upstream's, by which a person finds whose snapshot it is.
             tags: vec![
                 "snapshot-requester=snapshot-data-upload-download".to_owned(),
@@ -147,8 +145,8 @@ impl Uploading<'_> {
                 format!("ns={namespace}"),
                 format!("pvc={}", spec.source_pvc),
             ],
-            excludes: Vec::new(),
             report: Some(report_key(backup, &self.case.task())),
+            ..BackupWork::new(source, format!("{namespace}/{}", spec.source_pvc))
         }
     }
 

@@ -148,11 +148,10 @@ impl Copying<'_> {
         let pod = spec.pod.name.as_deref().unwrap_or_default();
         let tags = spec.tags.iter().flatten().map(|(key, value)| format!("{key}={value}"));
         BackupWork {
-            source,
-            host: host(&self.case.namespace, pod, &spec.volume, claim),
             tags: tags.collect(),
             excludes: vec![format!("/{DONE_DIRECTORY}")],
             report: Some(report_key(&self.case.group, &self.case.task())),
+            ..BackupWork::new(source, host(&self.case.namespace, pod, &spec.volume, claim))
         }
     }
 

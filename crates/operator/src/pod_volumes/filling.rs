@@ -152,8 +152,6 @@ impl Filling<'_> {
         let (node, directory) = gather::place(desk, pod, volume, claim.as_ref()).await?;
         let (path, proof) = gather::in_mover(&directory);
         let work = RestoreWork {
-            snapshot: self.object.spec.snapshot_id.clone(),
-            target: Target::Path { path, proof: Some(proof) },
             sparse: true,
             paths: self.note(files::PATH).into_iter().collect(),
             into: self.into(),
@@ -162,6 +160,10 @@ impl Filling<'_> {
                 .into()
                 .is_none()
                 .then(|| PathBuf::from(DONE_DIRECTORY).join(label(self.object, names::RESTORE_UID))),
+            ..RestoreWork::new(
+                self.object.spec.snapshot_id.clone(),
+                Target::Path { path, proof: Some(proof) },
+            )
         };
         Ok(Mission {
             work: task::Work::Restore(work),

@@ -104,7 +104,7 @@ async fn a_volume_is_copied_and_the_object_says_so() {
     assert_eq!(object["spec"]["repoIdentifier"], "s3:there");
     assert_eq!(world.fake.calls(), ["reach default/lifeboat or make", "send o-1-1", "clear o-1-1"]);
     let sent = world.fake.assignments.lock().unwrap();
-    let Work::Backup(work) = &sent[0].task.work else { unreachable!() };
+    let Work::Backup(work) = &sent[0].task.parts[0].work else { unreachable!() };
     assert_eq!(
         (work.host.as_str(), work.excludes.as_slice()),
         ("lifeboat/db-0/tmp", &["/.velero".to_owned()][..])

@@ -11,7 +11,7 @@ use kube::core::ApiResource;
 use kube::{Api, Resource, ResourceExt};
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_mover::report::{Line, Outcome, TaskResult};
-use lifeboat_mover::task::{Limits, LockTerms, MaintainWork, Task, VERSION, Work};
+use lifeboat_mover::task::{Limits, LockTerms, MaintainWork, Task, Work};
 use lifeboat_plan::backup_repository::{self, EMPTIED, MAINTENANCE};
 use lifeboat_plan::movers::{Errand, Owner, Place, SCRATCH};
 use lifeboat_repository::files::FileKind;
@@ -115,7 +115,9 @@ fn told(result: TaskResult) -> Result<String, String> {
             done.problems.first.join("; ")
         )),
         Outcome::Failed(failure) => Err(failure.message),
-        Outcome::BackedUp(_) | Outcome::Restored(_) => Err("the mover did something else".to_owned()),
+        Outcome::BackedUp(_) | Outcome::Restored(_) | Outcome::Parts(_) => {
+            Err("the mover did something else".to_owned())
+        }
     }
 }
 
@@ -127,19 +129,14 @@ async fn assignment(context: &Context, object: &DynamicObject, uid: &str) -> Res
         repositories::access(context, location, namespace).await.map_err(|problem| problem.chain())?;
     let cluster = context.repositories.cluster(context).await.map_err(|error| error.chain())?;
     let deadline = context.settings.movers.copy_timeout;
-    let task = Task {
-        version: VERSION,
-        uid: uid.to_owned(),
-        work: Work::Maintain(MaintainWork {
-            prune: true,
-            check: true,
-            empty_is_meant: object.annotations().contains_key(EMPTIED) && is_empty(context, &access).await?,
-        }),
-        repository: access.task,
-        lock: LockTerms { cluster, dead_owners: Vec::new(), wait_seconds: LOCK_WAIT.as_secs() },
-        limits: Limits { scratch: Some(SCRATCH.into()), ..Limits::default() },
-        deadline: None,
-    };
+    let work = Work::Maintain(MaintainWork {
+        prune: true,
+        check: true,
+        empty_is_meant: object.annotations().contains_key(EMPTIED) && is_empty(context, &access).await?,
+    });
+    let lock = LockTerms { cluster, dead_owners: Vec::new(), wait_seconds: LOCK_WAIT.as_secs() };
+    let limits = Limits { scratch: Some(SCRATCH.into()), ..Limits::default() };
+    let task = Task { limits, ..Task::single(uid, work, access.task, lock) };
     let errand = Errand {
         uid: uid.to_owned(),
         owner: Owner {

@@ -8,9 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lifeboat_cluster::testing::{Asked, client, failure};
 use lifeboat_mover::report::{Line, Outcome, TaskResult};
-use lifeboat_mover::task::{
-    Direct, LockTerms, MaintainWork, RepositoryAccess, Task, Transport, VERSION, Work,
-};
+use lifeboat_mover::task::{Direct, LockTerms, MaintainWork, RepositoryAccess, Task, Transport, Work};
 use lifeboat_plan::movers::{Errand, Owner, Place};
 use lifeboat_web::Metrics;
 use secrecy::SecretSlice;
@@ -126,7 +124,7 @@ pub(super) fn ended(reason: &str, code: i64, message: &str) -> Value {
 }
 
 pub(super) fn told(uid: &str, outcome: Outcome) -> Value {
-    let result = TaskResult { version: VERSION, uid: uid.into(), outcome };
+    let result = TaskResult::new(uid, outcome);
     ended("Completed", 0, &serde_json::to_string(&result).unwrap())
 }
 
@@ -146,18 +144,10 @@ pub(super) fn errand(uid: &str) -> Errand {
 }
 
 pub(super) fn assignment(uid: &str) -> Assignment {
-    let task = Task {
-        version: VERSION,
-        uid: uid.into(),
-        work: Work::Maintain(MaintainWork::default()),
-        repository: RepositoryAccess {
-            transport: Transport::Direct(Direct::default()),
-            passwords: Vec::new(),
-        },
-        lock: LockTerms { cluster: "cluster-uid".into(), ..LockTerms::default() },
-        limits: lifeboat_mover::task::Limits::default(),
-        deadline: None,
-    };
+    let repository =
+        RepositoryAccess { transport: Transport::Direct(Direct::default()), passwords: Vec::new() };
+    let lock = LockTerms { cluster: "cluster-uid".into(), ..LockTerms::default() };
+    let task = Task::single(uid, Work::Maintain(MaintainWork::default()), repository, lock);
     Assignment { errand: errand(uid), task, keys: Arc::new(Password::default()) }
 }
 
