@@ -3,7 +3,6 @@
 //! controller of all four is `controllers/carried.rs`. Every step can be taken again by another server: what is done shows in
 //! the object, the mover's Job and the repository.
 
-pub(crate) mod carriers;
 mod case;
 mod copies;
 mod drive;

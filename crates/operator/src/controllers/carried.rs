@@ -12,11 +12,11 @@ use kube::runtime::controller::Action;
 use kube::runtime::reflector::Store;
 use lifeboat_api::velero::{DataDownload, DataMovePhase, DataUpload, PodVolumeBackup, PodVolumeRestore};
 use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_control::LongWork;
 use lifeboat_plan::pod_volumes::status;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::carrying::carriers::Carriers;
 use crate::carrying::{Carried, Desk, api};
 use crate::context::Context;
 use crate::data_movement::sweep;
@@ -27,7 +27,7 @@ const LOOK: Duration = Duration::from_secs(5);
 
 struct State {
     resource: ApiResource,
-    carriers: Carriers,
+    carriers: LongWork,
     desk: Desk,
 }
 
@@ -46,7 +46,7 @@ async fn run_kind<K: Carried>(context: &Context, resting: &CancellationToken) {
     let controller = dynamic::controller(context, &resource);
     let there = controller.store();
     let controller = controller.graceful_shutdown_on(resting.clone().cancelled_owned());
-    let state = Arc::new(State { resource, carriers: Carriers::default(), desk: Desk::new(context) });
+    let state = Arc::new(State { resource, carriers: LongWork::default(), desk: Desk::new(context) });
     tokio::select! {
         () = dynamic::drive(K::CONTROLLER, controller, context.clone(), state.clone(), reconcile::<K>) => {}
         () = look(&state, &there) => {}

@@ -1,8 +1,9 @@
 //! Objects whose change the API server refuses, because they are older than their schema: nothing can be written into
-//! them, so an event tells, once for each version of an object. Only a person can help; the next try is far off.
+//! them, so an event reports it, once for each version of an object. Only a person can help; the next try is far off.
+//! Called by [`crate::Core::write`] and by controllers that write in their own way.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kube::api::DynamicObject;
@@ -12,31 +13,34 @@ use kube::{Resource, ResourceExt};
 use lifeboat_cluster::ApiError;
 use lifeboat_cluster::events::Events;
 
-/// The schema may be mended without the object being touched, which nobody tells us.
+use crate::locked;
+
+/// A corrected schema brings no change of the object, and so no reconcile.
 const NEXT_TRY: Duration = Duration::from_mins(5);
 
-/// More objects than this are not remembered: some would be told again.
+/// More objects than this are not remembered: some would get a second event.
 const MOST: usize = 1000;
 
-/// Which version of which object was told, by UID; clones share it.
-#[derive(Clone, Default)]
-pub(crate) struct Refused {
-    told: Arc<Mutex<BTreeMap<String, String>>>,
+/// Which version of which object has its event, by UID; clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct Refused {
+    reported: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
 impl Refused {
-    /// Tells why the object was not changed, where that is news. `words` says what is missing now.
-    pub(crate) async fn tell(
+    /// An event says why the object was not changed, where this version has none yet. `message` is what is missing in the
+    /// object now. Gives when to try again.
+    pub async fn report(
         &self,
         events: &Events,
         object: &DynamicObject,
         resource: &ApiResource,
-        words: &str,
+        message: &str,
         error: &ApiError,
     ) -> Action {
         if self.is_news(object) {
             let note = format!(
-                "{words}; correct the object with `kubectl edit`, or make it anew: {}",
+                "{message}; correct the object with `kubectl edit`, or make it anew: {}",
                 error.chain()
             );
             events.warning(&object.object_ref(resource), "ObjectNotValid", &note).await;
@@ -44,13 +48,25 @@ impl Refused {
         Action::requeue(NEXT_TRY)
     }
 
+    /// The former name of [`Refused::report`].
+    pub async fn tell(
+        &self,
+        events: &Events,
+        object: &DynamicObject,
+        resource: &ApiResource,
+        message: &str,
+        error: &ApiError,
+    ) -> Action {
+        self.report(events, object, resource, message, error).await
+    }
+
     fn is_news(&self, object: &DynamicObject) -> bool {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        if told.len() >= MOST {
-            told.clear();
+        let mut reported = locked(&self.reported);
+        if reported.len() >= MOST {
+            reported.clear();
         }
         let version = object.resource_version().unwrap_or_default();
-        told.insert(object.uid().unwrap_or_default(), version.clone()) != Some(version)
+        reported.insert(object.uid().unwrap_or_default(), version.clone()) != Some(version)
     }
 }
 
@@ -95,7 +111,7 @@ mod tests {
             let object = object(version);
             let error = objects::merge(&api, &object, json!({"status": {}})).await.unwrap_err();
             assert!(error.is_invalid());
-            let action = refused.tell(&events, &object, &resource, "nothing was done", &error).await;
+            let action = refused.report(&events, &object, &resource, "nothing was done", &error).await;
             assert_eq!(action, Action::requeue(NEXT_TRY));
             assert_eq!(written.load(Ordering::Relaxed), expected, "version {version}");
         }
