@@ -15,8 +15,8 @@ use lifeboat_web::Metrics;
 use crate::csi;
 use crate::locations::PluginStores;
 use crate::movers::Movers;
-use crate::repositories::Repositories;
 use crate::settings::ServerSettings;
+use crate::transfer::repositories::Repositories;
 
 /// Shared by all controllers of one term of leadership.
 #[derive(Clone)]
@@ -52,15 +52,16 @@ impl Context {
         actions.backup.extend(csi::backup_actions(&client));
         actions.restore.extend(csi::restore_actions(&client));
         let commands = Arc::new(PodCommands(client.clone()));
+        let core = Core::new(client, metrics, &settings.namespace, &settings.identity);
         Self {
-            core: Core::new(client, metrics, &settings.namespace, &settings.identity),
+            movers: Movers::new(&core, settings.movers.clone()),
+            core,
             settings,
             actions: Arc::new(actions),
             plugins: PluginHost::empty(),
             snapshotters: BTreeMap::new(),
             turns: Turns::default(),
             stores: PluginStores::default(),
-            movers: Movers::default(),
             repositories: Repositories::default(),
             commands,
         }

@@ -26,6 +26,7 @@ pub mod settings;
 mod snapshot_locations;
 #[cfg(test)]
 mod testing;
+mod transfer;
 mod volume_plugin;
 
 use lifeboat_control::dynamic;

@@ -12,27 +12,24 @@ mod sweep;
 mod tests;
 mod turn;
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use lifeboat_cluster::ApiError;
 use lifeboat_cluster::jobs::Jobs;
+use lifeboat_control::{Core, locked};
 use lifeboat_mover::report::{Line, Outcome, TaskResult};
-use lifeboat_mover::task::{RepositoryAccess, Task};
+use lifeboat_mover::task::Task;
 use lifeboat_plan::movers::queue::Candidate;
 use lifeboat_plan::movers::verdict::Dead;
 use lifeboat_plan::movers::{Errand, job};
-use secrecy::SecretSlice;
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use lifeboat_plan::movers::verdict::DeathCause;
-pub(crate) use sweep::run;
-
-use crate::context::Context;
-use crate::repositories::RepositoryProblem;
+use crate::settings::MoverSettings;
+use crate::transfer::repositories::Keys;
 use follow::Follower;
+pub(crate) use lifeboat_plan::movers::verdict::DeathCause;
 use turn::{Line as Waiting, Waited};
 
 /// How often a mover is looked at where nothing tells of a change.
@@ -41,15 +38,11 @@ const LOOK: Duration = Duration::from_secs(2);
 /// Hands out turns and runs Jobs. Clones share them.
 #[derive(Clone)]
 pub(crate) struct Movers {
+    core: Core,
+    settings: Arc<MoverSettings>,
     line: Waiting,
     resting: Arc<Mutex<CancellationToken>>,
     look: Duration,
-}
-
-impl Default for Movers {
-    fn default() -> Self {
-        Self { line: Waiting::default(), resting: Arc::default(), look: LOOK }
-    }
 }
 
 /// An errand with the task that the mover reads.
@@ -57,21 +50,6 @@ pub(crate) struct Assignment {
     pub(crate) errand: Errand,
     pub(crate) task: Task,
     pub(crate) keys: Arc<dyn Keys>,
-}
-
-/// Reads what opens the repository of a mover. It is asked when the mover's turn has come: until then credentials may be
-/// exchanged.
-#[async_trait]
-pub(crate) trait Keys: Send + Sync {
-    async fn read(&self, context: &Context) -> Result<Key, RepositoryProblem>;
-}
-
-/// What opens a repository.
-pub(crate) struct Key {
-    /// As the task names it.
-    pub(crate) repository: RepositoryAccess,
-    /// The files beside the task, by name: never in arguments, logs or status.
-    pub(crate) files: BTreeMap<String, SecretSlice<u8>>,
 }
 
 /// Is told how a mover stands; writes it where people look. Called one after the other.
@@ -123,75 +101,86 @@ impl Death {
 }
 
 impl Movers {
-    /// A term of leadership begins; when `resting` is cancelled, movers are left alone.
-    pub(crate) fn begin_term(&self, resting: &CancellationToken) {
-        *self.locked() = resting.clone();
-        self.line.begin_term();
+    pub(crate) fn new(core: &Core, settings: MoverSettings) -> Self {
+        Self {
+            core: core.clone(),
+            settings: Arc::new(settings),
+            line: Waiting::default(),
+            resting: Arc::default(),
+            look: LOOK,
+        }
     }
 
-    fn locked(&self) -> MutexGuard<'_, CancellationToken> {
-        self.resting.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The Jobs of movers.
+    fn jobs(&self) -> Jobs {
+        Jobs::new(&self.core.client, &self.settings.namespace)
+    }
+
+    /// A term of leadership begins; when `resting` is cancelled, movers are left alone.
+    pub(crate) fn begin_term(&self, resting: &CancellationToken) {
+        *locked(&self.resting) = resting.clone();
+        self.line.begin_term();
     }
 
     /// Runs the errand to its end. `cancel` ends the mover (the user's wish, a timeout); the end of the term leaves it
     /// alone. An error is trouble with the API server: to be called again with the same assignment.
     pub(crate) async fn carry_out(
         &self,
-        context: &Context,
         assignment: Assignment,
         watcher: &dyn Watcher,
         cancel: &CancellationToken,
     ) -> Result<Ended, ApiError> {
-        let ended = Box::pin(self.run_to_end(context, assignment, watcher, cancel)).await?;
-        context.metrics.movers().ended(word(&ended));
+        let ended = Box::pin(self.run_to_end(assignment, watcher, cancel)).await?;
+        self.core.metrics.movers().ended(word(&ended));
         Ok(ended)
     }
 
     async fn run_to_end(
         &self,
-        context: &Context,
         assignment: Assignment,
         watcher: &dyn Watcher,
         cancel: &CancellationToken,
     ) -> Result<Ended, ApiError> {
-        let settings = &context.settings.movers;
-        let resting = self.locked().clone();
+        let resting = locked(&self.resting).clone();
         if resting.is_cancelled() {
             return Ok(Ended::Left);
         }
-        self.line.count_running(context).await?;
-        let jobs = Jobs::new(&context.client, &settings.namespace);
+        self.count_running().await?;
+        let jobs = self.jobs();
         let (errand, candidate) = (&assignment.errand, Candidate::of(&assignment.errand));
         let (turn, job) = match jobs.get(&job::name(&errand.uid)).await? {
-            Some(job) => (self.line.adopt(context, candidate), job),
+            Some(job) => (self.line.adopt(self.core.metrics.movers(), candidate), job),
             None if cancel.is_cancelled() => return Ok(Ended::Cancelled { dead_owner: None, is_over: true }),
             None => {
-                if let Some(refused) = make::refused(settings, errand) {
+                if let Some(refused) = make::refused(&self.settings, errand) {
                     return Ok(Ended::Died(Death::new(refused, None)));
                 }
-                let turn = match self.line.wait(context, candidate, watcher, cancel, &resting).await {
+                let turn = match self
+                    .line
+                    .wait(self.core.metrics.movers(), candidate, watcher, cancel, &resting)
+                    .await
+                {
                     Waited::Turn(turn) => turn,
                     Waited::Cancelled => return Ok(Ended::Cancelled { dead_owner: None, is_over: true }),
                     Waited::Left => return Ok(Ended::Left),
                 };
-                match make::job(&jobs, context, &assignment, self.look).await? {
+                match self.make(&jobs, &assignment).await? {
                     Ok(job) => (turn, job),
                     Err(refused) => return Ok(Ended::Died(Death::new(refused, None))),
                 }
             }
         };
-        make::complete(&jobs, context, &assignment, &job).await?;
+        self.complete(&jobs, &assignment, &job).await?;
         let settling = Settling { turn: &turn, watcher };
-        let follower = Follower::new(&jobs, settings, &assignment, job, self.look);
+        let follower = Follower::new(&jobs, self, &assignment, job);
         let ended = follower.run(&settling, cancel, &resting).await;
         drop(turn);
         ended
     }
 
     /// Removes the Job, its pod and its Secret, after the end was recorded.
-    pub(crate) async fn clear(&self, context: &Context, uid: &str) -> Result<(), ApiError> {
-        let jobs = Jobs::new(&context.client, &context.settings.movers.namespace);
-        clear(&jobs, &job::name(uid)).await
+    pub(crate) async fn clear(&self, uid: &str) -> Result<(), ApiError> {
+        clear(&self.jobs(), &job::name(uid)).await
     }
 }
 

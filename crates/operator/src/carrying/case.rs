@@ -16,15 +16,14 @@ use serde_json::{Value, json};
 
 use super::{Desk, Place, Reach, left};
 use crate::movers::Assignment;
+use crate::repositories::RepositoryKey;
 
 /// How long after its time is over an object is still tried to be cleared up after.
 const GRACE: Duration = Duration::from_mins(10);
 
 /// What an object says of its work.
 pub(crate) struct Terms<'a> {
-    /// The repository: the location, and the namespace in the backup.
-    pub(crate) location: &'a str,
-    pub(crate) namespace: &'a str,
+    pub(crate) key: RepositoryKey,
     /// Where there is no repository, it is made.
     pub(crate) make: bool,
     /// The backup or restore that it is part of.
@@ -38,8 +37,7 @@ pub(crate) struct Terms<'a> {
 pub(crate) struct Case {
     pub(crate) desk: Desk,
     pub(crate) place: Place,
-    pub(crate) location: String,
-    pub(crate) namespace: String,
+    pub(crate) key: RepositoryKey,
     pub(crate) make: bool,
     pub(crate) group: String,
     pub(crate) started: Option<String>,
@@ -72,8 +70,7 @@ impl Case {
         Self {
             desk: desk.clone(),
             place: Place::of(&desk.context, object),
-            location: terms.location.to_owned(),
-            namespace: terms.namespace.to_owned(),
+            key: terms.key,
             make: terms.make,
             group: terms.group,
             started: terms.started.map(lifeboat_plan::time::seconds),
@@ -175,7 +172,7 @@ impl Case {
             uid,
             owner: Owner { kind, name, uid: of },
             place: mission.place,
-            repository: format!("{}/{}", self.location, self.namespace),
+            repository: self.key.to_string(),
             group: self.group.clone(),
             deadline_seconds: seconds,
         };
@@ -224,14 +221,14 @@ impl Case {
     pub(super) async fn give_up_tasks(&self, tasks: impl IntoIterator<Item = String>) {
         for task in tasks.into_iter().filter(|_| self.make) {
             let hands = &self.desk.hands;
-            hands.give_up(&self.location, &self.namespace, &task, self.deadline).await;
+            hands.give_up(&self.key, &task, self.deadline).await;
         }
     }
 
     /// A mover whose end was reported holds nobody up.
     pub(super) async fn unlock(&self, owner: Option<&str>) {
         if let Some(owner) = owner {
-            self.desk.hands.unlock(&self.location, &self.namespace, owner).await;
+            self.desk.hands.unlock(&self.key, owner).await;
         }
     }
 }

@@ -11,7 +11,7 @@ impl Case {
         let task = self.task();
         let mut tries = 0;
         loop {
-            match self.desk.hands.made(&self.location, &self.namespace, &task).await {
+            match self.desk.hands.made(&self.key, &task).await {
                 Ok(made) => return Ok(made),
                 Err(Unusable { words, may_pass }) => {
                     tries += 1;
@@ -60,7 +60,7 @@ impl Case {
             return String::new();
         }
         let reports: Vec<String> = self.tasks().map(|task| report_key(&self.group, &task)).collect();
-        self.desk.hands.drop_reports(&self.location, &reports).await;
+        self.desk.hands.drop_reports(&self.key, &reports).await;
         let left = self.forget_tasks(self.tasks()).await;
         if !left.is_empty() {
             self.give_up_tasks(self.tasks()).await;
@@ -80,7 +80,7 @@ impl Case {
     async fn forget_tasks(&self, tasks: impl Iterator<Item = String>) -> String {
         let (mut made, mut left) = (Vec::new(), String::new());
         for task in tasks {
-            match self.desk.hands.made(&self.location, &self.namespace, &task).await {
+            match self.desk.hands.made(&self.key, &task).await {
                 Ok(found) => made.extend(found.map(|found| found.snapshot.id)),
                 Err(Unusable { words, .. }) => {
                     tracing::warn!(object = self.place.name, words, "a snapshot may be left behind");
@@ -95,7 +95,7 @@ impl Case {
     }
 
     pub(crate) async fn forget(&self, snapshots: &[String]) -> String {
-        match self.desk.hands.forget(&self.location, &self.namespace, snapshots).await {
+        match self.desk.hands.forget(&self.key, snapshots).await {
             Ok(()) => String::new(),
             Err(words) => {
                 let words = format!("; snapshot {} is left in the repository: {words}", snapshots.join(", "));

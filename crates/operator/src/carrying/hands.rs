@@ -12,8 +12,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
 use crate::locations;
-use crate::movers::{Assignment, Ended, Keys, Watcher};
-use crate::repositories::{self, KeysOf, RepositoryProblem};
+use crate::movers::{Assignment, Ended, Watcher};
+use crate::repositories::{self, Keys, LocationRepositories, RepositoryKey, RepositoryProblem};
+use crate::transfer::repositories::{AccessSource, RepositoryRecords, of_task};
 
 /// How long storage may take to drop a few files.
 const DROPPING: Duration = Duration::from_secs(30);
@@ -42,13 +43,13 @@ pub(crate) struct Made {
 
 #[async_trait]
 pub(crate) trait Hands: Send + Sync {
-    /// The repository of a namespace; `make`: where there is none, it is made.
-    async fn reach(&self, location: &str, namespace: &str, make: bool) -> Result<Reach, Unusable>;
+    /// The repository of a key; `make`: where there is none, it is made.
+    async fn reach(&self, key: &RepositoryKey, make: bool) -> Result<Reach, Unusable>;
     /// The snapshot that a task made.
-    async fn made(&self, location: &str, namespace: &str, task: &str) -> Result<Option<Made>, Unusable>;
-    async fn forget(&self, location: &str, namespace: &str, snapshots: &[String]) -> Result<(), String>;
+    async fn made(&self, key: &RepositoryKey, task: &str) -> Result<Option<Made>, Unusable>;
+    async fn forget(&self, key: &RepositoryKey, snapshots: &[String]) -> Result<(), String>;
     /// Removes reports of movers; that it cannot be done is only logged.
-    async fn drop_reports(&self, location: &str, keys: &[String]);
+    async fn drop_reports(&self, key: &RepositoryKey, reports: &[String]);
     async fn carry_out(
         &self,
         assignment: Assignment,
@@ -58,41 +59,46 @@ pub(crate) trait Hands: Send + Sync {
     async fn clear(&self, task: &str) -> Result<(), ApiError>;
     /// Nobody wants what the mover of this task may still store until its deadline; that this cannot be written down is only
     /// logged.
-    async fn give_up(&self, location: &str, namespace: &str, task: &str, deadline: Timestamp);
+    async fn give_up(&self, key: &RepositoryKey, task: &str, deadline: Timestamp);
     /// Removes the locks of a mover whose end was reported; that it cannot be done is only logged.
-    async fn unlock(&self, location: &str, namespace: &str, owner: &str);
+    async fn unlock(&self, key: &RepositoryKey, owner: &str);
 }
 
 /// The server's own.
 pub(crate) struct ServerHands(pub(crate) Context);
 
+impl ServerHands {
+    fn host(&self) -> LocationRepositories {
+        LocationRepositories(self.0.clone())
+    }
+}
+
 #[async_trait]
 impl Hands for ServerHands {
-    async fn reach(&self, location: &str, namespace: &str, make: bool) -> Result<Reach, Unusable> {
+    async fn reach(&self, key: &RepositoryKey, make: bool) -> Result<Reach, Unusable> {
+        let repositories = &self.0.repositories;
         let access = if make {
-            repositories::ensure(&self.0, location, namespace).await?
+            repositories.ensure(&self.host(), key).await?
         } else {
-            let access = repositories::access(&self.0, location, namespace).await?;
-            repositories::open(&self.0, &access).await?;
+            let access = self.host().access(key).await?;
+            repositories.open(&access).await?;
             access
         };
-        let cluster = self.0.repositories.cluster(&self.0).await.map_err(RepositoryProblem::from)?;
-        let keys = KeysOf { location: access.location, namespace: access.namespace };
-        Ok(Reach { identifier: access.identifier, task: access.task, keys: Arc::new(keys), cluster })
+        let cluster = repositories.cluster(&self.0).await.map_err(RepositoryProblem::from)?;
+        let keys = repositories::keys(&self.0, key);
+        Ok(Reach { identifier: access.identifier, task: access.task, keys, cluster })
     }
 
-    async fn made(&self, location: &str, namespace: &str, task: &str) -> Result<Option<Made>, Unusable> {
-        let access = repositories::access(&self.0, location, namespace).await?;
-        let repository = match repositories::open(&self.0, &access).await {
+    async fn made(&self, key: &RepositoryKey, task: &str) -> Result<Option<Made>, Unusable> {
+        let access = self.host().access(key).await?;
+        let repository = match self.0.repositories.open(&access).await {
             Ok(repository) => repository,
-            Err(RepositoryProblem::Repository(lifeboat_repository::Error::NoRepository { .. })) => {
-                return Ok(None);
-            }
+            Err(problem) if problem.is_missing() => return Ok(None),
             Err(problem) => return Err(problem.into()),
         };
-        let found = repositories::of_task(&repository, task).await.map_err(RepositoryProblem::from)?;
+        let found = of_task(&repository, task).await.map_err(RepositoryProblem::from)?;
         if found.is_some() {
-            repositories::is_not_empty(&self.0, &access).await.map_err(RepositoryProblem::from)?;
+            self.host().set_emptied(key, false).await.map_err(RepositoryProblem::from)?;
         }
         Ok(found.map(|(id, snapshot)| {
             let counts = snapshot.summary.as_ref().map(|summary| summary.counts).unwrap_or_default();
@@ -109,14 +115,16 @@ impl Hands for ServerHands {
         }))
     }
 
-    async fn forget(&self, location: &str, namespace: &str, snapshots: &[String]) -> Result<(), String> {
-        repositories::forget(&self.0, location, namespace, snapshots).await.map_err(|problem| problem.chain())
+    async fn forget(&self, key: &RepositoryKey, snapshots: &[String]) -> Result<(), String> {
+        let forgotten = self.0.repositories.forget(&self.host(), key, snapshots).await;
+        forgotten.map_err(|problem| problem.chain())
     }
 
-    async fn drop_reports(&self, location: &str, keys: &[String]) {
+    async fn drop_reports(&self, key: &RepositoryKey, reports: &[String]) {
+        let location = key.storage();
         let dropping = async {
             let location = locations::open(&self.0, location).await.map_err(|error| error.chain())?;
-            location.store.delete(keys).await.map_err(|error| error.to_string())
+            location.store.delete(reports).await.map_err(|error| error.to_string())
         };
         match tokio::time::timeout(DROPPING, dropping).await {
             Ok(Ok(())) => {}
@@ -131,31 +139,24 @@ impl Hands for ServerHands {
         watcher: &dyn Watcher,
         cancel: &CancellationToken,
     ) -> Result<Ended, ApiError> {
-        self.0.movers.carry_out(&self.0, assignment, watcher, cancel).await
+        self.0.movers.carry_out(assignment, watcher, cancel).await
     }
 
     async fn clear(&self, task: &str) -> Result<(), ApiError> {
-        self.0.movers.clear(&self.0, task).await
+        self.0.movers.clear(task).await
     }
 
-    async fn give_up(&self, location: &str, namespace: &str, task: &str, deadline: Timestamp) {
-        repositories::give_up(&self.0, location, namespace, task, deadline).await;
+    async fn give_up(&self, key: &RepositoryKey, task: &str, deadline: Timestamp) {
+        self.0.repositories.give_up(&self.host(), key, task, deadline).await;
     }
 
-    async fn unlock(&self, location: &str, namespace: &str, owner: &str) {
-        repositories::unlock(&self.0, location, namespace, owner).await;
+    async fn unlock(&self, key: &RepositoryKey, owner: &str) {
+        self.0.repositories.unlock(&self.host(), key, owner).await;
     }
 }
 
 impl From<RepositoryProblem> for Unusable {
     fn from(problem: RepositoryProblem) -> Self {
-        let may_pass = match &problem {
-            RepositoryProblem::Api(_) | RepositoryProblem::Location(_) => true,
-            RepositoryProblem::Repository(error) => {
-                !matches!(error, lifeboat_repository::Error::NoRepository { .. }) && !problem.is_password()
-            }
-            RepositoryProblem::Unusable(_) => false,
-        };
-        Self { words: problem.chain(), may_pass }
+        Self { words: problem.chain(), may_pass: problem.may_pass() }
     }
 }

@@ -8,10 +8,10 @@ use super::{Case, REPOSITORY_PACE, REPOSITORY_PATIENCE, Reach, Unusable};
 impl Case {
     /// The repository. What it waits for is shown in the object. The error says why it cannot be used.
     pub(super) async fn reach(&self, cancel: &CancellationToken) -> Result<Reach, String> {
-        let (hands, namespace) = (&self.desk.hands, &self.namespace);
+        let (hands, namespace) = (&self.desk.hands, self.key.name());
         let mut tries = 0;
         loop {
-            match hands.reach(&self.location, namespace, self.make).await {
+            match hands.reach(&self.key, self.make).await {
                 Ok(reach) => return Ok(reach),
                 Err(Unusable { words, may_pass }) => {
                     tries += 1;

@@ -14,7 +14,8 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Hands, Made, Reach, Unusable};
 use crate::movers::{Assignment, Death, DeathCause, Ended, Watcher};
-use crate::repositories::KeysOf;
+use crate::repositories::RepositoryKey;
+use crate::transfer::repositories::{Key, Keys, RepositoryProblem};
 
 #[derive(Default)]
 pub(crate) struct Fake {
@@ -110,10 +111,20 @@ pub(crate) fn killed_when_cancelled() -> Ended {
     Ended::Cancelled { dead_owner: Some("cluster/mover-pod".into()), is_over: true }
 }
 
+/// Nothing opens the repository of a test.
+struct NoKeys;
+
+#[async_trait]
+impl Keys for NoKeys {
+    async fn read(&self) -> Result<Key, RepositoryProblem> {
+        Err(RepositoryProblem::Unusable("there is no repository".to_owned()))
+    }
+}
+
 #[async_trait]
 impl Hands for Fake {
-    async fn reach(&self, location: &str, namespace: &str, make: bool) -> Result<Reach, Unusable> {
-        self.note(format!("reach {location}/{namespace}{}", if make { " or make" } else { "" }));
+    async fn reach(&self, key: &RepositoryKey, make: bool) -> Result<Reach, Unusable> {
+        self.note(format!("reach {key}{}", if make { " or make" } else { "" }));
         if let Some((words, may_pass)) = self.unusable.lock().unwrap().clone() {
             return Err(Unusable { words, may_pass });
         }
@@ -121,12 +132,12 @@ impl Hands for Fake {
         Ok(Reach {
             identifier: "s3:there".to_owned(),
             task: RepositoryAccess { transport, passwords: Vec::new() },
-            keys: Arc::new(KeysOf { location: location.to_owned(), namespace: namespace.to_owned() }),
+            keys: Arc::new(NoKeys),
             cluster: "cluster".to_owned(),
         })
     }
 
-    async fn made(&self, _: &str, _: &str, task: &str) -> Result<Option<Made>, Unusable> {
+    async fn made(&self, _: &RepositoryKey, task: &str) -> Result<Option<Made>, Unusable> {
         if self.mute.load(Ordering::Relaxed) {
             return Err(Unusable { words: "storage is away".into(), may_pass: false });
         }
@@ -134,12 +145,12 @@ impl Hands for Fake {
         Ok(found.map(|id| Made { snapshot: Snapshot { id, bytes: 5, ..Snapshot::default() }, end: None }))
     }
 
-    async fn forget(&self, _: &str, namespace: &str, snapshots: &[String]) -> Result<(), String> {
-        self.note(format!("forget {namespace} {}", snapshots.join(",")));
+    async fn forget(&self, key: &RepositoryKey, snapshots: &[String]) -> Result<(), String> {
+        self.note(format!("forget {} {}", key.name(), snapshots.join(",")));
         Ok(())
     }
 
-    async fn drop_reports(&self, _: &str, _: &[String]) {}
+    async fn drop_reports(&self, _: &RepositoryKey, _: &[String]) {}
 
     async fn carry_out(
         &self,
@@ -169,11 +180,11 @@ impl Hands for Fake {
         Ok(())
     }
 
-    async fn give_up(&self, _location: &str, _namespace: &str, task: &str, _deadline: Timestamp) {
+    async fn give_up(&self, _: &RepositoryKey, task: &str, _: Timestamp) {
         self.note(format!("give up {task}"));
     }
 
-    async fn unlock(&self, _: &str, _: &str, owner: &str) {
+    async fn unlock(&self, _: &RepositoryKey, owner: &str) {
         self.note(format!("unlock {owner}"));
     }
 }

@@ -53,7 +53,7 @@ async fn reconcile(
     let text = |field: &str| value["spec"][field].as_str().unwrap_or_default();
     let (location, namespace) = (text("backupStorageLocation"), text("volumeNamespace"));
     if object.metadata.deletion_timestamp.is_some() {
-        context.repositories.look_again(location, namespace);
+        context.repositories.close(&repositories::key(location, namespace));
         return Ok(Action::await_change());
     }
     if !is_restic(&value) {
@@ -66,7 +66,7 @@ async fn reconcile(
         Ok(()) => object::show(&context, &object, Ok(())).await?,
         Err(RepositoryProblem::Api(error)) => return Err(error),
         Err(problem) => {
-            context.repositories.look_again(location, namespace);
+            context.repositories.close(&repositories::key(location, namespace));
             object::show(&context, &object, Err(problem.chain())).await?;
             return Ok(Action::requeue(NEXT_TRY));
         }
@@ -159,8 +159,8 @@ async fn stands(
         return Err(RepositoryProblem::Unusable(format!("its location '{location}' is not available")));
     }
     match look(context, &access).await {
-        Err(RepositoryProblem::Repository(lifeboat_repository::Error::NoRepository { .. })) if is_new => {
-            context.repositories.look_again(location, namespace);
+        Err(problem) if problem.is_missing() && is_new => {
+            context.repositories.close(&repositories::key(location, namespace));
             repositories::ensure(context, location, namespace).await.map(drop)
         }
         other => other,

@@ -24,6 +24,7 @@ use crate::carrying::{
     Carried, Case, Desk, Mission, Terms, Trouble, Work, api, carry, failed, misunderstood,
 };
 use crate::csi::Patience;
+use crate::repositories::RepositoryKey;
 
 /// How long a pod is waited for that is there and that the scheduler has no node for.
 const SCHEDULING: Duration = Duration::from_mins(1);
@@ -45,8 +46,7 @@ impl Carried for DataDownload {
 
     async fn carry(&self, desk: &Desk, cancel: &CancellationToken) -> Result<(), ApiError> {
         let terms = Terms {
-            location: &self.spec.backup_storage_location,
-            namespace: &self.spec.source_namespace,
+            key: RepositoryKey::new(&self.spec.backup_storage_location, &self.spec.source_namespace),
             make: false,
             group: self.labels().get(names::RESTORE_NAME).cloned().unwrap_or_default(),
             phase: self.phase(),

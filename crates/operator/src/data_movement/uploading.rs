@@ -21,6 +21,7 @@ use crate::carrying::{
     Carried, Case, Desk, Made, Mission, Terms, Trouble, Work, carry, failed, misunderstood,
 };
 use crate::csi::Snapshots;
+use crate::repositories::RepositoryKey;
 
 /// Annotation: the end of the object, while it is cleared up.
 const END: &str = "lifeboat.io/end";
@@ -39,8 +40,7 @@ impl Carried for DataUpload {
 
     async fn carry(&self, desk: &Desk, cancel: &CancellationToken) -> Result<(), ApiError> {
         let terms = Terms {
-            location: &self.spec.backup_storage_location,
-            namespace: &self.spec.source_namespace,
+            key: RepositoryKey::new(&self.spec.backup_storage_location, &self.spec.source_namespace),
             make: true,
             group: self.labels().get(names::BACKUP_NAME).cloned().unwrap_or_default(),
             phase: self.phase(),
@@ -131,7 +131,7 @@ fn end_of(annotation: Option<&String>) -> Option<Value> {
 
 impl Uploading<'_> {
     fn work(&self, block: bool) -> BackupWork {
-        let (spec, namespace, backup) = (&self.object.spec, &self.case.namespace, &self.case.group);
+        let (spec, namespace, backup) = (&self.object.spec, self.case.key.name(), &self.case.group);
         let source = if block {
             Source::BlockDevice { path: DEVICE.into(), name: spec.source_pvc.clone() }
         } else {

@@ -9,6 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 use kube::runtime::{WatchStreamExt, watcher};
 use lifeboat_cluster::ApiError;
 use lifeboat_cluster::jobs::Jobs;
+use lifeboat_control::Clock;
 use lifeboat_mover::report::{Cause, Failure, Line, Outcome, TaskResult};
 use lifeboat_plan::movers::job::{self, CONTAINER, GRACE_SECONDS};
 use lifeboat_plan::movers::verdict::{
@@ -20,8 +21,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::{Assignment, Death, Ended, Watcher};
-use crate::settings::MoverSettings;
+use super::{Assignment, Death, Ended, Movers, Watcher};
 
 /// How often the node and events are looked at, which are not watched.
 const SURROUNDINGS: Duration = Duration::from_secs(10);
@@ -35,6 +35,7 @@ pub(super) struct Follower<'a> {
     jobs: &'a Jobs,
     assignment: &'a Assignment,
     patience: Patience,
+    clock: Clock,
     look: Duration,
     name: String,
     job: Option<Value>,
@@ -62,21 +63,19 @@ struct Log {
 }
 
 impl<'a> Follower<'a> {
-    pub(super) fn new(
-        jobs: &'a Jobs,
-        settings: &MoverSettings,
-        assignment: &'a Assignment,
-        job: Value,
-        look: Duration,
-    ) -> Self {
+    pub(super) fn new(jobs: &'a Jobs, movers: &Movers, assignment: &'a Assignment, job: Value) -> Self {
         let (sender, lines) = mpsc::channel(64);
         let log =
             Log { sender: Some(sender), lines, ended: CancellationToken::new(), readers: JoinSet::new() };
         Self {
             jobs,
             assignment,
-            patience: Patience { prepare: settings.prepare_timeout, node: settings.node_timeout },
-            look,
+            patience: Patience {
+                prepare: movers.settings.prepare_timeout,
+                node: movers.settings.node_timeout,
+            },
+            clock: movers.core.clock.clone(),
+            look: movers.look,
             name: job::name(&assignment.errand.uid),
             job: Some(job),
             pod: None,
@@ -136,7 +135,7 @@ impl<'a> Follower<'a> {
             }
         }
         self.look_around().await?;
-        let now = Timestamp::now();
+        let now = self.clock.now();
         let reason = self.pod.as_ref().and_then(stuck);
         self.stuck = reason.map(|reason| match self.stuck {
             Some((before, since)) if before == reason => (reason, since),

@@ -12,10 +12,9 @@ use secrecy::ExposeSecret;
 use serde_json::{Map, Value};
 use tokio::time::sleep;
 
-use super::{Assignment, Key};
-use crate::context::Context;
-use crate::repositories::RepositoryProblem;
-use crate::settings::{MoverSettings, ServerSettings};
+use super::{Assignment, Movers};
+use crate::settings::MoverSettings;
+use crate::transfer::repositories::{Key, RepositoryProblem};
 
 /// How often it is tried to read what opens a repository.
 const TRIES: u32 = 10;
@@ -39,39 +38,75 @@ pub(super) fn refused(settings: &MoverSettings, errand: &Errand) -> Option<Dead>
     }
 }
 
-/// Makes Secret and Job. The inner error is a refusal that will not pass by itself.
-pub(super) async fn job(
-    jobs: &Jobs,
-    context: &Context,
-    assignment: &Assignment,
-    pace: Duration,
-) -> Result<Result<Value, Dead>, ApiError> {
-    let settings = &context.settings;
-    let terms = terms(settings);
-    let key = match key(context, assignment, pace).await? {
-        Ok(key) => key,
-        Err(refused) => return Ok(Err(refused)),
-    };
-    // A Secret that is left from a try that was interrupted may have old credentials.
-    if let Err(error) = jobs.put_secret(&secret(assignment, key, &terms)).await {
-        return refusal(&settings.movers, error).map(Err);
+impl Movers {
+    /// Makes Secret and Job. The inner error is a refusal that will not pass by itself.
+    pub(super) async fn make(
+        &self,
+        jobs: &Jobs,
+        assignment: &Assignment,
+    ) -> Result<Result<Value, Dead>, ApiError> {
+        let terms = self.terms();
+        let key = match key(assignment, self.look).await? {
+            Ok(key) => key,
+            Err(refused) => return Ok(Err(refused)),
+        };
+        // A Secret that is left from a try that was interrupted may have old credentials.
+        if let Err(error) = jobs.put_secret(&secret(assignment, key, &terms)).await {
+            return refusal(&self.settings, error).map(Err);
+        }
+        match jobs.create(&plan::job(&assignment.errand, &terms)).await {
+            Ok(job) => Ok(Ok(job)),
+            Err(error) => refusal(&self.settings, error).map(Err),
+        }
     }
-    match jobs.create(&plan::job(&assignment.errand, &terms)).await {
-        Ok(job) => Ok(Ok(job)),
-        Err(error) => refusal(&settings.movers, error).map(Err),
+
+    /// Ties the Secret to its Job. One that a Job which has not ended lacks is made.
+    pub(super) async fn complete(
+        &self,
+        jobs: &Jobs,
+        assignment: &Assignment,
+        job: &Value,
+    ) -> Result<(), ApiError> {
+        if plan::read(job).is_some_and(|made| made.finished) {
+            return Ok(());
+        }
+        let terms = self.terms();
+        let owners = plan::owner_reference(job);
+        let name = plan::name(&assignment.errand.uid);
+        match jobs.own_secret(&name, &owners).await {
+            Err(error) if error.is_not_found() => {
+                // Without it the pod waits for its Secret in vain, and that is said of it.
+                let Ok(key) = key(assignment, Duration::ZERO).await? else { return Ok(()) };
+                let mut secret = secret(assignment, key, &terms);
+                secret["metadata"]["ownerReferences"] = owners;
+                jobs.ensure_secret(&secret).await
+            }
+            other => other,
+        }
+    }
+
+    fn terms(&self) -> plan::Terms {
+        let settings = &self.settings;
+        plan::Terms {
+            namespace: settings.namespace.clone(),
+            server: self.core.namespace.clone(),
+            image: settings.image.clone(),
+            cpu_request: settings.cpu_request.clone(),
+            memory_request: settings.memory_request.clone(),
+            memory_limit: settings.memory_limit.clone(),
+            priority_class: settings.priority_class.clone(),
+            task_directory: task::DIRECTORY.to_owned(),
+            pod_uid_variable: task::POD_UID.to_owned(),
+        }
     }
 }
 
 /// What opens the repository, as it is now. The inner error says why nothing does.
-async fn key(
-    context: &Context,
-    assignment: &Assignment,
-    pace: Duration,
-) -> Result<Result<Key, Dead>, ApiError> {
+async fn key(assignment: &Assignment, pace: Duration) -> Result<Result<Key, Dead>, ApiError> {
     let mut tries = 0;
     loop {
         tries += 1;
-        match assignment.keys.read(context).await {
+        match assignment.keys.read().await {
             Ok(key) => return Ok(Ok(key)),
             Err(RepositoryProblem::Api(error)) => return Err(error),
             // A Secret that is being exchanged is missing for a moment.
@@ -85,46 +120,6 @@ async fn key(
                 return Ok(Err(Dead::new(DeathCause::Refused, words)));
             }
         }
-    }
-}
-
-/// Ties the Secret to its Job. One that a Job which has not ended lacks is made.
-pub(super) async fn complete(
-    jobs: &Jobs,
-    context: &Context,
-    assignment: &Assignment,
-    job: &Value,
-) -> Result<(), ApiError> {
-    if plan::read(job).is_some_and(|made| made.finished) {
-        return Ok(());
-    }
-    let terms = terms(&context.settings);
-    let owners = plan::owner_reference(job);
-    let name = plan::name(&assignment.errand.uid);
-    match jobs.own_secret(&name, &owners).await {
-        Err(error) if error.is_not_found() => {
-            // Without it the pod waits for its Secret in vain, and that is said of it.
-            let Ok(key) = key(context, assignment, Duration::ZERO).await? else { return Ok(()) };
-            let mut secret = secret(assignment, key, &terms);
-            secret["metadata"]["ownerReferences"] = owners;
-            jobs.ensure_secret(&secret).await
-        }
-        other => other,
-    }
-}
-
-fn terms(server: &ServerSettings) -> plan::Terms {
-    let settings = &server.movers;
-    plan::Terms {
-        namespace: settings.namespace.clone(),
-        server: server.namespace.clone(),
-        image: settings.image.clone(),
-        cpu_request: settings.cpu_request.clone(),
-        memory_request: settings.memory_request.clone(),
-        memory_limit: settings.memory_limit.clone(),
-        priority_class: settings.priority_class.clone(),
-        task_directory: task::DIRECTORY.to_owned(),
-        pod_uid_variable: task::POD_UID.to_owned(),
     }
 }
 

@@ -17,8 +17,8 @@ fn stopped() -> Outcome {
 }
 
 async fn carry_out(fake: &Fake, uid: &str, watcher: &Told, cancel: &CancellationToken) -> Ended {
-    let movers = fake.context.movers.clone();
-    let ended = movers.carry_out(&fake.context, assignment(uid), watcher, cancel);
+    let movers = fake.movers.clone();
+    let ended = movers.carry_out(assignment(uid), watcher, cancel);
     tokio::time::timeout(Duration::from_secs(30), ended).await.expect("it hangs").unwrap()
 }
 
@@ -72,9 +72,9 @@ async fn a_mover_is_made_followed_to_its_result_and_cleared() {
         let job = held.objects["jobs/mover-a-1"].to_string();
         assert!(!job.contains("c2VjcmV0") && !job.contains("\"secret\","), "no secret in the Job: {job}");
     }
-    fake.context.movers.clear(&fake.context, "a-1").await.unwrap();
+    fake.movers.clear("a-1").await.unwrap();
     assert!(!fake.has("jobs/mover-a-1") && !fake.has("secrets/mover-a-1"));
-    fake.context.movers.clear(&fake.context, "a-1").await.unwrap();
+    fake.movers.clear("a-1").await.unwrap();
 }
 
 #[rstest]
@@ -82,7 +82,7 @@ async fn a_mover_is_made_followed_to_its_result_and_cleared() {
 #[case::that_ended(&[told("a-1", done())])]
 #[tokio::test]
 async fn a_job_that_is_there_is_adopted_and_no_second_one_is_made(#[case] states: &[Value]) {
-    let fake = Fake::with(|settings| settings.movers.at_once = 1).await;
+    let fake = Fake::with(|settings| settings.at_once = 1).await;
     fake.put_job(&errand("a-1"), states);
     fake.put_job(&errand("b-1"), &[running()]);
     assert!(matches!(simply(&fake, "a-1").await, Ended::Told { .. }));
@@ -149,7 +149,7 @@ async fn a_server_that_rests_leaves_the_job_alone() {
     let fake = Fake::new().await;
     fake.script(&[running()]);
     let resting = CancellationToken::new();
-    fake.context.movers.begin_term(&resting);
+    fake.movers.begin_term(&resting);
     let rests = async {
         while !fake.has("jobs/mover-a-1") {
             tokio::task::yield_now().await;
@@ -209,7 +209,7 @@ async fn what_the_admin_did_not_allow_is_refused_before_anything_is_made(
     #[case] change: fn(&mut crate::settings::MoverSettings),
     #[case] flag: &str,
 ) {
-    let fake = Fake::with(|settings| change(&mut settings.movers)).await;
+    let fake = Fake::with(|settings| change(settings)).await;
     let death = died(simply(&fake, "a-1").await);
     assert_eq!((death.cause, death.may_retry), (DeathCause::Refused, false));
     assert!(death.words.contains(flag), "{}", death.words);
@@ -239,7 +239,7 @@ async fn trouble_with_the_api_server_ends_no_mover() {
 
 #[tokio::test]
 async fn never_more_run_than_the_limit_and_those_who_wait_are_told_why() {
-    let fake = Fake::with(|settings| settings.movers.at_once_on_node = 2).await;
+    let fake = Fake::with(|settings| settings.at_once_on_node = 2).await;
     fake.script(&[starting(), running(), told("THIS", done())]);
     let watchers: Vec<Told> = (0..6).map(|_| Told::default()).collect();
     let runs = watchers.iter().enumerate().map(|(number, watcher)| {
@@ -248,7 +248,7 @@ async fn never_more_run_than_the_limit_and_those_who_wait_are_told_why() {
             let uid = format!("{number}-1");
             let ended = carry_out(fake, &uid, watcher, &CancellationToken::new()).await;
             assert!(matches!(ended, Ended::Told { .. }), "{ended:?}");
-            fake.context.movers.clear(&fake.context, &uid).await.unwrap();
+            fake.movers.clear(&uid).await.unwrap();
         }
     });
     futures::future::join_all(runs).await;
@@ -263,7 +263,7 @@ async fn never_more_run_than_the_limit_and_those_who_wait_are_told_why() {
 
 #[tokio::test]
 async fn jobs_of_the_term_before_count_until_they_end() {
-    let fake = Fake::with(|settings| settings.movers.at_once = 1).await;
+    let fake = Fake::with(|settings| settings.at_once = 1).await;
     fake.put_job(&errand("old-1"), &[running()]);
     fake.script(&[told("THIS", done())]);
     let watcher = Told::default();
@@ -272,10 +272,10 @@ async fn jobs_of_the_term_before_count_until_they_end() {
             tokio::task::yield_now().await;
         }
         assert!(!fake.has("jobs/mover-a-1"));
-        fake.context.movers.line.recount(&fake.context).await.unwrap();
+        fake.movers.recount().await.unwrap();
         assert!(!fake.has("jobs/mover-a-1"));
         fake.held().objects.remove("jobs/mover-old-1");
-        fake.context.movers.line.recount(&fake.context).await.unwrap();
+        fake.movers.recount().await.unwrap();
     };
     let cancel = CancellationToken::new();
     let (ended, ()) = tokio::join!(carry_out(&fake, "a-1", &watcher, &cancel), ends);
@@ -289,7 +289,7 @@ async fn jobs_of_the_term_before_count_until_they_end() {
 
 #[tokio::test]
 async fn a_mover_gets_the_credentials_that_hold_when_its_turn_comes() {
-    let fake = Fake::with(|settings| settings.movers.at_once = 1).await;
+    let fake = Fake::with(|settings| settings.at_once = 1).await;
     fake.put_job(&errand("old-1"), &[running()]);
     fake.script(&[told("THIS", done())]);
     let (watcher, cancel) = (Told::default(), CancellationToken::new());
@@ -301,10 +301,10 @@ async fn a_mover_gets_the_credentials_that_hold_when_its_turn_comes() {
         }
         *password.0.lock().unwrap() = Some("new");
         fake.held().objects.remove("jobs/mover-old-1");
-        fake.context.movers.line.recount(&fake.context).await.unwrap();
+        fake.movers.recount().await.unwrap();
     };
-    let movers = fake.context.movers.clone();
-    let (ended, ()) = tokio::join!(movers.carry_out(&fake.context, waits, &watcher, &cancel), ends);
+    let movers = fake.movers.clone();
+    let (ended, ()) = tokio::join!(movers.carry_out(waits, &watcher, &cancel), ends);
     assert!(matches!(ended.unwrap(), Ended::Told { .. }));
     assert_eq!(fake.held().objects["secrets/mover-a-1"]["data"]["password-0"], "bmV3");
 }
@@ -315,7 +315,7 @@ async fn a_repository_that_nothing_opens_any_more_is_named() {
     let keys = Arc::new(Password(std::sync::Mutex::new(None)));
     let locked_out = Assignment { keys, ..assignment("a-1") };
     let (watcher, cancel) = (Told::default(), CancellationToken::new());
-    let ended = fake.context.movers.carry_out(&fake.context, locked_out, &watcher, &cancel).await.unwrap();
+    let ended = fake.movers.carry_out(locked_out, &watcher, &cancel).await.unwrap();
     let death = died(ended);
     assert_eq!((death.cause, death.may_retry), (DeathCause::Refused, false));
     assert!(death.words.contains("default/shop cannot be used: no password"), "{}", death.words);
@@ -324,7 +324,7 @@ async fn a_repository_that_nothing_opens_any_more_is_named() {
 
 #[tokio::test]
 async fn whoever_gives_up_waiting_gives_its_place_back() {
-    let fake = Fake::with(|settings| settings.movers.at_once = 1).await;
+    let fake = Fake::with(|settings| settings.at_once = 1).await;
     fake.put_job(&errand("old-1"), &[running()]);
     let (watcher, cancel) = (Told::default(), CancellationToken::new());
     let waits = async {
@@ -362,7 +362,7 @@ async fn a_sweep_removes_what_nobody_needs_and_nothing_else() {
         other["metadata"]["uid"] = json!("another one of that name");
         held.objects.insert("podvolumebackups/pvb-other".into(), other);
     }
-    sweep::sweep(&fake.context).await.unwrap();
+    fake.movers.sweep().await.unwrap();
     let held = fake.held();
     let left: Vec<_> = held.objects.keys().filter(|path| path.contains("/mover-")).cloned().collect();
     assert_eq!(left, ["jobs/mover-needed", "secrets/mover-needed", "secrets/mover-new"]);

@@ -2,11 +2,11 @@
 //! when a term begins count from its start, whoever adopts them later.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use lifeboat_cluster::ApiError;
-use lifeboat_cluster::jobs::Jobs;
+use lifeboat_control::locked;
 use lifeboat_plan::movers::job;
 use lifeboat_plan::movers::queue::{Candidate, Limits, Queue};
 use lifeboat_web::MoverMetrics;
@@ -14,8 +14,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::Watcher;
-use crate::context::Context;
+use super::{Movers, Watcher};
 use crate::settings::MoverSettings;
 
 /// How often whoever waits is told how the queue stands: hundreds may wait.
@@ -64,7 +63,7 @@ pub(super) struct Turn {
 impl Turn {
     /// The scheduler found a node for it: it counts there.
     pub(super) fn settle(&self, node: &str) {
-        self.line.locked().queue.settle(&self.uid, node);
+        locked(&self.line.state).queue.settle(&self.uid, node);
     }
 }
 
@@ -75,13 +74,9 @@ impl Drop for Turn {
 }
 
 impl Line {
-    fn locked(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Changes the queue, starts whoever may start now, and tells everyone.
     fn change(&self, metrics: &MoverMetrics, change: impl FnOnce(&mut State)) {
-        let mut state = self.locked();
+        let mut state = locked(&self.state);
         change(&mut state);
         state.queue.start();
         metrics.set(state.queue.running(), state.queue.waiting());
@@ -94,64 +89,26 @@ impl Line {
         if let Ok(mut counted) = self.counted.try_lock() {
             *counted = false;
         }
-        let mut state = self.locked();
+        let mut state = locked(&self.state);
         for uid in std::mem::take(&mut state.held) {
             state.queue.leave(&uid);
         }
     }
 
-    /// Counts the Jobs that run, once in a term: the limits hold across restarts of the server.
-    pub(super) async fn count_running(&self, context: &Context) -> Result<(), ApiError> {
-        let mut counted = self.counted.lock().await;
-        if *counted {
-            return Ok(());
-        }
-        let settings = &context.settings.movers;
-        let running = running(context).await?;
-        self.change(context.metrics.movers(), |state| {
-            state.queue.set_limits(limits(settings));
-            for candidate in running {
-                if !state.queue.is_running(&candidate.uid) {
-                    state.held.insert(candidate.uid.clone());
-                    state.queue.adopt(candidate);
-                }
-            }
-        });
-        *counted = true;
-        Ok(())
-    }
-
-    /// Those that nobody adopted may have ended since.
-    pub(super) async fn recount(&self, context: &Context) -> Result<(), ApiError> {
-        if self.locked().held.is_empty() {
-            return Ok(());
-        }
-        let running: BTreeSet<_> =
-            running(context).await?.into_iter().map(|candidate| candidate.uid).collect();
-        self.change(context.metrics.movers(), |state| {
-            let ended: Vec<_> = state.held.difference(&running).cloned().collect();
-            for uid in ended {
-                state.held.remove(&uid);
-                state.queue.leave(&uid);
-            }
-        });
-        Ok(())
-    }
-
     /// Its Job is there: it has its turn.
-    pub(super) fn adopt(&self, context: &Context, candidate: Candidate) -> Turn {
+    pub(super) fn adopt(&self, metrics: &MoverMetrics, candidate: Candidate) -> Turn {
         let uid = candidate.uid.clone();
-        self.change(context.metrics.movers(), |state| {
+        self.change(metrics, |state| {
             state.held.remove(&candidate.uid);
             state.queue.adopt(candidate);
         });
-        Turn { line: self.clone(), metrics: context.metrics.movers().clone(), uid }
+        Turn { line: self.clone(), metrics: metrics.clone(), uid }
     }
 
     /// Waits for a turn and tells the watcher why.
     pub(super) async fn wait(
         &self,
-        context: &Context,
+        metrics: &MoverMetrics,
         candidate: Candidate,
         watcher: &dyn Watcher,
         cancel: &CancellationToken,
@@ -160,8 +117,8 @@ impl Line {
         let mut news = self.news.subscribe();
         let uid = candidate.uid.clone();
         // From here on the place is given back, also where the caller is dropped.
-        let turn = Turn { line: self.clone(), metrics: context.metrics.movers().clone(), uid: uid.clone() };
-        self.change(context.metrics.movers(), |state| {
+        let turn = Turn { line: self.clone(), metrics: metrics.clone(), uid: uid.clone() };
+        self.change(metrics, |state| {
             // It was counted, and its Job has gone since.
             if state.held.remove(&uid) {
                 state.queue.leave(&uid);
@@ -172,7 +129,7 @@ impl Line {
         loop {
             news.mark_unchanged();
             let words = {
-                let state = self.locked();
+                let state = locked(&self.state);
                 if state.queue.is_running(&uid) {
                     return Waited::Turn(turn);
                 }
@@ -203,10 +160,47 @@ fn limits(settings: &MoverSettings) -> Limits {
     }
 }
 
-/// The movers whose Jobs have not ended.
-async fn running(context: &Context) -> Result<Vec<Candidate>, ApiError> {
-    let jobs = Jobs::new(&context.client, &context.settings.movers.namespace);
-    let jobs = jobs.list(&job::selector(&context.settings.namespace)).await?;
-    let made = jobs.iter().filter_map(job::read).filter(|made| !made.finished);
-    Ok(made.map(|made| made.candidate).collect())
+impl Movers {
+    /// Counts the Jobs that run, once in a term: the limits hold across restarts of the server.
+    pub(super) async fn count_running(&self) -> Result<(), ApiError> {
+        let mut counted = self.line.counted.lock().await;
+        if *counted {
+            return Ok(());
+        }
+        let running = self.running().await?;
+        self.line.change(self.core.metrics.movers(), |state| {
+            state.queue.set_limits(limits(&self.settings));
+            for candidate in running {
+                if !state.queue.is_running(&candidate.uid) {
+                    state.held.insert(candidate.uid.clone());
+                    state.queue.adopt(candidate);
+                }
+            }
+        });
+        *counted = true;
+        Ok(())
+    }
+
+    /// Those that nobody adopted may have ended since.
+    pub(super) async fn recount(&self) -> Result<(), ApiError> {
+        if locked(&self.line.state).held.is_empty() {
+            return Ok(());
+        }
+        let running: BTreeSet<_> = self.running().await?.into_iter().map(|candidate| candidate.uid).collect();
+        self.line.change(self.core.metrics.movers(), |state| {
+            let ended: Vec<_> = state.held.difference(&running).cloned().collect();
+            for uid in ended {
+                state.held.remove(&uid);
+                state.queue.leave(&uid);
+            }
+        });
+        Ok(())
+    }
+
+    /// The movers whose Jobs have not ended.
+    async fn running(&self) -> Result<Vec<Candidate>, ApiError> {
+        let jobs = self.jobs().list(&job::selector(&self.core.namespace)).await?;
+        let made = jobs.iter().filter_map(job::read).filter(|made| !made.finished);
+        Ok(made.map(|made| made.candidate).collect())
+    }
 }

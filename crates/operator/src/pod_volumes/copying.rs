@@ -16,6 +16,7 @@ use super::gather;
 use crate::carrying::{
     Carried, Case, Desk, Made, Mission, Terms, Trouble, Work, cancelled, carry, failed, misunderstood,
 };
+use crate::repositories::RepositoryKey;
 
 struct Copying<'a> {
     case: Case,
@@ -27,8 +28,10 @@ impl Carried for PodVolumeBackup {
 
     async fn carry(&self, desk: &Desk, cancel: &CancellationToken) -> Result<(), ApiError> {
         let terms = Terms {
-            location: &self.spec.backup_storage_location,
-            namespace: self.spec.pod.namespace.as_deref().unwrap_or_default(),
+            key: RepositoryKey::new(
+                &self.spec.backup_storage_location,
+                self.spec.pod.namespace.as_deref().unwrap_or_default(),
+            ),
             make: true,
             group: backup_of(self),
             phase: self.phase(),
@@ -149,7 +152,7 @@ impl Copying<'_> {
         let tags = spec.tags.iter().flatten().map(|(key, value)| format!("{key}={value}"));
         BackupWork {
             source,
-            host: host(&self.case.namespace, pod, &spec.volume, claim),
+            host: host(self.case.key.name(), pod, &spec.volume, claim),
             tags: tags.collect(),
             excludes: vec![format!("/{DONE_DIRECTORY}")],
             report: Some(report_key(&self.case.group, &self.case.task())),
@@ -181,12 +184,12 @@ impl Copying<'_> {
     async fn found_pod(&self) -> Result<Option<Value>, ApiError> {
         let pod = &self.object.spec.pod;
         let name = pod.name.as_deref().unwrap_or_default();
-        gather::pod(&self.case.desk, &self.case.namespace, name).await
+        gather::pod(&self.case.desk, self.case.key.name(), name).await
     }
 
     /// As people call it.
     fn pod(&self) -> String {
-        format!("{}/{}", self.case.namespace, self.object.spec.pod.name.as_deref().unwrap_or_default())
+        format!("{}/{}", self.case.key.name(), self.object.spec.pod.name.as_deref().unwrap_or_default())
     }
 
     fn pod_uid(&self) -> &str {

@@ -17,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::gather;
 use crate::carrying::{Carried, Case, Desk, Mission, Terms, Trouble, Work, carry, failed, misunderstood};
+use crate::repositories::RepositoryKey;
 
 struct Filling<'a> {
     case: Case,
@@ -28,8 +29,7 @@ impl Carried for PodVolumeRestore {
 
     async fn carry(&self, desk: &Desk, cancel: &CancellationToken) -> Result<(), ApiError> {
         let terms = Terms {
-            location: &self.spec.backup_storage_location,
-            namespace: &self.spec.source_namespace,
+            key: RepositoryKey::new(&self.spec.backup_storage_location, &self.spec.source_namespace),
             make: false,
             group: label(self, names::RESTORE_NAME),
             phase: self.phase(),

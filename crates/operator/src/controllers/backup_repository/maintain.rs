@@ -1,7 +1,6 @@
 //! One maintenance of a repository: a mover prunes and checks it. Its number is in an annotation before the Job is made and
 //! goes with the patch that records the end; the Job is cleared after that.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -20,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
 use crate::movers::{Assignment, Ended, Watcher};
-use crate::repositories::{self, Access, KeysOf, RepositoryProblem};
+use crate::repositories::{self, Access, RepositoryProblem};
 
 /// A lock that is in the way may be an orphan, which counts for nothing after thirty minutes.
 const LOCK_WAIT: Duration = Duration::from_mins(35);
@@ -61,8 +60,7 @@ pub(super) async fn carry_out(
     let Some(object) = &under_way(&api, object, &uid).await? else { return Ok(()) };
     let outcome = match assignment(context, object, &uid).await {
         Ok(assignment) => {
-            let ended =
-                context.movers.carry_out(context, assignment, &Quiet, &CancellationToken::new()).await?;
+            let ended = context.movers.carry_out(assignment, &Quiet, &CancellationToken::new()).await?;
             match ended {
                 Ended::Left => return Ok(()),
                 Ended::Told { result, dead_owner } => {
@@ -92,7 +90,7 @@ pub(super) async fn carry_out(
         Ok(words) => tracing::info!(repository = object.name_any(), words, "maintenance ended"),
         Err(words) => context.events.warning(&reference, "MaintenanceFailed", words).await,
     }
-    context.movers.clear(context, &uid).await
+    context.movers.clear(&uid).await
 }
 
 /// Removes the locks of a mover whose end was reported.
@@ -135,7 +133,7 @@ async fn assignment(context: &Context, object: &DynamicObject, uid: &str) -> Res
             check: true,
             empty_is_meant: object.annotations().contains_key(EMPTIED) && is_empty(context, &access).await?,
         }),
-        repository: access.task,
+        repository: access.task.clone(),
         lock: LockTerms { cluster, dead_owners: Vec::new(), wait_seconds: LOCK_WAIT.as_secs() },
         limits: Limits { scratch: Some(SCRATCH.into()), ..Limits::default() },
         deadline: None,
@@ -148,12 +146,11 @@ async fn assignment(context: &Context, object: &DynamicObject, uid: &str) -> Res
             uid: object.uid().unwrap_or_default(),
         },
         place: Place::Anywhere,
-        repository: format!("{location}/{namespace}"),
+        repository: access.key.to_string(),
         group: "maintenance".to_owned(),
         deadline_seconds: deadline.as_secs(),
     };
-    let keys = KeysOf { location: location.to_owned(), namespace: namespace.to_owned() };
-    Ok(Assignment { errand, task, keys: Arc::new(keys) })
+    Ok(Assignment { errand, task, keys: repositories::keys(context, &access.key) })
 }
 
 /// Whether the repository has no snapshot. A copy that ran beside the forgetting of the last one may have stored one.

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lifeboat_cluster::testing::{Asked, client, failure};
+use lifeboat_control::Core;
 use lifeboat_mover::report::{Line, Outcome, TaskResult};
 use lifeboat_mover::task::{
     Direct, LockTerms, MaintainWork, RepositoryAccess, Task, Transport, VERSION, Work,
@@ -16,10 +17,10 @@ use lifeboat_web::Metrics;
 use secrecy::SecretSlice;
 use serde_json::{Value, json};
 
-use crate::context::Context;
-use crate::movers::{Assignment, Key, Keys, Movers, Watcher};
-use crate::repositories::RepositoryProblem;
+use crate::movers::{Assignment, Movers, Watcher};
+use crate::settings::MoverSettings;
 use crate::testing;
+use crate::transfer::repositories::{Key, Keys, RepositoryProblem};
 
 /// What the API server holds and was asked.
 #[derive(Default)]
@@ -44,19 +45,21 @@ pub(super) struct Held {
 }
 
 pub(super) struct Fake {
-    pub(super) context: Context,
+    pub(super) movers: Movers,
     held: Arc<Mutex<Held>>,
 }
 
 impl Fake {
     pub(super) async fn new() -> Self {
-        Self::with(|settings| settings.movers.at_once = 20).await
+        Self::with(|settings| settings.at_once = 20).await
     }
 
-    pub(super) async fn with(change: impl FnOnce(&mut crate::settings::ServerSettings)) -> Self {
-        let mut settings = testing::settings();
-        settings.movers.image = "localhost/lifeboat:dev".into();
-        settings.movers.node_access = true;
+    pub(super) async fn with(change: impl FnOnce(&mut MoverSettings)) -> Self {
+        let mut settings = MoverSettings {
+            image: "localhost/lifeboat:dev".into(),
+            node_access: true,
+            ..MoverSettings::default()
+        };
         change(&mut settings);
         let held = Arc::new(Mutex::new(Held::default()));
         held.lock().unwrap().objects.insert(
@@ -65,9 +68,9 @@ impl Fake {
         );
         let kept = held.clone();
         let client = client(move |asked| answer(&mut kept.lock().unwrap(), &asked)).await;
-        let mut context = Context::new(client, Metrics::new("0"), Arc::new(settings));
-        context.movers = Movers { look: Duration::from_millis(5), ..Movers::default() };
-        Self { context, held }
+        let core = Core::new(client, Metrics::new("0"), "lifeboat", "me");
+        let movers = Movers { look: Duration::from_millis(5), ..Movers::new(&core, settings) };
+        Self { movers, held }
     }
 
     pub(super) fn held(&self) -> MutexGuard<'_, Held> {
@@ -172,7 +175,7 @@ impl Default for Password {
 
 #[async_trait]
 impl Keys for Password {
-    async fn read(&self, _: &Context) -> Result<Key, RepositoryProblem> {
+    async fn read(&self) -> Result<Key, RepositoryProblem> {
         let password = *self.0.lock().unwrap();
         let password = password.ok_or_else(|| RepositoryProblem::Unusable("no password".into()))?;
         let content = SecretSlice::from(password.as_bytes().to_vec());
