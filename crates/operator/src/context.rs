@@ -10,13 +10,13 @@ use lifeboat_control::{Core, Turns};
 use lifeboat_plugin::actions::Registry;
 use lifeboat_plugin::host::PluginHost;
 use lifeboat_plugin::volume::VolumeSnapshotter;
+use lifeboat_transfer::movers::Movers;
+use lifeboat_transfer::repositories::Repositories;
 use lifeboat_web::Metrics;
 
 use crate::csi;
 use crate::locations::PluginStores;
-use crate::movers::Movers;
 use crate::settings::ServerSettings;
-use crate::transfer::repositories::Repositories;
 
 /// Shared by all controllers of one term of leadership.
 #[derive(Clone)]

@@ -14,7 +14,6 @@ mod data_movement;
 mod downloads;
 mod locations;
 mod lookup;
-mod movers;
 mod operations;
 pub mod password;
 mod plugins;
@@ -26,7 +25,6 @@ pub mod settings;
 mod snapshot_locations;
 #[cfg(test)]
 mod testing;
-mod transfer;
 mod volume_plugin;
 
 use lifeboat_control::dynamic;

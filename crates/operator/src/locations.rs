@@ -18,10 +18,10 @@ use lifeboat_plan::location::{self, CaSource, SecretKey, ValidLocation};
 use lifeboat_plugin::host::{Kind, PluginHost, qualified};
 use lifeboat_plugin::remote::ObjectStoreLocation;
 use lifeboat_store::{Provider, StoreConfig, Tuning};
+use lifeboat_transfer::repositories::storage_message;
 use secrecy::SecretSlice;
 
 use crate::context::Context;
-use crate::transfer::repositories::storage_message;
 pub(crate) use plugin_store::{PluginOpening, PluginStores};
 pub(crate) use stored::{METADATA_LIMIT, stored_backup};
 

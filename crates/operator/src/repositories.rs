@@ -1,6 +1,6 @@
 //! Repositories of volume data of the Velero API: one for each namespace and location, at Velero's restic path
 //! (`restic/<namespace>`), with a BackupRepository that shows its state. Called by backups, restores, deletions and
-//! maintenance of volume data; what is the same for every API is in [`crate::transfer::repositories`].
+//! maintenance of volume data; what is the same for every API is in [`lifeboat_transfer::repositories`].
 
 pub(crate) mod object;
 
@@ -12,14 +12,13 @@ use lifeboat_cluster::ApiError;
 use lifeboat_plan::backup_repository::{self, About};
 use lifeboat_plan::password::{SECRET, to_try};
 use lifeboat_repository::repository::{Identity, Options, Repository};
+pub(crate) use lifeboat_transfer::repositories::{Access, Keys, RepositoryKey, RepositoryProblem};
+use lifeboat_transfer::repositories::{AccessSource, Passwords, RepositoryRecords, SourceKeys, Storage};
 use secrecy::SecretString;
-
-pub(crate) use crate::transfer::repositories::{Access, Keys, RepositoryKey, RepositoryProblem};
 
 use crate::context::Context;
 use crate::locations::{self, LocationError, Opening};
 use crate::password;
-use crate::transfer::repositories::{AccessSource, Passwords, RepositoryRecords, SourceKeys, Storage};
 
 /// The repositories of locations, with their BackupRepositories as records.
 pub(crate) struct LocationRepositories(pub(crate) Context);

@@ -12,10 +12,10 @@ use lifeboat_cluster::ApiError;
 use lifeboat_mover::task::{self, Limits, LockTerms, Task, VERSION};
 use lifeboat_plan::movers::{Errand, Owner, Place as Where, SCRATCH};
 use lifeboat_plan::pod_volumes::{ATTEMPT, DEAD_OWNERS, attempt, dead_owners, status, task_uid};
+use lifeboat_transfer::movers::Assignment;
 use serde_json::{Value, json};
 
 use super::{Desk, Place, Reach, left};
-use crate::movers::Assignment;
 use crate::repositories::RepositoryKey;
 
 /// How long after its time is over an object is still tried to be cleared up after.

@@ -6,13 +6,13 @@ use async_trait::async_trait;
 use lifeboat_cluster::ApiError;
 use lifeboat_mover::report::{Cause, Outcome};
 use lifeboat_plan::pod_volumes::{Died, Next, next, status};
+use lifeboat_transfer::movers::{Death, DeathCause, Ended};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::case::is_refusal;
 use super::shown::Shown;
 use super::{Case, Mission, Trouble};
-use crate::movers::{Death, DeathCause, Ended};
 
 const CANCELLED: &str = "it was cancelled";
 

@@ -8,13 +8,13 @@ use jiff::Timestamp;
 use lifeboat_cluster::ApiError;
 use lifeboat_mover::task::{RepositoryAccess, unreadable};
 use lifeboat_plan::pod_volumes::status::Snapshot;
+use lifeboat_transfer::movers::{Assignment, Ended, Watcher};
+use lifeboat_transfer::repositories::{AccessSource, RepositoryRecords, of_task};
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
 use crate::locations;
-use crate::movers::{Assignment, Ended, Watcher};
 use crate::repositories::{self, Keys, LocationRepositories, RepositoryKey, RepositoryProblem};
-use crate::transfer::repositories::{AccessSource, RepositoryRecords, of_task};
 
 /// How long storage may take to drop a few files.
 const DROPPING: Duration = Duration::from_secs(30);

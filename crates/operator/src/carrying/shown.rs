@@ -7,12 +7,12 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use lifeboat_mover::report::Line;
 use lifeboat_plan::pod_volumes::status;
+use lifeboat_transfer::movers::Watcher;
 use serde_json::{Value, json};
 
 use super::{Case, Place};
 use crate::backup::locked;
 use crate::context::Context;
-use crate::movers::Watcher;
 
 /// How often progress is written.
 const PACE: Duration = Duration::from_secs(1);

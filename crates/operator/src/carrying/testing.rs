@@ -10,12 +10,12 @@ use lifeboat_cluster::ApiError;
 use lifeboat_mover::report::{BackedUp, Cause, Failure, Outcome, Restored, TaskResult};
 use lifeboat_mover::task::{RepositoryAccess, Transport, Work};
 use lifeboat_plan::pod_volumes::status::Snapshot;
+use lifeboat_transfer::movers::{Assignment, Death, DeathCause, Ended, Watcher};
+use lifeboat_transfer::repositories::{Key, Keys, RepositoryProblem};
 use tokio_util::sync::CancellationToken;
 
 use super::{Hands, Made, Reach, Unusable};
-use crate::movers::{Assignment, Death, DeathCause, Ended, Watcher};
 use crate::repositories::RepositoryKey;
-use crate::transfer::repositories::{Key, Keys, RepositoryProblem};
 
 #[derive(Default)]
 pub(crate) struct Fake {

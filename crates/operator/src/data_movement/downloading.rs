@@ -16,14 +16,14 @@ use lifeboat_plan::data_movement::{
 };
 use lifeboat_plan::movers::{DATA, DEVICE, Place as Where};
 use lifeboat_plan::pod_volumes::status;
+use lifeboat_transfer::claims::Claims;
+use lifeboat_transfer::snapshots::Patience;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::claims::Claims;
 use crate::carrying::{
     Carried, Case, Desk, Mission, Terms, Trouble, Work, api, carry, failed, misunderstood,
 };
-use crate::csi::Patience;
 use crate::repositories::RepositoryKey;
 
 /// How long a pod is waited for that is there and that the scheduler has no node for.

@@ -9,12 +9,12 @@ use lifeboat_plan::csi;
 use lifeboat_plan::data_movement::{
     Exposure, exposed_claim, exposed_content, exposed_name, exposed_snapshot, node, waits_for_pods,
 };
+use lifeboat_transfer::claims::Claims;
+use lifeboat_transfer::snapshots::{Patience, Snapshots};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::claims::Claims;
 use crate::carrying::{Desk, Place, Trouble};
-use crate::csi::{Patience, Snapshots};
 
 /// What a mover can read.
 pub(super) struct Exposed {

@@ -11,11 +11,11 @@ use lifeboat_plan::data_movement::{
     Bound, RECLAIM_POLICY, VOLUME, bound, claim_patch, exposed_name, volume_patch,
 };
 use lifeboat_plan::pod_volumes::status;
+use lifeboat_transfer::snapshots::Patience;
 use serde_json::{Value, json};
 
 use super::downloading::{Downloading, STEP};
 use crate::carrying::{Trouble, Work, failed};
-use crate::csi::Patience;
 
 /// The volume that was filled.
 pub(super) struct Filled {

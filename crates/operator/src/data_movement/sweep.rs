@@ -10,14 +10,14 @@ use lifeboat_api::velero::{DataDownload, DataUpload};
 use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_plan::data_movement::{MADE_FOR, made_for};
 use lifeboat_plan::json::text;
+use lifeboat_transfer::claims::Claims;
+use lifeboat_transfer::snapshots::Snapshots;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::claims::Claims;
 use super::exposing;
 use crate::carrying::{Desk, api};
 use crate::context::Context;
-use crate::csi::Snapshots;
 
 /// The pause between two looks.
 const NEXT_LOOK: Duration = Duration::from_mins(10);

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use lifeboat_mover::task::Work;
 use lifeboat_plan::movers::Place as Where;
+use lifeboat_transfer::movers::Ended;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
@@ -16,7 +17,6 @@ use crate::backup::world::World;
 use crate::carrying::testing::{Fake, died, fails, killed_when_cancelled, lost};
 use crate::carrying::{Carried, Desk};
 use crate::context::Context;
-use crate::movers::Ended;
 use crate::testing::settings;
 
 struct Bench {

@@ -12,15 +12,15 @@ use lifeboat_mover::task::{self, BackupWork, Source};
 use lifeboat_plan::data_movement::{exposed_name, is_built_in};
 use lifeboat_plan::movers::{DATA, DEVICE, Place as Where};
 use lifeboat_plan::pod_volumes::{report_key, status};
+use lifeboat_transfer::claims::Claims;
+use lifeboat_transfer::snapshots::Snapshots;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::claims::Claims;
 use super::exposing::{self, Exposed};
 use crate::carrying::{
     Carried, Case, Desk, Made, Mission, Terms, Trouble, Work, carry, failed, misunderstood,
 };
-use crate::csi::Snapshots;
 use crate::repositories::RepositoryKey;
 
 /// Annotation: the end of the object, while it is cleared up.

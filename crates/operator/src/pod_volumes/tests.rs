@@ -11,13 +11,13 @@ use lifeboat_api::velero::PodVolumeBackup;
 use lifeboat_mover::report::{BackedUp, Cause, Failure, Listed, Outcome};
 use lifeboat_mover::task::{Source, Work};
 use lifeboat_plan::movers::Place as Where;
+use lifeboat_transfer::movers::Ended;
 use rstest::rstest;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::carrying::testing::{Fake, died, killed_when_cancelled, lost, told};
 use crate::carrying::{Carried, Desk};
-use crate::movers::Ended;
 use crate::testing::{Cluster, settings};
 
 /// A cluster with a pod `db-0` on node `a` and a way to bring its objects to their ends.

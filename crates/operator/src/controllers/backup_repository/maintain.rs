@@ -14,11 +14,11 @@ use lifeboat_mover::task::{Limits, LockTerms, MaintainWork, Task, VERSION, Work}
 use lifeboat_plan::backup_repository::{self, EMPTIED, MAINTENANCE};
 use lifeboat_plan::movers::{Errand, Owner, Place, SCRATCH};
 use lifeboat_repository::files::FileKind;
+use lifeboat_transfer::movers::{Assignment, Ended, Watcher};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
-use crate::movers::{Assignment, Ended, Watcher};
 use crate::repositories::{self, Access, RepositoryProblem};
 
 /// A lock that is in the way may be an orphan, which counts for nothing after thirty minutes.

@@ -7,15 +7,15 @@ use kube::{Api, Client, ResourceExt};
 use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
 use serde_json::{Value, json};
 
-use crate::csi::Patience;
+use crate::snapshots::Patience;
 
 #[derive(Clone)]
-pub(super) struct Claims {
+pub struct Claims {
     client: Client,
 }
 
 impl Claims {
-    pub(super) fn new(client: &Client) -> Self {
+    pub fn new(client: &Client) -> Self {
         Self { client: client.clone() }
     }
 
@@ -32,36 +32,36 @@ impl Claims {
         self.cluster("", "PersistentVolume", "persistentvolumes")
     }
 
-    pub(super) async fn get(&self, namespace: &str, name: &str) -> Result<Option<Value>, ApiError> {
+    pub async fn get(&self, namespace: &str, name: &str) -> Result<Option<Value>, ApiError> {
         let found = self.of(namespace).get_opt(name).await;
         let found = found.attempt(format!("read PersistentVolumeClaim {namespace}/{name}"))?;
         Ok(found.as_ref().map(objects::to_json))
     }
 
-    pub(super) async fn volume(&self, name: &str) -> Result<Option<Value>, ApiError> {
+    pub async fn volume(&self, name: &str) -> Result<Option<Value>, ApiError> {
         let found = self.volumes().get_opt(name).await.attempt(format!("read PersistentVolume {name}"))?;
         Ok(found.as_ref().map(objects::to_json))
     }
 
-    pub(super) async fn class(&self, name: &str) -> Result<Option<Value>, ApiError> {
+    pub async fn class(&self, name: &str) -> Result<Option<Value>, ApiError> {
         let classes = self.cluster("storage.k8s.io", "StorageClass", "storageclasses");
         let found = classes.get_opt(name).await.attempt(format!("read StorageClass {name}"))?;
         Ok(found.as_ref().map(objects::to_json))
     }
 
-    pub(super) async fn nodes(&self) -> Result<Vec<Value>, ApiError> {
+    pub async fn nodes(&self) -> Result<Vec<Value>, ApiError> {
         let listed = self.cluster("", "Node", "nodes").list(&ListParams::default()).await;
         Ok(listed.attempt("list nodes")?.items.iter().map(objects::to_json).collect())
     }
 
-    pub(super) async fn pods(&self, namespace: &str) -> Result<Vec<Value>, ApiError> {
+    pub async fn pods(&self, namespace: &str) -> Result<Vec<Value>, ApiError> {
         let pods = objects::namespaced(&self.client, namespace, &objects::resource("", "v1", "Pod", "pods"));
         let listed = pods.list(&ListParams::default()).await.attempt(format!("list Pods of {namespace}"))?;
         Ok(listed.items.iter().map(objects::to_json).collect())
     }
 
     /// Makes the claim, or takes over the one of this name.
-    pub(super) async fn make(&self, wanted: &Value) -> Result<(), ApiError> {
+    pub async fn make(&self, wanted: &Value) -> Result<(), ApiError> {
         let text = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let attempt = format!("create PersistentVolumeClaim {}", text("/metadata/name"));
         let object = serde_json::from_value(wanted.clone()).map_err(kube::Error::SerdeError);
@@ -72,23 +72,23 @@ impl Claims {
         }
     }
 
-    pub(super) async fn change(&self, namespace: &str, name: &str, patch: &Value) -> Result<(), ApiError> {
+    pub async fn change(&self, namespace: &str, name: &str, patch: &Value) -> Result<(), ApiError> {
         let changed = self.of(namespace).patch(name, &params(), &Patch::Merge(patch)).await;
         changed.attempt(format!("change PersistentVolumeClaim {namespace}/{name}")).map(drop)
     }
 
-    pub(super) async fn change_volume(&self, name: &str, patch: &Value) -> Result<(), ApiError> {
+    pub async fn change_volume(&self, name: &str, patch: &Value) -> Result<(), ApiError> {
         let changed = self.volumes().patch(name, &params(), &Patch::Merge(patch)).await;
         changed.attempt(format!("change PersistentVolume {name}")).map(drop)
     }
 
-    pub(super) async fn delete(&self, namespace: &str, name: &str) -> Result<(), ApiError> {
+    pub async fn delete(&self, namespace: &str, name: &str) -> Result<(), ApiError> {
         let deleted = self.of(namespace).delete(name, &DeleteParams::default()).await;
         gone(deleted.attempt(format!("delete PersistentVolumeClaim {namespace}/{name}")).map(drop))
     }
 
     /// Deletes the claim with its volume, whatever its class does with volumes.
-    pub(super) async fn delete_with_volume(&self, namespace: &str, name: &str) -> Result<(), ApiError> {
+    pub async fn delete_with_volume(&self, namespace: &str, name: &str) -> Result<(), ApiError> {
         let Some(claim) = self.get(namespace, name).await? else { return Ok(()) };
         if let Some(volume) = claim["spec"]["volumeName"].as_str().filter(|volume| !volume.is_empty()) {
             self.deletable(volume).await?;
@@ -97,18 +97,13 @@ impl Claims {
     }
 
     /// The volume goes with its claim; one whose claim is gone goes now.
-    pub(super) async fn deletable(&self, volume: &str) -> Result<(), ApiError> {
+    pub async fn deletable(&self, volume: &str) -> Result<(), ApiError> {
         let patch = json!({"spec": {"persistentVolumeReclaimPolicy": "Delete"}});
         gone(self.change_volume(volume, &patch).await)
     }
 
     /// Waits until the claim is gone; false where it is not in time.
-    pub(super) async fn is_gone(
-        &self,
-        namespace: &str,
-        name: &str,
-        limit: Duration,
-    ) -> Result<bool, ApiError> {
+    pub async fn is_gone(&self, namespace: &str, name: &str, limit: Duration) -> Result<bool, ApiError> {
         let patience = Patience::new(limit);
         loop {
             match self.get(namespace, name).await {
@@ -124,7 +119,7 @@ impl Claims {
     }
 
     /// What a provisioner said last about a claim that gets no volume.
-    pub(super) async fn complaint(&self, namespace: &str, name: &str) -> Option<String> {
+    pub async fn complaint(&self, namespace: &str, name: &str) -> Option<String> {
         let resource = objects::resource("", "v1", "Event", "events");
         let fields = format!("involvedObject.kind=PersistentVolumeClaim,involvedObject.name={name}");
         let api: Api<DynamicObject> = objects::namespaced(&self.client, namespace, &resource);
@@ -135,7 +130,7 @@ impl Claims {
     }
 
     /// The claims that were made for movers.
-    pub(super) async fn made_for(&self, namespace: &str, label: &str) -> Result<Vec<Value>, ApiError> {
+    pub async fn made_for(&self, namespace: &str, label: &str) -> Result<Vec<Value>, ApiError> {
         let listed = self.of(namespace).list(&ListParams::default().labels(label)).await;
         let items = listed.attempt("list the claims of movers")?.items;
         let fits = |claim: &Value| claim["metadata"]["labels"].get(label).is_some();

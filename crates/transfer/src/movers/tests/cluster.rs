@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use lifeboat_cluster::testing::{Asked, client, failure};
+use lifeboat_cluster::testing::{Asked, client, failure, merge};
 use lifeboat_control::Core;
 use lifeboat_mover::report::{Line, Outcome, TaskResult};
 use lifeboat_mover::task::{
@@ -18,9 +18,8 @@ use secrecy::SecretSlice;
 use serde_json::{Value, json};
 
 use crate::movers::{Assignment, Movers, Watcher};
+use crate::repositories::{Key, Keys, RepositoryProblem};
 use crate::settings::MoverSettings;
-use crate::testing;
-use crate::transfer::repositories::{Key, Keys, RepositoryProblem};
 
 /// What the API server holds and was asked.
 #[derive(Default)]
@@ -256,7 +255,7 @@ fn answer(held: &mut Held, asked: &Asked) -> (u16, Value) {
         ("POST", plural) => post(held, plural, &asked.body),
         ("PATCH", path) => match held.objects.get_mut(path) {
             Some(object) => {
-                testing::merge(object, &asked.body);
+                merge(object, &asked.body);
                 (200, object.clone())
             }
             None => failure(404, "NotFound"),

@@ -47,7 +47,7 @@ impl RepositoryProblem {
 }
 
 /// An error of the engine with its causes and what to do.
-pub fn message(error: &lifeboat_repository::Error) -> String {
+fn message(error: &lifeboat_repository::Error) -> String {
     let text = with_causes(error);
     match error.hint() {
         Some(hint) => format!("{text}; {hint}"),

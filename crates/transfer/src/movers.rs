@@ -26,10 +26,10 @@ use lifeboat_plan::movers::verdict::Dead;
 use lifeboat_plan::movers::{Errand, job};
 use tokio_util::sync::CancellationToken;
 
+use crate::repositories::Keys;
 use crate::settings::MoverSettings;
-use crate::transfer::repositories::Keys;
 use follow::Follower;
-pub(crate) use lifeboat_plan::movers::verdict::DeathCause;
+pub use lifeboat_plan::movers::verdict::DeathCause;
 use turn::{Line as Waiting, Waited};
 
 /// How often a mover is looked at where nothing tells of a change.
@@ -37,7 +37,7 @@ const LOOK: Duration = Duration::from_secs(2);
 
 /// Hands out turns and runs Jobs. Clones share them.
 #[derive(Clone)]
-pub(crate) struct Movers {
+pub struct Movers {
     core: Core,
     settings: Arc<MoverSettings>,
     line: Waiting,
@@ -46,15 +46,15 @@ pub(crate) struct Movers {
 }
 
 /// An errand with the task that the mover reads.
-pub(crate) struct Assignment {
-    pub(crate) errand: Errand,
-    pub(crate) task: Task,
-    pub(crate) keys: Arc<dyn Keys>,
+pub struct Assignment {
+    pub errand: Errand,
+    pub task: Task,
+    pub keys: Arc<dyn Keys>,
 }
 
 /// Is told how a mover stands; writes it where people look. Called one after the other.
 #[async_trait]
-pub(crate) trait Watcher: Send + Sync {
+pub trait Watcher: Send + Sync {
     /// It waits for a turn, and why, as in "waits for a turn: 2 movers run on node a (limit 2, --movers-per-node);
     /// 3 are before it".
     async fn queued(&self, words: &str);
@@ -68,7 +68,7 @@ pub(crate) trait Watcher: Send + Sync {
 
 /// How a mover ended.
 #[derive(Debug)]
-pub(crate) enum Ended {
+pub enum Ended {
     /// It said itself how, well or not. As in [`Death`], `dead_owner` may have left locks, where it could not remove them.
     Told { result: TaskResult, dead_owner: Option<String> },
     /// It ended without a word, or never began.
@@ -82,14 +82,14 @@ pub(crate) enum Ended {
 
 /// Why a mover ended without a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Death {
-    pub(crate) cause: DeathCause,
+pub struct Death {
+    pub cause: DeathCause,
     /// For people: what happened and what to do.
-    pub(crate) words: String,
+    pub words: String,
     /// The owner of its locks, `<cluster>/<pod>`, where the kubelet reported the container's end: they may be removed.
-    pub(crate) dead_owner: Option<String>,
+    pub dead_owner: Option<String>,
     /// Whether the same errand may succeed when it is tried again (killed, evicted, node lost), under another UID.
-    pub(crate) may_retry: bool,
+    pub may_retry: bool,
 }
 
 impl Death {
@@ -101,7 +101,7 @@ impl Death {
 }
 
 impl Movers {
-    pub(crate) fn new(core: &Core, settings: MoverSettings) -> Self {
+    pub fn new(core: &Core, settings: MoverSettings) -> Self {
         Self {
             core: core.clone(),
             settings: Arc::new(settings),
@@ -117,14 +117,14 @@ impl Movers {
     }
 
     /// A term of leadership begins; when `resting` is cancelled, movers are left alone.
-    pub(crate) fn begin_term(&self, resting: &CancellationToken) {
+    pub fn begin_term(&self, resting: &CancellationToken) {
         *locked(&self.resting) = resting.clone();
         self.line.begin_term();
     }
 
     /// Runs the errand to its end. `cancel` ends the mover (the user's wish, a timeout); the end of the term leaves it
     /// alone. An error is trouble with the API server: to be called again with the same assignment.
-    pub(crate) async fn carry_out(
+    pub async fn carry_out(
         &self,
         assignment: Assignment,
         watcher: &dyn Watcher,
@@ -179,7 +179,7 @@ impl Movers {
     }
 
     /// Removes the Job, its pod and its Secret, after the end was recorded.
-    pub(crate) async fn clear(&self, uid: &str) -> Result<(), ApiError> {
+    pub async fn clear(&self, uid: &str) -> Result<(), ApiError> {
         clear(&self.jobs(), &job::name(uid)).await
     }
 }

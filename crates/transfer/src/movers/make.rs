@@ -13,8 +13,8 @@ use serde_json::{Map, Value};
 use tokio::time::sleep;
 
 use super::{Assignment, Movers};
+use crate::repositories::{Key, RepositoryProblem};
 use crate::settings::MoverSettings;
-use crate::transfer::repositories::{Key, RepositoryProblem};
 
 /// How often it is tried to read what opens a repository.
 const TRIES: u32 = 10;

@@ -27,7 +27,7 @@ const OVER: [&str; 3] = ["Completed", "Failed", "Canceled"];
 
 impl Movers {
     /// Sweeps and counts until `resting` is cancelled.
-    pub(crate) async fn run(&self, resting: &CancellationToken) {
+    pub async fn run(&self, resting: &CancellationToken) {
         if self.settings.image.is_empty() {
             return;
         }
