@@ -11,6 +11,8 @@ mod locks;
 mod long_work;
 mod refused;
 mod scope;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
 mod turns;
 pub mod unreadable;
 
