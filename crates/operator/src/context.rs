@@ -14,6 +14,7 @@ use lifeboat_transfer::movers::Movers;
 use lifeboat_transfer::repositories::Repositories;
 use lifeboat_web::Metrics;
 
+use crate::carrying::VeleroTasks;
 use crate::csi;
 use crate::locations::PluginStores;
 use crate::settings::ServerSettings;
@@ -54,7 +55,7 @@ impl Context {
         let commands = Arc::new(PodCommands(client.clone()));
         let core = Core::new(client, metrics, &settings.namespace, &settings.identity);
         Self {
-            movers: Movers::new(&core, settings.movers.clone()),
+            movers: Movers::new(&core, settings.movers.clone(), Arc::new(VeleroTasks(core.clone()))),
             core,
             settings,
             actions: Arc::new(actions),

@@ -2,6 +2,7 @@
 //! requests, keys and traits; it knows no kind of Velero's API or of any other that asks.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
+pub mod attempts;
 pub mod claims;
 pub mod movers;
 pub mod repositories;

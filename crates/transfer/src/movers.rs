@@ -1,17 +1,19 @@
-//! Running movers: the one way from an errand to a Job, its progress and its end. Controllers of volumes call
-//! [`Movers::carry_out`], which waits for a turn, makes the Job or adopts the one that is there, follows it and says how
+//! Running movers: the one way from a [`MoverRequest`] to a Job, its progress and its end. Controllers of volumes call
+//! [`Movers::carry_out`], which waits for a turn, makes the Job or adopts the one that is there, follows it and gives how
 //! it ended; and [`Movers::clear`] once they have recorded that. Nothing here knows what the data is for.
 //!
-//! Job and Secret are named by the task's UID. So whoever is interrupted at any point calls again with the same task and
-//! finds what is there: nothing, a Secret without its Job, a Job that runs, a Job that ended.
+//! Job and Secret are named by the task's UID. A caller that was interrupted at any point calls again with the same task
+//! and finds what is there: nothing, a Secret without its Job, a Job that runs, a Job that ended.
 
 mod follow;
 mod make;
+mod records;
 mod sweep;
 #[cfg(test)]
 mod tests;
 mod turn;
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -23,16 +25,18 @@ use lifeboat_mover::report::{Line, Outcome, TaskResult};
 use lifeboat_mover::task::Task;
 use lifeboat_plan::movers::queue::Candidate;
 use lifeboat_plan::movers::verdict::Dead;
-use lifeboat_plan::movers::{Errand, job};
+use lifeboat_plan::movers::{MoverJob, job};
+use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::repositories::Keys;
 use crate::settings::MoverSettings;
 use follow::Follower;
 pub use lifeboat_plan::movers::verdict::DeathCause;
+pub use records::{TaskRecords, TaskState};
 use turn::{Line as Waiting, Waited};
 
-/// How often a mover is looked at where nothing tells of a change.
+/// How often a mover is looked at where no watch reports a change.
 const LOOK: Duration = Duration::from_secs(2);
 
 /// Hands out turns and runs Jobs. Clones share them.
@@ -41,42 +45,46 @@ pub struct Movers {
     core: Core,
     settings: Arc<MoverSettings>,
     line: Waiting,
-    resting: Arc<Mutex<CancellationToken>>,
+    /// Which of the Jobs that carry our labels belong to a task.
+    records: Arc<dyn TaskRecords>,
+    shutdown: Arc<Mutex<CancellationToken>>,
     look: Duration,
 }
 
-/// An errand with the task that the mover reads.
-pub struct Assignment {
-    pub errand: Errand,
+/// What a mover is to do, where, and with which rights.
+pub struct MoverRequest {
+    /// What its Job is made from, with the namespace and the settings of its pod.
+    pub job: MoverJob,
+    /// What the mover reads.
     pub task: Task,
+    /// What opens the repository, read when the turn of the mover has come.
     pub keys: Arc<dyn Keys>,
 }
 
-/// Is told how a mover stands; writes it where people look. Called one after the other.
+/// Learns what a mover does, and writes it where people look. Its methods are called one after the other.
 #[async_trait]
-pub trait Watcher: Send + Sync {
+pub trait MoverObserver: Send + Sync {
     /// It waits for a turn, and why, as in "waits for a turn: 2 movers run on node a (limit 2, --movers-per-node);
     /// 3 are before it".
-    async fn queued(&self, words: &str);
+    async fn queued(&self, message: &str);
     /// Its pod exists, and waits for something: an image, a node with room, a volume.
-    async fn preparing(&self, words: &str);
+    async fn preparing(&self, message: &str);
     /// Its container runs.
     async fn running(&self, node: &str);
-    /// It said something: progress, a wait for a lock.
+    /// The mover printed a line: progress, a wait for a lock.
     async fn line(&self, line: &Line);
 }
 
 /// How a mover ended.
 #[derive(Debug)]
 pub enum Ended {
-    /// It said itself how, well or not. As in [`Death`], `dead_owner` may have left locks, where it could not remove them.
-    Told { result: TaskResult, dead_owner: Option<String> },
-    /// It ended without a word, or never began.
+    /// The mover reported its result, a success or a failure. As in [`Death`], `dead_owner` may have left locks.
+    Reported { result: TaskResult, dead_owner: Option<String> },
+    /// The mover ended without a result, or never began.
     Died(Death),
-    /// `cancel` was cancelled: the mover was told to end, and has where it `is_over`. As in [`Death`], `dead_owner` may have left
-    /// locks.
+    /// Cancelled by the caller. `is_over`: the mover has ended. As in [`Death`], `dead_owner` may have left locks.
     Cancelled { dead_owner: Option<String>, is_over: bool },
-    /// This server stops leading: the Job goes on, and whoever leads next adopts it.
+    /// This server stops leading: the Job goes on, and the next leader adopts it.
     Left,
 }
 
@@ -85,10 +93,10 @@ pub enum Ended {
 pub struct Death {
     pub cause: DeathCause,
     /// For people: what happened and what to do.
-    pub words: String,
+    pub message: String,
     /// The owner of its locks, `<cluster>/<pod>`, where the kubelet reported the container's end: they may be removed.
     pub dead_owner: Option<String>,
-    /// Whether the same errand may succeed when it is tried again (killed, evicted, node lost), under another UID.
+    /// Whether the same request may succeed when it is tried again (killed, evicted, node lost), under another UID.
     pub may_retry: bool,
 }
 
@@ -96,117 +104,135 @@ impl Death {
     /// `owner` is that of the mover's locks.
     fn new(dead: Dead, owner: Option<String>) -> Self {
         let dead_owner = owner.filter(|_| dead.reported);
-        Self { cause: dead.cause, words: dead.words, dead_owner, may_retry: dead.may_retry }
+        Self { cause: dead.cause, message: dead.words, dead_owner, may_retry: dead.may_retry }
     }
 }
 
 impl Movers {
-    pub fn new(core: &Core, settings: MoverSettings) -> Self {
+    pub fn new(core: &Core, settings: MoverSettings, records: Arc<dyn TaskRecords>) -> Self {
         Self {
             core: core.clone(),
             settings: Arc::new(settings),
             line: Waiting::default(),
-            resting: Arc::default(),
+            records,
+            shutdown: Arc::default(),
             look: LOOK,
         }
     }
 
-    /// The Jobs of movers.
-    fn jobs(&self) -> Jobs {
-        Jobs::new(&self.core.client, &self.settings.namespace)
+    /// Where movers run.
+    fn namespaces(&self) -> BTreeSet<String> {
+        self.settings.more_namespaces.iter().chain([&self.settings.namespace]).cloned().collect()
     }
 
-    /// A term of leadership begins; when `resting` is cancelled, movers are left alone.
-    pub fn begin_term(&self, resting: &CancellationToken) {
-        *locked(&self.resting) = resting.clone();
+    /// The Jobs of a namespace.
+    fn jobs(&self, namespace: &str) -> Jobs {
+        Jobs::new(&self.core.client, namespace)
+    }
+
+    /// A term of leadership begins; when `shutdown` is cancelled, movers are left to the next leader.
+    pub fn begin_term(&self, shutdown: &CancellationToken) {
+        *locked(&self.shutdown) = shutdown.clone();
         self.line.begin_term();
     }
 
-    /// Runs the errand to its end. `cancel` ends the mover (the user's wish, a timeout); the end of the term leaves it
-    /// alone. An error is trouble with the API server: to be called again with the same assignment.
+    /// Runs the mover to its end. `cancel` ends the mover (the user's wish, a timeout); the end of the term leaves it
+    /// alone. An error is trouble with the API server: to be called again with the same request.
     pub async fn carry_out(
         &self,
-        assignment: Assignment,
-        watcher: &dyn Watcher,
+        request: MoverRequest,
+        observer: &dyn MoverObserver,
         cancel: &CancellationToken,
     ) -> Result<Ended, ApiError> {
-        let ended = Box::pin(self.run_to_end(assignment, watcher, cancel)).await?;
-        self.core.metrics.movers().ended(word(&ended));
+        let ended = Box::pin(self.run_to_end(request, observer, cancel)).await?;
+        self.core.metrics.movers().ended(label(&ended));
         Ok(ended)
     }
 
     async fn run_to_end(
         &self,
-        assignment: Assignment,
-        watcher: &dyn Watcher,
+        request: MoverRequest,
+        observer: &dyn MoverObserver,
         cancel: &CancellationToken,
     ) -> Result<Ended, ApiError> {
-        let resting = locked(&self.resting).clone();
-        if resting.is_cancelled() {
+        let shutdown = locked(&self.shutdown).clone();
+        if shutdown.is_cancelled() {
             return Ok(Ended::Left);
         }
         self.count_running().await?;
-        let jobs = self.jobs();
-        let (errand, candidate) = (&assignment.errand, Candidate::of(&assignment.errand));
-        let (turn, job) = match jobs.get(&job::name(&errand.uid)).await? {
-            Some(job) => (self.line.adopt(self.core.metrics.movers(), candidate), job),
+        let jobs = self.jobs(&request.job.namespace);
+        let (job, candidate) = (&request.job, Candidate::of(&request.job));
+        let (turn, found) = match self.adoptable(&jobs, job).await? {
+            Some(found) => (self.line.adopt(self.core.metrics.movers(), candidate), found),
             None if cancel.is_cancelled() => return Ok(Ended::Cancelled { dead_owner: None, is_over: true }),
             None => {
-                if let Some(refused) = make::refused(&self.settings, errand) {
+                if let Some(refused) = make::refused(&self.settings, job) {
                     return Ok(Ended::Died(Death::new(refused, None)));
                 }
-                let turn = match self
-                    .line
-                    .wait(self.core.metrics.movers(), candidate, watcher, cancel, &resting)
-                    .await
-                {
+                let metrics = self.core.metrics.movers();
+                let turn = match self.line.wait(metrics, candidate, observer, cancel, &shutdown).await {
                     Waited::Turn(turn) => turn,
                     Waited::Cancelled => return Ok(Ended::Cancelled { dead_owner: None, is_over: true }),
                     Waited::Left => return Ok(Ended::Left),
                 };
-                match self.make(&jobs, &assignment).await? {
-                    Ok(job) => (turn, job),
+                match self.make(&jobs, &request).await? {
+                    Ok(made) => (turn, made),
                     Err(refused) => return Ok(Ended::Died(Death::new(refused, None))),
                 }
             }
         };
-        self.complete(&jobs, &assignment, &job).await?;
-        let settling = Settling { turn: &turn, watcher };
-        let follower = Follower::new(&jobs, self, &assignment, job);
-        let ended = follower.run(&settling, cancel, &resting).await;
+        make::complete(&jobs, &request, &found).await?;
+        let settling = Settling { turn: &turn, observer };
+        let follower = Follower::new(&jobs, self, &request, found);
+        let ended = follower.run(&settling, cancel, &shutdown).await;
         drop(turn);
         ended
     }
 
     /// Removes the Job, its pod and its Secret, after the end was recorded.
-    pub async fn clear(&self, uid: &str) -> Result<(), ApiError> {
-        clear(&self.jobs(), &job::name(uid)).await
+    pub async fn clear(&self, namespace: &str, uid: &str) -> Result<(), ApiError> {
+        clear(&self.jobs(namespace), &job::name(uid)).await
+    }
+
+    /// The Job of this name, where it was made for this task.
+    async fn adoptable(&self, jobs: &Jobs, wanted: &MoverJob) -> Result<Option<Value>, ApiError> {
+        let Some(found) = jobs.get(&job::name(&wanted.uid)).await? else { return Ok(None) };
+        if self.is_ours(&found).await? {
+            return Ok(Some(found));
+        }
+        tracing::warn!(
+            namespace = wanted.namespace,
+            job = job::name(&wanted.uid),
+            "a Job has the name of a mover and belongs to no task; it is removed"
+        );
+        clear(jobs, &job::name(&wanted.uid)).await?;
+        Ok(None)
     }
 }
 
 /// Has a mover counted on the node where it runs.
 struct Settling<'a> {
     turn: &'a turn::Turn,
-    watcher: &'a dyn Watcher,
+    observer: &'a dyn MoverObserver,
 }
 
 #[async_trait]
-impl Watcher for Settling<'_> {
-    async fn queued(&self, words: &str) {
-        self.watcher.queued(words).await;
+impl MoverObserver for Settling<'_> {
+    async fn queued(&self, message: &str) {
+        self.observer.queued(message).await;
     }
 
-    async fn preparing(&self, words: &str) {
-        self.watcher.preparing(words).await;
+    async fn preparing(&self, message: &str) {
+        self.observer.preparing(message).await;
     }
 
     async fn running(&self, node: &str) {
         self.turn.settle(node);
-        self.watcher.running(node).await;
+        self.observer.running(node).await;
     }
 
     async fn line(&self, line: &Line) {
-        self.watcher.line(line).await;
+        self.observer.line(line).await;
     }
 }
 
@@ -217,10 +243,10 @@ async fn clear(jobs: &Jobs, name: &str) -> Result<(), ApiError> {
 }
 
 /// How a mover ended, for metrics.
-fn word(ended: &Ended) -> &'static str {
+fn label(ended: &Ended) -> &'static str {
     match ended {
-        Ended::Told { result, .. } if matches!(result.outcome, Outcome::Failed(_)) => "failed",
-        Ended::Told { .. } => "done",
+        Ended::Reported { result, .. } if matches!(result.outcome, Outcome::Failed(_)) => "failed",
+        Ended::Reported { .. } => "done",
         Ended::Cancelled { .. } => "cancelled",
         Ended::Left => "left",
         Ended::Died(death) => match death.cause {

@@ -1,12 +1,18 @@
 //! What can be set about movers and the volumes they copy.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
+
+use lifeboat_mover::task;
+use lifeboat_plan::movers::{PodSecurity, PodSettings};
 
 /// How movers run.
 #[derive(Clone, Debug)]
 pub struct MoverSettings {
-    /// Where their Jobs are.
+    /// Where their Jobs are, unless the volume has to be reached from its own namespace.
     pub namespace: String,
+    /// Other namespaces in which Jobs of movers are counted, adopted and swept.
+    pub more_namespaces: BTreeSet<String>,
     /// The image with the program `lifeboat`; also of the container that waits in restored pods.
     pub image: String,
     /// Whether movers may mount directories of nodes: the admin's decision at install.
@@ -34,10 +40,29 @@ pub struct MoverSettings {
     pub velero_compatible: bool,
 }
 
+impl MoverSettings {
+    /// How pods run in the movers' own namespace, where everything is allowed. `server` is the server's namespace.
+    pub fn pod(&self, server: &str) -> PodSettings {
+        PodSettings {
+            server: server.to_owned(),
+            image: self.image.clone(),
+            cpu_request: self.cpu_request.clone(),
+            memory_request: self.memory_request.clone(),
+            memory_limit: self.memory_limit.clone(),
+            priority_class: self.priority_class.clone(),
+            task_directory: task::DIRECTORY.to_owned(),
+            pod_uid_variable: task::POD_UID.to_owned(),
+            security: PodSecurity::Privileged,
+            target: None,
+        }
+    }
+}
+
 impl Default for MoverSettings {
     fn default() -> Self {
         Self {
             namespace: lifeboat_plan::movers::DEFAULT_NAMESPACE.to_owned(),
+            more_namespaces: BTreeSet::new(),
             image: String::new(),
             node_access: false,
             kubelet_root: "/var/lib/kubelet".to_owned(),

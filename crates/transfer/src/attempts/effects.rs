@@ -1,4 +1,4 @@
-//! What the work on a volume does outside: the repository and the mover. Tests put their own in place.
+//! What the work on a transfer does outside: in the repository and with movers. Tests put their own in place.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,103 +6,124 @@ use std::time::Duration;
 use async_trait::async_trait;
 use jiff::Timestamp;
 use lifeboat_cluster::ApiError;
+use lifeboat_control::Core;
 use lifeboat_mover::task::{RepositoryAccess, unreadable};
 use lifeboat_plan::pod_volumes::status::Snapshot;
-use lifeboat_transfer::movers::{Assignment, Ended, Watcher};
-use lifeboat_transfer::repositories::{AccessSource, RepositoryRecords, of_task};
 use tokio_util::sync::CancellationToken;
 
-use crate::context::Context;
-use crate::locations;
-use crate::repositories::{self, Keys, LocationRepositories, RepositoryKey, RepositoryProblem};
+use crate::movers::{Ended, MoverObserver, MoverRequest, Movers};
+use crate::repositories::{
+    Keys, Repositories, RepositoryHost, RepositoryKey, RepositoryProblem, SourceKeys, of_task,
+};
 
 /// How long storage may take to drop a few files.
 const DROPPING: Duration = Duration::from_secs(30);
 
-/// A repository, as a mover is told of it.
+/// A repository, as the task file of a mover describes it.
 #[derive(Clone)]
-pub(crate) struct Reach {
-    pub(crate) identifier: String,
-    pub(crate) task: RepositoryAccess,
-    pub(crate) keys: Arc<dyn Keys>,
+pub struct Reach {
+    /// In the syntax of stock restic.
+    pub identifier: String,
+    pub task: RepositoryAccess,
+    pub keys: Arc<dyn Keys>,
     /// The cluster's UID, for locks.
-    pub(crate) cluster: String,
+    pub cluster: String,
 }
 
 /// Why a repository cannot be used, and whether that may pass by itself.
-pub(crate) struct Unusable {
-    pub(crate) words: String,
-    pub(crate) may_pass: bool,
+#[derive(Debug)]
+pub struct Unusable {
+    pub message: String,
+    pub may_pass: bool,
+}
+
+impl From<RepositoryProblem> for Unusable {
+    fn from(problem: RepositoryProblem) -> Self {
+        Self { message: problem.chain(), may_pass: problem.may_pass() }
+    }
 }
 
 /// A snapshot that is in the repository.
-pub(crate) struct Made {
-    pub(crate) snapshot: Snapshot,
-    pub(crate) end: Option<Timestamp>,
+#[derive(Debug)]
+pub struct Stored {
+    pub snapshot: Snapshot,
+    /// When the mover had read the volume.
+    pub end: Option<Timestamp>,
 }
 
 #[async_trait]
-pub(crate) trait Hands: Send + Sync {
-    /// The repository of a key; `make`: where there is none, it is made.
+pub trait Effects: Send + Sync {
+    /// The repository of a key; where there is none, it is made with `make`.
     async fn reach(&self, key: &RepositoryKey, make: bool) -> Result<Reach, Unusable>;
-    /// The snapshot that a task made.
-    async fn made(&self, key: &RepositoryKey, task: &str) -> Result<Option<Made>, Unusable>;
-    async fn forget(&self, key: &RepositoryKey, snapshots: &[String]) -> Result<(), String>;
-    /// Removes reports of movers; that it cannot be done is only logged.
-    async fn drop_reports(&self, key: &RepositoryKey, reports: &[String]);
+    /// The snapshot that a task stored.
+    async fn stored(&self, key: &RepositoryKey, task: &str) -> Result<Option<Stored>, Unusable>;
+    async fn forget(&self, key: &RepositoryKey, snapshots: &[String]) -> Result<(), RepositoryProblem>;
+    /// Removes the reports of movers; that it cannot be done is only logged.
+    async fn drop_reports(&self, key: &RepositoryKey, group: &str, tasks: &[String]);
     async fn carry_out(
         &self,
-        assignment: Assignment,
-        watcher: &dyn Watcher,
+        request: MoverRequest,
+        observer: &dyn MoverObserver,
         cancel: &CancellationToken,
     ) -> Result<Ended, ApiError>;
-    async fn clear(&self, task: &str) -> Result<(), ApiError>;
-    /// Nobody wants what the mover of this task may still store until its deadline; that this cannot be written down is only
-    /// logged.
+    /// Removes the mover of a task from a namespace.
+    async fn clear(&self, namespace: &str, task: &str) -> Result<(), ApiError>;
+    /// What the mover of this task may still store until its deadline is forgotten when it comes; that this cannot be
+    /// written down is only logged.
     async fn give_up(&self, key: &RepositoryKey, task: &str, deadline: Timestamp);
     /// Removes the locks of a mover whose end was reported; that it cannot be done is only logged.
     async fn unlock(&self, key: &RepositoryKey, owner: &str);
 }
 
-/// The server's own.
-pub(crate) struct ServerHands(pub(crate) Context);
+/// Where movers leave reports beside the repository.
+#[async_trait]
+pub trait Reports: Send + Sync {
+    async fn drop_reports(
+        &self,
+        key: &RepositoryKey,
+        group: &str,
+        tasks: &[String],
+    ) -> Result<(), RepositoryProblem>;
+}
 
-impl ServerHands {
-    fn host(&self) -> LocationRepositories {
-        LocationRepositories(self.0.clone())
-    }
+/// The server's effects.
+pub struct ServerEffects {
+    pub core: Core,
+    pub movers: Movers,
+    pub repositories: Repositories,
+    pub host: Arc<dyn RepositoryHost>,
+    pub reports: Arc<dyn Reports>,
 }
 
 #[async_trait]
-impl Hands for ServerHands {
+impl Effects for ServerEffects {
     async fn reach(&self, key: &RepositoryKey, make: bool) -> Result<Reach, Unusable> {
-        let repositories = &self.0.repositories;
         let access = if make {
-            repositories.ensure(&self.host(), key).await?
+            self.repositories.ensure(self.host.as_ref(), key).await?
         } else {
-            let access = self.host().access(key).await?;
-            repositories.open(&access).await?;
+            let access = self.host.access(key).await?;
+            self.repositories.open(&access).await?;
             access
         };
-        let cluster = repositories.cluster(&self.0).await.map_err(RepositoryProblem::from)?;
-        let keys = repositories::keys(&self.0, key);
+        let cluster = self.repositories.cluster(&self.core).await.map_err(RepositoryProblem::from)?;
+        let keys = Arc::new(SourceKeys { source: self.host.clone(), key: key.clone() });
         Ok(Reach { identifier: access.identifier, task: access.task, keys, cluster })
     }
 
-    async fn made(&self, key: &RepositoryKey, task: &str) -> Result<Option<Made>, Unusable> {
-        let access = self.host().access(key).await?;
-        let repository = match self.0.repositories.open(&access).await {
+    async fn stored(&self, key: &RepositoryKey, task: &str) -> Result<Option<Stored>, Unusable> {
+        let access = self.host.access(key).await?;
+        let repository = match self.repositories.open(&access).await {
             Ok(repository) => repository,
             Err(problem) if problem.is_missing() => return Ok(None),
             Err(problem) => return Err(problem.into()),
         };
         let found = of_task(&repository, task).await.map_err(RepositoryProblem::from)?;
         if found.is_some() {
-            self.host().set_emptied(key, false).await.map_err(RepositoryProblem::from)?;
+            self.host.set_emptied(key, false).await.map_err(RepositoryProblem::from)?;
         }
         Ok(found.map(|(id, snapshot)| {
             let counts = snapshot.summary.as_ref().map(|summary| summary.counts).unwrap_or_default();
-            Made {
+            Stored {
                 snapshot: Snapshot {
                     id: id.to_string(),
                     bytes: counts.total_bytes_processed,
@@ -115,48 +136,41 @@ impl Hands for ServerHands {
         }))
     }
 
-    async fn forget(&self, key: &RepositoryKey, snapshots: &[String]) -> Result<(), String> {
-        let forgotten = self.0.repositories.forget(&self.host(), key, snapshots).await;
-        forgotten.map_err(|problem| problem.chain())
+    async fn forget(&self, key: &RepositoryKey, snapshots: &[String]) -> Result<(), RepositoryProblem> {
+        self.repositories.forget(self.host.as_ref(), key, snapshots).await
     }
 
-    async fn drop_reports(&self, key: &RepositoryKey, reports: &[String]) {
-        let location = key.storage();
-        let dropping = async {
-            let location = locations::open(&self.0, location).await.map_err(|error| error.chain())?;
-            location.store.delete(reports).await.map_err(|error| error.to_string())
-        };
-        match tokio::time::timeout(DROPPING, dropping).await {
+    async fn drop_reports(&self, key: &RepositoryKey, group: &str, tasks: &[String]) {
+        match tokio::time::timeout(DROPPING, self.reports.drop_reports(key, group, tasks)).await {
             Ok(Ok(())) => {}
-            Ok(Err(words)) => tracing::warn!(location, words, "reports of movers may be left behind"),
-            Err(_elapsed) => tracing::warn!(location, "storage did not answer: reports may be left behind"),
+            Ok(Err(problem)) => {
+                let message = problem.chain();
+                tracing::warn!(repository = %key, message, "reports of movers may be left behind");
+            }
+            Err(_elapsed) => {
+                tracing::warn!(repository = %key, "storage did not answer: reports may be left behind");
+            }
         }
     }
 
     async fn carry_out(
         &self,
-        assignment: Assignment,
-        watcher: &dyn Watcher,
+        request: MoverRequest,
+        observer: &dyn MoverObserver,
         cancel: &CancellationToken,
     ) -> Result<Ended, ApiError> {
-        self.0.movers.carry_out(assignment, watcher, cancel).await
+        self.movers.carry_out(request, observer, cancel).await
     }
 
-    async fn clear(&self, task: &str) -> Result<(), ApiError> {
-        self.0.movers.clear(task).await
+    async fn clear(&self, namespace: &str, task: &str) -> Result<(), ApiError> {
+        self.movers.clear(namespace, task).await
     }
 
     async fn give_up(&self, key: &RepositoryKey, task: &str, deadline: Timestamp) {
-        self.0.repositories.give_up(&self.host(), key, task, deadline).await;
+        self.repositories.give_up(self.host.as_ref(), key, task, deadline).await;
     }
 
     async fn unlock(&self, key: &RepositoryKey, owner: &str) {
-        self.0.repositories.unlock(&self.host(), key, owner).await;
-    }
-}
-
-impl From<RepositoryProblem> for Unusable {
-    fn from(problem: RepositoryProblem) -> Self {
-        Self { words: problem.chain(), may_pass: problem.may_pass() }
+        self.repositories.unlock(self.host.as_ref(), key, owner).await;
     }
 }

@@ -1,92 +1,73 @@
-//! Shows in the object how its mover stands. At most one write of progress a second; a write that fails is told in the log,
-//! because the next one says the same and more.
+//! Writes into the record of a transfer what its mover does. At most one write of progress a second; a write that fails is
+//! only logged, because the next one holds the same and more.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
+use lifeboat_cluster::ApiError;
+use lifeboat_control::locked;
 use lifeboat_mover::report::Line;
-use lifeboat_plan::pod_volumes::status;
-use lifeboat_transfer::movers::Watcher;
-use serde_json::{Value, json};
 
-use super::{Case, Place};
-use crate::backup::locked;
-use crate::context::Context;
+use super::{AttemptRecord, Transfer};
+use crate::movers::MoverObserver;
 
 /// How often progress is written.
 const PACE: Duration = Duration::from_secs(1);
 
-pub(super) struct Shown {
-    place: Place,
-    context: Context,
-    /// When an earlier attempt began.
-    start: Option<String>,
-    /// Whether the kind shows the node in its status.
-    with_node: bool,
+pub(super) struct RecordingObserver {
+    record: Arc<dyn AttemptRecord>,
+    name: String,
     last: Mutex<Last>,
 }
 
+/// What was written last.
 #[derive(Default)]
 struct Last {
-    words: String,
+    message: String,
     written: Option<Instant>,
     done: (u64, u64),
 }
 
-impl Shown {
-    pub(super) fn new(case: &Case) -> Self {
-        Self {
-            place: case.place.clone(),
-            context: case.desk.context.clone(),
-            start: case.started.clone(),
-            with_node: case.shows_node(),
-            last: Mutex::default(),
+impl RecordingObserver {
+    pub(super) fn new(transfer: &Transfer) -> Self {
+        Self { record: transfer.record.clone(), name: transfer.record.owner().name, last: Mutex::default() }
+    }
+
+    fn note(&self, written: Result<bool, ApiError>) {
+        if let Err(error) = written {
+            tracing::debug!(object = self.name, error = error.chain(), "cannot record what a mover does");
         }
     }
 
-    async fn write(&self, patch: Value) {
-        if let Err(error) = self.place.write(patch).await {
-            tracing::debug!(
-                object = self.place.name,
-                error = error.chain(),
-                "cannot show how a mover stands"
-            );
-        }
-    }
-
-    /// Whether these words are new.
-    fn is_news(&self, words: &str) -> bool {
+    /// Whether this message was not written last.
+    fn is_news(&self, message: &str) -> bool {
         let mut last = locked(&self.last);
-        if last.words == words {
+        if last.message == message {
             return false;
         }
-        words.clone_into(&mut last.words);
+        message.clone_into(&mut last.message);
         true
     }
 }
 
 #[async_trait]
-impl Watcher for Shown {
-    async fn queued(&self, words: &str) {
-        if self.is_news(words) {
-            self.write(status::waits(words)).await;
+impl MoverObserver for RecordingObserver {
+    async fn queued(&self, message: &str) {
+        if self.is_news(message) {
+            self.note(self.record.waiting(message).await);
         }
     }
 
-    async fn preparing(&self, words: &str) {
-        if self.is_news(words) {
-            self.write(status::prepared(words)).await;
+    async fn preparing(&self, message: &str) {
+        if self.is_news(message) {
+            self.note(self.record.preparing(message).await);
         }
     }
 
     async fn running(&self, node: &str) {
-        let mut patch = status::running(self.start.as_deref(), self.context.now());
-        if self.with_node {
-            patch["status"]["node"] = json!(node);
-        }
-        locked(&self.last).words.clear();
-        self.write(patch).await;
+        locked(&self.last).message.clear();
+        self.note(self.record.running(node).await);
     }
 
     async fn line(&self, line: &Line) {
@@ -102,17 +83,17 @@ impl Watcher for Shown {
                     last.written = Some(Instant::now());
                     last.done = now;
                 }
-                self.write(status::progress(now.0, now.1)).await;
+                self.note(self.record.progress(now.0, now.1).await);
             }
             Line::Waiting { holder, until } => {
                 let until =
                     until.as_ref().map(|until| format!(", until {until} at most")).unwrap_or_default();
-                let words = format!("waits for the repository, which {holder} has locked{until}");
-                if self.is_news(&words) {
-                    self.write(status::waits(&words)).await;
+                let message = format!("waits for the repository, which {holder} has locked{until}");
+                if self.is_news(&message) {
+                    self.note(self.record.waiting(&message).await);
                 }
             }
-            Line::Message { text, .. } => tracing::debug!(object = self.place.name, text, "a mover says"),
+            Line::Message { text, .. } => tracing::debug!(object = self.name, text, "a mover says"),
         }
     }
 }

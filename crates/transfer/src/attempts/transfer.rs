@@ -1,92 +1,96 @@
-//! One object that is carried to its end: what is the same for all four kinds, and the assignment of its mover.
+//! One transfer of a volume: what every kind has in common, its attempts, and the request for its mover.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
-use k8s_openapi::api::core::v1::ObjectReference;
-use kube::Resource;
 use lifeboat_api::common::GoDuration;
-use lifeboat_api::velero::{DataMovePhase, names};
 use lifeboat_cluster::ApiError;
 use lifeboat_mover::task::{self, Limits, LockTerms, Task, VERSION};
-use lifeboat_plan::movers::{Errand, Owner, Place as Where, SCRATCH};
-use lifeboat_plan::pod_volumes::{ATTEMPT, DEAD_OWNERS, attempt, dead_owners, status, task_uid};
-use lifeboat_transfer::movers::Assignment;
-use serde_json::{Value, json};
+use lifeboat_plan::movers::{MoverJob, MoverPlace, Owner, SCRATCH};
+use lifeboat_plan::pod_volumes::task_uid;
+use serde_json::Value;
 
-use super::{Desk, Place, Reach, left};
+use super::{Accepted, AttemptRecord, Reach, WorkContext, seconds_left};
+use crate::movers::MoverRequest;
 use crate::repositories::RepositoryKey;
 
-/// How long after its time is over an object is still tried to be cleared up after.
+/// How long after its deadline a transfer is still cleared up after.
 const GRACE: Duration = Duration::from_mins(10);
 
-/// What an object says of its work.
-pub(crate) struct Terms<'a> {
-    pub(crate) key: RepositoryKey,
-    /// Where there is no repository, it is made.
-    pub(crate) make: bool,
-    /// The backup or restore that it is part of.
-    pub(crate) group: String,
-    pub(crate) phase: &'a DataMovePhase,
-    /// When an earlier attempt began.
-    pub(crate) started: Option<Timestamp>,
+/// What an object asks for, and what earlier servers wrote into it.
+pub struct TransferSpec {
+    pub key: RepositoryKey,
+    /// The repository, for people, as in "the repository of namespace shop".
+    pub repository: String,
+    /// Whether a repository that does not exist is made.
+    pub make: bool,
+    /// The backup or restore that it is part of: groups take turns in the queue of movers.
+    pub group: String,
+    pub created: Option<Timestamp>,
+    /// How long the transfer may take.
+    pub limit: Duration,
+    /// No server has begun with it.
+    pub is_new: bool,
+    /// The attempt on record, from 1.
+    pub attempt: Option<u64>,
+    /// Owners of locks whose end is on record.
+    pub dead_owners: Vec<String>,
 }
 
-/// The work on one object.
-pub(crate) struct Case {
-    pub(crate) desk: Desk,
-    pub(crate) place: Place,
-    pub(crate) key: RepositoryKey,
-    pub(crate) make: bool,
-    pub(crate) group: String,
-    pub(crate) started: Option<String>,
-    about: ObjectReference,
+/// The work on one transfer.
+pub struct Transfer {
+    pub work: WorkContext,
+    pub record: Arc<dyn AttemptRecord>,
+    pub key: RepositoryKey,
+    pub group: String,
+    pub(super) repository: String,
+    pub(super) make: bool,
+    pub(super) dead_owners: Vec<String>,
     deadline: Timestamp,
     limit: Duration,
     is_new: bool,
-    /// Owners of locks that earlier servers knew to be dead.
-    pub(super) dead: Vec<String>,
     attempt: AtomicU64,
     begun: AtomicBool,
     /// The mover of this attempt may be at work, as far as is known: its end was not reported to this server.
     at_large: AtomicBool,
 }
 
-/// What a mover is sent for.
-pub(crate) struct Mission {
-    pub(crate) work: task::Work,
-    pub(crate) place: Where,
-    /// What the object's status shows of it, by field.
-    pub(crate) shown: Value,
+/// What the mover of an attempt is sent for.
+pub struct Prepared {
+    pub work: task::Work,
+    pub place: MoverPlace,
+    /// Fields of the object's status that name what is copied.
+    pub shown: Value,
 }
 
-impl Case {
-    pub(crate) fn new<K: Resource<DynamicType = ()>>(desk: &Desk, object: &K, terms: Terms<'_>) -> Self {
-        let meta = object.meta();
-        let note = |name: &str| meta.annotations.as_ref()?.get(name).map(String::as_str);
-        let made = meta.creation_timestamp.as_ref().map_or_else(|| desk.context.now(), |time| time.0);
-        let limit = desk.limit(meta);
+impl Transfer {
+    pub fn new(work: &WorkContext, record: Arc<dyn AttemptRecord>, spec: TransferSpec) -> Self {
+        let created = spec.created.unwrap_or_else(|| work.core.now());
         Self {
-            desk: desk.clone(),
-            place: Place::of(&desk.context, object),
-            key: terms.key,
-            make: terms.make,
-            group: terms.group,
-            started: terms.started.map(lifeboat_plan::time::seconds),
-            about: object.object_ref(&()),
-            deadline: made.checked_add(limit).unwrap_or(Timestamp::MAX),
-            limit,
-            is_new: matches!(terms.phase, DataMovePhase::New),
-            dead: dead_owners(note(DEAD_OWNERS)),
-            attempt: AtomicU64::new(attempt(note(ATTEMPT))),
-            begun: AtomicBool::new(note(ATTEMPT).is_some()),
-            at_large: AtomicBool::new(note(ATTEMPT).is_some()),
+            work: work.clone(),
+            record,
+            key: spec.key,
+            group: spec.group,
+            repository: spec.repository,
+            make: spec.make,
+            dead_owners: spec.dead_owners,
+            deadline: created.checked_add(spec.limit).unwrap_or(Timestamp::MAX),
+            limit: spec.limit,
+            is_new: spec.is_new,
+            attempt: AtomicU64::new(spec.attempt.unwrap_or(1)),
+            begun: AtomicBool::new(spec.attempt.is_some()),
+            at_large: AtomicBool::new(spec.attempt.is_some()),
         }
     }
 
-    /// The attempt that runs, counted from 1.
-    pub(crate) fn attempt(&self) -> u64 {
+    pub fn owner(&self) -> Owner {
+        self.record.owner()
+    }
+
+    /// The attempt that runs, from 1.
+    pub fn attempt(&self) -> u64 {
         self.attempt.load(Ordering::Relaxed)
     }
 
@@ -95,112 +99,86 @@ impl Case {
     }
 
     /// Whether a mover may have been sent.
-    pub(crate) fn has_begun(&self) -> bool {
+    pub fn has_begun(&self) -> bool {
         self.begun.load(Ordering::Relaxed)
     }
 
     /// The task of this attempt.
-    pub(crate) fn task(&self) -> String {
-        task_uid(&self.place.uid, self.attempt())
+    pub fn task(&self) -> String {
+        task_uid(&self.owner().uid, self.attempt())
     }
 
-    /// Those of all attempts, the newest last.
-    pub(crate) fn tasks(&self) -> impl Iterator<Item = String> {
-        (1..=self.attempt()).map(|number| task_uid(&self.place.uid, number))
+    /// The tasks of all attempts, the newest last.
+    pub fn tasks(&self) -> impl Iterator<Item = String> {
+        let uid = self.owner().uid;
+        (1..=self.attempt()).map(move |number| task_uid(&uid, number))
     }
 
-    pub(crate) fn now(&self) -> Timestamp {
-        self.desk.context.now()
+    pub fn now(&self) -> Timestamp {
+        self.work.core.now()
     }
 
-    pub(crate) fn is_late(&self) -> bool {
+    pub fn is_late(&self) -> bool {
         self.now() >= self.deadline
     }
 
-    pub(crate) fn deadline(&self) -> Timestamp {
+    pub fn deadline(&self) -> Timestamp {
         self.deadline
     }
 
-    /// The time is over, and what gives more of it: only pod volumes get the annotation of their Backup or Restore.
-    pub(crate) fn late(&self) -> String {
-        let limit = GoDuration::from(self.limit);
-        let flag = "--fs-backup-timeout";
-        if self.is_of_pod() {
-            let annotation = names::POD_VOLUME_TIMEOUT;
-            return format!("it did not end within {limit} ({flag}, or annotation {annotation})");
-        }
-        format!("it did not end within {limit} (the server's {flag}, which holds for every volume)")
+    /// The time is over, and what gives more of it.
+    pub fn late(&self) -> String {
+        let (limit, setting) = (GoDuration::from(self.limit), self.record.limit_setting());
+        format!("it did not end within {limit} ({setting})")
     }
 
-    /// Whether an error keeps the object from its end for ever: another try would bring the same.
+    /// Whether an error keeps the transfer from its end for ever: another try would bring the same error.
     pub(super) fn is_hopeless(&self, error: &ApiError) -> bool {
         is_refusal(error) || self.deadline.checked_add(GRACE).is_ok_and(|over| self.now() >= over)
     }
 
     /// Puts the attempt on record. False where the object is gone.
-    pub(super) async fn accept(&self, reach: &Reach, mission: &Mission) -> Result<bool, ApiError> {
-        // What another server brought further keeps its phase.
-        let begins = self.is_new || self.attempt() > 1;
+    pub(super) async fn accept(&self, reach: &Reach, prepared: &Prepared) -> Result<bool, ApiError> {
         let attempt = self.attempt();
-        let mut patch = if begins { status::accepted(attempt, self.now()) } else { status::adopted(attempt) };
-        if self.is_of_pod() {
-            patch["spec"] = json!({"repoIdentifier": reach.identifier});
-        }
-        for (field, value) in mission.shown.as_object().into_iter().flatten() {
-            patch["status"][field] = value.clone();
-        }
+        // What another server brought further keeps its phase.
+        let begins = self.is_new || attempt > 1;
         self.begun.store(true, Ordering::Relaxed);
         self.set_at_large(true);
-        self.place.write(patch).await
+        let accepted = Accepted { attempt, begins, repository: &reach.identifier, shown: &prepared.shown };
+        self.record.accept(accepted).await
     }
 
-    pub(super) fn assignment(&self, dead: &[String], reach: Reach, mission: Mission) -> Assignment {
-        let (uid, seconds) = (self.task(), left(self.deadline, self.now()));
-        // Whoever waits for a lock in vain has the time to say whose it is.
+    /// The request for the mover of this attempt.
+    pub(super) fn request(&self, dead_owners: &[String], reach: Reach, prepared: Prepared) -> MoverRequest {
+        let (uid, seconds) = (self.task(), seconds_left(self.deadline, self.now()));
+        // A mover that waits for a lock in vain needs time to report whose lock it is.
         let wait_seconds = seconds - (seconds / 10).min(30);
         let task = Task {
             version: VERSION,
             uid: uid.clone(),
-            work: mission.work,
+            work: prepared.work,
             repository: reach.task,
-            lock: LockTerms { cluster: reach.cluster, dead_owners: dead.to_vec(), wait_seconds },
+            lock: LockTerms { cluster: reach.cluster, dead_owners: dead_owners.to_vec(), wait_seconds },
             limits: Limits { scratch: Some(SCRATCH.into()), ..Limits::default() },
             deadline: Some(self.deadline),
         };
-        let Place { kind, name, uid: of, .. } = self.place.clone();
-        let errand = Errand {
+        let job = MoverJob {
             uid,
-            owner: Owner { kind, name, uid: of },
-            place: mission.place,
+            owner: self.owner(),
+            place: prepared.place,
             repository: self.key.to_string(),
             group: self.group.clone(),
             deadline_seconds: seconds,
+            namespace: self.work.settings.namespace.clone(),
+            pod: self.work.settings.pod(&self.work.core.namespace),
         };
-        Assignment { errand, task, keys: reach.keys }
-    }
-
-    /// Whether the kind names its repository in its spec.
-    fn is_of_pod(&self) -> bool {
-        self.place.kind.starts_with("PodVolume")
-    }
-
-    /// Whether the kind shows the node in its status.
-    pub(super) fn shows_node(&self) -> bool {
-        self.place.kind != "PodVolumeBackup"
-    }
-
-    pub(crate) async fn write(&self, patch: Value) -> Result<bool, ApiError> {
-        self.place.write(patch).await
-    }
-
-    pub(crate) async fn tell(&self, reason: &str, words: &str) {
-        self.desk.context.events.warning(&self.about, reason, words).await;
+        MoverRequest { job, task, keys: reach.keys }
     }
 
     /// Removes the movers of all attempts.
-    pub(crate) async fn clear(&self) -> Result<(), ApiError> {
+    pub async fn clear(&self) -> Result<(), ApiError> {
         for task in self.tasks() {
-            self.desk.hands.clear(&task).await?;
+            self.work.effects.clear(&self.work.settings.namespace, &task).await?;
         }
         Ok(())
     }
@@ -209,26 +187,25 @@ impl Case {
         self.at_large.store(is_at_large, Ordering::Relaxed);
     }
 
-    /// Nobody waits for the mover of this attempt any more, which the object says next: what it may still store is forgotten
-    /// when it comes.
+    /// The mover of this attempt is not waited for any more, which the record says next: what it may still store is
+    /// forgotten when it comes.
     pub(super) async fn give_up(&self) {
         if self.at_large.swap(false, Ordering::Relaxed) {
             self.give_up_tasks([self.task()]).await;
         }
     }
 
-    /// What these stored, or may still store, is forgotten when that can be done.
+    /// What these tasks stored, or may still store, is forgotten when that can be done.
     pub(super) async fn give_up_tasks(&self, tasks: impl IntoIterator<Item = String>) {
         for task in tasks.into_iter().filter(|_| self.make) {
-            let hands = &self.desk.hands;
-            hands.give_up(&self.key, &task, self.deadline).await;
+            self.work.effects.give_up(&self.key, &task, self.deadline).await;
         }
     }
 
-    /// A mover whose end was reported holds nobody up.
+    /// Removes the locks of a mover whose end was reported.
     pub(super) async fn unlock(&self, owner: Option<&str>) {
         if let Some(owner) = owner {
-            self.desk.hands.unlock(&self.key, owner).await;
+            self.work.effects.unlock(&self.key, owner).await;
         }
     }
 }

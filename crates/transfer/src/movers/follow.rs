@@ -1,5 +1,5 @@
 //! Following a mover: looks at Job, pod and node whenever the pod changes and every few seconds, passes on what the mover
-//! says, and ends with the verdict of crate `plan`. Called by `movers` with a Job that exists.
+//! prints, and ends with the verdict of crate `plan`. Called by `movers` with a Job that exists.
 
 use std::time::Duration;
 
@@ -21,19 +21,19 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::{Assignment, Death, Ended, Movers, Watcher};
+use super::{Death, Ended, MoverObserver, MoverRequest, Movers};
 
 /// How often the node and events are looked at, which are not watched.
 const SURROUNDINGS: Duration = Duration::from_secs(10);
 /// How long the last lines of a mover that ended are waited for.
 const LAST_LINES: Duration = Duration::from_secs(4);
-/// How long a mover that is told to end may take beyond its grace.
+/// How long a mover that is cancelled may take beyond its grace.
 const BEYOND_GRACE: Duration = Duration::from_mins(1);
 
 /// Follows one mover.
 pub(super) struct Follower<'a> {
     jobs: &'a Jobs,
-    assignment: &'a Assignment,
+    request: &'a MoverRequest,
     patience: Patience,
     clock: Clock,
     look: Duration,
@@ -47,13 +47,13 @@ pub(super) struct Follower<'a> {
     warning: Option<Warning>,
     looked_around: Option<Instant>,
     stuck: Option<(Stuck, Timestamp)>,
-    told: String,
-    /// Until when a mover that was told to end may take.
+    reported: String,
+    /// Until when a mover that was cancelled may take.
     ending: Option<Instant>,
     log: Log,
 }
 
-/// What a mover says, read beside it.
+/// The lines that a mover prints, read beside it.
 struct Log {
     sender: Option<mpsc::Sender<String>>,
     lines: mpsc::Receiver<String>,
@@ -63,20 +63,20 @@ struct Log {
 }
 
 impl<'a> Follower<'a> {
-    pub(super) fn new(jobs: &'a Jobs, movers: &Movers, assignment: &'a Assignment, job: Value) -> Self {
+    pub(super) fn new(jobs: &'a Jobs, movers: &Movers, request: &'a MoverRequest, job: Value) -> Self {
         let (sender, lines) = mpsc::channel(64);
         let log =
             Log { sender: Some(sender), lines, ended: CancellationToken::new(), readers: JoinSet::new() };
         Self {
             jobs,
-            assignment,
+            request,
             patience: Patience {
                 prepare: movers.settings.prepare_timeout,
                 node: movers.settings.node_timeout,
             },
             clock: movers.core.clock.clone(),
             look: movers.look,
-            name: job::name(&assignment.errand.uid),
+            name: job::name(&request.job.uid),
             job: Some(job),
             pod: None,
             had_pod: false,
@@ -85,7 +85,7 @@ impl<'a> Follower<'a> {
             warning: None,
             looked_around: None,
             stuck: None,
-            told: String::new(),
+            reported: String::new(),
             ending: None,
             log,
         }
@@ -93,32 +93,32 @@ impl<'a> Follower<'a> {
 
     pub(super) async fn run(
         mut self,
-        watcher: &dyn Watcher,
+        observer: &dyn MoverObserver,
         cancel: &CancellationToken,
-        resting: &CancellationToken,
+        shutdown: &CancellationToken,
     ) -> Result<Ended, ApiError> {
         let mut changes = std::pin::pin!(self.jobs.pod_changes(&self.name).default_backoff());
         loop {
-            if resting.is_cancelled() {
+            if shutdown.is_cancelled() {
                 return Ok(Ended::Left);
             }
             match self.judge().await {
                 Ok(verdict) => {
-                    if let Some(ended) = self.act(verdict, watcher).await {
+                    if let Some(ended) = self.act(verdict, observer).await {
                         return Ok(ended);
                     }
                 }
-                // Whatever the API server's trouble is, the mover goes on meanwhile.
+                // The mover goes on while the API server is in trouble.
                 Err(error) if error.is_transient() => {
                     tracing::debug!(mover = self.name, error = error.chain(), "cannot look at a mover now");
                 }
                 Err(error) => return Err(error),
             }
             let overdue = self.ending.is_some_and(|until| Instant::now() > until);
-            if overdue || cancel.is_cancelled() && self.ending.is_none() && self.tell_to_end().await {
+            if overdue || cancel.is_cancelled() && self.ending.is_none() && self.end().await {
                 return Ok(Ended::Cancelled { dead_owner: None, is_over: !overdue });
             }
-            self.wait(&mut changes, watcher, cancel, resting).await;
+            self.wait(&mut changes, observer, cancel, shutdown).await;
         }
     }
 
@@ -160,7 +160,7 @@ impl<'a> Follower<'a> {
     /// The node and the events, now and then.
     async fn look_around(&mut self) -> Result<(), ApiError> {
         let name = self.pod.as_ref().and_then(|pod| pod["spec"]["nodeName"].as_str());
-        let name = name.or(self.assignment.errand.place.node()).map(str::to_owned);
+        let name = name.or(self.request.job.place.node()).map(str::to_owned);
         let fresh = self.looked_around.is_some_and(|at| at.elapsed() < SURROUNDINGS.min(self.look * 5));
         if fresh && name == self.node_name {
             return Ok(());
@@ -179,24 +179,24 @@ impl<'a> Follower<'a> {
         Ok(())
     }
 
-    async fn act(&mut self, verdict: Verdict, watcher: &dyn Watcher) -> Option<Ended> {
+    async fn act(&mut self, verdict: Verdict, observer: &dyn MoverObserver) -> Option<Ended> {
         match verdict {
-            Verdict::Preparing(words) => {
-                if words != self.told && self.ending.is_none() {
-                    watcher.preparing(&words).await;
-                    self.told = words;
+            Verdict::Preparing(message) => {
+                if message != self.reported && self.ending.is_none() {
+                    observer.preparing(&message).await;
+                    self.reported = message;
                 }
                 None
             }
             Verdict::Running { node } => {
                 if let Some(sender) = self.log.sender.take() {
                     self.read_log(sender);
-                    watcher.running(&node).await;
+                    observer.running(&node).await;
                 }
                 None
             }
             Verdict::Ended { message, death } => {
-                self.last_lines(watcher).await;
+                self.last_lines(observer).await;
                 Some(self.conclude(&message, death))
             }
             Verdict::Dead(dead) if self.ending.is_some() => Some(self.cancelled(dead)),
@@ -205,7 +205,7 @@ impl<'a> Follower<'a> {
     }
 
     fn conclude(&self, message: &str, mut death: Dead) -> Ended {
-        let uid = &self.assignment.errand.uid;
+        let uid = &self.request.job.uid;
         let result = serde_json::from_str::<TaskResult>(message).ok().filter(|result| result.uid == *uid);
         let Some(result) = result else {
             if self.ending.is_some() {
@@ -219,23 +219,23 @@ impl<'a> Follower<'a> {
         };
         let stopped = matches!(&result.outcome, Outcome::Failed(Failure { cause: Cause::Stopped, .. }));
         if !stopped {
-            return self.told(result, death);
+            return self.reported(result, death);
         }
-        // That it was told to end is no news to whoever did so; to others it is why that counts.
+        // The caller that cancelled the mover knows why it stopped; otherwise the reason is what stopped it.
         match death.cause {
             _ if self.ending.is_some() => self.cancelled(death),
             DeathCause::Evicted | DeathCause::Deadline | DeathCause::Deleted => {
                 Ended::Died(self.death(death))
             }
-            _ => self.told(result, death),
+            _ => self.reported(result, death),
         }
     }
 
-    fn told(&self, result: TaskResult, dead: Dead) -> Ended {
-        Ended::Told { result, dead_owner: self.death(dead).dead_owner }
+    fn reported(&self, result: TaskResult, dead: Dead) -> Ended {
+        Ended::Reported { result, dead_owner: self.death(dead).dead_owner }
     }
 
-    /// It ended as it was told to. One that was killed then may have kept its locks.
+    /// The mover ended because it was cancelled. One that was killed then may have kept its locks.
     fn cancelled(&self, dead: Dead) -> Ended {
         let is_over = dead.reported;
         Ended::Cancelled { dead_owner: self.death(dead).dead_owner, is_over }
@@ -243,55 +243,51 @@ impl<'a> Follower<'a> {
 
     fn death(&self, dead: Dead) -> Death {
         let pod = self.pod.as_ref().and_then(|pod| pod["metadata"]["uid"].as_str());
-        let cluster = &self.assignment.task.lock.cluster;
+        let cluster = &self.request.task.lock.cluster;
         Death::new(dead, pod.map(|pod| format!("{cluster}/{pod}")))
     }
 
-    /// Tells the mover to end; true where there is none to wait for.
-    async fn tell_to_end(&mut self) -> bool {
+    /// Ends the mover; true where there is none to wait for.
+    async fn end(&mut self) -> bool {
         let running = self.log.sender.is_none();
-        let told = match &self.pod {
+        let ended = match &self.pod {
             Some(pod) if running => self.jobs.end_pod(pod, GRACE_SECONDS).await,
             // It has not begun: it need not end.
             _ => self.jobs.delete(&self.name).await,
         };
-        match told {
+        match ended {
             Ok(()) => {
                 let grace = Duration::from_secs(GRACE_SECONDS.into());
                 self.ending = Some(Instant::now() + grace + BEYOND_GRACE);
                 !running
             }
             Err(error) => {
-                tracing::warn!(
-                    mover = self.name,
-                    error = error.chain(),
-                    "cannot tell a mover to end; trying again"
-                );
+                tracing::warn!(mover = self.name, error = error.chain(), "cannot end a mover; trying again");
                 sleep(self.look).await;
                 false
             }
         }
     }
 
-    /// Until the pod changes, it is time to look again, or someone wants an end. Passes on what the mover says.
+    /// Until the pod changes, it is time to look again, or someone wants an end. Passes on what the mover prints.
     async fn wait(
         &mut self,
         changes: &mut (impl Stream<Item = Result<watcher::Event<Pod>, watcher::Error>> + Unpin),
-        watcher: &dyn Watcher,
+        observer: &dyn MoverObserver,
         cancel: &CancellationToken,
-        resting: &CancellationToken,
+        shutdown: &CancellationToken,
     ) {
         let until = Instant::now() + self.look;
         loop {
             tokio::select! {
-                () = resting.cancelled() => return,
+                () = shutdown.cancelled() => return,
                 () = cancel.cancelled(), if self.ending.is_none() => return,
                 change = changes.next() => {
                     if let Some(Ok(watcher::Event::Apply(_) | watcher::Event::Delete(_))) = change {
                         return;
                     }
                 }
-                Some(line) = self.log.lines.recv() => tell(&line, watcher).await,
+                Some(line) = self.log.lines.recv() => pass_on(&line, observer).await,
                 () = sleep_until(until) => return,
             }
         }
@@ -304,22 +300,22 @@ impl<'a> Follower<'a> {
         self.log.readers.spawn(async move { jobs.follow_logs(&pod, CONTAINER, &sender, &ended).await });
     }
 
-    async fn last_lines(&mut self, watcher: &dyn Watcher) {
+    async fn last_lines(&mut self, observer: &dyn MoverObserver) {
         self.log.ended.cancel();
         if self.log.sender.is_some() {
-            // Nobody reads: it ended before it was seen running.
+            // The log was never read: the mover ended before it was seen running.
             return;
         }
         let until = Instant::now() + LAST_LINES;
         while let Ok(Some(line)) = timeout_at(until, self.log.lines.recv()).await {
-            tell(&line, watcher).await;
+            pass_on(&line, observer).await;
         }
     }
 }
 
-/// What is no line of the protocol is for whoever reads the log.
-async fn tell(line: &str, watcher: &dyn Watcher) {
+/// A line that is not of the protocol is for people who read the pod's log.
+async fn pass_on(line: &str, observer: &dyn MoverObserver) {
     if let Ok(line) = serde_json::from_str::<Line>(line) {
-        watcher.line(&line).await;
+        observer.line(&line).await;
     }
 }

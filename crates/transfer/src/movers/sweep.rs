@@ -1,33 +1,28 @@
 //! What interrupted servers left: Jobs for objects that are gone or have ended, Secrets without a Job. Looked for when a
-//! term begins and now and then; beside that, Jobs that nobody adopted are counted again. Run with the controllers.
+//! term begins and every ten minutes; Jobs that were not adopted are counted again more often. Run with the controllers.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use jiff::SignedDuration;
-use lifeboat_api::crds;
-use lifeboat_cluster::objects::{namespaced, resource, to_json};
-use lifeboat_cluster::{ApiError, Attempt};
-use lifeboat_control::Core;
-use lifeboat_plan::backup_repository::is_under_way;
-use lifeboat_plan::movers::job::{self, Made};
+use lifeboat_cluster::ApiError;
+use lifeboat_plan::movers::job;
+use serde_json::Value;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::{Movers, clear};
+use super::{Movers, TaskState, clear};
 
-/// How often Jobs that nobody adopted are counted again.
+/// How often Jobs that were not adopted are counted again.
 const RECOUNT: Duration = Duration::from_secs(30);
 /// How many counts there are between two sweeps.
 const SWEEP: u32 = 20;
 /// A Secret gets its Job at once; one that has none for so long was left.
 const LEFT: SignedDuration = SignedDuration::from_mins(10);
-/// Phases in which an object needs its mover no more.
-const OVER: [&str; 3] = ["Completed", "Failed", "Canceled"];
 
 impl Movers {
-    /// Sweeps and counts until `resting` is cancelled.
-    pub async fn run(&self, resting: &CancellationToken) {
+    /// Sweeps and counts until `shutdown` is cancelled.
+    pub async fn run(&self, shutdown: &CancellationToken) {
         if self.settings.image.is_empty() {
             return;
         }
@@ -39,34 +34,49 @@ impl Movers {
                 warn(self.recount().await, "cannot count movers; trying again later");
                 sleep(RECOUNT).await;
             };
-            if resting.run_until_cancelled(work).await.is_none() {
+            if shutdown.run_until_cancelled(work).await.is_none() {
                 return;
             }
         }
     }
 
-    /// Removes what nobody needs.
+    /// The Jobs that carry our labels, in all namespaces in which movers run.
+    pub(super) async fn listed(&self) -> Result<Vec<Value>, ApiError> {
+        let selector = job::selector(&self.core.namespace);
+        let mut found = Vec::new();
+        for namespace in self.namespaces() {
+            found.extend(self.jobs(&namespace).list(&selector).await?);
+        }
+        Ok(found)
+    }
+
+    /// Removes the Jobs and Secrets of tasks that are over.
     pub(super) async fn sweep(&self) -> Result<(), ApiError> {
-        let (core, jobs) = (&self.core, self.jobs());
+        for namespace in self.namespaces() {
+            self.sweep_namespace(&namespace).await?;
+        }
+        Ok(())
+    }
+
+    async fn sweep_namespace(&self, namespace: &str) -> Result<(), ApiError> {
+        let jobs = self.jobs(namespace);
         // Secrets first: a Job that comes between the two looks is one more, not one less.
-        let selector = job::selector(&core.namespace);
+        let selector = job::selector(&self.core.namespace);
         let secrets = jobs.secrets(&selector).await?;
         let found = jobs.list(&selector).await?;
         let mut kept = BTreeSet::new();
         for (object, made) in found.iter().filter_map(|object| Some((object, job::read(object)?))) {
             let name = object["metadata"]["name"].as_str().unwrap_or_default();
-            if is_over(core, &made).await? {
-                tracing::info!(
-                    job = name,
-                    owner = made.owner.name,
-                    "removing a mover that nobody needs any more"
-                );
+            // Of a kind that this server does not know it cannot say whether the mover is needed.
+            if self.records.state(&made.owner, &made.candidate.uid).await? == TaskState::Over {
+                let owner = made.owner.name;
+                tracing::info!(namespace, job = name, owner, "removing the mover of a task that is over");
                 clear(&jobs, name).await?;
             } else {
                 kept.insert(name.to_owned());
             }
         }
-        let before = core.now() - LEFT;
+        let before = self.core.now() - LEFT;
         for (name, created) in secrets {
             if !kept.contains(&name) && created.is_some_and(|created| created < before) {
                 jobs.delete_secret(&name).await?;
@@ -76,26 +86,8 @@ impl Movers {
     }
 }
 
-fn warn(outcome: Result<(), ApiError>, words: &str) {
+fn warn(outcome: Result<(), ApiError>, message: &str) {
     if let Err(error) = outcome {
-        tracing::warn!(error = error.chain(), "{words}");
+        tracing::warn!(error = error.chain(), "{message}");
     }
-}
-
-/// Whether the object that a mover works for is gone or has ended. Of a kind that is unknown nobody can tell.
-async fn is_over(core: &Core, made: &Made) -> Result<bool, ApiError> {
-    let owner = &made.owner;
-    let known = crds::installed();
-    let Some(crd) = known.iter().find(|crd| crd.kind() == owner.kind) else { return Ok(false) };
-    let Some(version) = crd.versions().iter().find(|version| version.storage) else { return Ok(false) };
-    let resource = resource(crd.group(), &version.name, crd.kind(), crd.plural());
-    let api = namespaced(&core.client, &core.namespace, &resource);
-    let found = api.get_opt(&owner.name).await.attempt(format!("read {} {}", owner.kind, owner.name))?;
-    Ok(found.is_none_or(|object| {
-        let object = to_json(&object);
-        let ended = object["status"]["phase"].as_str().is_some_and(|phase| OVER.contains(&phase));
-        // A repository has no end; of its maintenances one is under way at most.
-        let recorded = owner.kind == "BackupRepository" && !is_under_way(&object, &made.candidate.uid);
-        ended || recorded || object["metadata"]["uid"] != *owner.uid
-    }))
 }

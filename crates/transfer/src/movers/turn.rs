@@ -1,5 +1,5 @@
-//! Turns: drives the queue that crate `plan` decides. Whoever has a turn runs until the turn is dropped; Jobs that run
-//! when a term begins count from its start, whoever adopts them later.
+//! Turns: drives the queue that crate `plan` decides. A mover that has a turn runs until the turn is dropped; Jobs that run
+//! when a term begins count from its start, until their objects adopt them.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
@@ -14,13 +14,13 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::sync::CancellationToken;
 
-use super::{Movers, Watcher};
+use super::{MoverObserver, Movers};
 use crate::settings::MoverSettings;
 
-/// How often whoever waits is told how the queue stands: hundreds may wait.
-const TOLD: Duration = Duration::from_secs(10);
+/// How often a mover that waits learns how the queue stands: hundreds may wait.
+const REPORT: Duration = Duration::from_secs(10);
 
-/// Who waits and who runs. Clones share it.
+/// Which movers wait and which run. Clones share it.
 #[derive(Clone)]
 pub(super) struct Line {
     state: Arc<Mutex<State>>,
@@ -31,7 +31,7 @@ pub(super) struct Line {
 
 struct State {
     queue: Queue,
-    /// Those that run and that nobody has adopted yet.
+    /// Movers that run and were not adopted yet.
     held: BTreeSet<String>,
 }
 
@@ -74,7 +74,7 @@ impl Drop for Turn {
 }
 
 impl Line {
-    /// Changes the queue, starts whoever may start now, and tells everyone.
+    /// Changes the queue, starts all that may start now, and wakes those that wait.
     fn change(&self, metrics: &MoverMetrics, change: impl FnOnce(&mut State)) {
         let mut state = locked(&self.state);
         change(&mut state);
@@ -84,7 +84,7 @@ impl Line {
         self.news.send_replace(());
     }
 
-    /// Of a term before this one nothing is known.
+    /// What was counted in an earlier term is forgotten.
     pub(super) fn begin_term(&self) {
         if let Ok(mut counted) = self.counted.try_lock() {
             *counted = false;
@@ -105,14 +105,14 @@ impl Line {
         Turn { line: self.clone(), metrics: metrics.clone(), uid }
     }
 
-    /// Waits for a turn and tells the watcher why.
+    /// Waits for a turn; the observer learns what it waits for.
     pub(super) async fn wait(
         &self,
         metrics: &MoverMetrics,
         candidate: Candidate,
-        watcher: &dyn Watcher,
+        observer: &dyn MoverObserver,
         cancel: &CancellationToken,
-        resting: &CancellationToken,
+        shutdown: &CancellationToken,
     ) -> Waited {
         let mut news = self.news.subscribe();
         let uid = candidate.uid.clone();
@@ -125,28 +125,28 @@ impl Line {
             }
             state.queue.arrive(candidate);
         });
-        let (mut told, mut tell_at) = (String::new(), Instant::now());
+        let (mut reported, mut report_at) = (String::new(), Instant::now());
         loop {
             news.mark_unchanged();
-            let words = {
+            let message = {
                 let state = locked(&self.state);
                 if state.queue.is_running(&uid) {
                     return Waited::Turn(turn);
                 }
-                (Instant::now() >= tell_at).then(|| state.queue.words(&uid).unwrap_or_default())
+                (Instant::now() >= report_at).then(|| state.queue.words(&uid).unwrap_or_default())
             };
-            if let Some(words) = words {
-                if words != told {
-                    watcher.queued(&words).await;
-                    told = words;
+            if let Some(message) = message {
+                if message != reported {
+                    observer.queued(&message).await;
+                    reported = message;
                 }
-                tell_at = Instant::now() + TOLD;
+                report_at = Instant::now() + REPORT;
             }
             tokio::select! {
                 () = cancel.cancelled() => return Waited::Cancelled,
-                () = resting.cancelled() => return Waited::Left,
+                () = shutdown.cancelled() => return Waited::Left,
                 _ = news.changed() => {}
-                () = sleep_until(tell_at) => {}
+                () = sleep_until(report_at) => {}
             }
         }
     }
@@ -181,7 +181,7 @@ impl Movers {
         Ok(())
     }
 
-    /// Those that nobody adopted may have ended since.
+    /// Movers that were not adopted may have ended since.
     pub(super) async fn recount(&self) -> Result<(), ApiError> {
         if locked(&self.line.state).held.is_empty() {
             return Ok(());
@@ -199,8 +199,15 @@ impl Movers {
 
     /// The movers whose Jobs have not ended.
     async fn running(&self) -> Result<Vec<Candidate>, ApiError> {
-        let jobs = self.jobs().list(&job::selector(&self.core.namespace)).await?;
-        let made = jobs.iter().filter_map(job::read).filter(|made| !made.finished);
-        Ok(made.map(|made| made.candidate).collect())
+        let mut running = Vec::new();
+        for found in self.listed().await? {
+            let made = job::read(&found).filter(|made| !made.finished);
+            if let Some(made) = made
+                && self.is_ours(&found).await?
+            {
+                running.push(made.candidate);
+            }
+        }
+        Ok(running)
     }
 }

@@ -6,18 +6,19 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use lifeboat_cluster::ApiError;
 use lifeboat_cluster::testing::{Asked, client, failure, merge};
 use lifeboat_control::Core;
 use lifeboat_mover::report::{Line, Outcome, TaskResult};
 use lifeboat_mover::task::{
     Direct, LockTerms, MaintainWork, RepositoryAccess, Task, Transport, VERSION, Work,
 };
-use lifeboat_plan::movers::{Errand, Owner, Place};
+use lifeboat_plan::movers::{MoverJob, MoverPlace, Owner};
 use lifeboat_web::Metrics;
 use secrecy::SecretSlice;
 use serde_json::{Value, json};
 
-use crate::movers::{Assignment, Movers, Watcher};
+use crate::movers::{MoverObserver, MoverRequest, Movers, TaskRecords, TaskState};
 use crate::repositories::{Key, Keys, RepositoryProblem};
 use crate::settings::MoverSettings;
 
@@ -67,8 +68,9 @@ impl Fake {
         );
         let kept = held.clone();
         let client = client(move |asked| answer(&mut kept.lock().unwrap(), &asked)).await;
+        let records = Arc::new(HeldRecords(held.clone()));
         let core = Core::new(client, Metrics::new("0"), "lifeboat", "me");
-        let movers = Movers { look: Duration::from_millis(5), ..Movers::new(&core, settings) };
+        let movers = Movers { look: Duration::from_millis(5), ..Movers::new(&core, settings, records) };
         Self { movers, held }
     }
 
@@ -86,19 +88,8 @@ impl Fake {
     }
 
     /// A Job that is there, with these states of its pod.
-    pub(super) fn put_job(&self, errand: &Errand, states: &[Value]) {
-        let terms = lifeboat_plan::movers::job::Terms {
-            namespace: "lifeboat-movers".into(),
-            server: "lifeboat".into(),
-            image: "i".into(),
-            cpu_request: "1".into(),
-            memory_request: "1".into(),
-            memory_limit: "1".into(),
-            priority_class: None,
-            task_directory: "/t".into(),
-            pod_uid_variable: "U".into(),
-        };
-        let mut job = lifeboat_plan::movers::job::job(errand, &terms);
+    pub(super) fn put_job(&self, wanted: &MoverJob, states: &[Value]) {
+        let mut job = lifeboat_plan::movers::job::job(wanted).unwrap();
         job["metadata"]["uid"] = json!("job-uid");
         let name = job["metadata"]["name"].as_str().unwrap().to_owned();
         let mut held = self.held();
@@ -127,27 +118,30 @@ pub(super) fn ended(reason: &str, code: i64, message: &str) -> Value {
     pod(json!({"terminated": {"reason": reason, "exitCode": code, "message": message}}))
 }
 
-pub(super) fn told(uid: &str, outcome: Outcome) -> Value {
+pub(super) fn reported(uid: &str, outcome: Outcome) -> Value {
     let result = TaskResult { version: VERSION, uid: uid.into(), outcome };
     ended("Completed", 0, &serde_json::to_string(&result).unwrap())
 }
 
-pub(super) fn errand(uid: &str) -> Errand {
-    Errand {
+pub(super) fn job(uid: &str) -> MoverJob {
+    let settings = MoverSettings { image: "localhost/lifeboat:dev".into(), ..MoverSettings::default() };
+    MoverJob {
         uid: uid.into(),
         owner: Owner {
             kind: "PodVolumeBackup".into(),
             name: format!("pvb-{uid}"),
             uid: format!("owner-{uid}"),
         },
-        place: Place::NodeDirectory { node: "a".into(), directory: "/d".into(), writable: false },
+        place: MoverPlace::NodeDirectory { node: "a".into(), directory: "/d".into(), writable: false },
         repository: "default/shop".into(),
         group: "nightly".into(),
         deadline_seconds: 60,
+        namespace: settings.namespace.clone(),
+        pod: settings.pod("lifeboat"),
     }
 }
 
-pub(super) fn assignment(uid: &str) -> Assignment {
+pub(super) fn request(uid: &str) -> MoverRequest {
     let task = Task {
         version: VERSION,
         uid: uid.into(),
@@ -160,7 +154,7 @@ pub(super) fn assignment(uid: &str) -> Assignment {
         limits: lifeboat_mover::task::Limits::default(),
         deadline: None,
     };
-    Assignment { errand: errand(uid), task, keys: Arc::new(Password::default()) }
+    MoverRequest { job: job(uid), task, keys: Arc::new(Password::default()) }
 }
 
 /// What opens the repository: a password, as it is at the moment; none where it is missing.
@@ -184,11 +178,29 @@ impl Keys for Password {
     }
 }
 
-/// Keeps what it was told.
-#[derive(Default)]
-pub(super) struct Told(pub(super) Mutex<Vec<String>>);
+/// Answers from the objects that the API server holds: they end with phase Completed.
+struct HeldRecords(Arc<Mutex<Held>>);
 
-impl Told {
+#[async_trait]
+impl TaskRecords for HeldRecords {
+    async fn state(&self, owner: &Owner, task: &str) -> Result<TaskState, ApiError> {
+        let held = self.0.lock().unwrap();
+        let path = format!("{}s/{}", owner.kind.to_lowercase(), owner.name);
+        let found = held.objects.get(&path).filter(|object| object["metadata"]["uid"] == *owner.uid);
+        Ok(match found {
+            None => TaskState::Over,
+            Some(object) if object["status"]["phase"] == "Completed" => TaskState::Over,
+            Some(object) if object["task"] == *task => TaskState::Open,
+            Some(_) => TaskState::Unrecorded,
+        })
+    }
+}
+
+/// Keeps what it learns.
+#[derive(Default)]
+pub(super) struct Notes(pub(super) Mutex<Vec<String>>);
+
+impl Notes {
     fn add(&self, text: String) {
         self.0.lock().unwrap().push(text);
     }
@@ -199,12 +211,12 @@ impl Told {
 }
 
 #[async_trait::async_trait]
-impl Watcher for Told {
-    async fn queued(&self, words: &str) {
-        self.add(format!("queued: {words}"));
+impl MoverObserver for Notes {
+    async fn queued(&self, message: &str) {
+        self.add(format!("queued: {message}"));
     }
-    async fn preparing(&self, words: &str) {
-        self.add(format!("preparing: {words}"));
+    async fn preparing(&self, message: &str) {
+        self.add(format!("preparing: {message}"));
     }
     async fn running(&self, node: &str) {
         self.add(format!("running: {node}"));
