@@ -1,11 +1,12 @@
 //! `cargo xtask lint`: format, clippy with warnings denied, the directions between crates, cycles between modules, sizes
-//! of files and functions, errors that are text, paths that ARCHITECTURE.md names, banned crates, generated files. Green
-//! means that a reviewer can read for meaning alone.
+//! of files and functions, errors that are text, names that leave the process, paths that ARCHITECTURE.md names, banned
+//! crates, generated files. Green means that a reviewer can read for meaning alone.
 
 mod cycles;
 mod directions;
 mod known;
 mod locked;
+mod names;
 mod paths;
 mod results;
 mod sizes;
@@ -21,15 +22,14 @@ use source::Target;
 
 #[derive(clap::Args, Default)]
 pub(crate) struct Args {
-    /// Only this check: fmt, directions, cycles, sizes, results, paths, locked, clippy or generated
+    /// Only this check: fmt, directions, cycles, sizes, results, names, paths, locked, clippy or generated
     #[arg(long)]
     only: Option<String>,
 }
 
-/// What a check reads.
+/// The parsed source, read once, because several checks need it.
 #[derive(Default)]
 struct Workspace {
-    /// Parsed once, because three checks read it.
     sources: OnceCell<Vec<Target>>,
 }
 
@@ -43,25 +43,35 @@ impl Workspace {
 }
 
 /// A name and what it checks.
-type Check = (&'static str, fn(&Workspace) -> Result<()>);
-
-const CHECKS: [Check; 9] = [
-    ("fmt", |_| fmt()),
-    ("directions", |_| directions::check(&run::checkout())),
-    ("cycles", |workspace| cycles::check(workspace.sources()?)),
-    ("sizes", |workspace| sizes::check(workspace.sources()?)),
-    ("results", |workspace| results::check(workspace.sources()?)),
-    ("paths", |_| paths::check(&run::checkout())),
-    ("locked", |_| locked::check(&run::checkout())),
-    ("clippy", |_| clippy()),
-    ("generated", |_| generate::check()),
-];
+type Check<'a> = (&'static str, &'a dyn Fn() -> Result<()>);
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let workspace = Workspace::default();
-    for (name, check) in CHECKS {
-        if args.only.as_deref().is_none_or(|only| only == name) {
-            check(&workspace)?;
+    each(args.only.as_deref(), clippy, generate::check)
+}
+
+/// Every check, or only one. A caller that has compiled the code already passes its own results for clippy and the
+/// generated files.
+pub(crate) fn each(
+    only: Option<&str>,
+    clippy: impl Fn() -> Result<()>,
+    generated: impl Fn() -> Result<()>,
+) -> Result<()> {
+    let (root, workspace) = (run::checkout(), Workspace::default());
+    let checks: [Check<'_>; 10] = [
+        ("fmt", &fmt),
+        ("directions", &|| directions::check(&root)),
+        ("cycles", &|| cycles::check(workspace.sources()?)),
+        ("sizes", &|| sizes::check(workspace.sources()?)),
+        ("results", &|| results::check(workspace.sources()?)),
+        ("names", &|| names::check(&root, workspace.sources()?)),
+        ("paths", &|| paths::check(&root)),
+        ("locked", &|| locked::check(&root)),
+        ("clippy", &clippy),
+        ("generated", &generated),
+    ];
+    for (name, check) in checks {
+        if only.is_none_or(|only| only == name) {
+            check()?;
             println!("lint: {name} ok");
         }
     }
@@ -93,11 +103,8 @@ mod tests {
 
     #[test]
     fn this_workspace_passes_the_lints_of_its_sources() {
-        let workspace = Workspace::default();
-        for (name, check) in CHECKS {
-            if ["cycles", "sizes", "results"].contains(&name) {
-                check(&workspace).unwrap();
-            }
+        for only in ["directions", "cycles", "sizes", "results", "names", "paths"] {
+            each(Some(only), || Ok(()), || Ok(())).expect(only);
         }
     }
 }

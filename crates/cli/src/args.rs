@@ -10,7 +10,7 @@ use lifeboat_plan::install::DEFAULT_NAMESPACE;
 /// Which cluster, which namespace.
 #[derive(Args, Clone)]
 pub(crate) struct Global {
-    /// Namespace in which Lifeboat lives; $VELERO_NAMESPACE counts too
+    /// Namespace of Lifeboat's server; $VELERO_NAMESPACE is also read
     #[arg(short, long, global = true, env = "LIFEBOAT_NAMESPACE", default_value = DEFAULT_NAMESPACE, value_parser = namespace_name)]
     pub(crate) namespace: String,
     /// Context of the kubeconfig to use instead of the current one

@@ -24,10 +24,10 @@ pub(crate) struct Selection {
     /// Names
     #[arg(required_unless_present_any = ["all", "selector"])]
     pub(crate) names: Vec<String>,
-    /// All of them
+    /// All objects
     #[arg(long, conflicts_with = "names")]
     pub(crate) all: bool,
-    /// Those with these labels
+    /// All objects with these labels
     #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with_all = ["names", "all"])]
     pub(crate) selector: Option<String>,
 }

@@ -49,7 +49,7 @@ use crate::lookup::ClusterLookup;
 
 pub(crate) use actions::{ADOPTED, longest};
 pub(crate) use again::read_again;
-pub(crate) use hooks::{Commands, PodCommands, run_open_posts};
+pub(crate) use hooks::{Commands, run_open_posts};
 pub(crate) use progress::{Counters, Fence, Stop, Watch, verdict};
 pub(crate) use report::{About, Report};
 pub(crate) use snapshots::{SnapshotEntry, Snapshotters};

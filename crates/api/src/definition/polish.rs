@@ -17,8 +17,8 @@ const ROOT_FIELDS: [(&str, &str, Option<&str>); 3] = [
 
 /// Words for `spec` and `status`, whose types are described by their fields.
 const PARTS: [(&str, &str); 2] = [
-    ("spec", "What is asked for."),
-    ("status", "What has come of it so far, written by the server and by those who do the work."),
+    ("spec", "Specification of the object."),
+    ("status", "Status of the object, written by the server and by the components that do the work."),
 ];
 
 /// Everything that holds for every kind.

@@ -23,19 +23,19 @@ pub(crate) enum Command {
     Uninstall(commands::uninstall::Args),
     /// Print the version of this program and of the server
     Version(commands::version::Args),
-    /// Back up objects of the cluster, and work with the backups that there are
+    /// Back up the cluster's objects and volumes; list, show and delete backups
     #[command(subcommand)]
     Backup(commands::backup::Command),
-    /// Restore objects from a backup, and work with the restores that there are
+    /// Restore objects and volumes from a backup; list, show and delete restores
     #[command(subcommand)]
     Restore(commands::restore::Command),
-    /// Back up at regular times
+    /// Back up on a schedule
     #[command(subcommand)]
     Schedule(commands::schedule::Command),
     /// List objects: `get backups` is `backup get`
     #[command(subcommand)]
     Get(commands::verbs::Get),
-    /// Make objects: `create backup` is `backup create`
+    /// Create objects: `create backup` is `backup create`
     #[command(subcommand)]
     Create(Box<commands::verbs::Create>),
     /// Show objects in full: `describe backup` is `backup describe`
@@ -44,34 +44,34 @@ pub(crate) enum Command {
     /// Delete objects: `delete backup` is `backup delete`
     #[command(subcommand)]
     Delete(commands::verbs::Delete),
-    /// Work with backup storage locations: where backups are kept
+    /// Manage backup storage locations: where backups are stored
     #[command(subcommand, visible_alias = "bsl")]
     BackupLocation(Box<commands::backup_location::Command>),
-    /// Work with volume snapshot locations: where plugins keep snapshots of volumes
+    /// Manage volume snapshot locations: where plugins take snapshots of volumes
     #[command(subcommand, visible_alias = "vsl")]
     SnapshotLocation(Box<commands::snapshot_location::Command>),
-    /// Work with the repositories of volume data
+    /// Manage the repositories of volume data
     #[command(subcommand)]
     Repo(commands::repo::Command),
-    /// Work with the server's Velero plugins
+    /// Manage the server's plugins
     #[command(subcommand)]
     Plugin(commands::plugin::Command),
-    /// Work with the password that protects volume data
+    /// Manage the password that protects volume data
     #[command(subcommand)]
     RepositoryPassword(commands::repository_password::Command),
-    /// Look into the volumes of a backup, and bring single files of them back
+    /// List the files in the volumes of a backup, and restore single files
     #[command(subcommand)]
     Volume(commands::volume::Command),
-    /// Work with a repository of volume data, without a cluster: back up, restore, forget, prune, check
+    /// Use a repository directly, without a cluster: back up, restore, forget, prune, check
     Repository(Box<commands::repository::Args>),
     /// Print the custom resource definitions
     Crds(commands::crds::Args),
-    /// Run the server (what the Deployment does)
+    /// Run the server (used by the Deployment)
     Server(Box<commands::server::Args>),
-    /// Move the data of one volume (what the Job of a mover does)
+    /// Move the data of one volume (used by a mover's Job)
     #[command(hide = true)]
     Mover(commands::mover::Args),
-    /// Wait for the data of a restored pod (what its init container does)
+    /// Wait for the data of a restored pod (used by its init container)
     #[command(hide = true)]
     RestoreWait(commands::restore_wait::Args),
     /// Print a shell's completion script

@@ -86,7 +86,7 @@ impl AccessMode {
 
 #[derive(clap::Args, Clone, Default)]
 pub(crate) struct LocationArgs {
-    /// Storage provider: aws (and everything that speaks S3), gcp, azure or local
+    /// Storage provider: aws (and S3-compatible servers), gcp, azure, local, or the name of a plugin
     #[arg(long)]
     pub(crate) provider: String,
     /// Bucket that holds the backups
@@ -95,7 +95,7 @@ pub(crate) struct LocationArgs {
     /// Directory in the bucket
     #[arg(long)]
     pub(crate) prefix: Option<String>,
-    /// Make it the location of backups that name none
+    /// Make it the default location
     #[arg(long)]
     pub(crate) default: bool,
     /// Settings of the provider, such as region=…,s3Url=…,s3ForcePathStyle=true
@@ -107,19 +107,20 @@ pub(crate) struct LocationArgs {
     /// File with the certificate authority of the endpoint (PEM)
     #[arg(long, value_name = "FILE")]
     pub(crate) cacert: Option<PathBuf>,
-    /// Whether backups may be written there
+    /// Whether backups may be created and deleted there
     #[arg(long, value_enum)]
     pub(crate) access_mode: Option<AccessMode>,
-    /// How often to look for backups made elsewhere, such as 1m; 0 never
+    /// How often to sync backups from the bucket, such as 1m; 0 for never
     #[arg(long, value_name = "DURATION")]
     pub(crate) backup_sync_period: Option<GoDuration>,
-    /// How often to check that the bucket can be used, such as 1m; 0 only when the location changes
+    /// How often to validate the location, such as 1m; 0 for only when it changes
     #[arg(long, value_name = "DURATION")]
     pub(crate) validation_frequency: Option<GoDuration>,
     /// Labels of the location
     #[arg(long, value_name = "KEY=VALUE,…")]
     pub(crate) labels: Option<ConfigArg>,
-    /// Others can write to this bucket: restores leave out RBAC, webhooks, CRDs and hooks unless allowed
+    /// Others can write to this bucket: restores leave out RBAC, webhooks, CRDs, Lifeboat's own kinds and
+    /// hooks unless allowed
     #[arg(long)]
     pub(crate) untrusted: bool,
 }

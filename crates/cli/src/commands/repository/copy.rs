@@ -19,7 +19,7 @@ use crate::units;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only these snapshots of the source; without any, all that the filter lets through
+    /// Only these snapshots of the source [default: all that match the filter]
     #[arg(value_name = "SNAPSHOT")]
     snapshots: Vec<String>,
     #[command(flatten)]

@@ -20,7 +20,7 @@ pub(crate) struct Args {
     /// The later snapshot
     #[arg(value_name = "SNAPSHOT[:FOLDER]", value_parser = select::selection())]
     after: Selection,
-    /// Also what changed in nothing but owner, mode, times or attributes
+    /// Also show files of which only owner, mode, times or attributes changed
     #[arg(long)]
     metadata: bool,
 }

@@ -9,7 +9,7 @@ use crate::units;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Remove every lock, also of commands that may be at work: only when nothing uses the repository
+    /// Remove all locks, including those of running commands: only if nothing uses the repository
     #[arg(long)]
     remove_all: bool,
 }

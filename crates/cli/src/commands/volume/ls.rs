@@ -16,10 +16,10 @@ use crate::units::bytes;
 pub(crate) struct Args {
     /// Name of the backup
     backup: String,
-    /// A volume, as the list shows it; with ":/PATH" a directory or file of it
+    /// A volume, as the list shows it; with ":/PATH" a directory or file in it
     #[arg(value_name = "VOLUME[:PATH]", value_parser = wanted)]
     volume: Option<Wanted>,
-    /// Also what is below subdirectories
+    /// Include subdirectories
     #[arg(short = 'R', long)]
     recursive: bool,
     #[command(flatten)]
