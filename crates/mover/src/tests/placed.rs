@@ -128,7 +128,7 @@ async fn a_directory_below_the_volume_is_stored_and_filled() {
     world.run(&task).await.restored();
     assert!(world.path("target/.velero/uid").is_file());
     let names = files(&world, "target/apps/one");
-    assert_eq!(names, ["cache/large", "deep/er/query.sql", "deep/note.txt", "file"]);
+    assert_eq!(names, [".velero", "cache/large", "deep/er/query.sql", "deep/note.txt", "file"]);
 }
 
 type Spoil = fn(&mut BackupWork);
