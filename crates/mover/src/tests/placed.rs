@@ -7,7 +7,7 @@ use lifeboat_repository::dump::{DumpFormat, dump};
 use lifeboat_repository::walk::find_directory;
 use tokio_util::sync::CancellationToken;
 
-use super::world::{World, backup_of, tree};
+use super::world::{World, tree};
 use crate::report::Cause;
 use crate::task::{BackupWork, RestoreWork, Source, Task, Work};
 
