@@ -12,7 +12,7 @@ pub use exposed::{
     Exposure, claim as exposed_claim, content as exposed_content, for_target, made_for, node,
     snapshot as exposed_snapshot,
 };
-pub use objects::{Progress, download, moved_claim, operation, progress, result_of, upload};
+pub use objects::{NotMoved, Progress, download, moved_claim, operation, progress, result_of, upload};
 pub use rebound::{Bound, bound, claim_patch, volume_patch};
 
 use crate::json::text;

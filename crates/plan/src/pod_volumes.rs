@@ -14,10 +14,10 @@ mod waiting;
 pub use attempts::{Died, Next, next};
 pub(crate) use choose::used;
 pub use choose::{Choice, Choices, ClaimOf, Verdict, choose, claim_of};
-pub use directory::{Directory, KUBELET_ROOT, Proof, directory};
+pub use directory::{Directory, DirectoryError, KUBELET_ROOT, Proof, directory};
 pub use object::{PodVolume, Wanted, backup_name, backup_object, host, report_key, tags, task_uid};
 pub use restored::{Copied, CopyFor, PodOf, copies, copies_for, restore_name, restore_object, unusable};
-pub use waiting::{CONTAINER, Standing, Wait, mark, started, stayed, take_mark, wait_container};
+pub use waiting::{CONTAINER, PodLeft, Standing, Wait, mark, started, stayed, take_mark, wait_container};
 
 use serde_json::Value;
 

@@ -177,7 +177,7 @@ impl Pass {
         } else {
             self.pods(&namespace).await.map_err(Unwanted::Unknown)?
         };
-        is_wanted(volume, claim.as_ref(), &pods, &wishes).map_err(Unwanted::Because)
+        is_wanted(volume, claim.as_ref(), &pods, &wishes).map_err(|why| Unwanted::Because(why.to_string()))
     }
 
     async fn claim(&self, namespace: &str, name: &str) -> Result<Option<Value>, String> {

@@ -108,7 +108,7 @@ impl ClaimAction {
         let backup = cluster.get(&backup).await?;
         let backup = backup.ok_or_else(|| ActionError::Failed("its Backup is gone".to_owned()))?;
         let result = data_movement::result_of(&upload, text(&backup, "/spec/storageLocation"));
-        let result = result.map_err(ActionError::Failed)?;
+        let result = result.map_err(|error| ActionError::Failed(error.to_string()))?;
         let of = serde_json::to_value(restore).map_err(|error| ActionError::Failed(error.to_string()))?;
         let timeout =
             Some(text(&backup, "/spec/csiSnapshotTimeout")).filter(|text| !matches!(*text, "" | "0s"));
@@ -199,7 +199,9 @@ type Restored = Result<(Value, Option<ItemId>), ActionError>;
 fn restored_snapshot(input: RestoreInput<'_>) -> Restored {
     let uid = input.restore.uid().unwrap_or_default();
     let restored = csi::restored_snapshot(input.item, input.from_backup, &uid);
-    restored.map(|(item, content)| (item, Some(content))).map_err(ActionError::Failed)
+    restored
+        .map(|(item, content)| (item, Some(content)))
+        .map_err(|error| ActionError::Failed(error.to_string()))
 }
 
 async fn restored_content(input: RestoreInput<'_>, cluster: &dyn Lookup) -> Restored {
@@ -210,5 +212,5 @@ async fn restored_content(input: RestoreInput<'_>, cluster: &dyn Lookup) -> Rest
     let mapping = input.restore.spec.namespace_mapping.clone().unwrap_or_default();
     let secret = csi::deletion_secret(&input.item);
     let item = csi::restored_content(input.item, input.from_backup, &uid, &mapping, class);
-    item.map(|item| (item, secret)).map_err(ActionError::Failed)
+    item.map(|item| (item, secret)).map_err(|error| ActionError::Failed(error.to_string()))
 }

@@ -76,7 +76,9 @@ pub(super) async fn directory_on_node(
     };
     let root = found.and_then(|node| node.annotations().get(KUBELET_ROOT).cloned());
     let root = root.unwrap_or_else(|| settings.kubelet_root.clone());
-    directory(&root, pod, volume, claim).map(|found| (node, found)).map_err(NotPrepared::Because)
+    directory(&root, pod, volume, claim)
+        .map(|found| (node, found))
+        .map_err(|error| NotPrepared::Because(error.to_string()))
 }
 
 /// What is mounted, as the mover sees it.

@@ -101,6 +101,7 @@ impl VolumeMaker {
     /// The snapshot of a volume.
     pub(super) fn snapshot_of(&self, volume: &str) -> Result<&Snapshot, String> {
         native::snapshot_of(self.snapshots.as_ref().map_err(Clone::clone)?, volume)
+            .map_err(|error| error.to_string())
     }
 
     /// Makes a volume for `volume`, which will be called `name`.
@@ -152,7 +153,7 @@ impl VolumeMaker {
         };
         let volume = opened.snapshotter.with_volume_id(volume, &id).await;
         let volume = volume.map_err(|error| words(&error.to_string()))?;
-        native::check(&volume).map_err(|error| words(&error))?;
+        native::check(&volume).map_err(|error| words(&error.to_string()))?;
         let open = object.filter(|_| standing == Standing::Open);
         let open = open.map(|object| OpenVolume { object, snapshotter: Some(opened), processes: None });
         Ok(Made { volume, open, doubt })

@@ -113,8 +113,8 @@ async fn mounted(client: &Client, target: &Target) -> Result<Mounted, CliError> 
     let attempt = format!("list Pods of namespace {}", target.namespace);
     let pods = api.list(&ListParams::default()).await.attempt(attempt)?;
     let pods: Vec<Value> = pods.items.iter().filter_map(|pod| serde_json::to_value(pod).ok()).collect();
-    files::mounted(&pods, &target.namespace, &target.volume).map_err(|words| {
-        CliError::refused(words)
+    files::mounted(&pods, &target.namespace, &target.volume).map_err(|error| {
+        CliError::refused(error.to_string())
             .help("start a pod that mounts it, or bring the files onto this machine with --to DIRECTORY")
     })
 }

@@ -81,8 +81,8 @@ pub(super) async fn carry_out(
     };
     // It went on meanwhile: others wrote how it stands.
     if let Some(object) = under_way(&api, object, &uid).await? {
-        let outcome = outcome.as_ref().map(drop).map_err(String::as_str);
-        let patch = backup_repository::ended(&objects::to_json(&object), begun, outcome, context.now());
+        let failure = outcome.as_ref().err().map(String::as_str);
+        let patch = backup_repository::ended(&objects::to_json(&object), begun, failure, context.now());
         objects::merge(&api, &object, patch).await?;
     }
     let reference = object.object_ref(resource);

@@ -29,7 +29,7 @@ pub(super) fn validate(restore: &Restore, gathered: &Gathered) -> Result<Claim, 
     if from_schedule.is_some()
         && let Err(problem) = newest_completed(&gathered.of_schedule)
     {
-        found.push(problem.to_owned());
+        found.push(problem.to_string());
         return Err(found);
     }
     let Some(backup) = &gathered.backup else {
