@@ -3,6 +3,7 @@
 mod csi;
 mod csi_groups;
 mod faults;
+mod leftovers;
 mod operations;
 mod snapshots;
 
