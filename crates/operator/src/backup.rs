@@ -161,6 +161,8 @@ struct Made {
     taken: snapshots::Taken,
     /// What came of volumes whose files are copied.
     copies: Copies,
+    /// Namespaces whose repositories the journal has.
+    repositories: BTreeSet<String>,
     /// Claims that are copied, by namespace and name.
     copied_claims: BTreeSet<(String, String)>,
     /// Pods that pre hooks brought to rest, by UID.

@@ -9,17 +9,18 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::api::{DynamicObject, ListParams, PostParams};
 use kube::{Api, Client, ResourceExt};
-use lifeboat_api::velero::{DataMovePhase, PodVolumeBackup, names};
+use lifeboat_api::velero::{PodVolumeBackup, names};
 use lifeboat_cluster::list::get_raw;
 use lifeboat_cluster::{Attempt, objects};
 use lifeboat_plan::backup::volumes::{Copy, Wishes};
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use lifeboat_plan::pod_volumes::{
-    CONSISTENCY, ClaimOf, LIVE, PodVolume, Verdict, Wanted, backup_object, choose, claim_of,
+    CONSISTENCY, ClaimOf, LIVE, PodVolume, Verdict, Wanted, backup_object, choose, claim_of, has_ended,
 };
 use serde_json::{Value, json};
 use tokio::sync::{Notify, Semaphore};
 
+use super::journal::RepositoryEntry;
 use super::{About, Pass, locked};
 use crate::carrying::limit;
 use crate::settings::MoverSettings;
@@ -121,9 +122,8 @@ impl Copying {
     }
 }
 
-/// Whether a copy has not ended.
-pub(crate) fn is_open(object: &Value) -> bool {
-    !DataMovePhase::from(object["status"]["phase"].as_str().unwrap_or_default()).is_terminal()
+fn is_open(object: &Value) -> bool {
+    !has_ended(object)
 }
 
 impl Pass {
@@ -239,6 +239,7 @@ impl Pass {
             quiesced: self.made().quiesced.contains(&of.pod_uid),
             timeout: annotations.get(names::POD_VOLUME_TIMEOUT).map(String::as_str),
         };
+        self.note_repository(&of.namespace).await?;
         let object = backup_object(&of, &wanted);
         let name = text(&object, "/metadata/name");
         let api = &self.copying.api;
@@ -257,6 +258,22 @@ impl Pass {
         };
         locked(&self.copying.seen).insert(name.clone(), objects::to_json(&made));
         Ok(name)
+    }
+
+    /// Puts the repository of a namespace on record before the first mover writes into it.
+    pub(super) async fn note_repository(&self, namespace: &str) -> Result<(), String> {
+        if self.made().repositories.contains(namespace) {
+            return Ok(());
+        }
+        let entry = RepositoryEntry {
+            backup: self.backup.name_any(),
+            location: self.backup.spec.storage_location.clone().unwrap_or_default(),
+            namespace: namespace.to_owned(),
+        };
+        let noted = self.journal.note_repository(&entry).await;
+        noted.map_err(|error| format!("it was not begun, because the journal cannot be written: {error}"))?;
+        self.made().repositories.insert(namespace.to_owned());
+        Ok(())
     }
 
     /// The copies that have begun of these pods.
@@ -303,7 +320,7 @@ impl Pass {
 }
 
 /// Tells an object to end.
-pub(crate) async fn cancel(api: &Api<DynamicObject>, name: &str) {
+async fn cancel(api: &Api<DynamicObject>, name: &str) {
     patch(api, name, &json!({"spec": {"cancel": true}})).await;
 }
 

@@ -223,6 +223,11 @@ impl Pass {
                 return undecided(&words);
             }
         }
+        if self.backup.spec.snapshot_move_data == Some(true)
+            && let Err(words) = self.note_repository(id.namespace.as_deref().unwrap_or_default()).await
+        {
+            return undecided(&words);
+        }
         match self.csi.noted.get_or_init(|| self.journal.note_csi()).await {
             Ok(()) => true,
             Err(error) => {

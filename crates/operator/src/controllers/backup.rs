@@ -5,14 +5,11 @@
 //! New, Queued -> [`queue`]; ReadyToStart, InProgress -> [`start`], [`pass`]; Waiting… -> [`operations`]; Finalizing… ->
 //! [`finalize`].
 
-mod begun;
-mod copies;
 mod deleted;
 mod ended;
 mod finalize;
 mod gather;
 mod journals;
-mod movements;
 mod operations;
 mod orphans;
 mod pass;
@@ -21,8 +18,10 @@ mod queue;
 mod snapshots;
 mod start;
 mod status;
+mod storage;
 #[cfg(test)]
 mod tests;
+mod undo;
 mod volumes;
 
 use std::collections::BTreeMap;

@@ -11,7 +11,7 @@ use lifeboat_mover::report::{BackedUp, Outcome};
 use lifeboat_mover::task::{self, BackupWork, Source};
 use lifeboat_plan::data_movement::{exposed_name, is_built_in};
 use lifeboat_plan::movers::{DATA, DEVICE, Place as Where};
-use lifeboat_plan::pod_volumes::{report_key, status};
+use lifeboat_plan::pod_volumes::{backup_tag, report_key, status};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
@@ -137,16 +137,19 @@ impl Uploading<'_> {
         } else {
             Source::Snapshot { path: DATA.into() }
         };
+        // Upstream's, by which a person finds whose snapshot it is.
+        let mut tags = vec![
+            "snapshot-requester=snapshot-data-upload-download".to_owned(),
+            format!("backup={backup}"),
+            format!("ns={namespace}"),
+            format!("pvc={}", spec.source_pvc),
+        ];
+        // As copies of pods' volumes have it: a name is given again, a UID is not.
+        tags.extend(self.object.labels().get(names::BACKUP_UID).map(|uid| backup_tag(uid)));
         BackupWork {
             source,
             host: format!("{namespace}/{}", spec.source_pvc),
-            // Upstream's, by which a person finds whose snapshot it is.
-            tags: vec![
-                "snapshot-requester=snapshot-data-upload-download".to_owned(),
-                format!("backup={backup}"),
-                format!("ns={namespace}"),
-                format!("pvc={}", spec.source_pvc),
-            ],
+            tags,
             excludes: Vec::new(),
             report: Some(report_key(backup, &self.case.task())),
         }

@@ -1,17 +1,20 @@
-//! Backups that are deleted after their pass and before their end: what their actions still do is cancelled, and the files
-//! that nobody will make a backup go. No reconcile tells of an object that is gone, so those under way are looked for.
+//! Backups that are deleted after their pass and before their end: what they made is undone. No reconcile reports an object that
+//! is gone, so those under way are looked for.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use lifeboat_api::velero::{Backup, BackupPhase};
-use lifeboat_archive::documents::{BackupOperation, DOCUMENT_LIMIT, decode_list};
 use lifeboat_cluster::ApiError;
 use lifeboat_plan::backup::ARCHIVE_BYTES;
+use lifeboat_plan::backup::undo::{Ending, Stage};
 
-use super::finalize::{open, run_of};
-use super::pass::{abort_uploads, remove_files};
+use super::State;
+use super::finalize::{Trouble, run_of};
 use super::status::stop;
-use super::{State, movements, operations, snapshots};
+use super::storage::open;
+use super::undo::Undoing;
+use crate::backup::journal::Journal;
 use crate::backup::{Stop, locked};
 use crate::context::Context;
 
@@ -52,43 +55,50 @@ pub(super) async fn look(context: &Context, state: &State) -> Result<(), ApiErro
     let ending: Vec<_> = locked(&state.ending).clone().into_iter().collect();
     for (uid, backup) in ending {
         if stop(context, state, &run_of(&backup)).await? == Some(Stop::Deleted) {
-            clear(context, &backup).await;
-            locked(&state.ending).remove(&uid);
+            // Its location may be looked at anew, or come back.
+            if clear(context, &backup).await {
+                locked(&state.ending).remove(&uid);
+            }
         }
     }
     Ok(())
 }
 
-async fn clear(context: &Context, backup: &Backup) {
-    let Ok((store, files)) = open(context, backup).await else {
-        tracing::warn!(
-            backup = run_of(backup).name,
-            "storage cannot be opened: the files of a deleted backup stay"
-        );
-        return;
+/// False where storage does not say yet what may go.
+async fn clear(context: &Context, backup: &Backup) -> bool {
+    let opened = async {
+        let storage = open(context, backup).await?;
+        let files = storage.whose(backup).await?;
+        Ok::<_, Trouble>((storage, files))
     };
-    let stored = store.get(&files.item_operations(), DOCUMENT_LIMIT).await.ok();
-    let begun: Vec<BackupOperation> = stored.and_then(|bytes| decode_list(&bytes).ok()).unwrap_or_default();
-    let its_own = |one: &BackupOperation| Some(&one.spec.backup_uid) == backup.metadata.uid.as_ref();
-    let (own, others): (Vec<_>, Vec<_>) = begun.into_iter().partition(its_own);
-    let acting = context.acting_quietly();
-    operations::cancel(&acting.actions, backup, &own).await;
-    acting.close().await;
-    abort_uploads(store.as_ref(), &files).await;
-    // Operations change the size of the archive; then their list says whose it is.
+    let (storage, files) = match opened.await {
+        Ok(opened) => opened,
+        Err(Trouble::Gone(reason)) => {
+            tracing::warn!(backup = run_of(backup).name, reason, "what a deleted backup made stays");
+            return true;
+        }
+        Err(trouble) => {
+            let reason = trouble.to_string();
+            tracing::warn!(backup = run_of(backup).name, reason, "a deleted backup is cleared up later");
+            return false;
+        }
+    };
+    let journal = Journal::new(context.client.clone(), &context.settings.namespace, backup);
     let noted = backup.metadata.annotations.as_ref().and_then(|all| all.get(ARCHIVE_BYTES));
-    let size = noted.and_then(|text| text.parse().ok()).filter(|_| own.is_empty());
-    if others.is_empty() && (size.is_some() || !own.is_empty()) {
-        // Their list goes with the files; what is left of them keeps both.
-        let uid = backup.metadata.uid.as_deref().unwrap_or_default();
-        let mut left = snapshots::discard_listed(context, store.as_ref(), &files, uid).await;
-        left.extend(movements::discard(context, uid, "its Backup was deleted").await);
-        for words in &left {
-            tracing::warn!(backup = files.name(), words, "the files of a deleted backup stay");
-        }
-        if !left.is_empty() {
-            return;
-        }
-        remove_files(store.as_ref(), &files, size).await;
-    }
+    // Operations change the size of the archive.
+    let operated = backup.status.as_ref().and_then(|status| status.backup_item_operations_attempted);
+    let size = noted.and_then(|text| text.parse().ok()).filter(|_| operated.unwrap_or_default() == 0);
+    let undoing = Undoing {
+        context,
+        ending: Ending::Deleted,
+        stage: Stage::AfterPass,
+        files,
+        journal: &journal,
+        backup: Some(backup),
+        storage: Some(&storage),
+        size,
+        copies: BTreeMap::new(),
+    };
+    undoing.carry_out().await;
+    true
 }

@@ -10,7 +10,7 @@ use lifeboat_plan::csi::{CLAIM_BACKUPPER, SNAPSHOT_BACKUPPER};
 use serde_json::Value;
 
 use super::finalize::Trouble;
-use super::volumes::{list, put, read};
+use super::storage::{list, put, read};
 use crate::context::Context;
 use crate::csi;
 

@@ -1,7 +1,7 @@
 //! The end of a Backup: what operations changed goes into the archive, `velero-backup.json`, which makes the directory a
 //! backup, is written, then the end phase. A server that dies between them does all of it again.
 
-use std::sync::Arc;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -10,19 +10,21 @@ use kube::{Resource, ResourceExt};
 use lifeboat_api::common::{GoDuration, Time};
 use lifeboat_api::velero::{Backup, BackupPhase};
 use lifeboat_archive::documents::encode_backup;
-use lifeboat_archive::{BackupFiles, ObjectStore, StoreError};
+use lifeboat_archive::{BackupFiles, ObjectStore};
 use lifeboat_cluster::ApiError;
+use lifeboat_plan::backup::undo::{Ending, Files, Stage};
 use lifeboat_plan::backup::{ARCHIVE_BYTES, ATTEMPT, attempt, phase};
-use lifeboat_web::{BackupEnd, Ending};
+use lifeboat_web::{BackupEnd, Ending as CountedEnding};
 
 use super::start::schedule;
 use super::status::{Run, read, write};
-use super::{State, movements, post_operations, snapshots};
+use super::storage::{Storage, has_archive, open};
+use super::undo::Undoing;
+use super::{State, post_operations};
 use crate::backup::journal::Journal;
 use crate::backup::{chain, locked};
 use crate::context::Context;
 use crate::csi;
-use crate::locations::{self, LocationError};
 
 /// How long after a failure the end is tried again.
 const AGAIN: Duration = Duration::from_secs(10);
@@ -49,10 +51,11 @@ pub(super) async fn end(
     if read(context, state, &this).await?.is_none() {
         return Ok(Action::await_change());
     }
-    let (store, files) = match open(context, backup).await {
+    let Storage { location, files } = match open(context, backup).await {
         Ok(opened) => opened,
         Err(trouble) => return wait(context, state, backup, trouble).await,
     };
+    let store = location.store;
     let rewritten = match post_operations::write_again(context, backup, &store, &files).await {
         Ok(rewritten) => rewritten,
         Err(trouble) => return wait(context, state, backup, trouble).await,
@@ -109,6 +112,7 @@ pub(super) async fn end(
     let Some(object) = write(context, state, &this, &patch).await? else {
         return Ok(Action::await_change());
     };
+    Journal::new(context.client.clone(), &context.settings.namespace, backup).remove().await;
     count(context, &ended, rewritten.bytes.or(archive_bytes));
     let about = object.object_ref(&state.resource);
     if end == BackupPhase::Completed {
@@ -127,42 +131,19 @@ pub(super) fn run_of(backup: &Backup) -> Run {
 }
 
 /// What keeps a Backup from going on.
+#[derive(Debug, thiserror::Error)]
 pub(super) enum Trouble {
+    #[error("{}", .0.chain())]
     Api(ApiError),
-    /// May pass.
+    /// Storage is out of reach or does not take something: that may pass.
+    #[error("{0}")]
     Storage(String),
-    /// The same for the server's own disk.
+    /// The server's own disk is full: that may pass.
+    #[error("{0}")]
     Disk(String),
     /// Will not pass.
+    #[error("{0}")]
     Gone(String),
-}
-
-/// The storage of a Backup, and its places there.
-pub(super) async fn open(
-    context: &Context,
-    backup: &Backup,
-) -> Result<(Arc<dyn ObjectStore>, BackupFiles), Trouble> {
-    let name = backup.spec.storage_location.clone().unwrap_or_default();
-    let location = locations::open(context, &name).await.map_err(|error| match error {
-        LocationError::Api(error) => Trouble::Api(error),
-        gone @ LocationError::NotFound(_) => Trouble::Gone(gone.to_string()),
-        other => Trouble::Storage(other.to_string()),
-    })?;
-    let files = BackupFiles::new(&backup.name_any()).map_err(|error| Trouble::Gone(error.to_string()))?;
-    Ok((location.store, files))
-}
-
-/// Whether the archive is there, with that size where it is known.
-pub(super) async fn has_archive(
-    store: &dyn ObjectStore,
-    files: &BackupFiles,
-    size: Option<u64>,
-) -> Result<bool, StoreError> {
-    match store.get_stream(&files.contents()).await {
-        Ok(found) => Ok(size.zip(found.size).is_none_or(|(size, found)| size == found)),
-        Err(error) if error.is_not_found() => Ok(false),
-        Err(error) => Err(error),
-    }
 }
 
 async fn put(store: &dyn ObjectStore, files: &BackupFiles, ended: &Backup) -> Result<(), Trouble> {
@@ -197,19 +178,31 @@ pub(super) async fn wait(
         return Ok(Action::requeue(AGAIN));
     }
     locked(&state.trouble).remove(&this.uid);
-    if let Some(object) = write(context, state, &this, &phase::failed(&words, now)).await? {
-        for words in csi::discard(context, &this.uid).await {
-            tracing::warn!(backup = this.name, words, "a failed backup");
-        }
-        movements::discard(context, &this.uid, "its backup failed").await;
-        snapshots::end_objects(context, &this.uid, &words).await;
-        // One that is not empty is for the next term.
-        Journal::new(context.client.clone(), &context.settings.namespace, backup).remove_empty().await;
-        context.events.warning(&object.object_ref(&state.resource), "Failed", &words).await;
-        if let Ok(failed) = lifeboat_cluster::objects::typed::<Backup>(&object) {
-            count(context, &failed, None);
-        }
-    }
+    fail(context, state, backup, &words).await
+}
+
+/// The backup has failed.
+async fn fail(context: &Context, state: &State, backup: &Backup, reason: &str) -> Result<Action, ApiError> {
+    let journal = Journal::new(context.client.clone(), &context.settings.namespace, backup);
+    let storage = open(context, backup).await.ok();
+    let (stage, files) = match (backup.phase(), &storage) {
+        // An interrupted attempt, which is waited with: the journal has what it began.
+        (BackupPhase::ReadyToStart | BackupPhase::InProgress, _) => (Stage::Pass, Files::Unknown),
+        (_, Some(storage)) => (Stage::AfterPass, storage.whose(backup).await.unwrap_or(Files::Unknown)),
+        (_, None) => (Stage::AfterPass, Files::Unknown),
+    };
+    let undoing = Undoing {
+        context,
+        ending: Ending::Failed,
+        stage,
+        files,
+        journal: &journal,
+        backup: Some(backup),
+        storage: storage.as_ref(),
+        size: None,
+        copies: BTreeMap::new(),
+    };
+    undoing.fail(state, &run_of(backup), reason).await?;
     Ok(Action::await_change())
 }
 
@@ -217,9 +210,9 @@ pub(super) async fn wait(
 pub(super) fn count(context: &Context, ended: &Backup, archive_bytes: Option<u64>) {
     let status = ended.status.clone().unwrap_or_default();
     let ending = match status.phase {
-        Some(BackupPhase::Completed) => Ending::Completed,
-        Some(BackupPhase::PartiallyFailed) => Ending::PartiallyFailed,
-        _ => Ending::Failed,
+        Some(BackupPhase::Completed) => CountedEnding::Completed,
+        Some(BackupPhase::PartiallyFailed) => CountedEnding::PartiallyFailed,
+        _ => CountedEnding::Failed,
     };
     let number = |count: Option<i64>| count.and_then(|count| u64::try_from(count).ok()).unwrap_or_default();
     let now = context.now();

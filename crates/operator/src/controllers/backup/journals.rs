@@ -2,17 +2,19 @@
 //! run once at the start of a term, snapshots of backups that will never be one are deleted, then the journals go. Called by
 //! the controller before its first pass.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use kube::ResourceExt;
 use kube::api::{DynamicObject, ListParams};
 use lifeboat_api::velero::BackupPhase;
 use lifeboat_cluster::{ApiError, Attempt};
+use lifeboat_plan::backup::undo::{Ending, Files, Stage};
 use lifeboat_plan::csi::Orphan;
 
-use super::{State, begun, is_at_rest, movements, orphans, shown_phase, snapshots, start};
+use super::undo::Undoing;
+use super::{State, is_at_rest, orphans, shown_phase};
 use crate::backup::journal::{self, Journal};
-use crate::backup::run_open_posts;
 use crate::context::Context;
 use crate::csi;
 
@@ -128,31 +130,49 @@ async fn clear_orphans(context: &Context, uid: &str) -> Result<(), ApiError> {
 }
 
 async fn end_one(context: &Context, left: &Left) -> Result<(), String> {
-    let uid = left.uid.as_str();
-    let journal = Journal::of(context.client.clone(), &context.settings.namespace, uid);
-    let report = start::report(context, uid).map_err(|error| error.chain())?;
-    run_open_posts(context.commands.as_ref(), &journal, &report).await?;
-    for (_, words) in report.results().errors.all() {
-        tracing::warn!(uid, error = words, "a post hook of a backup that is gone");
+    let journal = Journal::of(context.client.clone(), &context.settings.namespace, &left.uid);
+    let (stage, files) = standing(context, left, &journal).await?;
+    let undoing = Undoing {
+        context,
+        ending: Ending::Orphaned,
+        stage,
+        files,
+        journal: &journal,
+        backup: None,
+        storage: None,
+        size: None,
+        copies: BTreeMap::new(),
+    };
+    if let Some(error) = undoing.carry_out().await.open_hooks {
+        return Err(error);
     }
-    if is_lost(left, &journal).await? {
-        for words in snapshots::discard(context, &journal).await.words {
-            tracing::warn!(uid, error = words, "a snapshot of a backup that is gone");
-        }
-        movements::discard(context, uid, "its backup is gone").await;
-    }
-    begun::discard(context, &journal).await;
-    journal.remove().await;
-    tracing::info!(uid, "ended the journal of a backup that is gone");
+    tracing::info!(uid = left.uid, "ended the journal of a backup that is gone");
     Ok(())
 }
 
-/// Whether the snapshots of a journal are of no backup and never will be. A server may have died after the pass and before
-/// the journal went: then storage has their list, and they are the backup's.
-async fn is_lost(left: &Left, journal: &Journal) -> Result<bool, String> {
+/// How far the backup of a journal came, and whether storage has it. A server may have died after the pass and before the journal
+/// went: then the lists in storage have what it made.
+async fn standing(context: &Context, left: &Left, journal: &Journal) -> Result<(Stage, Files), String> {
     match &left.phase {
         // One that still shows as running is being deleted.
-        Some(phase) => Ok(matches!(phase, BackupPhase::InProgress | BackupPhase::Failed)),
-        None => Ok(!journal.has_passed().await?),
+        Some(BackupPhase::InProgress | BackupPhase::Failed) => Ok((Stage::Pass, Files::Unknown)),
+        Some(phase) if is_at_rest(phase) => Ok((Stage::AfterPass, Files::Restorable)),
+        Some(_) => Ok((Stage::AfterPass, Files::Unknown)),
+        None if !journal.has_passed().await? => Ok((Stage::Pass, Files::Unknown)),
+        None => {
+            let (noted, _) = journal.repositories().await?;
+            let mut places: Vec<_> = noted.into_iter().map(|one| (one.backup, one.location)).collect();
+            places.dedup();
+            let found = orphans::at(context, &left.uid, &places).await.map_err(|error| error.chain())?;
+            let files = match found {
+                Orphan::Stored => Files::Restorable,
+                Orphan::Lost => Files::Begun,
+                Orphan::Unknown(reason) => {
+                    tracing::warn!(uid = left.uid, reason, "what a deleted backup made stays");
+                    Files::Unknown
+                }
+            };
+            Ok((Stage::AfterPass, files))
+        }
     }
 }

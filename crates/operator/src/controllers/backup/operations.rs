@@ -14,10 +14,11 @@ use lifeboat_plan::backup::{CANCEL, is_cancelled};
 use lifeboat_plugin::Registry;
 use serde_json::json;
 
-use super::finalize::{Trouble, open, run_of, wait};
+use super::finalize::{Trouble, run_of, wait};
 use super::status::write;
+use super::storage::{Storage, open};
 use super::volumes::Snapshots;
-use super::{State, ended, snapshots, volumes};
+use super::{State, ended, volumes};
 use crate::backup::{chain, locked};
 use crate::context::Context;
 use crate::operations::{Silent, answered, fail, is_over};
@@ -30,10 +31,11 @@ const TIMEOUT: Duration = Duration::from_hours(4);
 
 pub(super) async fn follow(context: &Context, state: &State, backup: &Backup) -> Result<Action, ApiError> {
     let this = run_of(backup);
-    let (store, files) = match open(context, backup).await {
+    let Storage { location, files } = match open(context, backup).await {
         Ok(opened) => opened,
         Err(trouble) => return wait(context, state, backup, trouble).await,
     };
+    let store = location.store;
     let stored = store.get(&files.item_operations(), DOCUMENT_LIMIT).await;
     let stored = stored.map_err(|error| chain(&error));
     let mut operations: Vec<BackupOperation> =
@@ -44,15 +46,12 @@ pub(super) async fn follow(context: &Context, state: &State, backup: &Backup) ->
                 return wait(context, state, backup, Trouble::Storage(words)).await;
             }
         };
+    if is_cancelled(backup.annotations().get(CANCEL).map(String::as_str)) {
+        let message = "cancelled while its operations ran; nothing of it can be restored".to_owned();
+        return wait(context, state, backup, Trouble::Gone(message)).await;
+    }
     // A session for each look, as upstream; only a plugin that is asked is started.
     let acting = context.acting_quietly();
-    if is_cancelled(backup.annotations().get(CANCEL).map(String::as_str)) {
-        cancel(&acting.actions, backup, &operations).await;
-        acting.close().await;
-        snapshots::end_objects(context, &this.uid, "the backup was cancelled").await;
-        let words = "cancelled while its operations ran; nothing of it can be restored".to_owned();
-        return wait(context, state, backup, Trouble::Gone(words)).await;
-    }
     let (before, mut silent) = (operations.clone(), Silent::default());
     for operation in operations.iter_mut().filter(|operation| !operation.status.phase.has_ended()) {
         ask(context, &acting.actions, backup, operation, &mut silent).await;
@@ -145,19 +144,5 @@ async fn ask(
         // Whether it could be cancelled does not change that its time is over.
         let _ = silent.ask(&action, known.cancel(&id, backup)).await;
         fail(&mut operation.status, "the operation did not end in time (spec.itemOperationTimeout)");
-    }
-}
-
-/// Tells the actions to end what they began.
-pub(super) async fn cancel(actions: &Registry, backup: &Backup, operations: &[BackupOperation]) {
-    let mut silent = Silent::default();
-    for operation in operations.iter().filter(|operation| !operation.status.phase.has_ended()) {
-        let (id, action) = (&operation.spec.operation_id, &operation.spec.backup_item_action);
-        let known = actions.backup.iter().find(|known| known.name() == action);
-        if let Some(known) = known
-            && !matches!(silent.ask(action, known.cancel(id, backup)).await, Some(Ok(())))
-        {
-            tracing::warn!(operation = id, action, "an operation could not be cancelled");
-        }
     }
 }

@@ -34,6 +34,19 @@ pub(super) async fn of(context: &Context, uid: &str) -> Result<Orphan, ApiError>
     Ok(orphan(uid, &looked))
 }
 
+/// What the backup with this UID is, where it is known by which name and in which location it was to be stored.
+pub(super) async fn at(
+    context: &Context,
+    uid: &str,
+    places: &[(String, String)],
+) -> Result<Orphan, ApiError> {
+    let mut looked = Vec::new();
+    for (name, location) in places.iter().filter(|(name, _)| !name.is_empty()) {
+        looked.push((location.clone(), stored(context, location, name).await?));
+    }
+    Ok(orphan(uid, &looked))
+}
+
 async fn all(context: &Context) -> Result<Vec<String>, ApiError> {
     let resource = objects::resource_of::<BackupStorageLocation>();
     let api = objects::namespaced(&context.client, &context.settings.namespace, &resource);

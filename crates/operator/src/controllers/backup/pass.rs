@@ -4,34 +4,32 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
+use kube::ResourceExt;
 use kube::runtime::controller::Action;
-use kube::{Resource, ResourceExt};
 use lifeboat_api::velero::{Backup, names};
-use lifeboat_archive::{BackupFiles, ObjectStore, StoreError};
+use lifeboat_archive::{BackupFiles, ObjectStore};
 use lifeboat_cluster::{ApiError, objects};
+use lifeboat_plan::backup::undo::{Ending, Files, Stage};
 use lifeboat_plan::backup::validate::ValidBackup;
 use lifeboat_plan::backup::{ARCHIVE_BYTES, phase};
 use lifeboat_plan::catalogue::Catalogue;
 use lifeboat_plan::deletion::NAME_TAKEN;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::snapshots::Discarded;
-use super::status::{Run, read, stop, write, write_noted};
-use super::{State, begun, copies, finalize, movements, snapshots};
+use super::finalize::Trouble;
+use super::status::{Run, stop, write_noted};
+use super::storage::{Storage, open};
+use super::undo::{Undoing, abort_uploads, discard_others, write_failure};
+use super::{State, finalize, snapshots};
 use crate::backup::copies::Copying;
 use crate::backup::journal::Journal;
 use crate::backup::{
     About, Counters, Fence, Outcome, PassError, PassInput, Report, SnapshotEntry, Stop, Watch, chain,
-    longest, run as run_pass, upload_failure, upload_outcome,
+    longest, run as run_pass, upload_outcome,
 };
 use crate::context::Context;
-use crate::locations::{self, LocationError};
 use crate::plugins::CountedLines;
-
-/// How long storage may take for what is done after a backup failed: people wait for its end, and it may be out of reach.
-pub(super) const TIDYING: Duration = Duration::from_mins(1);
 
 /// A Backup that was claimed.
 pub(super) struct Ready {
@@ -49,65 +47,36 @@ pub(super) struct Ready {
 
 pub(super) async fn run(context: &Context, state: &State, ready: Ready) -> Result<Action, ApiError> {
     let (this, report, journal) = (ready.run.clone(), ready.report.clone(), ready.journal.clone());
-    let location = ready.backup.spec.storage_location.clone().unwrap_or_default();
-    let store = match locations::open(context, &location).await {
-        Ok(location) => location.store,
-        Err(LocationError::Api(error)) => return Err(error),
-        Err(error) => return fail(context, state, &this, &journal, None, &error.to_string()).await,
+    let backup = ready.backup.clone();
+    let mut over = Over { context, state, run: &this, backup: &backup, journal: &journal, storage: None };
+    let storage = match open(context, &backup).await {
+        Ok(storage) => storage,
+        Err(Trouble::Api(error)) => return Err(error),
+        Err(trouble) => return over.fail(&trouble.to_string(), BTreeMap::new()).await,
     };
-    let files = match BackupFiles::new(&this.name) {
-        Ok(files) => files,
-        Err(error) => return fail(context, state, &this, &journal, None, &error.to_string()).await,
-    };
-    if let Err(words) = prepare(store.as_ref(), &files, ready.again).await {
-        return fail(context, state, &this, &journal, None, &words).await;
+    if let Err(reason) = prepare(storage.store(), &storage.files, ready.again).await {
+        return over.fail(&reason, BTreeMap::new()).await;
     }
+    over.storage = Some(&storage);
     let timeout = ready.backup.annotations().get(names::POD_VOLUME_TIMEOUT).map(String::as_str);
     let copying = Copying::new(&context.client, &context.settings.namespace, &context.settings.movers);
     let copying = Arc::new(copying.within(timeout));
     let watch = Watch::new(state.api(context), &this.name, &this.uid, this.attempt, state.resting.clone());
-    let outcome = Box::pin(watched(context, ready, store.clone(), &watch, copying.clone())).await;
+    let outcome =
+        Box::pin(watched(context, ready, storage.location.store.clone(), &watch, copying.clone())).await;
     match outcome {
         Ok(outcome) if !matches!(watch.reason(), Some(Stop::Cancelled | Stop::Deleted | Stop::Overtaken)) => {
-            let size = outcome.size.compressed;
-            // The fence: whoever lost the lead without noticing finds a higher attempt here.
-            match stop(context, state, &this).await? {
-                Some(Stop::Deleted) => {
-                    return deleted(context, store.as_ref(), &files, &journal, Some(size), &copying).await;
-                }
-                Some(Stop::Overtaken) => return Ok(Action::await_change()),
-                _ => {}
-            }
-            copies::discard_others(context, &this.uid, &copying.objects()).await;
-            if let Err(words) = upload_outcome(store.as_ref(), &files, &outcome, &report).await {
-                report.error(&About::Server, &words, None);
-                return failed(context, state, &this, &journal, store.as_ref(), &files, &report, &words)
-                    .await;
-            }
-            if !outcome.snapshots.is_empty() {
-                journal.note_passed().await;
-            }
-            match passed(context, state, &this, &journal, &outcome).await? {
-                Some(action) => Ok(action),
-                None if stop(context, state, &this).await? == Some(Stop::Deleted) => {
-                    deleted(context, store.as_ref(), &files, &journal, Some(size), &copying).await
-                }
-                None => Ok(Action::await_change()),
-            }
+            over.written(&outcome, &report, &copying).await
         }
-        Err(PassError::Failed(words)) => {
-            report.error(&About::Server, &words, None);
-            failed(context, state, &this, &journal, store.as_ref(), &files, &report, &words).await
-        }
+        Err(PassError::Failed(reason)) => over.failed(&report, &reason, &copying).await,
         other => match told(context, state, &this, &watch).await? {
             Some(Stop::Cancelled) => {
-                let words = "cancelled while it ran; nothing of it can be restored";
-                report.error(&About::Server, words, None);
-                failed(context, state, &this, &journal, store.as_ref(), &files, &report, words).await
+                let reason = "cancelled while it ran; nothing of it can be restored";
+                over.failed(&report, reason, &copying).await
             }
             Some(Stop::Deleted) => {
-                let written = other.ok().map(|outcome| outcome.size.compressed);
-                deleted(context, store.as_ref(), &files, &journal, written, &copying).await
+                let size = other.ok().map(|outcome| outcome.size.compressed);
+                over.deleted(size, &copying).await
             }
             // The next leader begins the pass again.
             Some(Stop::Overtaken | Stop::Resting) | None => Ok(Action::await_change()),
@@ -123,25 +92,100 @@ async fn told(context: &Context, state: &State, this: &Run, watch: &Watch) -> Re
     }
 }
 
-/// Ends a pass whose object was deleted. `written`: the size of its archive, where it came so far.
-async fn deleted(
-    context: &Context,
-    store: &dyn ObjectStore,
-    files: &BackupFiles,
-    journal: &Journal,
-    written: Option<u64>,
-    copying: &Copying,
-) -> Result<Action, ApiError> {
-    abort_uploads(store, files).await;
-    if let Some(size) = written {
-        remove_files(store, files, Some(size)).await;
+/// A pass that is over.
+struct Over<'a> {
+    context: &'a Context,
+    state: &'a State,
+    run: &'a Run,
+    backup: &'a Backup,
+    journal: &'a Journal,
+    /// None as long as it is not certain that the place is free.
+    storage: Option<&'a Storage>,
+}
+
+impl Over<'_> {
+    /// The archive is written.
+    async fn written(
+        &self,
+        outcome: &Outcome,
+        report: &Report,
+        copying: &Copying,
+    ) -> Result<Action, ApiError> {
+        let (context, state, this) = (self.context, self.state, self.run);
+        let Some(storage) = self.storage else { return Ok(Action::await_change()) };
+        let size = outcome.size.compressed;
+        // The fence: whoever lost the lead without noticing finds a higher attempt here.
+        match stop(context, state, this).await? {
+            Some(Stop::Deleted) => return self.deleted(Some(size), copying).await,
+            Some(Stop::Overtaken) => return Ok(Action::await_change()),
+            _ => {}
+        }
+        discard_others(context, &this.uid, &copying.objects()).await;
+        if let Err(reason) = upload_outcome(storage.store(), &storage.files, outcome, report).await {
+            return self.failed(report, &reason, copying).await;
+        }
+        if !outcome.snapshots.is_empty() {
+            self.journal.note_passed().await;
+        }
+        match passed(context, state, this, self.journal, outcome).await? {
+            Some(action) => Ok(action),
+            None if stop(context, state, this).await? == Some(Stop::Deleted) => {
+                self.deleted(Some(size), copying).await
+            }
+            None => Ok(Action::await_change()),
+        }
     }
-    snapshots::discard(context, journal).await;
-    begun::discard(context, journal).await;
-    copies::discard(context, journal.uid(), copying.objects(), "its Backup was deleted").await;
-    movements::discard(context, journal.uid(), "its Backup was deleted").await;
-    journal.remove().await;
-    Ok(Action::await_change())
+
+    /// The object was deleted. `written`: the size of the archive, where the pass came so far.
+    async fn deleted(&self, written: Option<u64>, copying: &Copying) -> Result<Action, ApiError> {
+        let files = if written.is_some() { Files::Own } else { Files::Begun };
+        let undoing = self.undoing(Ending::Deleted, files, written, copying.objects());
+        undoing.carry_out().await;
+        Ok(Action::await_change())
+    }
+
+    /// Nothing of it can be restored; the log and the results say why.
+    async fn failed(&self, report: &Report, reason: &str, copying: &Copying) -> Result<Action, ApiError> {
+        report.error(&About::Server, reason, None);
+        match stop(self.context, self.state, self.run).await? {
+            Some(Stop::Deleted) => return self.deleted(None, copying).await,
+            // Without the lead nothing may be written beside another attempt's files.
+            Some(Stop::Overtaken) => return Ok(Action::await_change()),
+            _ => {}
+        }
+        if let Some(Storage { location, files }) = self.storage {
+            abort_uploads(location.store.as_ref(), files).await;
+            write_failure(location.store.as_ref(), files, report).await;
+        }
+        self.fail(reason, copying.objects()).await
+    }
+
+    async fn fail(&self, reason: &str, copies: BTreeMap<String, Value>) -> Result<Action, ApiError> {
+        let files = if self.storage.is_some() { Files::Begun } else { Files::Unknown };
+        let undoing = self.undoing(Ending::Failed, files, None, copies);
+        undoing.fail(self.state, self.run, reason).await?;
+        Ok(Action::await_change())
+    }
+
+    fn undoing(
+        &self,
+        ending: Ending,
+        files: Files,
+        size: Option<u64>,
+        copies: BTreeMap<String, Value>,
+    ) -> Undoing<'_> {
+        Undoing {
+            context: self.context,
+            ending,
+            stage: Stage::Pass,
+            files,
+            journal: self.journal,
+            backup: Some(self.backup),
+            storage: self.storage,
+            size,
+            copies,
+        }
+    }
 }
 
 /// Looks whether the place is free, and clears what an interrupted attempt left.
@@ -165,24 +209,6 @@ async fn prepare(store: &dyn ObjectStore, files: &BackupFiles, again: bool) -> R
         abort_uploads(store, files).await;
     }
     Ok(())
-}
-
-/// Takes away the parts of uploads that never ended. The archive is asked for by its whole key, because some servers show
-/// an upload to nobody else.
-pub(super) async fn abort_uploads(store: &dyn ObjectStore, files: &BackupFiles) {
-    let aborted = async {
-        let mut count = 0;
-        for prefix in [files.contents(), files.log(), files.directory()] {
-            count += store.abort_uploads(&prefix).await?;
-        }
-        Ok::<_, StoreError>(count)
-    };
-    match tokio::time::timeout(TIDYING, aborted).await {
-        Ok(Ok(0)) => {}
-        Ok(Ok(count)) => tracing::info!(backup = files.name(), count, "aborted open uploads"),
-        Ok(Err(error)) => tracing::warn!(backup = files.name(), %error, "cannot abort open uploads"),
-        Err(_) => tracing::warn!(backup = files.name(), "open uploads are not aborted in time"),
-    }
 }
 
 async fn watched(
@@ -251,89 +277,11 @@ async fn passed(
     let Some(object) = write_noted(context, state, this, &status, &notes).await? else {
         return Ok(None);
     };
-    journal.remove().await;
+    journal.end_pass().await;
     match objects::typed::<Backup>(&object) {
         Ok(backup) if phase::finalized(backup.phase()).is_some() => {
             finalize::end(context, state, &backup, Some(size)).await.map(Some)
         }
         _ => Ok(Some(Action::await_change())),
-    }
-}
-
-#[allow(clippy::too_many_arguments)] // all of it belongs to one run
-async fn failed(
-    context: &Context,
-    state: &State,
-    this: &Run,
-    journal: &Journal,
-    store: &dyn ObjectStore,
-    files: &BackupFiles,
-    report: &Report,
-    words: &str,
-) -> Result<Action, ApiError> {
-    // Without the lead nothing may be written beside another attempt's files.
-    if read(context, state, this).await?.is_some() {
-        abort_uploads(store, files).await;
-        if tokio::time::timeout(TIDYING, upload_failure(store, files, report)).await.is_err() {
-            tracing::warn!(backup = files.name(), "the log of a failed backup is not written in time");
-        }
-    }
-    fail(context, state, this, journal, Some((store, files)), words).await
-}
-
-/// `storage`: where something of it may be.
-async fn fail(
-    context: &Context,
-    state: &State,
-    this: &Run,
-    journal: &Journal,
-    storage: Option<(&dyn ObjectStore, &BackupFiles)>,
-    words: &str,
-) -> Result<Action, ApiError> {
-    // Nothing of it can be restored, so nothing of it is to stay.
-    let mut left = Discarded::default();
-    if stop(context, state, this).await? != Some(Stop::Overtaken) {
-        left = snapshots::discard(context, journal).await;
-        left.words.extend(begun::discard(context, journal).await);
-        left.words.extend(copies::discard(context, &this.uid, BTreeMap::new(), "its backup failed").await);
-        left.words.extend(movements::discard(context, &this.uid, "its backup failed").await);
-    }
-    if let Some((store, files)) = storage {
-        left.keep(store, files).await;
-    }
-    let words =
-        std::iter::once(words).chain(left.words.iter().map(String::as_str)).collect::<Vec<_>>().join("; ");
-    let words = words.as_str();
-    let Some(object) = write(context, state, this, &phase::failed(words, context.now())).await? else {
-        return Ok(Action::await_change());
-    };
-    snapshots::end_objects(context, &this.uid, words).await;
-    journal.remove().await;
-    context.events.warning(&object.object_ref(&state.resource), "Failed", words).await;
-    if let Ok(backup) = objects::typed::<Backup>(&object) {
-        finalize::count(context, &backup, None);
-    }
-    tracing::warn!(backup = object.name_any(), reason = words, "backup failed");
-    Ok(Action::await_change())
-}
-
-/// Removes the files of a backup that was deleted before its end. Files beside an archive of another size than `size` are
-/// another's, who writes a backup of the same name.
-pub(super) async fn remove_files(store: &dyn ObjectStore, files: &BackupFiles, size: Option<u64>) {
-    let removed = async {
-        if store.exists(&files.metadata()).await? || !finalize::has_archive(store, files, size).await? {
-            return Ok(());
-        }
-        let keys = store.keys(&files.directory()).await?;
-        store.delete(&keys).await
-    };
-    match tokio::time::timeout(TIDYING, removed).await {
-        Ok(Ok(())) => {}
-        Ok(Err(error)) => {
-            tracing::warn!(backup = files.name(), %error, "cannot remove the files of a deleted backup");
-        }
-        Err(_) => {
-            tracing::warn!(backup = files.name(), "the files of a deleted backup are not removed in time");
-        }
     }
 }

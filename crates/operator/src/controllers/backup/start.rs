@@ -11,18 +11,20 @@ use lifeboat_api::velero::{Backup, BackupPhase, BackupSpec, names};
 use lifeboat_archive::{Level, RunLog};
 use lifeboat_cluster::{ApiError, Cause, objects};
 use lifeboat_plan::backup::defaults::{annotations, with_defaults};
+use lifeboat_plan::backup::undo::{Ending, Files, Stage};
 use lifeboat_plan::backup::validate::{Input, ValidBackup, validate};
 use lifeboat_plan::backup::{ATTEMPT, CANCEL, attempt, is_cancelled, phase};
 use lifeboat_plan::label;
 use serde_json::{Value, json};
-use tokio::time::timeout;
 
 use super::gather::{Gathered, gather};
-use super::pass::{Ready, TIDYING, abort_uploads, run};
+use super::pass::{Ready, run};
 use super::status::{Run, write};
-use super::{State, begun, copies, finalize, movements, queue, snapshots};
+use super::storage::{Storage, open};
+use super::undo::{Undoing, cancel_noted, lower_consistency, write_failure};
+use super::{State, finalize, queue};
 use crate::backup::journal::Journal;
-use crate::backup::{About, Report, locked, run_open_posts, upload_failure};
+use crate::backup::{About, Report, locked, run_open_posts};
 use crate::context::Context;
 
 /// A pass that ended so often without an end of the backup will not end well the next time either.
@@ -51,7 +53,7 @@ pub(super) async fn start(
     let mut earlier = Vec::new();
     if again {
         // Before everything else: a pod may be frozen.
-        copies::unquiet(context, &backup.uid().unwrap_or_default()).await;
+        lower_consistency(context, &backup.uid().unwrap_or_default()).await;
         run_open_posts(context.commands.as_ref(), &journal, &report)
             .await
             .map_err(|words| plain("run the hooks that an earlier attempt left open", words))?;
@@ -64,7 +66,7 @@ pub(super) async fn start(
         }
         earlier = known;
         // This attempt begins them anew.
-        let going_on = begun::cancel(context, &journal)
+        let going_on = cancel_noted(context, &journal)
             .await
             .map_err(|words| plain("read which operations an earlier attempt began", words))?;
         for words in going_on {
@@ -83,7 +85,7 @@ pub(super) async fn start(
         return give_up(context, state, &given_up, &reason).await;
     }
     // A location is looked at anew when a server starts: one that was good before is waited for.
-    if again && let Err(trouble @ finalize::Trouble::Storage(_)) = finalize::open(context, &backup).await {
+    if again && let Err(trouble @ finalize::Trouble::Storage(_)) = open(context, &backup).await {
         return finalize::wait(context, state, &backup, trouble).await;
     }
     let gathered = match gather(context, &backup.spec).await {
@@ -143,48 +145,43 @@ struct GivenUp<'a> {
     again: bool,
 }
 
-/// The backup has failed: what an earlier attempt left is cleared away, and the log says why.
+/// The backup has failed: what an earlier attempt made is undone, and the log says why.
 async fn give_up(
     context: &Context,
     state: &State,
     over: &GivenUp<'_>,
     reason: &str,
 ) -> Result<Action, ApiError> {
-    let run = finalize::run_of(over.backup);
-    let storage = if over.again { finalize::open(context, over.backup).await.ok() } else { None };
-    if let Some((store, files)) = &storage {
+    let storage = if over.again { own_storage(context, over.backup).await } else { None };
+    if let Some(storage) = &storage {
         over.report.error(&About::Server, reason, None);
-        abort_uploads(store.as_ref(), files).await;
-        if timeout(TIDYING, upload_failure(store.as_ref(), files, over.report)).await.is_err() {
-            tracing::warn!(backup = run.name, "the log of a failed backup is not written in time");
-        }
+        write_failure(storage.store(), &storage.files, over.report).await;
     }
-    let mut left = snapshots::discard(context, over.journal).await;
-    left.words.extend(begun::discard(context, over.journal).await);
-    left.words.extend(copies::discard(context, &run.uid, BTreeMap::new(), "its backup failed").await);
-    left.words.extend(movements::discard(context, &run.uid, "its backup failed").await);
-    if let Some((store, files)) = &storage {
-        left.keep(store.as_ref(), files).await;
-    }
-    let reason =
-        std::iter::once(reason).chain(left.words.iter().map(String::as_str)).collect::<Vec<_>>().join("; ");
-    let reason = reason.as_str();
-    snapshots::end_objects(context, &run.uid, reason).await;
-    match write(context, state, &run, &phase::failed(reason, context.now())).await {
-        Ok(Some(object)) => {
-            context.events.warning(&object.object_ref(&state.resource), "Failed", reason).await;
-            if let Ok(failed) = objects::typed::<Backup>(&object) {
-                finalize::count(context, &failed, None);
-            }
-        }
-        Ok(None) => {}
+    let undoing = Undoing {
+        context,
+        ending: Ending::Failed,
+        stage: Stage::Pass,
+        files: if storage.is_some() { Files::Begun } else { Files::Unknown },
+        journal: over.journal,
+        backup: Some(over.backup),
+        storage: storage.as_ref(),
+        size: None,
+        copies: BTreeMap::new(),
+    };
+    match undoing.fail(state, &finalize::run_of(over.backup), reason).await {
+        Ok(_) => Ok(Action::await_change()),
         Err(error) if is_refused(&error) => {
-            return Ok(unwritable(context, state, over.object, BackupPhase::Failed, reason, &error).await);
+            Ok(unwritable(context, state, over.object, BackupPhase::Failed, reason, &error).await)
         }
-        Err(error) => return Err(error),
+        Err(error) => Err(error),
     }
-    over.journal.remove().await;
-    Ok(Action::await_change())
+}
+
+/// The place of a backup whose earlier attempt may have written there. None where another backup has its name.
+async fn own_storage(context: &Context, backup: &Backup) -> Option<Storage> {
+    let storage = open(context, backup).await.ok()?;
+    let taken = storage.store().exists(&storage.files.metadata()).await;
+    matches!(taken, Ok(false)).then_some(storage)
 }
 
 /// Not even its end can be written: it must not keep others waiting.

@@ -7,19 +7,15 @@ use std::time::Duration;
 use jiff::Timestamp;
 use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::Backup;
-use lifeboat_archive::documents::{
-    BackupVolumeInfo, DOCUMENT_LIMIT, NativeSnapshot, Results, decode, decode_list, encode,
-};
+use lifeboat_archive::documents::{BackupVolumeInfo, NativeSnapshot, Results};
 use lifeboat_archive::{BackupFiles, ObjectStore};
 use lifeboat_plan::json::text;
 use lifeboat_plan::volume_plugin::{SNAPSHOT_LOCATION, Standing, standing, stored};
 use lifeboat_plugin::host::Session;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::finalize::Trouble;
-use crate::backup::chain;
+use super::storage::{list, put, read};
 use crate::context::Context;
 use crate::snapshot_locations::{self, SnapshotterError};
 use crate::volume_plugin::{self, Kind};
@@ -158,30 +154,4 @@ async fn tell(store: &dyn ObjectStore, files: &BackupFiles, failed: &[&Value]) -
     put(store, &files.results(), &results).await?;
     put(store, &files.volume_snapshots(), &snapshots).await?;
     put(store, &files.volume_info(), &volumes).await
-}
-
-pub(super) async fn list<T: DeserializeOwned>(store: &dyn ObjectStore, key: &str) -> Result<Vec<T>, Trouble> {
-    match store.get(key, DOCUMENT_LIMIT).await {
-        Ok(bytes) => {
-            decode_list(&bytes).map_err(|error| Trouble::Storage(format!("cannot read {key}: {error}")))
-        }
-        Err(error) if error.is_not_found() => Ok(Vec::new()),
-        Err(error) => Err(Trouble::Storage(format!("cannot read {key}: {}", chain(&error)))),
-    }
-}
-
-pub(super) async fn read<T: DeserializeOwned>(store: &dyn ObjectStore, key: &str) -> Result<T, Trouble> {
-    let unreadable = |words: String| Trouble::Storage(format!("cannot read {key}: {words}"));
-    let bytes = store.get(key, DOCUMENT_LIMIT).await.map_err(|error| unreadable(chain(&error)))?;
-    decode(&bytes).map_err(|error| unreadable(error.to_string()))
-}
-
-pub(super) async fn put<T: Serialize>(
-    store: &dyn ObjectStore,
-    key: &str,
-    document: &T,
-) -> Result<(), Trouble> {
-    let broken = |words: String| Trouble::Storage(format!("cannot write {key}: {words}"));
-    let document = encode(document).map_err(|error| broken(error.to_string()))?;
-    store.put(key, document).await.map_err(|error| broken(chain(&error)))
 }

@@ -6,6 +6,7 @@ use lifeboat_archive::{BackupFiles, ObjectStore};
 use lifeboat_cluster::objects;
 
 use super::*;
+use crate::backup::journal::{Journal, RepositoryEntry};
 use crate::testing::Cluster;
 use crate::testing::repositories::{PASSWORD, prepare, snapshots, tagged};
 
@@ -32,8 +33,12 @@ fn passed_backup() -> Backup {
 }
 
 fn copy(snapshot: Option<&str>) -> Value {
+    copy_of(UID, snapshot)
+}
+
+fn copy_of(uid: &str, snapshot: Option<&str>) -> Value {
     let mut object = json!({"apiVersion": "velero.io/v1", "kind": "PodVolumeBackup",
-        "metadata": {"name": "b-copy", "labels": {"velero.io/backup-uid": UID}},
+        "metadata": {"name": "b-copy", "labels": {"velero.io/backup-uid": uid}},
         "spec": {"backupStorageLocation": "default", "uploaderType": "restic", "volume": "data",
             "pod": {"kind": "Pod", "namespace": "shop", "name": "db-0"}},
         "status": {"phase": "Failed"}});
@@ -120,7 +125,7 @@ async fn a_backup_that_storage_has_in_full_keeps_its_copies_when_its_object_is_d
 async fn files_of_another_backup_of_the_same_name_keep_what_they_list() {
     let cluster = cluster().await;
     let other = tagged(&cluster, "shop", &["backup=b", "backup-uid=b-2"]).await;
-    put(&cluster, &files().volume_copies(), &[copy(Some(&other))]).await;
+    put(&cluster, &files().volume_copies(), &[copy_of("b-2", Some(&other))]).await;
     ObjectStore::put(&cluster.store(), &files().contents(), "another archive".into()).await.unwrap();
     let state = State::new(CancellationToken::new());
     deleted::follow(&state, &passed_backup());
@@ -168,4 +173,49 @@ async fn a_backup_deleted_in_its_pass_while_no_server_ran_leaves_no_copy() {
     journals::end(&cluster.context, &found).await;
     assert_eq!(snapshots(&cluster, "shop").await, [other]);
     assert_eq!(cluster.names("configmaps"), Vec::<String>::new());
+}
+
+#[rstest]
+#[case::storage_has_it_in_full(Some(UID), true)]
+#[case::storage_has_another_of_its_name(Some("b-2"), false)]
+#[case::storage_has_none(None, false)]
+#[tokio::test]
+async fn a_backup_deleted_after_its_pass_while_no_server_ran_keeps_its_copies_only_if_it_can_be_restored(
+    #[case] stored: Option<&str>,
+    #[case] keeps: bool,
+) {
+    let cluster = cluster().await;
+    let own = tagged(&cluster, "shop", &["backup=b", "backup-uid=b-1", "lifeboat-task=t-1"]).await;
+    if let Some(uid) = stored {
+        let document = json!({"metadata": {"name": "b", "uid": uid}}).to_string();
+        ObjectStore::put(&cluster.store(), &files().metadata(), document.into()).await.unwrap();
+    }
+    let journal = Journal::of(cluster.context.client.clone(), "lifeboat", UID);
+    let (location, namespace) = ("default".to_owned(), "shop".to_owned());
+    journal.note_repository(&RepositoryEntry { backup: "b".into(), location, namespace }).await.unwrap();
+    journal.note_csi().await.unwrap();
+    journal.end_pass().await;
+    let entries = cluster.get("configmaps", &format!("lifeboat-journal-{UID}")).unwrap()["data"].clone();
+    assert_eq!(
+        entries.as_object().unwrap().len(),
+        2,
+        "the repository and that the pass has ended: {entries}"
+    );
+    let state = State::new(CancellationToken::new());
+    let found = journals::find(&cluster.context, &state).await.unwrap();
+    journals::end(&cluster.context, &found).await;
+    assert_eq!(snapshots(&cluster, "shop").await, if keeps { vec![own] } else { Vec::new() });
+    assert_eq!(cluster.names("configmaps"), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn the_journal_of_a_deleted_backup_stays_until_its_repository_can_be_used() {
+    let cluster = cluster().await;
+    let journal = Journal::of(cluster.context.client.clone(), "lifeboat", UID);
+    let (location, namespace) = ("gone".to_owned(), "shop".to_owned());
+    journal.note_repository(&RepositoryEntry { backup: "b".into(), location, namespace }).await.unwrap();
+    let state = State::new(CancellationToken::new());
+    let found = journals::find(&cluster.context, &state).await.unwrap();
+    journals::end(&cluster.context, &found).await;
+    assert_eq!(cluster.names("configmaps"), [format!("lifeboat-journal-{UID}")]);
 }

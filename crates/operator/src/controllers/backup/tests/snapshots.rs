@@ -404,6 +404,20 @@ async fn a_backup_that_storage_fails_at_last_shows_no_snapshot_as_running() {
     assert_eq!(object["status"]["phase"], "Failed", "{object}");
 }
 
+#[tokio::test]
+async fn an_interrupted_backup_that_waits_in_vain_for_the_servers_disk_deletes_its_snapshots() {
+    let (mut server, snapshotter) = server(FakeSnapshotter::default()).await;
+    put_journal(&server, &json!({"providerSnapshotID": "snap-old", "phase": "Completed"}));
+    let mut settings = settings();
+    settings.storage.spool_directory = server.directory.path().join("gone");
+    server.context.settings = Arc::new(settings);
+    locked(&server.state.trouble).insert("uid-b".to_owned(), Timestamp::UNIX_EPOCH);
+    server.add("b", json!({"storageLocation": "default"}), &interrupted(json!({})));
+    assert_eq!(server.settle("b").await, "Failed");
+    assert_eq!(calls(&snapshotter), ["delete snap-old"]);
+    assert_eq!(server.world.paths("lifeboat-journal"), Vec::<String>::new());
+}
+
 #[rstest]
 #[case::completed(Some("Completed"), "", &[])]
 #[case::partly(Some("PartiallyFailed"), "", &[])]
