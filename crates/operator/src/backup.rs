@@ -168,6 +168,8 @@ struct Made {
     /// Pods that pre hooks brought to rest, by UID.
     quiesced: BTreeSet<String>,
     csi: csi::Made,
+    /// One record for each volume, once all are known.
+    volumes: Vec<BackupVolumeInfo>,
     /// Namespaces of which something was written.
     namespaces: BTreeSet<String>,
     types: BTreeSet<GroupResource>,

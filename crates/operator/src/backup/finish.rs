@@ -15,7 +15,7 @@ use lifeboat_plan::volume_plugin::stored;
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::{About, Outcome, Pass, PassError, upload};
+use super::{About, Made, Outcome, Pass, PassError, Report, upload};
 
 impl Pass {
     /// Namespace objects, in their order where there is one.
@@ -129,79 +129,47 @@ impl Pass {
         pass.keep_unused_snapshots();
         pass.clear_unused_csi().await;
         let volumes = pass.volumes();
+        pass.made().volumes = volumes;
         for (kind, count) in &pass.made().per_type {
             pass.report.info(&format!("Backed up {count} items of {kind}"), &[]);
         }
         let Some(pass) = Arc::into_inner(pass) else {
             return Err(PassError::Failed("a task of the backup is still running".to_owned()));
         };
-        let mut made = pass.made.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let (fence, writer) = (pass.fence, pass.writer);
+        pass.seal().await
+    }
+
+    /// Ends the archive, which becomes visible.
+    async fn seal(self) -> Result<Outcome, PassError> {
+        let made = self.made.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let (fence, writer) = (self.fence, self.writer);
         let finishing = async {
             if let Some(fence) = fence
                 && !fence.holds().await
             {
                 return Err(PassError::Stopped);
             }
-            writer.finish().await.map_err(|error| {
+            let written = writer.finish().await.map_err(|error| {
                 PassError::Failed(format!("the archive cannot be written: {}", upload::chain(&error)))
-            })
+            })?;
+            restorable(&written, &SpoolLimits::default()).map_err(PassError::Failed)?;
+            Ok(written)
         };
-        let written = tokio::select! {
+        let sealed = tokio::select! {
             biased;
             written = finishing => written,
-            () = pass.stop.cancelled() => Err(PassError::Stopped),
+            () = self.stop.cancelled() => Err(PassError::Stopped),
         };
-        let size = match written {
-            Ok(size) => size,
-            Err(error) => {
-                super::actions::cancel(&pass.actions, &pass.backup, &pass.journal, &made.operations).await;
-                return Err(error);
+        match sealed {
+            Ok(size) => {
+                let copies = self.copying.objects().values().map(stored).collect();
+                Ok(outcome(made, size, copies, &self.report, self.velero_compatible))
             }
-        };
-        if let Err(words) = restorable(&size, &SpoolLimits::default()) {
-            super::actions::cancel(&pass.actions, &pass.backup, &pass.journal, &made.operations).await;
-            return Err(PassError::Failed(words));
+            Err(error) => {
+                super::actions::cancel(&self.actions, &self.backup, &self.journal, &made.operations).await;
+                Err(error)
+            }
         }
-        made.resources.sort();
-        let items = made.resources.count();
-        pass.report.info(&format!("Backed up a total of {items} items"), &[]);
-        let log = pass.report.log().counts();
-        let open = made.operations.iter().filter(|operation| !operation.status.phase.has_ended()).count();
-        let counts = Counts {
-            items,
-            warnings: usize::try_from(log.warnings).unwrap_or(usize::MAX),
-            errors: usize::try_from(log.errors).unwrap_or(usize::MAX),
-            hooks_attempted: made.hooks_attempted,
-            hooks_failed: made.hooks_failed,
-            operations: made.operations.len(),
-            operations_open: open,
-            operations_failed: 0,
-            snapshots: made.taken.snapshots.len(),
-            snapshots_failed: made.taken.failed(),
-            snapshots_open: made.taken.open,
-            csi_snapshots: made.csi.attempted(),
-            csi_ready: made.csi.ready(),
-        };
-        let results = pass.report.results();
-        let (snapshots, volume_plugin_backups) = made.taken.listed();
-        let copies: Vec<Value> = pass.copying.objects().values().map(stored).collect();
-        if pass.velero_compatible && !copies.is_empty() {
-            let words = "The copies of volumes are also listed in the file that Velero reads (--velero-compatible-volumes): Velero 1.19 and later do not show a backup with such a list at all";
-            pass.report.warning(&About::Server, words, None);
-        }
-        Ok(Outcome {
-            counts,
-            size,
-            resources: made.resources,
-            operations: made.operations,
-            volumes,
-            snapshots,
-            volume_plugin_backups,
-            copies,
-            velero_compatible: pass.velero_compatible,
-            results,
-        })
     }
 
     /// One record for each volume; data that was asked for and is not there is an error.
@@ -278,6 +246,57 @@ impl Pass {
     }
 }
 
+/// Sums up what a pass made.
+fn outcome(
+    mut made: Made,
+    size: ArchiveSize,
+    copies: Vec<Value>,
+    report: &Report,
+    velero_compatible: bool,
+) -> Outcome {
+    made.resources.sort();
+    let items = made.resources.count();
+    report.info(&format!("Backed up a total of {items} items"), &[]);
+    let (counts, results) = (counts(&made, items, report), report.results());
+    if velero_compatible && !copies.is_empty() {
+        let message = "The copies of volumes are also listed in the file that Velero reads (--velero-compatible-volumes): Velero 1.19 and later do not show a backup with such a list at all";
+        report.warning(&About::Server, message, None);
+    }
+    let (snapshots, volume_plugin_backups) = made.taken.listed();
+    Outcome {
+        counts,
+        size,
+        resources: made.resources,
+        operations: made.operations,
+        volumes: made.volumes,
+        snapshots,
+        volume_plugin_backups,
+        copies,
+        velero_compatible,
+        results,
+    }
+}
+
+fn counts(made: &Made, items: usize, report: &Report) -> Counts {
+    let log = report.log().counts();
+    let open = made.operations.iter().filter(|operation| !operation.status.phase.has_ended()).count();
+    Counts {
+        items,
+        warnings: usize::try_from(log.warnings).unwrap_or(usize::MAX),
+        errors: usize::try_from(log.errors).unwrap_or(usize::MAX),
+        hooks_attempted: made.hooks_attempted,
+        hooks_failed: made.hooks_failed,
+        operations: made.operations.len(),
+        operations_open: open,
+        operations_failed: 0,
+        snapshots: made.taken.snapshots.len(),
+        snapshots_failed: made.taken.failed(),
+        snapshots_open: made.taken.open,
+        csi_snapshots: made.csi.attempted(),
+        csi_ready: made.csi.ready(),
+    }
+}
+
 /// Whether a restore will read the archive: one that it refuses is no backup.
 fn restorable(size: &ArchiveSize, limits: &SpoolLimits) -> Result<(), String> {
     let too_large = |what: String| {
@@ -324,29 +343,7 @@ fn info(record: VolumeRecord, snapshot: Option<&NativeSnapshot>, copy: Option<&V
             }
             info.native_snapshot_info = snapshot.map(super::snapshots::info);
         }
-        Fate::Copied(_) => {
-            "PodVolumeBackup".clone_into(&mut info.backup_method);
-            let status = copy.map(|copy| &copy["status"]).cloned().unwrap_or_default();
-            let text = |field: &str| status[field].as_str().unwrap_or_default().to_owned();
-            let time = |field: &str| serde_json::from_value(status[field].clone()).ok();
-            let well = text("phase") == "Completed";
-            if well { "succeeded" } else { "failed" }.clone_into(&mut info.result);
-            let consistency = copy.and_then(|copy| copy["metadata"]["annotations"][CONSISTENCY].as_str());
-            consistency.unwrap_or_default().clone_into(&mut info.consistency);
-            info.start_timestamp = time("startTimestamp");
-            info.completion_timestamp = time("completionTimestamp");
-            info.pvb_info = record.pod.map(|(pod_namespace, pod_name, volume_name)| PodVolumeInfo {
-                snapshot_handle: text("snapshotID"),
-                size: status["progress"]["totalBytes"].as_i64().unwrap_or_default(),
-                incremental_size: status["incrementalBytes"].as_i64().unwrap_or_default(),
-                uploader_type: "restic".to_owned(),
-                volume_name,
-                pod_name,
-                pod_namespace,
-                node_name: copy.and_then(|copy| copy["spec"]["node"].as_str()).unwrap_or_default().to_owned(),
-                phase: text("phase"),
-            });
-        }
+        Fate::Copied(_) => describe_copy(&mut info, record.pod, copy),
         Fate::CsiSnapshotted => {}
         Fate::Skipped(reason) => {
             info.skipped = true;
@@ -369,6 +366,31 @@ fn info(record: VolumeRecord, snapshot: Option<&NativeSnapshot>, copy: Option<&V
         }
     }
     info
+}
+
+/// A copied volume, as its PodVolumeBackup shows it.
+fn describe_copy(info: &mut BackupVolumeInfo, pod: Option<(String, String, String)>, copy: Option<&Value>) {
+    "PodVolumeBackup".clone_into(&mut info.backup_method);
+    let status = copy.map(|copy| &copy["status"]).cloned().unwrap_or_default();
+    let text = |field: &str| status[field].as_str().unwrap_or_default().to_owned();
+    let time = |field: &str| serde_json::from_value(status[field].clone()).ok();
+    let well = text("phase") == "Completed";
+    if well { "succeeded" } else { "failed" }.clone_into(&mut info.result);
+    let consistency = copy.and_then(|copy| copy["metadata"]["annotations"][CONSISTENCY].as_str());
+    consistency.unwrap_or_default().clone_into(&mut info.consistency);
+    info.start_timestamp = time("startTimestamp");
+    info.completion_timestamp = time("completionTimestamp");
+    info.pvb_info = pod.map(|(pod_namespace, pod_name, volume_name)| PodVolumeInfo {
+        snapshot_handle: text("snapshotID"),
+        size: status["progress"]["totalBytes"].as_i64().unwrap_or_default(),
+        incremental_size: status["incrementalBytes"].as_i64().unwrap_or_default(),
+        uploader_type: "restic".to_owned(),
+        volume_name,
+        pod_name,
+        pod_namespace,
+        node_name: copy.and_then(|copy| copy["spec"]["node"].as_str()).unwrap_or_default().to_owned(),
+        phase: text("phase"),
+    });
 }
 
 #[cfg(test)]

@@ -101,17 +101,8 @@ impl Pass {
             }
             let must =
                 annotated(names::MUST_INCLUDE_ADDITIONAL_ITEMS).and_then(Value::as_str) == Some("true");
-            for warning in &made.warnings {
-                self.report.warning(&About::Item(&id), warning, None);
-            }
-            for error in &made.errors {
-                self.report.error(&About::Item(&id), error, None);
-            }
-            if action.name() == CLAIM_BACKUPPER {
-                self.note_csi(&id, &made);
-            }
             // Boxed, so that chains of additional items stay small on the stack.
-            self.note_operation(&id, action.name(), &made).boxed().await;
+            self.note_made(&id, action.name(), &made).boxed().await;
             value = made.item;
             if let Some(annotations) =
                 value.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut)
@@ -132,6 +123,20 @@ impl Pass {
         }
         self.snapshot_volume(&placed, &value).await;
         serde_json::to_vec(&value).map(|json| Some((placed, json.into()))).map_err(|error| error.to_string())
+    }
+
+    /// Reports what an action made of an item, and records the operation that it began.
+    async fn note_made(&self, id: &ItemId, action: &str, made: &BackupOutcome) {
+        for warning in &made.warnings {
+            self.report.warning(&About::Item(id), warning, None);
+        }
+        for error in &made.errors {
+            self.report.error(&About::Item(id), error, None);
+        }
+        if action == CLAIM_BACKUPPER {
+            self.note_csi(id, made);
+        }
+        self.note_operation(id, action, made).await;
     }
 
     /// Takes an item that another one brings, where the filters let it. One that is not there is a warning.

@@ -272,21 +272,7 @@ impl Pass {
         let turn = places.acquire_many(if several { 1 } else { AT_ONCE });
         let Some(Ok(_turn)) = self.unless_stopped(turn).await else { return Ok(()) };
         let zone = zone(volume);
-        let info = open.snapshotter.volume_info(&volume_id, &zone).await;
-        let info = info.map_err(|error| format!("cannot ask for the volume's type: {error}"))?;
-        let mut snapshot = NativeSnapshot {
-            spec: NativeSnapshotSpec {
-                backup_name: backup.clone(),
-                backup_uid: self.backup.uid().unwrap_or_default(),
-                location: open.location.clone(),
-                persistent_volume_name: name.clone(),
-                provider_volume_id: volume_id.clone(),
-                volume_type: info.volume_type,
-                volume_az: zone.clone(),
-                volume_iops: info.iops,
-            },
-            status: NativeSnapshotStatus { phase: "New".to_owned(), ..NativeSnapshotStatus::default() },
-        };
+        let mut snapshot = self.new_snapshot(open, &name, &volume_id, &zone).await?;
         let begun = SnapshotEntry { snapshot: snapshot.clone(), object: subject.name() };
         self.journal
             .note_snapshot(&begun)
@@ -315,6 +301,31 @@ impl Pass {
             }
         }
         self.keep(id, snapshot, &called)
+    }
+
+    /// A snapshot before its call.
+    async fn new_snapshot(
+        &self,
+        open: &OpenSnapshotter,
+        name: &str,
+        volume_id: &str,
+        zone: &str,
+    ) -> Result<NativeSnapshot, String> {
+        let info = open.snapshotter.volume_info(volume_id, zone).await;
+        let info = info.map_err(|error| format!("cannot ask for the volume's type: {error}"))?;
+        Ok(NativeSnapshot {
+            spec: NativeSnapshotSpec {
+                backup_name: self.backup.name_any(),
+                backup_uid: self.backup.uid().unwrap_or_default(),
+                location: open.location.clone(),
+                persistent_volume_name: name.to_owned(),
+                provider_volume_id: volume_id.to_owned(),
+                volume_type: info.volume_type,
+                volume_az: zone.to_owned(),
+                volume_iops: info.iops,
+            },
+            status: NativeSnapshotStatus { phase: "New".to_owned(), ..NativeSnapshotStatus::default() },
+        })
     }
 
     /// Records what a call gave. An error says why the volume has no snapshot.

@@ -34,39 +34,13 @@ pub(super) async fn tell(
     let mut volumes: Vec<BackupVolumeInfo> = list(store, &files.volume_info()).await?;
     let mut failures = Vec::new();
     for operation in ended {
-        let well = operation.status.phase == OperationPhase::Completed;
-        let moved = operation.spec.backup_item_action == CLAIM_BACKUPPER;
-        let upload = if moved {
-            let namespace = &context.settings.namespace;
-            csi::upload_of(&context.client, namespace, &operation.spec.operation_id)
-                .await
-                .map_err(Trouble::Api)?
-        } else {
-            None
-        };
-        // What moves data clears up itself.
-        if !well && !moved {
-            let item = &operation.spec.resource_identifier;
-            csi::remove(context, &item.namespace, &item.name).await.map_err(Trouble::Api)?;
-        }
-        for info in volumes.iter_mut().filter(|info| is_of(info, &operation.spec.operation_id)) {
-            describe(info, well, upload.as_ref(), context.now());
-            if !well {
-                let BackupVolumeInfo { pvc_namespace, pvc_name, .. } = &*info;
-                let what = if moved { "was not moved" } else { "cannot be used and was removed" };
-                let words = format!(
-                    "the CSI snapshot of claim {pvc_namespace}/{pvc_name} {what}: {}",
-                    operation.status.error
-                );
-                failures.push((pvc_namespace.clone(), words));
-            }
-        }
+        failures.extend(describe_volumes(context, operation, &mut volumes).await?);
     }
     if !failures.is_empty() {
         let mut results: Results = read(store, &files.results()).await?;
-        for (namespace, words) in failures {
-            if results.errors.all().all(|(_, known)| known != words) {
-                results.errors.add(Some(&namespace), words);
+        for (namespace, message) in failures {
+            if results.errors.all().all(|(_, known)| known != message) {
+                results.errors.add(Some(&namespace), message);
             }
         }
         put(store, &files.results(), &results).await?;
@@ -77,6 +51,39 @@ pub(super) async fn tell(
             && info.result == "succeeded"
     };
     Ok(Some(volumes.iter().filter(ready).count()))
+}
+
+/// What the end of an operation means for its volumes. Gives the namespaces and messages of those that have no data.
+async fn describe_volumes(
+    context: &Context,
+    operation: &BackupOperation,
+    volumes: &mut [BackupVolumeInfo],
+) -> Result<Vec<(String, String)>, Trouble> {
+    let id = &operation.spec.operation_id;
+    let well = operation.status.phase == OperationPhase::Completed;
+    let moved = operation.spec.backup_item_action == CLAIM_BACKUPPER;
+    let upload = if moved {
+        csi::upload_of(&context.client, &context.settings.namespace, id).await.map_err(Trouble::Api)?
+    } else {
+        None
+    };
+    // The data mover clears up itself.
+    if !well && !moved {
+        let item = &operation.spec.resource_identifier;
+        csi::remove(context, &item.namespace, &item.name).await.map_err(Trouble::Api)?;
+    }
+    let mut failures = Vec::new();
+    for info in volumes.iter_mut().filter(|info| is_of(info, id)) {
+        describe(info, well, upload.as_ref(), context.now());
+        if !well {
+            let BackupVolumeInfo { pvc_namespace, pvc_name, .. } = &*info;
+            let what = if moved { "was not moved" } else { "cannot be used and was removed" };
+            let error = &operation.status.error;
+            let message = format!("the CSI snapshot of claim {pvc_namespace}/{pvc_name} {what}: {error}");
+            failures.push((pvc_namespace.clone(), message));
+        }
+    }
+    Ok(failures)
 }
 
 fn is_of(info: &BackupVolumeInfo, operation: &str) -> bool {

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::runtime::controller::Action;
 use kube::{Resource, ResourceExt};
 use lifeboat_api::common::{GoDuration, Time};
@@ -15,6 +16,8 @@ use lifeboat_cluster::ApiError;
 use lifeboat_plan::backup::undo::{Ending, Files, Stage};
 use lifeboat_plan::backup::{ARCHIVE_BYTES, ATTEMPT, attempt, phase};
 use lifeboat_web::{BackupEnd, Ending as CountedEnding};
+
+use serde_json::Value;
 
 use super::start::schedule;
 use super::status::{Run, read, write};
@@ -46,83 +49,109 @@ pub(super) async fn end(
     backup: &Backup,
     archive_bytes: Option<u64>,
 ) -> Result<Action, ApiError> {
-    let Some(mut end) = phase::finalized(backup.phase()) else { return Ok(Action::await_change()) };
+    let Some(phase) = phase::finalized(backup.phase()) else { return Ok(Action::await_change()) };
     let this = run_of(backup);
-    if read(context, state, &this).await?.is_none() {
-        return Ok(Action::await_change());
-    }
-    let Storage { location, files } = match open(context, backup).await {
-        Ok(opened) => opened,
+    let complete = async {
+        if read(context, state, &this).await.map_err(Trouble::Api)?.is_none() {
+            return Ok(None);
+        }
+        let storage = open(context, backup).await?;
+        let ended = ended(context, backup, &storage, phase).await?;
+        // The fence: another attempt's file must not be replaced.
+        if read(context, state, &this).await.map_err(Trouble::Api)?.is_none() {
+            return Ok(None);
+        }
+        put(storage.store(), &storage.files, &ended.backup).await?;
+        Ok(Some(ended))
+    };
+    let ended = match complete.await {
+        Ok(Some(ended)) => ended,
+        Ok(None) => return Ok(Action::await_change()),
         Err(trouble) => return wait(context, state, backup, trouble).await,
     };
-    let store = location.store;
-    let rewritten = match post_operations::write_again(context, backup, &store, &files).await {
-        Ok(rewritten) => rewritten,
-        Err(trouble) => return wait(context, state, backup, trouble).await,
-    };
-    let operated = backup.status.as_ref().and_then(|status| status.backup_item_operations_attempted);
-    let noted = backup.annotations().get(ARCHIVE_BYTES).and_then(|text| text.parse().ok());
-    // Operations change the archive after the pass noted its size.
-    let size = rewritten.bytes.or(noted.filter(|_| operated.unwrap_or_default() == 0));
-    match has_archive(store.as_ref(), &files, size).await {
-        Ok(true) => {}
-        Ok(false) => {
-            let key = files.contents();
-            let words =
-                format!("the archive {key} is gone from storage, or another backup wrote it: back up again");
-            return wait(context, state, backup, Trouble::Gone(words)).await;
-        }
-        Err(error) => {
-            let words = format!("cannot look at {}: {}", files.contents(), chain(&error));
-            return wait(context, state, backup, Trouble::Storage(words)).await;
-        }
-    }
-    let now = context.now();
-    let mut ended = backup.clone();
-    let mut patch = phase::ended(&end, now);
-    if let Some(status) = &mut ended.status {
-        if rewritten.errors > 0 {
-            end = BackupPhase::PartiallyFailed;
-            let errors = status.errors.unwrap_or_default() + rewritten.errors;
-            status.errors = Some(errors);
-            patch = phase::ended(&end, now);
-            patch["errors"] = errors.into();
-        }
-        status.phase = Some(end.clone());
-        status.completion_timestamp = Some(Time(seconds(now)));
-    }
-    ended.metadata.managed_fields = None;
-    // The fence: another attempt's file must not be replaced.
-    if read(context, state, &this).await?.is_none() {
-        return Ok(Action::await_change());
-    }
-    if let Err(trouble) = put(store.as_ref(), &files, &ended).await {
-        return wait(context, state, backup, trouble).await;
-    }
     locked(&state.trouble).remove(&this.uid);
-    // The archive knows them; what cannot be cleared up now is cleared up at the start of the next term.
-    if backup.spec.snapshot_move_data == Some(true) {
-        // Their data is in a repository: the drivers need not keep it as well.
-        for words in csi::discard(context, &this.uid).await {
-            tracing::warn!(backup = this.name, words, "a backup whose data was moved");
-        }
-    } else if let Err(error) = csi::release(context, &this.uid).await {
-        tracing::warn!(backup = this.name, error = error.chain(), "objects of CSI snapshots are left behind");
-    }
-    let Some(object) = write(context, state, &this, &patch).await? else {
+    release_snapshots(context, backup).await;
+    let Some(object) = write(context, state, &this, &ended.patch).await? else {
         return Ok(Action::await_change());
     };
     Journal::new(context.client.clone(), &context.settings.namespace, backup).remove().await;
-    count(context, &ended, rewritten.bytes.or(archive_bytes));
-    let about = object.object_ref(&state.resource);
-    if end == BackupPhase::Completed {
-        context.events.normal(&about, "Completed", "the backup can be restored").await;
-    } else {
-        let errors = ended.status.as_ref().and_then(|status| status.errors).unwrap_or_default();
-        let words = format!("{errors} errors: `lifeboat backup describe {}` names them", ended.name_any());
-        context.events.warning(&about, "PartiallyFailed", &words).await;
-    }
+    count(context, &ended.backup, ended.bytes.or(archive_bytes));
+    report_end(context, &object.object_ref(&state.resource), &ended.backup).await;
     Ok(Action::await_change())
+}
+
+/// A backup as it is at its end.
+struct Ended {
+    backup: Backup,
+    /// Of its status.
+    patch: Value,
+    /// Of an archive that was written anew.
+    bytes: Option<u64>,
+}
+
+/// Writes what operations changed into the archive, looks whether that is there, and gives the Backup at its end.
+async fn ended(
+    context: &Context,
+    backup: &Backup,
+    storage: &Storage,
+    mut phase: BackupPhase,
+) -> Result<Ended, Trouble> {
+    let rewritten =
+        post_operations::write_again(context, backup, &storage.location.store, &storage.files).await?;
+    check_archive(backup, storage, rewritten.bytes).await?;
+    let (now, mut ended) = (context.now(), backup.clone());
+    let mut patch = phase::ended(&phase, now);
+    if let Some(status) = &mut ended.status {
+        if rewritten.errors > 0 {
+            phase = BackupPhase::PartiallyFailed;
+            let errors = status.errors.unwrap_or_default() + rewritten.errors;
+            status.errors = Some(errors);
+            patch = phase::ended(&phase, now);
+            patch["errors"] = errors.into();
+        }
+        status.phase = Some(phase);
+        status.completion_timestamp = Some(Time(seconds(now)));
+    }
+    ended.metadata.managed_fields = None;
+    Ok(Ended { backup: ended, patch, bytes: rewritten.bytes })
+}
+
+/// `rewritten`: the size of the archive, where it was written anew.
+async fn check_archive(backup: &Backup, storage: &Storage, rewritten: Option<u64>) -> Result<(), Trouble> {
+    let operated = backup.status.as_ref().and_then(|status| status.backup_item_operations_attempted);
+    let noted = backup.annotations().get(ARCHIVE_BYTES).and_then(|text| text.parse().ok());
+    // Operations change the archive after the pass noted its size.
+    let size = rewritten.or(noted.filter(|_| operated.unwrap_or_default() == 0));
+    let key = storage.files.contents();
+    match has_archive(storage.store(), &storage.files, size).await {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Trouble::Gone(format!(
+            "the archive {key} is gone from storage, or another backup wrote it: back up again"
+        ))),
+        Err(error) => Err(Trouble::Storage(format!("cannot look at {key}: {}", chain(&error)))),
+    }
+}
+
+/// The archive has the CSI snapshots; objects that cannot be removed now are removed at the start of the next term.
+async fn release_snapshots(context: &Context, backup: &Backup) {
+    let Run { name, uid, .. } = run_of(backup);
+    if backup.spec.snapshot_move_data == Some(true) {
+        // Their data is in a repository: the drivers need not keep it as well.
+        for message in csi::discard(context, &uid).await {
+            tracing::warn!(backup = name, message, "a backup whose data was moved");
+        }
+    } else if let Err(error) = csi::release(context, &uid).await {
+        tracing::warn!(backup = name, error = error.chain(), "objects of CSI snapshots are left behind");
+    }
+}
+
+async fn report_end(context: &Context, about: &ObjectReference, ended: &Backup) {
+    if *ended.phase() == BackupPhase::Completed {
+        return context.events.normal(about, "Completed", "the backup can be restored").await;
+    }
+    let errors = ended.status.as_ref().and_then(|status| status.errors).unwrap_or_default();
+    let message = format!("{errors} errors: `lifeboat backup describe {}` names them", ended.name_any());
+    context.events.warning(about, "PartiallyFailed", &message).await;
 }
 
 pub(super) fn run_of(backup: &Backup) -> Run {

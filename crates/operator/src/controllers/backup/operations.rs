@@ -7,19 +7,19 @@ use kube::ResourceExt;
 use kube::runtime::controller::Action;
 use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::Backup;
-use lifeboat_archive::documents::{BackupOperation, DOCUMENT_LIMIT, OperationPhase, decode_list, encode};
+use lifeboat_archive::documents::{BackupOperation, OperationPhase};
 use lifeboat_cluster::ApiError;
 use lifeboat_plan::backup::phase::{self, Counts};
 use lifeboat_plan::backup::{CANCEL, is_cancelled};
 use lifeboat_plugin::Registry;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::finalize::{Trouble, run_of, wait};
 use super::status::write;
-use super::storage::{Storage, open};
+use super::storage::{open, put, read};
 use super::volumes::Snapshots;
 use super::{State, ended, volumes};
-use crate::backup::{chain, locked};
+use crate::backup::locked;
 use crate::context::Context;
 use crate::operations::{Silent, answered, fail, is_over};
 
@@ -29,72 +29,74 @@ const LOOK: Duration = Duration::from_secs(10);
 /// How long an operation may take, where the spec says nothing.
 const TIMEOUT: Duration = Duration::from_hours(4);
 
+/// One look at all operations and at the snapshots that plugins go on with.
 pub(super) async fn follow(context: &Context, state: &State, backup: &Backup) -> Result<Action, ApiError> {
-    let this = run_of(backup);
-    let Storage { location, files } = match open(context, backup).await {
-        Ok(opened) => opened,
+    let looked = match look(context, backup).await {
+        Ok(looked) => looked,
         Err(trouble) => return wait(context, state, backup, trouble).await,
     };
-    let store = location.store;
-    let stored = store.get(&files.item_operations(), DOCUMENT_LIMIT).await;
-    let stored = stored.map_err(|error| chain(&error));
-    let mut operations: Vec<BackupOperation> =
-        match stored.and_then(|bytes| decode_list(&bytes).map_err(|error| error.to_string())) {
-            Ok(operations) => operations,
-            Err(error) => {
-                let words = format!("cannot read {}: {error}", files.item_operations());
-                return wait(context, state, backup, Trouble::Storage(words)).await;
-            }
-        };
-    if is_cancelled(backup.annotations().get(CANCEL).map(String::as_str)) {
-        let message = "cancelled while its operations ran; nothing of it can be restored".to_owned();
-        return wait(context, state, backup, Trouble::Gone(message)).await;
+    let this = run_of(backup);
+    locked(&state.trouble).remove(&this.uid);
+    let counts = counts(backup, &looked.operations, &looked.snapshots);
+    let open = counts.operations_open + counts.snapshots_open;
+    if looked.has_changed || open == 0 {
+        write(context, state, &this, &status(&counts, looked.csi_ready)).await?;
     }
+    Ok(Action::requeue(if open == 0 { Duration::from_secs(1) } else { LOOK }))
+}
+
+/// What one look found.
+struct Looked {
+    operations: Vec<BackupOperation>,
+    snapshots: Snapshots,
+    /// How many CSI snapshots are ready, where that changed.
+    csi_ready: Option<usize>,
+    has_changed: bool,
+}
+
+async fn look(context: &Context, backup: &Backup) -> Result<Looked, Trouble> {
+    let storage = open(context, backup).await?;
+    let (store, files) = (storage.store(), &storage.files);
+    let before: Option<Vec<BackupOperation>> = read(store, &files.item_operations()).await?;
+    let before = before.unwrap_or_default();
+    if is_cancelled(backup.annotations().get(CANCEL).map(String::as_str)) {
+        let message = "cancelled while its operations ran; nothing of it can be restored";
+        return Err(Trouble::Gone(message.to_owned()));
+    }
+    let operations = ask_all(context, backup, &before).await;
+    let csi_ready = ended::tell(context, store, files, &before, &operations).await?;
+    if operations != before {
+        put(store, &files.item_operations(), &operations).await?;
+    }
+    let snapshots = volumes::follow(context, backup, store, files).await?;
+    let has_changed = operations != before || snapshots.changed;
+    Ok(Looked { operations, snapshots, csi_ready, has_changed })
+}
+
+/// Asks every action for the operations that it goes on with.
+async fn ask_all(context: &Context, backup: &Backup, before: &[BackupOperation]) -> Vec<BackupOperation> {
     // A session for each look, as upstream; only a plugin that is asked is started.
-    let acting = context.acting_quietly();
-    let (before, mut silent) = (operations.clone(), Silent::default());
+    let (acting, mut silent) = (context.acting_quietly(), Silent::default());
+    let mut operations = before.to_vec();
     for operation in operations.iter_mut().filter(|operation| !operation.status.phase.has_ended()) {
         ask(context, &acting.actions, backup, operation, &mut silent).await;
     }
     acting.close().await;
-    let csi_ready = match ended::tell(context, store.as_ref(), &files, &before, &operations).await {
-        Ok(ready) => ready,
-        Err(trouble) => return wait(context, state, backup, trouble).await,
-    };
-    if operations != before {
-        let document = encode(&operations).map_err(|error| error.to_string());
-        let written = match document {
-            Ok(document) => {
-                store.put(&files.item_operations(), document).await.map_err(|error| chain(&error))
-            }
-            Err(error) => Err(error),
-        };
-        if let Err(error) = written {
-            let words = format!("cannot write {}: {error}", files.item_operations());
-            return wait(context, state, backup, Trouble::Storage(words)).await;
-        }
-    }
-    let looked = match volumes::follow(context, backup, store.as_ref(), &files).await {
-        Ok(looked) => looked,
-        Err(trouble) => return wait(context, state, backup, trouble).await,
-    };
-    locked(&state.trouble).remove(&this.uid);
-    let counts = counts(backup, &operations, &looked);
-    let open = counts.operations_open + counts.snapshots_open;
+    operations
+}
+
+fn status(counts: &Counts, csi_ready: Option<usize>) -> Value {
     let mut status = json!({
-        "phase": phase::after_pass(&counts).as_str(),
+        "phase": phase::after_pass(counts).as_str(),
         "errors": counts.errors,
         "backupItemOperationsCompleted": counts.operations - counts.operations_open - counts.operations_failed,
         "backupItemOperationsFailed": counts.operations_failed,
-        "volumeSnapshotsCompleted": completed(&counts),
+        "volumeSnapshotsCompleted": completed(counts),
     });
     if let Some(ready) = csi_ready {
         status["csiVolumeSnapshotsCompleted"] = json!(ready);
     }
-    if operations != before || looked.changed || open == 0 {
-        write(context, state, &this, &status).await?;
-    }
-    Ok(Action::requeue(if open == 0 { Duration::from_secs(1) } else { LOOK }))
+    status
 }
 
 /// None where there were no snapshots at all.

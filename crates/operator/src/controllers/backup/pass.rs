@@ -154,7 +154,6 @@ impl Over<'_> {
             _ => {}
         }
         if let Some(Storage { location, files }) = self.storage {
-            abort_uploads(location.store.as_ref(), files).await;
             write_failure(location.store.as_ref(), files, report).await;
         }
         self.fail(reason, copying.objects()).await

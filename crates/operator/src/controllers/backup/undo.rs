@@ -184,7 +184,7 @@ impl Undoing<'_> {
         if open.is_empty() && unreadable.is_empty() {
             return Ok(());
         }
-        let report = report(self.context, self.uid()).map_err(|error| error.chain())?;
+        let report = report(self.context, self.uid()).map_err(|error| error.to_string())?;
         run_open_posts(self.context.commands.as_ref(), self.journal, &report).await?;
         for (_, error) in report.results().errors.all() {
             tracing::warn!(uid = self.uid(), error, "a post hook of a backup that is gone");
