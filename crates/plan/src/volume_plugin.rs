@@ -16,8 +16,10 @@ use sha2::{Digest, Sha256};
 use crate::label;
 use crate::time::seconds;
 
+mod late;
 mod name;
 
+pub use late::is_over;
 pub use name::can_be_name;
 
 /// Label on objects that the server made: it writes their status.

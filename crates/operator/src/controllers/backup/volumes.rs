@@ -10,7 +10,7 @@ use lifeboat_api::velero::Backup;
 use lifeboat_archive::documents::{BackupVolumeInfo, NativeSnapshot, Results};
 use lifeboat_archive::{BackupFiles, ObjectStore};
 use lifeboat_plan::json::text;
-use lifeboat_plan::volume_plugin::{SNAPSHOT_LOCATION, Standing, standing, stored};
+use lifeboat_plan::volume_plugin::{SNAPSHOT_LOCATION, Standing, is_over, standing, stored};
 use lifeboat_plugin::host::Session;
 use serde_json::Value;
 
@@ -78,53 +78,34 @@ pub(super) async fn follow(
     })
 }
 
-/// One look at one of them; where nobody will bring it to its end, that is written.
+/// One look at one of them; one that nobody will bring to its end is given up.
 async fn look(
     context: &Context,
     session: &Session,
     backup: &Backup,
     object: &Value,
 ) -> Result<Value, Trouble> {
-    let (client, namespace) = (&context.client, &context.settings.namespace);
-    let name = text(object, "/metadata/name").to_owned();
     let location = object["metadata"]["labels"][SNAPSHOT_LOCATION].as_str().unwrap_or_default();
-    let give_up = async |words: String| {
-        let given_up = volume_plugin::give_up(client, Kind::Backup, namespace, &name, &words).await;
-        Ok(given_up.map_err(Trouble::Api)?.unwrap_or_else(|| {
-            let mut ended = object.clone();
-            let patch = lifeboat_plan::volume_plugin::given_up(&words, context.now());
-            for (field, value) in patch["status"].as_object().into_iter().flatten() {
-                ended["status"][field] = value.clone();
-            }
-            ended
-        }))
-    };
-    let open = match snapshot_locations::open(context, session, location).await {
-        Ok(open) => open,
+    let (open, over) = match snapshot_locations::open(context, session, location).await {
+        Ok(open) => (Some(open), late(backup, object, context.now())),
         Err(SnapshotterError::Api(error)) => return Err(Trouble::Api(error)),
-        Err(SnapshotterError::Unusable(words)) => {
-            return give_up(format!("nobody can tell how far the snapshot is: {words}")).await;
+        Err(SnapshotterError::Unusable(reason)) => {
+            (None, Some(format!("nobody can tell how far the snapshot is: {reason}")))
         }
     };
+    let snapshotter = open.as_ref().map(|open| open.snapshotter.as_ref());
+    let (client, namespace) = (&context.client, &context.settings.namespace);
     let looked =
-        volume_plugin::look(client, Kind::Backup, namespace, object, open.snapshotter.as_ref()).await;
-    let (now, how) = match looked {
-        Ok(looked) => looked,
-        Err(error) if error.is_conflict() => (object.clone(), Standing::Open),
-        Err(error) => return Err(Trouble::Api(error)),
-    };
-    if how == Standing::Open && is_over(backup, &now, context.now()) {
-        return give_up("the snapshot did not end in time (spec.itemOperationTimeout)".to_owned()).await;
-    }
-    Ok(now)
+        volume_plugin::follow(client, Kind::Backup, namespace, object, snapshotter, over.as_deref()).await;
+    looked.map(|(now, _)| now).map_err(Trouble::Api)
 }
 
-fn is_over(backup: &Backup, object: &Value, now: Timestamp) -> bool {
+/// Why a snapshot is given up, where its time is over.
+fn late(backup: &Backup, object: &Value, now: Timestamp) -> Option<String> {
     let limit = GoDuration::set(backup.spec.item_operation_timeout).and_then(GoDuration::to_std);
-    let given = text(object, "/status/startTimestamp").parse::<Timestamp>().ok();
-    let start = given.or_else(|| backup.status.as_ref()?.start_timestamp.as_ref().map(|time| time.0));
-    let end = start.and_then(|start| start.checked_add(limit.unwrap_or(TIMEOUT)).ok());
-    end.is_some_and(|end| now > end)
+    let since = backup.status.as_ref().and_then(|status| Some(status.start_timestamp.as_ref()?.0));
+    is_over(object, since, limit.unwrap_or(TIMEOUT), now)
+        .then(|| "the snapshot did not end in time (spec.itemOperationTimeout)".to_owned())
 }
 
 /// Snapshots that failed after their call: in the results, the list of snapshots and that of volumes.
