@@ -20,8 +20,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::hooks::OpenPod;
-use super::snapshots::SnapshotEntry;
+use super::pass::OpenPod;
+use super::volumes::native::SnapshotEntry;
 
 /// How often a write is tried: a pod that is frozen waits for it.
 const TRIES: u32 = 5;

@@ -12,7 +12,7 @@ use lifeboat_cluster::exec::{ExecError, ExecOutput, ExecRequest};
 use lifeboat_cluster::testing::{Asked, client, failure};
 use serde_json::{Value, json};
 
-use super::Commands;
+use super::pass::Commands;
 
 /// Types as discovery tells them: group, version, plural, kind, namespaced.
 const TYPES: [(&str, &str, &str, &str, bool); 19] = [
