@@ -6,6 +6,7 @@
 //! Finalizing… -> [`finish`]. A backup that comes to nothing, wherever it stands -> [`undo`].
 
 mod attempt;
+mod counted;
 mod finish;
 pub(crate) mod journal;
 mod left_behind;
@@ -16,6 +17,7 @@ mod status;
 mod storage;
 #[cfg(test)]
 mod tests;
+mod trouble;
 mod undo;
 mod volumes;
 #[cfg(test)]

@@ -22,12 +22,12 @@ use super::storage::{Storage, open};
 use super::undo::{Undoing, abort_uploads, discard_others, write_failure};
 use super::volumes::native::open::open as open_snapshotters;
 use super::{State, finish};
-use crate::backup::finish::Trouble;
 use crate::backup::journal::Journal;
 use crate::backup::pass::{
     About, Counters, Fence, Outcome, PassError, PassInput, Report, Stop, Watch, chain, longest,
     run as run_pass, upload_outcome,
 };
+use crate::backup::trouble::Trouble;
 use crate::backup::volumes::copies::Copying;
 use crate::backup::volumes::native::SnapshotEntry;
 use crate::context::Context;

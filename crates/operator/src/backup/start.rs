@@ -20,13 +20,13 @@ use lifeboat_plan::backup::undo::{Ending, Files, Stage};
 use lifeboat_plan::backup::validate::{Input, ValidBackup, validate};
 use lifeboat_plan::backup::{ATTEMPT, CANCEL, is_cancelled, phase};
 use lifeboat_plan::label;
-use lifeboat_web::{BackupEnd, Ending as CountedEnding};
 use serde_json::{Value, json};
 
 use self::gather::{Gathered, gather};
-use super::finish::{self, Trouble};
+use super::counted::{count_refused, schedule};
 use super::status::{Run, write};
 use super::storage::{Storage, open};
+use super::trouble::{Trouble, wait};
 use super::undo::{Undoing, cancel_noted, lower_consistency, write_failure};
 use super::{State, queue};
 use crate::backup::attempt::{Ready, run as run_pass};
@@ -53,10 +53,10 @@ pub(super) async fn start(
         Ok(report) => report,
         Err(error) => {
             let message = format!("cannot make a file for the log: {error}");
-            return finish::wait(context, state, &backup, Trouble::Disk(message)).await;
+            return wait(context, state, &backup, Trouble::Disk(message)).await;
         }
     };
-    let mut run = finish::run_of(&backup);
+    let mut run = Run::of(&backup);
     run.attempt += 1;
     let again = *backup.phase() == BackupPhase::InProgress;
     let journal = Journal::new(context.client.clone(), &context.settings.namespace, &backup);
@@ -72,11 +72,6 @@ pub(super) fn report(context: &Context, name: &str) -> io::Result<Report> {
     let full = format!("{}/{name}", context.settings.namespace);
     let directory = &context.settings.storage.spool_directory;
     Ok(Report::new(RunLog::create(directory, &[("backup", &full)], Level::Info)?))
-}
-
-/// The schedule that made a backup; empty for others.
-pub(super) fn schedule(backup: &Backup) -> &str {
-    backup.labels().get(names::SCHEDULE_NAME).map_or("", String::as_str)
 }
 
 /// Why an attempt does not come to its pass.
@@ -264,7 +259,7 @@ impl Start<'_> {
                 tracing::warn!(backup = self.run.name, error, "cannot start a backup yet");
                 Ok(Action::requeue(AGAIN))
             }
-            Halt::Wait(trouble) => finish::wait(self.context, self.state, &self.backup, trouble).await,
+            Halt::Wait(trouble) => wait(self.context, self.state, &self.backup, trouble).await,
             Halt::GiveUp(reason) => self.give_up(&reason).await,
             Halt::Refuse(spec, problems) => self.refuse(&spec, &problems).await,
             Halt::Changed => Ok(Action::await_change()),
@@ -289,7 +284,7 @@ impl Start<'_> {
             size: None,
             copies: BTreeMap::new(),
         };
-        match undoing.fail(self.state, &finish::run_of(&self.backup), reason).await {
+        match undoing.fail(self.state, &Run::of(&self.backup), reason).await {
             Ok(_) => Ok(Action::await_change()),
             Err(error) if is_refused(&error) => {
                 Ok(self.unwritable(BackupPhase::Failed, reason, &error).await)
@@ -309,7 +304,7 @@ impl Start<'_> {
         match objects::merge(&state.api(context), object, patch).await {
             Ok(object) => queue::remember(state, &object, BackupPhase::FailedValidation),
             Err(error) if error.is_conflict() => {
-                write(context, state, &finish::run_of(&self.backup), &phase::refused(problems)).await?;
+                write(context, state, &Run::of(&self.backup), &phase::refused(problems)).await?;
             }
             Err(error) if is_refused(&error) => {
                 let phase = BackupPhase::FailedValidation;
@@ -317,16 +312,7 @@ impl Start<'_> {
             }
             Err(error) => return Err(error),
         }
-        let end = BackupEnd {
-            ending: CountedEnding::FailedValidation,
-            duration: Duration::ZERO,
-            items: 0,
-            errors: 0,
-            warnings: 0,
-            archive_bytes: None,
-            ended_at: context.now().as_second(),
-        };
-        context.metrics.velero().backup_ended(schedule(&self.backup), &end);
+        count_refused(context, &self.backup);
         Ok(Action::await_change())
     }
 

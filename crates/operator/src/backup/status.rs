@@ -3,9 +3,11 @@
 
 use std::time::Duration;
 
+use kube::ResourceExt;
 use kube::api::DynamicObject;
-use lifeboat_api::velero::BackupPhase;
+use lifeboat_api::velero::{Backup, BackupPhase};
 use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_plan::backup::{ATTEMPT, attempt};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -23,6 +25,14 @@ pub(super) struct Run {
     pub(super) name: String,
     pub(super) uid: String,
     pub(super) attempt: u64,
+}
+
+impl Run {
+    /// The attempt that the object is in.
+    pub(super) fn of(backup: &Backup) -> Self {
+        let annotation = backup.annotations().get(ATTEMPT).map(String::as_str);
+        Self { name: backup.name_any(), uid: backup.uid().unwrap_or_default(), attempt: attempt(annotation) }
+    }
 }
 
 /// Merges `status`. None where the object is gone or belongs to another attempt now; a wish to cancel comes too late.

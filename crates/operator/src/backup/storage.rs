@@ -11,8 +11,8 @@ use lifeboat_plan::deletion::Stored;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::backup::finish::Trouble;
 use crate::backup::pass::chain;
+use crate::backup::trouble::Trouble;
 use crate::context::Context;
 use crate::locations::{self, Location, LocationError, stored_backup};
 

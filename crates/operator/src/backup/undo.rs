@@ -19,7 +19,7 @@ use super::State;
 use super::start::report;
 use super::status::{Run, write};
 use super::storage::Storage;
-use crate::backup::finish::count;
+use crate::backup::counted::count;
 use crate::backup::journal::Journal;
 use crate::backup::pass::run_open_posts;
 use crate::context::Context;

@@ -10,12 +10,13 @@ use lifeboat_plan::backup::ARCHIVE_BYTES;
 use lifeboat_plan::backup::undo::{Ending, Stage};
 
 use crate::backup::State;
-use crate::backup::finish::{Trouble, run_of};
 use crate::backup::journal::Journal;
 use crate::backup::locked;
 use crate::backup::pass::Stop;
+use crate::backup::status::Run;
 use crate::backup::status::stop;
 use crate::backup::storage::open;
+use crate::backup::trouble::Trouble;
 use crate::backup::undo::Undoing;
 use crate::context::Context;
 
@@ -55,7 +56,7 @@ pub(in crate::backup) async fn watch(context: &Context, state: &State) {
 pub(in crate::backup) async fn look(context: &Context, state: &State) -> Result<(), ApiError> {
     let ending: Vec<_> = locked(&state.ending).clone().into_iter().collect();
     for (uid, backup) in ending {
-        if stop(context, state, &run_of(&backup)).await? == Some(Stop::Deleted) {
+        if stop(context, state, &Run::of(&backup)).await? == Some(Stop::Deleted) {
             // Its location may be looked at anew, or come back.
             if clear(context, &backup).await {
                 locked(&state.ending).remove(&uid);
@@ -75,12 +76,12 @@ async fn clear(context: &Context, backup: &Backup) -> bool {
     let (storage, files) = match opened.await {
         Ok(opened) => opened,
         Err(Trouble::Gone(reason)) => {
-            tracing::warn!(backup = run_of(backup).name, reason, "what a deleted backup made stays");
+            tracing::warn!(backup = Run::of(backup).name, reason, "what a deleted backup made stays");
             return true;
         }
         Err(trouble) => {
             let reason = trouble.to_string();
-            tracing::warn!(backup = run_of(backup).name, reason, "a deleted backup is cleared up later");
+            tracing::warn!(backup = Run::of(backup).name, reason, "a deleted backup is cleared up later");
             return false;
         }
     };

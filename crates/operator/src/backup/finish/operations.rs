@@ -15,10 +15,11 @@ use lifeboat_plugin::Registry;
 use serde_json::{Value, json};
 
 use crate::backup::State;
-use crate::backup::finish::{Trouble, run_of, wait};
 use crate::backup::locked;
+use crate::backup::status::Run;
 use crate::backup::status::write;
 use crate::backup::storage::{open, put, read};
+use crate::backup::trouble::{Trouble, wait};
 use crate::backup::volumes::csi::ended;
 use crate::backup::volumes::native::follow::{Snapshots, follow as follow_snapshots};
 use crate::context::Context;
@@ -40,7 +41,7 @@ pub(in crate::backup) async fn follow(
         Ok(looked) => looked,
         Err(trouble) => return wait(context, state, backup, trouble).await,
     };
-    let this = run_of(backup);
+    let this = Run::of(backup);
     locked(&state.trouble).remove(&this.uid);
     let counts = counts(backup, &looked.operations, &looked.snapshots);
     let open = counts.operations_open + counts.snapshots_open;

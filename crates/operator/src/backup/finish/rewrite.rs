@@ -10,8 +10,8 @@ use lifeboat_cluster::discovery::discover;
 use lifeboat_plan::backup::results::{About, words};
 use lifeboat_plan::catalogue::ItemId;
 
-use crate::backup::finish::Trouble;
 use crate::backup::pass::{chain, read_again};
+use crate::backup::trouble::Trouble;
 use crate::context::Context;
 
 /// What came of it.

@@ -10,9 +10,9 @@ use tokio::time::timeout;
 
 use super::Left;
 use super::files::TIDYING;
-use crate::backup::finish::Trouble;
 use crate::backup::journal::Journal;
 use crate::backup::storage::{Storage, list};
+use crate::backup::trouble::Trouble;
 use crate::context::Context;
 use crate::snapshot_locations;
 

@@ -9,8 +9,8 @@ use lifeboat_archive::{BackupFiles, ObjectStore};
 use lifeboat_plan::csi::{CLAIM_BACKUPPER, SNAPSHOT_BACKUPPER};
 use serde_json::Value;
 
-use crate::backup::finish::Trouble;
 use crate::backup::storage::{list, put, read};
+use crate::backup::trouble::Trouble;
 use crate::context::Context;
 use crate::csi;
 

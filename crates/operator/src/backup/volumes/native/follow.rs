@@ -14,8 +14,8 @@ use lifeboat_plan::volume_plugin::{SNAPSHOT_LOCATION, Standing, is_over, standin
 use lifeboat_plugin::host::Session;
 use serde_json::Value;
 
-use crate::backup::finish::Trouble;
 use crate::backup::storage::{list, put, read};
+use crate::backup::trouble::Trouble;
 use crate::context::Context;
 use crate::snapshot_locations::{self, SnapshotterError};
 use crate::volume_plugin::{self, Kind};
