@@ -12,6 +12,7 @@ mod chains;
 mod collect;
 mod hooks;
 mod items;
+mod namespaces;
 mod progress;
 mod report;
 mod spool;

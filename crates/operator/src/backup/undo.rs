@@ -4,6 +4,7 @@
 mod files;
 mod native;
 mod operations;
+mod repositories;
 mod transfers;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -60,9 +61,9 @@ pub(super) struct Left {
     is_worth_a_try: bool,
     native: native::Kept,
     /// Repositories into which movers of the backup put snapshots.
-    repositories: BTreeSet<transfers::Repository>,
+    repositories: BTreeSet<repositories::Repository>,
     /// Those that cannot be used now.
-    unusable: BTreeSet<transfers::Repository>,
+    unusable: BTreeSet<repositories::Repository>,
 }
 
 impl Left {

@@ -4,3 +4,4 @@
 pub(super) mod copies;
 pub(super) mod csi;
 pub(super) mod native;
+mod records;
