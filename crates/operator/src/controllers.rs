@@ -1,7 +1,6 @@
 //! All controllers, run together for one term of leadership, after the repository password was seen to. Where that does
 //! not succeed at once, they start all the same and it is tried again beside them: locations can be judged without.
 
-mod backup;
 mod backup_repository;
 mod backup_storage_location;
 mod backup_sync;
@@ -18,7 +17,7 @@ mod volume_snapshot_location;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
-use crate::password;
+use crate::{backup, password};
 
 /// Runs every controller until `resting` is cancelled and reconciles in flight have ended.
 pub(crate) async fn run(context: &Context, resting: &CancellationToken) {

@@ -20,8 +20,8 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::hooks::OpenPod;
-use super::snapshots::SnapshotEntry;
+use super::pass::OpenPod;
+use super::volumes::native::SnapshotEntry;
 
 /// How often a write is tried: a pod that is frozen waits for it.
 const TRIES: u32 = 5;
@@ -35,6 +35,8 @@ pub(crate) struct Journal {
     operations: String,
     /// No more operations can be noted; that was told.
     full: Arc<AtomicBool>,
+    /// Whether repositories were noted.
+    has_repositories: Arc<AtomicBool>,
 }
 
 /// An operation that an action began and that no list in storage names yet.
@@ -47,12 +49,26 @@ pub(crate) struct OperationEntry {
     pub(crate) item: String,
 }
 
+/// A repository into which movers of the backup may put snapshots. They are found there by the Backup's UID, also when the objects
+/// that name them are gone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RepositoryEntry {
+    #[serde(default)]
+    pub(crate) backup: String,
+    pub(crate) location: String,
+    /// Of the volumes.
+    pub(crate) namespace: String,
+}
+
 /// What the names of journals begin with.
 const PREFIX: &str = "lifeboat-journal-";
 const OPERATIONS_PREFIX: &str = "lifeboat-operations-";
 
 /// The entry that says that the pass is over.
 const PASSED: &str = "passed";
+
+/// What the keys of repositories begin with.
+const REPOSITORY: &str = "repository.";
 
 /// The UIDs of all Backups that have a journal.
 pub(crate) async fn all(client: &Client, namespace: &str) -> Result<Vec<String>, ApiError> {
@@ -78,6 +94,7 @@ impl Journal {
             name: format!("{PREFIX}{uid}"),
             operations: format!("{OPERATIONS_PREFIX}{uid}"),
             full: Arc::default(),
+            has_repositories: Arc::default(),
         }
     }
 
@@ -134,6 +151,19 @@ impl Journal {
             Err(_) if self.full.swap(true, Ordering::Relaxed) => Ok(()),
             noted => noted,
         }
+    }
+
+    /// Records a repository before the first mover writes into it.
+    pub(crate) async fn note_repository(&self, entry: &RepositoryEntry) -> Result<(), String> {
+        let text = serde_json::to_string(entry).map_err(|error| error.to_string())?;
+        self.write(&self.name, json!({repository_key(entry): text})).await?;
+        self.has_repositories.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The repositories that were recorded; and messages about entries that cannot be read. An error is worth another try.
+    pub(crate) async fn repositories(&self) -> Result<(Vec<RepositoryEntry>, Vec<String>), String> {
+        self.read(&self.name, REPOSITORY, "snapshots may be left in repositories that nothing names").await
     }
 
     /// Records that snapshots of CSI drivers are about to be taken: they carry the backup's UID, and whoever ends this
@@ -206,24 +236,44 @@ impl Journal {
         Ok((open, unreadable))
     }
 
-    /// The backup has ended; what is still open keeps the journal.
-    pub(crate) async fn remove_empty(&self) {
-        let hooks = self.entries().await.is_ok_and(|(open, odd)| open.is_empty() && odd.is_empty());
-        let snapshots = self.snapshots().await.is_ok_and(|(open, odd)| open.is_empty() && odd.is_empty());
-        if hooks && snapshots {
-            self.remove().await;
+    /// The pass has ended, and lists in storage have what it made. The repositories stay on record until the backup's end: the
+    /// Backup may be deleted before it, with all objects that name snapshots.
+    pub(crate) async fn end_pass(&self) {
+        if !self.has_repositories.load(Ordering::Relaxed) {
+            match self.repositories().await {
+                Ok((known, unreadable)) if known.is_empty() && unreadable.is_empty() => {
+                    return self.remove().await;
+                }
+                Ok(_) => {}
+                // The next term takes it away.
+                Err(error) => return tracing::warn!(error, journal = self.name, "cannot remove the journal"),
+            }
+        }
+        self.delete(&self.operations).await;
+        let Ok(Some(found)) = self.api.get_opt(&self.name).await else { return };
+        let data = found.data.unwrap_or_default();
+        let over = data.keys().filter(|key| !key.starts_with(REPOSITORY) && *key != PASSED);
+        let mut patch: serde_json::Map<_, _> =
+            over.map(|key| (key.clone(), serde_json::Value::Null)).collect();
+        patch.insert(PASSED.to_owned(), json!("true"));
+        if let Err(error) = self.write(&self.name, patch.into()).await {
+            tracing::warn!(error, journal = self.name, "cannot remove entries");
         }
     }
 
     /// The backup has ended.
     pub(crate) async fn remove(&self) {
         for name in [&self.name, &self.operations] {
-            match self.api.delete(name, &DeleteParams::default()).await {
-                Ok(_) => {}
-                Err(kube::Error::Api(status)) if status.code == 404 => {}
-                // The next term takes it away.
-                Err(error) => tracing::warn!(%error, journal = name, "cannot remove the journal"),
-            }
+            self.delete(name).await;
+        }
+    }
+
+    async fn delete(&self, name: &str) {
+        match self.api.delete(name, &DeleteParams::default()).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            // The next term takes it away.
+            Err(error) => tracing::warn!(%error, journal = name, "cannot remove the journal"),
         }
     }
 
@@ -271,6 +321,11 @@ impl Journal {
 fn operation_key(entry: &OperationEntry) -> String {
     let OperationEntry { action, operation, item, .. } = entry;
     format!("operation.{}", label::digest(&format!("{action}\n{operation}\n{item}")))
+}
+
+fn repository_key(entry: &RepositoryEntry) -> String {
+    let RepositoryEntry { location, namespace, .. } = entry;
+    format!("{REPOSITORY}{}", label::digest(&format!("{location}\n{namespace}")))
 }
 
 fn snapshot_key(entry: &SnapshotEntry) -> String {
