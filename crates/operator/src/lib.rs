@@ -13,6 +13,7 @@ mod csi;
 mod data_movement;
 mod downloads;
 mod dynamic;
+mod items;
 mod locations;
 mod lookup;
 mod movers;

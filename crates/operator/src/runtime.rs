@@ -39,7 +39,7 @@ pub async fn preview_restore(
     restore: lifeboat_api::velero::Restore,
 ) -> Result<crate::restore::Planned, crate::restore::NotPlanned> {
     let context = Context::new(client, Metrics::new(VERSION), Arc::new(settings));
-    Box::pin(controllers::restore::preview(&context, restore)).await
+    Box::pin(crate::restore::preview(&context, restore)).await
 }
 
 /// Runs until `stop` is cancelled.
