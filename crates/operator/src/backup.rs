@@ -45,7 +45,7 @@ use lifeboat_plan::catalogue::{Catalogue, GroupResource, ItemId};
 use lifeboat_plugin::Registry;
 use tokio_util::sync::CancellationToken;
 
-use crate::lookup::ClusterLookup;
+use crate::lookup::ActionLookup;
 
 pub(crate) use actions::{ADOPTED, longest};
 pub(crate) use again::read_again;
@@ -127,7 +127,7 @@ struct Pass {
     catalogue: Arc<Catalogue>,
     actions: ResolvedActions,
     blocks: ResolvedBlocks,
-    lookup: ClusterLookup,
+    lookup: ActionLookup,
     commands: Arc<dyn Commands>,
     journal: Journal,
     report: Report,
@@ -193,7 +193,7 @@ pub(crate) async fn run(input: PassInput) -> Result<Outcome, PassError> {
     let writer =
         ArchiveWriter::start(input.store, files.contents(), &lifeboat_archive::WriterOptions::default());
     let pass = Arc::new(Pass {
-        lookup: ClusterLookup::new(input.client.clone(), input.catalogue.clone()),
+        lookup: ActionLookup::with_client(input.client.clone(), input.catalogue.clone()),
         client: input.client,
         backup: input.backup,
         valid: input.valid,

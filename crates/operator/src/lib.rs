@@ -32,8 +32,8 @@ mod testing;
 mod turns;
 mod volume_plugin;
 
+pub use items::plan::{Fight, NotPlanned, Planned, PlannedItem, Would};
 pub use locations::{LocationError, store_config};
-pub use restore::{Fight, NotPlanned, Planned, PlannedItem, Would};
 pub use runtime::{ServerError, preview_restore, run};
 pub use settings::{
     BackupSettings, DownloadSettings, MoverSettings, PluginSettings, RestoreSettings, ServerSettings,

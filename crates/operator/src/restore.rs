@@ -34,7 +34,6 @@ use tokio_util::sync::CancellationToken;
 use crate::context::Context;
 use crate::dynamic;
 
-pub use handler::{Fight, NotPlanned, Planned, PlannedItem, Would};
 pub(crate) use preview::preview;
 
 /// Annotation, "true": end the restore; also what deletion does.

@@ -1,123 +1,118 @@
-//! An object that is there already: one that is going is waited for, one of ours is gone on with, any other is compared and
-//! treated as the Restore says.
+//! An object that is in the cluster already: one that is being deleted is waited for, one of this restore is gone on with, any
+//! other is compared and treated as the Restore says.
 
 use std::sync::Arc;
 
-use lifeboat_archive::documents::RestoreAction;
 use lifeboat_cluster::ApiError;
 use lifeboat_cluster::write::{Answer, Target, is_terminating};
-use lifeboat_plan::restore::existing::{self, Existing, compare, is_ours};
+use lifeboat_plan::restore::existing::{Existing, compare};
 use serde_json::Value;
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
-use super::apply::words;
-use super::item::Subject;
-use super::namespaces::exists;
+use super::apply::cause;
+use super::effects::Awaited;
+use super::item::WorkItem;
+use super::namespaces::already_exists;
+use super::outcome::{ItemOutcome, Notes};
 use super::pace::Pace;
 use super::run::Run;
-use crate::restore::handler::report::Notes;
 
 /// A create that met an existing object.
-pub(crate) struct Met<'a> {
-    pub(crate) subject: &'a Subject,
-    pub(crate) target: &'a Target,
-    pub(crate) wanted: &'a Value,
-    pub(crate) error: ApiError,
+pub(super) struct Conflict<'a> {
+    pub(super) item: &'a WorkItem,
+    pub(super) target: &'a Target,
+    pub(super) wanted: &'a Value,
+    pub(super) error: ApiError,
 }
 
-/// How it ended.
-#[derive(Default)]
-pub(crate) struct Settled {
-    pub(crate) exists: bool,
+/// How a conflict ended.
+pub(super) struct Settled {
+    pub(super) outcome: ItemOutcome,
     /// The object, where this restore made it.
-    pub(crate) ours: Option<Value>,
+    pub(super) ours: Option<Value>,
 }
 
-pub(crate) async fn settle(run: &Arc<Run>, met: Met<'_>, notes: &mut Notes) -> Settled {
-    let Met { subject, target, wanted, error } = met;
+impl From<ItemOutcome> for Settled {
+    fn from(outcome: ItemOutcome) -> Self {
+        Self { outcome, ours: None }
+    }
+}
+
+pub(super) async fn settle(run: &Arc<Run>, conflict: Conflict<'_>, notes: &mut Notes) -> Settled {
+    let Conflict { item, target, wanted, error } = conflict;
     let (start, mut pace) = (Instant::now(), Pace::default());
     loop {
-        let found = match run.writer.get(target).await {
+        let found = match run.effects.get(target).await {
             Ok(found) => found,
-            Err(_) if !exists(&error) => None,
+            Err(_) if !already_exists(&error) => None,
             Err(error) => {
                 notes.warn(error.chain());
-                return Settled::default();
+                return ItemOutcome::Failed.into();
             }
         };
         match found {
-            // A port that another service has, a quota that is used up: this one is not there.
-            None if !exists(&error) => {
-                notes.error(format!("error restoring {}: {}", subject.resource_id(), words(&error)));
-                return Settled::default();
+            // A port that another service has, a quota that is used up: this object is not there.
+            None if !already_exists(&error) => {
+                return notes
+                    .fail(format!("error restoring {}: {}", item.resource_id(), cause(&error)))
+                    .into();
             }
             None => {
-                if let Some(settled) = again(run, subject, target, wanted, notes).await {
+                if let Some(settled) = again(run, item, target, wanted, notes).await {
                     return settled;
                 }
             }
-            Some(found) if is_terminating(&found) && start.elapsed() < run.times.terminating => {
-                run.wait(subject.work);
-                sleep(pace.next()).await;
+            Some(found) if is_terminating(&found) && start.elapsed() < run.limits.terminating => {
+                run.wait(item.work);
+                run.effects.wait(Awaited::Gone(target), pace.next()).await;
             }
-            Some(found) if is_ours(&found, run.name()) && is_new(run, &found) => {
-                notes.action = Some(RestoreAction::Created);
-                return Settled { exists: true, ours: Some(found) };
+            Some(found) if run.handler.is_ours(&found) => {
+                return Settled { outcome: ItemOutcome::Created, ours: Some(found) };
             }
-            Some(found) => {
-                treat(run, target, found, wanted, notes).await;
-                return Settled { exists: true, ours: None };
-            }
+            Some(found) => return treat(run, target, found, wanted, notes).await.into(),
         }
     }
 }
 
-/// It was there and is gone. None: somebody made it once more.
+/// The object was there and is gone. None: another client has created it once more.
 async fn again(
     run: &Run,
-    subject: &Subject,
+    item: &WorkItem,
     target: &Target,
     wanted: &Value,
     notes: &mut Notes,
 ) -> Option<Settled> {
-    let body = serde_json::to_vec(wanted).unwrap_or_default();
-    match run.writer.create(target, body, Answer::Object).await {
-        Ok(made) => {
-            notes.action = Some(RestoreAction::Created);
-            Some(Settled { exists: true, ours: Some(made) })
-        }
-        Err(error) if exists(&error) => None,
+    match run.effects.create(target, wanted, Answer::Object).await {
+        Ok(made) => Some(Settled { outcome: ItemOutcome::Created, ours: Some(made) }),
+        Err(error) if already_exists(&error) => None,
         Err(error) => {
-            notes.error(format!("error restoring {}: {}", subject.resource_id(), words(&error)));
-            Some(Settled::default())
+            let message = format!("error restoring {}: {}", item.resource_id(), cause(&error));
+            Some(notes.fail(message).into())
         }
     }
 }
 
-/// Whether an object is younger than this Restore.
-pub(crate) fn is_new(run: &Run, found: &Value) -> bool {
-    let begun = run.restore.metadata.creation_timestamp.as_ref().map(|begun| begun.0);
-    existing::is_new(found, begun)
-}
-
-async fn treat(run: &Run, target: &Target, found: Value, wanted: &Value, notes: &mut Notes) {
+async fn treat(run: &Run, target: &Target, found: Value, wanted: &Value, notes: &mut Notes) -> ItemOutcome {
     match compare(found, wanted, run.valid.existing.as_ref()) {
-        Existing::Same => {}
-        Existing::Different { warning } => notes.warn(warning),
-        Existing::Labels { patch } => {
-            if let Err(error) = run.writer.merge(target, None, &patch).await {
+        Existing::Same => ItemOutcome::Same,
+        Existing::Different { warning } => ItemOutcome::Different { warning },
+        Existing::Labels { patch } => match run.effects.merge(target, None, &patch).await {
+            Ok(()) => ItemOutcome::Labelled,
+            Err(error) => {
                 notes.error(error.chain());
+                ItemOutcome::NotUpdated
             }
-        }
-        Existing::Merge { patch, labels } => match run.writer.merge(target, None, &patch).await {
-            Ok(_) => notes.action = Some(RestoreAction::Updated),
+        },
+        Existing::Merge { patch, labels } => match run.effects.merge(target, None, &patch).await {
+            Ok(()) => ItemOutcome::Updated,
             Err(error) => {
                 notes.warn(error.chain());
                 if let Some(labels) = labels
-                    && let Err(error) = run.writer.merge(target, None, &labels).await
+                    && let Err(error) = run.effects.merge(target, None, &labels).await
                 {
                     notes.error(error.chain());
                 }
+                ItemOutcome::NotUpdated
             }
         },
     }

@@ -1,26 +1,25 @@
-//! One item from the spool to the cluster: what is left out, what is stripped, the actions, then [`super::apply`].
+//! One item from its source to the cluster. [`steps`] is the only place that says what happens to an item, for a restore and for
+//! its preview: what is left out, what the handler changes, resource modifiers, gates, then [`super::apply`].
 
 use std::sync::Arc;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use lifeboat_archive::{Item, Spool};
-use lifeboat_plan::catalogue::ItemId;
-use lifeboat_plan::pod_volumes;
-use lifeboat_plan::restore::validate::ValidRestore;
-use lifeboat_plan::restore::{filter, hooks, sanitise, trust};
+use lifeboat_plan::catalogue::{GroupResource, ItemId};
+use lifeboat_plan::restore::{filter, sanitise, trust};
 use serde_json::Value;
 
-use super::run::{Asked, Ending, Run, Work, takes};
+use super::handler::Transformed;
+use super::outcome::{ItemOutcome, Notes, SkipReason};
+use super::run::{Ending, Request, Run, Work};
 use super::{apply, gates, namespaces};
-use crate::restore::handler::actions::{self, After};
-use crate::restore::handler::report::{Listed, Notes};
-use crate::restore::handler::volumes;
 
 /// The item that is worked on.
-pub(crate) struct Subject {
+#[derive(Debug)]
+pub(crate) struct WorkItem {
     pub(crate) work: usize,
-    pub(crate) place: usize,
+    /// Where its source has it, in the version that is restored.
+    pub(crate) position: usize,
     /// As it is called in the backup.
     pub(crate) id: ItemId,
     pub(crate) api_version: String,
@@ -29,20 +28,21 @@ pub(crate) struct Subject {
     pub(crate) target: Option<String>,
 }
 
-impl Subject {
-    pub(crate) fn new(valid: &ValidRestore, spool: &Spool, work: usize, item: &Item<'_>) -> Self {
-        let id = item.id();
-        let other = valid.versions.get(&id.resource).and_then(|version| spool.find_version(&id, version));
-        let other = other.and_then(|place| spool.item(place));
-        let item = other.as_ref().unwrap_or(item);
-        Self {
+impl WorkItem {
+    fn new(run: &Run, work: usize, position: usize) -> Option<Self> {
+        let preferred = run.source.head(position)?;
+        let id = preferred.id();
+        let other =
+            run.valid.versions.get(&id.resource).and_then(|version| run.source.find_version(&id, version));
+        let head = other.and_then(|position| run.source.head(position)).unwrap_or(preferred);
+        Some(Self {
             work,
-            place: item.index(),
+            position: head.position,
+            api_version: head.api_version.to_owned(),
+            kind: head.kind.to_owned(),
+            target: head.namespace.map(|namespace| run.valid.target(namespace).to_owned()),
             id,
-            api_version: item.api_version().to_owned(),
-            kind: item.kind().to_owned(),
-            target: item.namespace().map(|namespace| valid.target(namespace).to_owned()),
-        }
+        })
     }
 
     /// Upstream's way to name an item in messages.
@@ -57,28 +57,20 @@ impl Subject {
         self.id.resource.to_string() == resource
     }
 
-    /// The item as it is in the backup.
-    pub(crate) async fn original(&self, run: &Run) -> Option<Value> {
-        serde_json::from_slice(&run.spool.get(self.place).await.ok()?).ok()
-    }
-
-    /// From an untrusted place, commands in annotations do not come along.
-    pub(crate) fn without_hooks(&self, run: &Run, mut object: Value) -> Value {
-        if run.untrusted.is_some() && self.is("pods") {
-            drop_hooks(&mut object);
-        }
-        object
+    /// Its ID in the cluster: the namespace is the one that it goes into.
+    pub(crate) fn in_cluster(&self) -> ItemId {
+        ItemId { namespace: self.target.clone(), ..self.id.clone() }
     }
 }
 
-/// Does one piece of work and tells the scheduler of its end.
-pub(crate) fn process(run: Arc<Run>, work: usize, asked: Asked) -> BoxFuture<'static, ()> {
+/// Does one piece of work and reports its end to the scheduler.
+pub(crate) fn process(run: Arc<Run>, work: usize, request: Request) -> BoxFuture<'static, ()> {
     async move {
         let mut ending = Ending::new(&run, work);
         ending.exists = match run.work(work) {
             Work::Namespace(name) => namespaces::ensure(&run, name, work).await.is_ok(),
-            Work::Item(place) => match run.spool.item(*place) {
-                Some(item) => restore(&run, &Subject::new(&run.valid, &run.spool, work, &item), asked).await,
+            Work::Item(position) => match WorkItem::new(&run, work, *position) {
+                Some(item) => restore(&run, &item, request).await,
                 None => false,
             },
         };
@@ -87,109 +79,75 @@ pub(crate) fn process(run: Arc<Run>, work: usize, asked: Asked) -> BoxFuture<'st
 }
 
 /// Whether the object is in the cluster afterwards.
-async fn restore(run: &Arc<Run>, subject: &Subject, asked: Asked) -> bool {
+async fn restore(run: &Arc<Run>, item: &WorkItem, request: Request) -> bool {
     let mut notes = Notes::default();
-    let exists = steps(run, subject, asked, &mut notes).await;
-    let listed = Listed {
-        api_version: &subject.api_version,
-        kind: &subject.kind,
-        namespace: subject.target.as_deref(),
-        name: &subject.id.name,
+    let outcome = match steps(run, item, request, &mut notes).await {
+        Ok(outcome) | Err(outcome) => outcome,
     };
-    run.report.item(&listed, notes);
+    let exists = outcome.is_in_cluster();
+    run.recorder.item(item, outcome, notes);
     exists
 }
 
-async fn steps(run: &Arc<Run>, subject: &Subject, asked: Asked, notes: &mut Notes) -> bool {
-    if let Some(words) = left_out(run, subject, asked) {
-        run.report.info(&words, &subject.id);
-        notes.unlisted = true;
-        return false;
+/// The outcome of the item; where a step ends it early, that is the error.
+async fn steps(
+    run: &Arc<Run>,
+    item: &WorkItem,
+    request: Request,
+    notes: &mut Notes,
+) -> Result<ItemOutcome, ItemOutcome> {
+    selected(run, item, request)?;
+    trusted(run, &item.id.resource)?;
+    if let Some(namespace) = &item.id.namespace {
+        let usable = namespaces::ensure(run, namespace, item.work).await;
+        usable.map_err(|error| ItemOutcome::NoNamespace(error.to_string()))?;
     }
-    let resource = &subject.id.resource;
-    let privileged = trust::is_privileged(resource) && !filter::is_never_created(resource);
-    if let Some(location) = run.untrusted.as_deref().filter(|_| privileged) {
-        notes.warn(trust::left_out(&subject.resource_id(), location));
-        return false;
-    }
-    if let Some(namespace) = &subject.id.namespace
-        && namespaces::ensure(run, namespace, subject.work).await.is_err()
-    {
-        notes.action = Some(lifeboat_archive::documents::RestoreAction::Failed);
-        return false;
-    }
-    let mut object: Value =
-        match run.spool.get(subject.place).await.map(|bytes| serde_json::from_slice(&bytes)) {
-            Ok(Ok(object)) => object,
-            Ok(Err(error)) => {
-                notes.error(format!("error decoding {}: {error}", subject.resource_id()));
-                return false;
-            }
-            Err(error) => {
-                notes.error(format!("error decoding {}: {error}", subject.resource_id()));
-                return false;
-            }
-        };
-    if sanitise::is_completed(&subject.id.resource, &object) {
-        run.report.info("it is complete - skipping", &subject.id);
-        notes.unlisted = true;
-        return false;
-    }
-    if sanitise::is_mirror_pod(&subject.id.resource, &object) {
-        run.report.info("Not restoring pod because it's a mirror pod", &subject.id);
-        return false;
-    }
-    if sanitise::job_of(&subject.id, &object).is_some_and(|job| takes(&run.spool, &run.valid, &job)) {
-        run.report.info("Not restoring pod because its Job is restored and makes a new one", &subject.id);
-        return false;
-    }
-    if !volumes::volume(run, subject, &mut object, notes).await {
-        return false;
-    }
-    if let Some(location) = run.untrusted.as_deref().filter(|_| subject.is("pods"))
-        && drop_hooks(&mut object)
-    {
-        notes.warn(trust::hooks_left_out(&subject.resource_id(), location));
-    }
-    let taken = match sanitise::strip(&mut object) {
-        Ok(taken) => taken,
-        Err(error) => {
-            notes.error(format!("error restoring {}: {error}", subject.resource_id()));
-            return false;
-        }
-    };
-    match &run.filler {
-        Some(filler) if subject.is("pods") => filler.prepare(run, subject, &mut object, notes).await,
-        // What an earlier restore had it wait for never comes.
-        None if subject.is("pods") => pod_volumes::mark(&mut object, None),
-        _ => {}
-    }
-    if matches!(actions::run(run, subject, &mut object, notes).await, After::Stops) {
-        return false;
-    }
-    volumes::claim(run, subject, &mut object, notes).await;
-    for problem in run.valid.modifiers.apply(&mut object, &subject.id.resource) {
+    let original = read(run, item, notes).await?;
+    still_of_use(run, item, &original)?;
+    let Transformed { mut object, taken } = run.handler.transform(run, item, original, notes).await?;
+    for problem in run.valid.modifiers.apply(&mut object, &item.id.resource) {
         notes.error(problem);
     }
-    sanitise::mark(&mut object, subject.target.as_deref(), run.name(), run.backup());
-    gates::await_service(run, subject, &object, notes).await;
-    apply::apply(run, subject, object, taken, notes).await
+    run.handler.mark(&mut object, item.target.as_deref());
+    gates::await_service(run, item, &object, notes).await;
+    apply::apply(run, item, object, taken, notes).await
 }
 
-/// Why an additional item is not restored; those that are wanted for their own sake were judged before.
-fn left_out(run: &Run, subject: &Subject, asked: Asked) -> Option<String> {
-    if !asked.additional || asked.must_include {
-        return None;
+/// Whether an additional item is restored; items that the Restore selects itself were judged before.
+fn selected(run: &Run, item: &WorkItem, request: Request) -> Result<(), ItemOutcome> {
+    if !matches!(request, Request::Additional { must_include: false }) {
+        return Ok(());
     }
-    let reason = run.valid.filter.judge_additional(&subject.id).err()?;
-    Some(format!("not restored as an additional item: {reason}"))
+    let judged = run.valid.filter.judge_additional(&item.id);
+    judged.map_err(|reason| ItemOutcome::NotSelected(reason.to_string()))
 }
 
-/// Removes a pod's own restore hooks; whether there were some.
-pub(crate) fn drop_hooks(pod: &mut Value) -> bool {
-    let found = hooks::is_in_annotations(pod);
-    if let Some(annotations) = pod.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut) {
-        annotations.retain(|key, _| !key.contains("hook.restore.velero.io/"));
+/// Whether objects of this type may come from the item's location.
+pub(super) fn trusted(run: &Run, resource: &GroupResource) -> Result<(), ItemOutcome> {
+    let privileged = trust::is_privileged(resource) && !filter::is_never_created(resource);
+    match run.untrusted.as_ref().filter(|_| privileged) {
+        None => Ok(()),
+        Some(location) => Err(ItemOutcome::Skipped(SkipReason::Untrusted { location: location.clone() })),
     }
-    found
+}
+
+async fn read(run: &Run, item: &WorkItem, notes: &mut Notes) -> Result<Value, ItemOutcome> {
+    let mut failed =
+        |error: &dyn std::fmt::Display| notes.fail(format!("error decoding {}: {error}", item.resource_id()));
+    let bytes = run.source.read(item.position).await.map_err(|error| failed(&error))?;
+    serde_json::from_slice(&bytes).map_err(|error| failed(&error))
+}
+
+/// Whether the object has something to do in the cluster.
+fn still_of_use(run: &Run, item: &WorkItem, original: &Value) -> Result<(), ItemOutcome> {
+    let reason = if sanitise::is_completed(&item.id.resource, original) {
+        SkipReason::Completed
+    } else if sanitise::is_mirror_pod(&item.id.resource, original) {
+        SkipReason::MirrorPod
+    } else if sanitise::job_of(&item.id, original).is_some_and(|job| run.selects(&job)) {
+        SkipReason::OfRestoredJob
+    } else {
+        return Ok(());
+    };
+    Err(ItemOutcome::Skipped(reason))
 }

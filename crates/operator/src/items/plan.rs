@@ -1,31 +1,27 @@
-//! A dry run: what a restore would do, as a value. Reads the cluster and changes nothing. Called by the preview that
+//! A preview: what a restore would do, as a value. The run is the restore's own, with [`DryRun`] for effects and a recorder that
+//! keeps the outcome of each item; this file turns the outcomes into the plan that
 //! `lifeboat restore create --dry-run` shows.
 
+mod dry_run;
 mod fights;
-mod judge;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
 
-use futures::stream::{self, StreamExt};
-use lifeboat_api::velero::Restore;
-use lifeboat_archive::Spool;
-use lifeboat_cluster::write::{Target, Writer, is_terminating};
-use lifeboat_plan::catalogue::{Catalogue, GroupResource, ItemId};
-use lifeboat_plan::restore::validate::ValidRestore;
-use lifeboat_plan::restore::volumes::{DataIn, VolumePlan, plan};
-use lifeboat_plugin::actions::RestoreItemAction;
+use lifeboat_plan::catalogue::ItemId;
 use serde::Serialize;
-use serde_json::Value;
 
-use super::item::Subject;
-use crate::restore::handler::actions::Actions;
-use crate::restore::handler::idle::idle;
-use crate::restore::handler::lookup::ClusterLookup;
+use super::item::WorkItem;
+use super::namespaces::NamespaceState;
+use super::outcome::{ItemOutcome, Notes};
+use super::recorder::Recorder;
+use super::run::{Run, Work, locked};
+use super::source::ItemHead;
 
-/// Questions to the cluster at once: a person waits, and others use it.
-const AT_ONCE: usize = 32;
+pub(crate) use dry_run::DryRun;
+
+/// Items of a preview that are worked on at once: a person waits, and others use the cluster.
+pub(crate) const AT_ONCE: usize = 32;
 
 /// What would become of one item.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -68,7 +64,7 @@ pub struct Planned {
     pub backup: String,
     pub items: Vec<PlannedItem>,
     pub fights: Vec<Fight>,
-    /// What else the restore would say: data that does not come back, namespaces that are on their way out.
+    /// What else the restore would report: data that does not come back, namespaces that are being deleted.
     pub notes: Vec<String>,
 }
 
@@ -80,198 +76,130 @@ pub struct NotPlanned {
     pub refused: bool,
 }
 
-/// What is asked of the backup and the cluster.
-pub(crate) struct Question<'a> {
-    pub(crate) restore: &'a Restore,
-    pub(crate) spool: &'a Spool,
-    pub(crate) valid: &'a ValidRestore,
-    pub(crate) volumes: &'a BTreeMap<String, DataIn>,
-    pub(crate) untrusted: Option<&'a str>,
-    pub(crate) catalogue: &'a Arc<Catalogue>,
-    pub(crate) writer: &'a Writer,
-    pub(crate) actions: Vec<Arc<dyn RestoreItemAction>>,
-    /// How long one call of an action may take.
-    pub(crate) action_limit: Duration,
-    /// Names of restore and backup, for the labels.
-    pub(crate) names: (&'a str, &'a str),
+/// Keeps what became of each item, by its work.
+#[derive(Default)]
+pub(crate) struct Outcomes {
+    items: Mutex<BTreeMap<usize, (ItemOutcome, Notes)>>,
+    general: Mutex<Vec<String>>,
 }
 
-/// What the judging of all items shares.
-struct Session<'a> {
-    question: &'a Question<'a>,
-    actions: Actions,
-    lookup: ClusterLookup,
-    /// Volumes that are made anew for their claims.
-    provisioned: BTreeSet<String>,
-}
-
-/// An item with its fate.
-struct Judged {
-    would: Would,
-    notes: Vec<String>,
-    /// What it asks to be restored before it.
-    asks_for: Vec<ItemId>,
-}
-
-impl Judged {
-    fn plain(would: Would) -> Self {
-        Self { would, notes: Vec::new(), asks_for: Vec::new() }
+impl Recorder for Outcomes {
+    fn item(&self, item: &WorkItem, outcome: ItemOutcome, notes: Notes) {
+        locked(&self.items).insert(item.work, (outcome, notes));
     }
+
+    /// The state of every namespace is kept by the run.
+    fn namespace_created(&self, _: &str) {}
+
+    fn general_error(&self, message: String) {
+        locked(&self.general).push(message);
+    }
+
+    fn general_warning(&self, message: String) {
+        locked(&self.general).push(message);
+    }
+
+    fn info(&self, _: &str, _: Option<&ItemId>) {}
 }
 
-/// Works out the plan.
-pub(crate) async fn dry_run(question: Question<'_>) -> Planned {
-    let (actions, left_out) = Actions::ask(&question.actions, question.catalogue).await;
-    let session = Session {
-        actions,
-        lookup: ClusterLookup::new(question.writer.clone(), question.catalogue.clone()),
-        provisioned: provisioned(&question).await,
-        question: &question,
+/// The plan, from a run that has ended.
+pub(crate) async fn planned(run: &Run, outcomes: &Outcomes, dry_run: &DryRun, backup: &str) -> Planned {
+    let mut planned = Planned {
+        backup: backup.to_owned(),
+        notes: std::mem::take(&mut *locked(&outcomes.general)),
+        ..Planned::default()
     };
-    let mut fates: BTreeMap<usize, Judged> = BTreeMap::new();
-    let mut next: Vec<usize> = Vec::new();
-    for item in question.spool.items() {
-        let labels = item.labels().iter().cloned().collect();
-        match question.valid.filter.judge(&item.id(), item.kind(), &labels) {
-            Ok(()) => next.push(item.index()),
-            Err(reason) => {
-                fates.insert(item.index(), Judged::plain(Would::NotSelected(reason.to_string())));
-            }
+    let mut items = std::mem::take(&mut *locked(&outcomes.items));
+    let mut pods = Vec::new();
+    for head in run.source.heads() {
+        let would = if head.is_namespace() {
+            namespace_would(run, &head)
+        } else {
+            let ended = run.work_of(&head.id()).and_then(|work| items.remove(&work));
+            ended.map_or_else(|| not_started(run, &head), |ended| would(ended, &mut planned.notes))
+        };
+        let namespace = namespace_of(run, &head);
+        if would == Would::Create && head.resource.group.is_empty() && head.resource.resource == "pods" {
+            pods.push((namespace.clone().unwrap_or_default(), head.position));
         }
+        let (resource, item) = (head.resource.to_string(), head.id().path());
+        planned.items.push(PlannedItem { resource, item, namespace, would });
     }
-    // What is asked for by others comes along, and may ask for more.
-    let idle =
-        idle(question.restore, question.spool, question.catalogue, homes(&question, &next), next.len());
-    while !next.is_empty() {
-        let ask = &session;
-        let found: Vec<(usize, Judged)> = stream::iter(next)
-            .map(|place| async move { (place, ask.judge(place).await) })
-            .buffered(AT_ONCE)
-            .collect()
-            .await;
-        let asked: BTreeSet<usize> = found
-            .iter()
-            .flat_map(|(_, judged)| &judged.asks_for)
-            .filter(|id| question.valid.filter.judge_additional(id).is_ok())
-            .filter_map(|id| question.spool.find(id))
-            .collect();
-        fates.extend(found);
-        let not_selected =
-            |place: &usize| matches!(fates.get(place), Some(Judged { would: Would::NotSelected(_), .. }));
-        next = asked.into_iter().filter(not_selected).collect();
-    }
-    let mut planned = session.planned(fates).await;
-    planned.notes.splice(0..0, left_out.into_iter().chain(idle));
+    planned.items.extend(further_namespaces(run));
+    planned.notes.extend(dry_run.take_notes());
+    planned.fights = fights::fights(run, &pods).await;
     planned
 }
 
-/// The namespaces of these items.
-fn homes<'a>(question: &Question<'a>, places: &[usize]) -> BTreeSet<&'a str> {
-    let spool = question.spool;
-    let items = places.iter().filter_map(|place| spool.item(*place));
-    items
-        .filter_map(|item| {
-            if item.resource().resource == "namespaces" { Some(item.name()) } else { item.namespace() }
-        })
-        .collect()
+/// Where an item goes: its namespace in the cluster; for a namespace its new name, where it gets one.
+fn namespace_of(run: &Run, head: &ItemHead<'_>) -> Option<String> {
+    if head.is_namespace() {
+        let target = run.valid.target(head.name);
+        return (target != head.name).then(|| target.to_owned());
+    }
+    head.namespace.map(|name| run.valid.target(name).to_owned())
 }
 
-impl Session<'_> {
-    async fn judge(&self, place: usize) -> Judged {
-        match self.question.spool.item(place) {
-            Some(item) => {
-                judge::judge(self, &Subject::new(self.question.valid, self.question.spool, 0, &item)).await
-            }
-            None => Judged::plain(Would::Fail("it cannot be read".to_owned())),
+/// The line of the plan for an item that was worked on; what else there is to say goes to `all`.
+fn would((outcome, mut notes): (ItemOutcome, Notes), all: &mut Vec<String>) -> Would {
+    let would = match outcome {
+        ItemOutcome::Created => Would::Create,
+        ItemOutcome::Updated | ItemOutcome::Labelled => Would::Update,
+        ItemOutcome::Same => Would::Skip("it is there and the same".to_owned()),
+        ItemOutcome::Different { .. } => {
+            Would::Skip("it is there and different (--existing-resource-policy update changes it)".to_owned())
         }
-    }
+        ItemOutcome::Skipped(reason) => Would::Skip(reason.reason()),
+        ItemOutcome::NotSelected(reason) => Would::NotSelected(reason),
+        ItemOutcome::NoNamespace(reason) => Would::Fail(reason),
+        ItemOutcome::NotUpdated | ItemOutcome::Failed => {
+            let errors = std::mem::take(&mut notes.errors);
+            let reasons = if errors.is_empty() { std::mem::take(&mut notes.warnings) } else { errors };
+            Would::Fail(reasons.join("; "))
+        }
+    };
+    all.extend(notes.warnings.into_iter().chain(notes.errors));
+    would
+}
 
-    async fn planned(&self, fates: BTreeMap<usize, Judged>) -> Planned {
-        let question = self.question;
-        let mut planned = Planned { backup: question.names.1.to_owned(), ..Planned::default() };
-        let mut pods = Vec::new();
-        let mut taken: BTreeMap<(GroupResource, Option<String>, String), String> = BTreeMap::new();
-        for (place, mut judged) in fates {
-            let Some(item) = question.spool.item(place) else { continue };
-            let id = item.id();
-            let mut namespace = id.namespace.as_deref().map(|name| question.valid.target(name).to_owned());
-            if id.resource == GroupResource::new("", "namespaces") {
-                let target = question.valid.target(&id.name);
-                namespace = (target != id.name).then(|| target.to_owned());
-            }
-            if !question.valid.mapping.is_empty()
-                && matches!(judged.would, Would::Create | Would::Update)
-                && id.namespace.is_some()
-            {
-                let place = (id.resource.clone(), namespace.clone(), id.name.clone());
-                let holder = taken.entry(place).or_insert_with(|| id.path());
-                if *holder != id.path() {
-                    judged.would = Would::Fail(format!("{holder} of this backup goes to the same place"));
-                }
-            }
-            if judged.would == Would::Create && id.resource == GroupResource::new("", "pods") {
-                pods.push((namespace.clone().unwrap_or_default(), place));
-            }
-            planned.notes.extend(judged.notes);
-            planned.items.push(PlannedItem {
-                resource: id.resource.to_string(),
-                item: id.path(),
-                namespace,
-                would: judged.would,
-            });
-        }
-        self.namespaces(&mut planned).await;
-        planned.fights = fights::fights(question, &pods).await;
-        planned
-    }
-
-    /// The namespaces that things go into: those that the backup does not hold are made, those on their way out waited for.
-    async fn namespaces(&self, planned: &mut Planned) {
-        let wanted = planned.items.iter().filter(|item| matches!(item.would, Would::Create | Would::Update));
-        let targets: BTreeSet<String> = wanted.filter_map(|item| item.namespace.clone()).collect();
-        for name in targets {
-            let found = self.question.writer.get(&namespace(&name)).await;
-            let held = planned
-                .items
-                .iter()
-                .any(|item| item.resource == "namespaces" && self.question.valid.target(&item.item) == name);
-            match found {
-                Ok(None) if !held => planned.items.push(PlannedItem {
-                    resource: "namespaces".to_owned(),
-                    item: name,
-                    namespace: None,
-                    would: Would::Create,
-                }),
-                Ok(Some(found)) if is_terminating(&found) => planned.notes.push(format!(
-                    "namespace {name} is being deleted: the restore would wait for it to go, at most as long as the server's --terminating-resource-timeout"
-                )),
-                _ => {}
-            }
-        }
+/// An item that no task worked on: the Restore does not select it.
+fn not_started(run: &Run, head: &ItemHead<'_>) -> Would {
+    let labels = head.labels.iter().cloned().collect();
+    match run.valid.filter.judge(&head.id(), head.kind, &labels) {
+        Err(reason) => Would::NotSelected(reason.to_string()),
+        Ok(()) => Would::Fail("the preview ended before it".to_owned()),
     }
 }
 
-fn namespace(name: &str) -> Target {
-    Target {
-        api_version: "v1".into(),
-        plural: "namespaces".into(),
-        kind: "Namespace".into(),
+/// A namespace of the backup, which is created where something is restored into it.
+fn namespace_would(run: &Run, head: &ItemHead<'_>) -> Would {
+    if !run.homes().contains(head.name) {
+        return not_started(run, head);
+    }
+    match run.namespaces.state(run.valid.target(head.name)) {
+        Some(Ok(NamespaceState::Created)) => Would::Create,
+        Some(Ok(NamespaceState::WasThere)) => Would::Skip("it is there".to_owned()),
+        Some(Err(error)) => Would::Fail(error.to_string()),
+        None => not_started(run, head),
+    }
+}
+
+/// Namespaces that are created although the backup does not hold them.
+fn further_namespaces(run: &Run) -> impl Iterator<Item = PlannedItem> {
+    let held: Vec<&str> = run.source.heads().filter(ItemHead::is_namespace).map(|head| head.name).collect();
+    let targets = |names: &[&str]| -> std::collections::BTreeSet<String> {
+        names.iter().map(|name| run.valid.target(name).to_owned()).collect()
+    };
+    let homes: Vec<&str> = run.works().iter().filter_map(Work::namespace).collect();
+    let known = targets(&held);
+    let created = |name: &String| {
+        !known.contains(name) && run.namespaces.state(name) == Some(Ok(NamespaceState::Created))
+    };
+    let further: Vec<String> = targets(&homes).into_iter().filter(created).collect();
+    further.into_iter().map(|item| PlannedItem {
+        resource: "namespaces".to_owned(),
+        item,
         namespace: None,
-        name: name.to_owned(),
-    }
-}
-
-/// The volumes that are not restored as objects.
-async fn provisioned(question: &Question<'_>) -> BTreeSet<String> {
-    let volumes = GroupResource::new("", "persistentvolumes");
-    let mut found = BTreeSet::new();
-    for item in question.spool.items().filter(|item| *item.resource() == volumes) {
-        let Ok(bytes) = question.spool.get(item.index()).await else { continue };
-        let object: Value = serde_json::from_slice(&bytes).unwrap_or_default();
-        let data = question.volumes.get(item.name()).copied().unwrap_or(DataIn::Nothing);
-        if plan(&object, data, question.valid.volumes) == VolumePlan::Provision {
-            found.insert(item.name().to_owned());
-        }
-    }
-    found
+        would: Would::Create,
+    })
 }

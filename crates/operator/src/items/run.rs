@@ -1,100 +1,89 @@
 //! What all tasks of a restore share, and the loop that starts items as the scheduler allows it.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use lifeboat_api::velero::Restore;
-use lifeboat_archive::{Item, Spool, Uid};
-use lifeboat_cluster::write::Writer;
+use lifeboat_cluster::ApiError;
+use lifeboat_cluster::lookup;
 use lifeboat_plan::catalogue::{Catalogue, GroupResource, ItemId};
-use lifeboat_plan::restore::relations::{self, Related};
+use lifeboat_plan::restore::priorities::Priorities;
 use lifeboat_plan::restore::scheduler::{Need, Scheduler};
-use lifeboat_plan::restore::trust;
 use lifeboat_plan::restore::validate::ValidRestore;
-use lifeboat_plan::restore::volumes::DataIn;
 use lifeboat_plan::restore::waits::Wait;
+use serde_json::Value;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use super::item;
-use super::item::Subject;
+use super::effects::Effects;
+use super::handler::ItemHandler;
+use super::item::{self, WorkItem};
 use super::namespaces::Namespaces;
-use crate::backup::Commands;
-use crate::restore::handler::actions::Actions;
-use crate::restore::handler::hooks::HookRuns;
-use crate::restore::handler::idle::idle;
-use crate::restore::handler::journal::{Begun, Journal};
-use crate::restore::handler::lookup::ClusterLookup;
-use crate::restore::handler::maker::VolumeMaker;
-use crate::restore::handler::native::Volumes;
-use crate::restore::handler::pod_volumes::Filler;
-use crate::restore::handler::report::{Progress, Report, Waiting};
-use crate::restore::handler::{Job, Times, Tools};
-
-/// Items under way at once, without those that wait: each holds one object. Twice the requests that may be.
-const ITEMS: usize = 128;
+use super::progress::{Progress, Waiting};
+use super::recorder::Recorder;
+pub(crate) use super::schedule::Work;
+use super::schedule::{Schedule, is_selected, schedule};
+use super::source::ItemSource;
 
 /// A place in the cluster: type, namespace, name.
-pub(crate) type Place = (GroupResource, Option<String>, String);
-
-/// One thing to do.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Work {
-    /// Make sure of a namespace, by its name in the backup.
-    Namespace(String),
-    /// The item at a place of the spool.
-    Item(usize),
-}
-
-impl Work {
-    fn namespace(&self) -> Option<&str> {
-        if let Self::Namespace(name) = self { Some(name) } else { None }
-    }
-}
+pub(crate) type ClusterPlace = (GroupResource, Option<String>, String);
 
 /// How an item came to be restored.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Asked {
-    /// Another item asked for it.
-    pub(crate) additional: bool,
-    /// And said that no filter counts.
-    pub(crate) must_include: bool,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    /// The Restore selects it.
+    Selected,
+    /// Another item asked for it; `must_include`: and said that filters do not apply.
+    Additional { must_include: bool },
+}
+
+/// How long things in the cluster are waited for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Limits {
+    /// A namespace or an object to be gone.
+    pub(crate) terminating: Duration,
+    /// A definition to be established.
+    pub(crate) resource: Duration,
+    /// Items under way at once, without those that wait: each holds one object.
+    pub(crate) items: usize,
+}
+
+/// What a run is made of.
+pub(crate) struct RunParts<'a> {
+    pub(crate) source: Arc<dyn ItemSource>,
+    pub(crate) valid: ValidRestore,
+    pub(crate) catalogue: Arc<Catalogue>,
+    pub(crate) priorities: &'a Priorities,
+    pub(crate) effects: Arc<dyn Effects>,
+    pub(crate) handler: Arc<dyn ItemHandler>,
+    pub(crate) recorder: Arc<dyn Recorder>,
+    pub(crate) progress: Arc<Progress>,
+    /// The location, where its content is untrusted and the Restore does not allow privileged objects.
+    pub(crate) untrusted: Option<String>,
+    pub(crate) limits: Limits,
 }
 
 /// Shared by all tasks.
 pub(crate) struct Run {
-    pub(crate) restore: Restore,
+    pub(crate) source: Arc<dyn ItemSource>,
     pub(crate) valid: ValidRestore,
-    pub(crate) spool: Spool,
     pub(crate) catalogue: Arc<Catalogue>,
-    pub(crate) writer: Writer,
-    pub(crate) lookup: ClusterLookup,
-    pub(crate) actions: Actions,
-    pub(crate) journal: Arc<Journal>,
-    /// What earlier attempts began.
-    pub(crate) begun: Begun,
+    pub(crate) effects: Arc<dyn Effects>,
+    pub(crate) handler: Arc<dyn ItemHandler>,
+    pub(crate) recorder: Arc<dyn Recorder>,
+    pub(crate) progress: Arc<Progress>,
     pub(crate) namespaces: Namespaces,
-    pub(crate) volumes: BTreeMap<String, DataIn>,
-    /// Volumes that are made anew for their claims.
-    pub(crate) provisioned: Mutex<BTreeSet<String>>,
-    /// Claims that are filled from CSI snapshots, by their places in the cluster.
-    pub(crate) filled: Mutex<BTreeSet<(String, String)>>,
-    /// Volumes that are made from snapshots.
-    pub(crate) native: Mutex<Volumes>,
-    pub(crate) maker: Option<Arc<VolumeMaker>>,
-    pub(crate) filler: Option<Arc<Filler>>,
-    /// Which item took a place in the cluster, where several could want the same one.
-    taken: Mutex<HashMap<Place, ItemId>>,
     pub(crate) untrusted: Option<String>,
-    pub(crate) report: Report,
-    pub(crate) hooks: HookRuns,
-    pub(crate) commands: Arc<dyn Commands>,
-    pub(crate) times: Times,
+    pub(crate) limits: Limits,
+    /// Which item took a place in the cluster, where several could want the same one.
+    taken: Mutex<HashMap<ClusterPlace, ItemId>>,
     works: Vec<Work>,
-    /// Where the work for a place of the spool is.
-    by_place: HashMap<usize, usize>,
+    /// How many works the Restore selects.
+    selected: usize,
+    /// The work for a position of the source.
+    by_position: HashMap<usize, usize>,
     scheduler: Mutex<Scheduler>,
     /// For each work: 0 under way or before, 1 ended, 2 ended and the object is in the cluster.
     ends: Vec<AtomicU8>,
@@ -103,79 +92,76 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    pub(crate) fn new(job: Job, tools: &Tools, actions: Actions, progress: Arc<Progress>) -> Arc<Self> {
-        let Job { restore, valid, spool, volumes, untrusted, begun, log } = job;
-        let (works, wanted, scheduler) = schedule(&spool, &valid, tools);
-        progress.total.store(wanted, Ordering::Relaxed);
-        let report = Report::new(log, progress);
-        let homes = works.iter().filter_map(Work::namespace).collect();
-        for words in idle(&restore, &spool, &tools.catalogue, homes, wanted) {
-            report.general_warning(words);
-        }
-        let untrusted = untrusted.filter(|_| !trust::is_allowed(restore.metadata.annotations.as_ref()));
-        let by_place = works
-            .iter()
-            .enumerate()
-            .filter_map(|(work, what)| if let Work::Item(place) = what { Some((*place, work)) } else { None })
-            .collect();
-        let writer = tools.writer();
+    pub(crate) fn new(parts: RunParts<'_>) -> Arc<Self> {
+        let RunParts { source, valid, catalogue, priorities, effects, .. } = parts;
+        let Schedule { works, selected, scheduler } =
+            schedule(source.as_ref(), &valid, priorities, &catalogue);
+        parts.progress.total.store(selected, Ordering::Relaxed);
+        let positions = works.iter().enumerate().filter_map(|(work, what)| match what {
+            Work::Item(position) => Some((*position, work)),
+            Work::Namespace(_) => None,
+        });
         Arc::new(Self {
-            lookup: ClusterLookup::new(writer.clone(), tools.catalogue.clone()),
-            writer,
-            actions,
-            journal: tools.journal.clone(),
-            begun,
-            catalogue: tools.catalogue.clone(),
-            namespaces: Namespaces::default(),
-            volumes,
-            provisioned: Mutex::default(),
-            filled: Mutex::default(),
-            native: Mutex::default(),
-            maker: tools.maker.clone(),
-            filler: tools.filler.clone(),
-            taken: Mutex::default(),
-            untrusted,
-            report,
-            hooks: HookRuns::default(),
-            commands: tools.commands.clone(),
-            times: tools.times,
+            by_position: positions.collect(),
             ends: works.iter().map(|_| AtomicU8::new(0)).collect(),
             works,
-            by_place,
+            selected,
             scheduler: Mutex::new(scheduler),
+            source,
+            valid,
+            catalogue,
+            effects,
+            handler: parts.handler,
+            recorder: parts.recorder,
+            progress: parts.progress,
+            untrusted: parts.untrusted,
+            limits: parts.limits,
+            namespaces: Namespaces::default(),
+            taken: Mutex::default(),
             awaited: Mutex::default(),
             changed: Notify::new(),
-            restore,
-            valid,
-            spool,
         })
-    }
-
-    pub(crate) fn name(&self) -> &str {
-        self.restore.metadata.name.as_deref().unwrap_or_default()
-    }
-
-    /// A claim gets its data from a CSI snapshot.
-    pub(crate) fn fills(&self, subject: &Subject) {
-        let claim = (subject.target.clone().unwrap_or_default(), subject.id.name.clone());
-        locked(&self.filled).insert(claim);
-    }
-
-    pub(crate) fn backup(&self) -> &str {
-        self.restore.spec.backup_name.as_deref().unwrap_or_default()
     }
 
     pub(crate) fn work(&self, work: usize) -> &Work {
         &self.works[work]
     }
 
+    pub(crate) fn works(&self) -> &[Work] {
+        &self.works
+    }
+
+    /// How many items and namespaces the Restore selects.
+    pub(crate) fn selected(&self) -> usize {
+        self.selected
+    }
+
+    /// The namespaces that something is restored from.
+    pub(crate) fn homes(&self) -> BTreeSet<&str> {
+        self.works.iter().filter_map(Work::namespace).collect()
+    }
+
     /// The work for an item of the backup.
     pub(crate) fn work_of(&self, id: &ItemId) -> Option<usize> {
-        self.by_place.get(&self.spool.find(id)?).copied()
+        self.by_position.get(&self.source.find(id)?).copied()
+    }
+
+    /// Whether the source has the item and the Restore selects it.
+    pub(crate) fn selects(&self, id: &ItemId) -> bool {
+        let head = self.source.find(id).and_then(|position| self.source.head(position));
+        head.is_some_and(|head| is_selected(&head, &self.valid))
+    }
+
+    /// An object of the cluster; None where there is none, or where its type is not served.
+    pub(crate) async fn get(&self, id: &ItemId) -> Result<Option<Value>, ApiError> {
+        match lookup::target(&self.catalogue, id) {
+            Some(target) => self.effects.get(&target).await,
+            None => Ok(None),
+        }
     }
 
     /// Takes a place in the cluster for an item; gives the other item of this restore that has it.
-    pub(crate) fn take(&self, place: Place, id: &ItemId) -> Option<ItemId> {
+    pub(crate) fn take(&self, place: ClusterPlace, id: &ItemId) -> Option<ItemId> {
         let moved = place.0 != id.resource || place.2 != id.name;
         // Without mapping every item has a place of its own, and a million of them need not be remembered.
         if self.valid.mapping.is_empty() && !moved {
@@ -186,15 +172,15 @@ impl Run {
         (holder != id).then(|| holder.clone())
     }
 
-    /// An item waits for things outside: it leaves its barrier, and says so until what this gives is dropped. `action`: who asks
-    /// for it; empty for the server.
-    pub(crate) fn waiting(&self, subject: &Subject, things: &[String], action: &str) -> Waiting {
-        self.wait(subject.work);
+    /// An item waits for things outside: it leaves its barrier, and is shown as waiting until what this gives is dropped.
+    /// `action`: which action asks for it; empty for the server.
+    pub(crate) fn waiting(&self, item: &WorkItem, things: &[String], action: &str) -> Waiting {
+        self.wait(item.work);
         let now = jiff::Timestamp::now();
         let since = jiff::Timestamp::from_second(now.as_second()).unwrap_or(now);
-        let wait = Wait::new(&subject.resource_id(), things, action, since);
-        self.report.log.info(&wait.to_string(), &[]);
-        self.report.progress.wait(subject.work, wait)
+        let wait = Wait::new(&item.resource_id(), things, action, since);
+        self.recorder.info(&wait.to_string(), None);
+        self.progress.wait(item.work, wait)
     }
 
     /// Work that waits for something outside leaves its barrier.
@@ -203,14 +189,34 @@ impl Run {
         self.changed.notify_one();
     }
 
-    pub(crate) fn need(&self, work: usize, other: usize) -> Need {
-        let need = self.scheduler().need(work, other);
+    /// Restores an item that `item` asks for, and waits for its end. Gives whether its object is in the cluster afterwards.
+    pub(crate) async fn restore_additional(
+        self: &Arc<Self>,
+        item: &WorkItem,
+        other: usize,
+        request: Request,
+    ) -> bool {
+        let need = self.scheduler().need(item.work, other);
         self.changed.notify_one();
-        need
+        match need {
+            Need::Done => {}
+            Need::Start => {
+                // A task of its own, which ends with this one: a chain of items, each of which names the next, may be long.
+                let mut task = JoinSet::new();
+                task.spawn(item::process(self.clone(), other, request));
+                task.join_next().await;
+            }
+            Need::Wait => self.ended(other).await,
+            Need::Circle => {
+                self.recorder.info("an additional item waits for this item itself; going on", Some(&item.id));
+                return false;
+            }
+        }
+        self.exists(other)
     }
 
     /// Waits for the end of other work.
-    pub(crate) async fn ended(&self, work: usize) {
+    async fn ended(&self, work: usize) {
         loop {
             let notify = locked(&self.awaited).entry(work).or_default().clone();
             let notified = notify.notified();
@@ -231,7 +237,7 @@ impl Run {
     fn end(&self, work: usize, exists: bool) {
         self.ends[work].store(if exists { 2 } else { 1 }, Ordering::Release);
         self.scheduler().end(work);
-        self.report.progress.restored.fetch_add(1, Ordering::Relaxed);
+        self.progress.restored.fetch_add(1, Ordering::Relaxed);
         if let Some(waiters) = locked(&self.awaited).remove(&work) {
             waiters.notify_waiters();
         }
@@ -248,14 +254,14 @@ pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Ends work however its task ends.
-pub(crate) struct Ending<'a> {
+pub(super) struct Ending<'a> {
     run: &'a Run,
     work: usize,
-    pub(crate) exists: bool,
+    pub(super) exists: bool,
 }
 
 impl<'a> Ending<'a> {
-    pub(crate) fn new(run: &'a Run, work: usize) -> Self {
+    pub(super) fn new(run: &'a Run, work: usize) -> Self {
         Self { run, work, exists: false }
     }
 }
@@ -271,7 +277,7 @@ pub(crate) async fn drive(run: &Arc<Run>, cancel: &CancellationToken) {
     let mut tasks = JoinSet::new();
     loop {
         let waiting = start(run, &mut tasks);
-        run.report.progress.waiting.store(waiting, Ordering::Relaxed);
+        run.progress.waiting.store(waiting, Ordering::Relaxed);
         if run.scheduler().is_finished() {
             break;
         }
@@ -285,7 +291,8 @@ pub(crate) async fn drive(run: &Arc<Run>, cancel: &CancellationToken) {
                 if let Err(error) = ended
                     && error.is_panic()
                 {
-                    run.report.general_error("restoring an item ended unexpectedly; this is a defect of Lifeboat");
+                    let message = "restoring an item ended unexpectedly; this is a defect of Lifeboat";
+                    run.recorder.general_error(message.to_owned());
                 }
             }
         }
@@ -298,77 +305,9 @@ fn start(run: &Arc<Run>, tasks: &mut JoinSet<()>) -> usize {
     while tasks.try_join_next().is_some() {}
     let mut scheduler = run.scheduler();
     let waiting = scheduler.waiting_count();
-    while tasks.len() < ITEMS + waiting {
+    while tasks.len() < run.limits.items + waiting {
         let Some(work) = scheduler.start() else { break };
-        tasks.spawn(item::process(run.clone(), work, Asked::default()));
+        tasks.spawn(item::process(run.clone(), work, Request::Selected));
     }
     waiting
-}
-
-/// The works, how many of them are wanted, and the scheduler over them: all items of the spool, those that nobody wants asleep, and the namespaces that
-/// something is restored into.
-fn schedule(spool: &Spool, valid: &ValidRestore, tools: &Tools) -> (Vec<Work>, usize, Scheduler) {
-    let items: Vec<Item<'_>> = spool.items().filter(|item| !is_namespace(item.resource())).collect();
-    let wanted: Vec<bool> = items.iter().map(|item| is_wanted(item, valid)).collect();
-    let mut homes: BTreeSet<&str> = spool
-        .items()
-        .filter(|item| is_namespace(item.resource()) && is_wanted(item, valid))
-        .map(|item| item.name())
-        .collect();
-    homes.extend(
-        items.iter().zip(&wanted).filter(|(_, wanted)| **wanted).filter_map(|(item, _)| item.namespace()),
-    );
-
-    let namespaces = GroupResource::new("", "namespaces");
-    let mut types: BTreeSet<GroupResource> = items.iter().map(|item| item.resource().clone()).collect();
-    types.insert(namespaces.clone());
-    let types: Vec<GroupResource> = types.into_iter().collect();
-    let barriers = tools.priorities.barriers(&types, &tools.catalogue);
-    let mut related: Vec<Related<'_, Uid>> = items
-        .iter()
-        .zip(&wanted)
-        .map(|(item, wanted)| Related {
-            resource: item.resource(),
-            namespace: item.namespace(),
-            name: item.name(),
-            barrier: barriers[item.resource()],
-            dormant: !wanted,
-            uid: item.uid(),
-            owners: item.owners(),
-            claims: item.claims().collect(),
-        })
-        .collect();
-    related.extend(homes.iter().map(|&name| Related {
-        resource: &namespaces,
-        namespace: None,
-        name,
-        barrier: barriers[&namespaces],
-        dormant: false,
-        uid: None,
-        owners: &[],
-        claims: Vec::new(),
-    }));
-    let scheduler = Scheduler::new(relations::entries(&related));
-    let works = items.iter().map(|item| Work::Item(item.index()));
-    let homes = homes.iter().map(|&name| Work::Namespace(name.to_owned()));
-    let count = homes.len() + wanted.iter().filter(|wanted| **wanted).count();
-    (works.chain(homes).collect(), count, scheduler)
-}
-
-fn is_namespace(resource: &GroupResource) -> bool {
-    resource.group.is_empty() && resource.resource == "namespaces"
-}
-
-/// Whether the archive holds the item and the Restore asks for it.
-pub(crate) fn takes(spool: &Spool, valid: &ValidRestore, id: &ItemId) -> bool {
-    spool.find(id).and_then(|place| spool.item(place)).is_some_and(|item| is_wanted(&item, valid))
-}
-
-fn is_wanted(item: &Item<'_>, valid: &ValidRestore) -> bool {
-    let labels = if valid.filter.asks_for_labels() {
-        item.labels().iter().cloned().collect()
-    } else {
-        BTreeMap::new()
-    };
-    valid.filter.judge(&item.id(), item.kind(), &labels).is_ok()
 }

@@ -22,16 +22,20 @@ use lifeboat_plan::restore::volumes::{DataIn, Holder, by_volume, missing};
 use lifeboat_plan::restore::waits::WAITING;
 use lifeboat_plan::time;
 use lifeboat_plugin::Registry;
+use lifeboat_plugin::actions::Intent;
 use lifeboat_web::Ending;
 use serde_json::{Value, json};
 
 use super::after::{CANCELLED, OVERTAKEN, Rest, created, operation_timeout};
 use super::after::{csi, finalize, operations, volumes};
-use super::handler::{self, Begun, Filler, Job, Journal, Owner, Progress, Times, Tools, VolumeMaker};
+use super::handler::{
+    self, Begun, Filler, Job, Journal, NativeVolumes, Owner, PreviewedVolumes, Times, Tools, VolumeMaker,
+};
 use super::status::Written;
 use super::volume_data::{self, data, incomplete_claims};
 use super::{Order, gather, status, validate};
 use crate::context::Context;
+use crate::items::progress::Progress;
 use crate::locations::{self, Location};
 use crate::plugins::{Acting, PluginLines};
 use crate::volume_plugin::{self, Kind};
@@ -158,7 +162,7 @@ async fn items<'a>(
     let restore = &order.restore;
     let failed = |words: String| format!("restore execution failed: {words}");
     let prepared = tokio::select! {
-        prepared = prepare(context, restore, log, &acting.actions) => prepared.map_err(failed)?,
+        prepared = prepare(context, restore, log, &acting.actions, Intent::Restore) => prepared.map_err(failed)?,
         () = order.cancel.cancelled() => return Err(CANCELLED.to_owned()),
     };
     let Prepared { location, job, volumes, unreadable, tools } = prepared;
@@ -217,7 +221,7 @@ async fn items<'a>(
         }
         let mut held = data(&rest.volumes);
         held.retain(|one| {
-            one.pod.as_ref().is_none_or(|pod| one.data != DataIn::PodVolume || !ended.told.contains(pod))
+            one.pod.as_ref().is_none_or(|pod| one.data != DataIn::PodVolume || !ended.reported.contains(pod))
         });
         for (namespace, words) in missing(&held, holders(&rest.list, &mapping, &filled)) {
             let namespace = namespace.map(|name| mapping.get(&name).cloned().unwrap_or(name));
@@ -290,6 +294,7 @@ pub(super) async fn prepare(
     restore: &Restore,
     log: RunLog,
     actions: &Registry,
+    intent: Intent,
 ) -> Result<Prepared, String> {
     let settings = &context.settings.storage;
     let gathered = gather::gather(context, restore).await.map_err(|error| error.chain())?;
@@ -345,11 +350,16 @@ pub(super) async fn prepare(
         let uid = restore.uid().unwrap_or_default();
         let owner = Owner { restore: (restore.name_any(), uid), backup: backup.name_any() };
         let limit = operation_timeout(context, restore);
-        tools.maker = Some(Arc::new(VolumeMaker::new(context, owner, snapshots, job.log.clone(), limit)));
+        let maker: Arc<dyn NativeVolumes> = match intent {
+            Intent::Restore => Arc::new(VolumeMaker::new(context, owner, snapshots, job.log.clone(), limit)),
+            Intent::Preview => Arc::new(PreviewedVolumes(snapshots)),
+        };
+        tools.maker = Some(maker);
     }
     let copies = volume_data::copies(location.store.as_ref(), &files).await?;
     if job.valid.volumes && !copies.is_empty() {
-        tools.filler = Some(Arc::new(Filler::new(context, restore, &location.name, copies)));
+        let filler = Filler::new(context, restore, &location.name, copies);
+        tools.filler = Some(Arc::new(if intent == Intent::Preview { filler.previewed() } else { filler }));
     }
     Ok(Prepared { location, job, volumes, unreadable, tools })
 }

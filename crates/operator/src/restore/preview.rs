@@ -1,59 +1,63 @@
-//! A dry run: what a Restore would do, without writing anything. Called for `lifeboat restore create --dry-run`.
+//! A preview: what a Restore would do, without writing anything. Called for `lifeboat restore create --dry-run`.
 
+use std::collections::{BTreeMap, BTreeSet};
+
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use lifeboat_api::velero::Restore;
-use lifeboat_cluster::write::{Throttle, Writer};
-use lifeboat_plan::restore::trust;
-use lifeboat_plan::restore::volumes::{Holder, missing};
+use lifeboat_plan::restore::volumes::{DataIn, Holder, missing};
+use lifeboat_plugin::actions::Intent;
 
+use super::handler::{self, Previewed};
 use super::volume_data::data;
 use super::{execute, gather, validate};
 use crate::context::Context;
-use crate::restore::handler::{NotPlanned, Planned, Question, Would, dry_run};
+use crate::items::plan::{NotPlanned, Planned, Would};
 
 /// The plan; or what is wrong with the Restore.
 pub(crate) async fn preview(context: &Context, mut restore: Restore) -> Result<Planned, NotPlanned> {
-    let unread = |words: String| NotPlanned { problems: vec![words], refused: false };
+    let unread = |message: String| NotPlanned { problems: vec![message], refused: false };
     let gathered = gather::gather(context, &restore).await.map_err(|error| unread(error.chain()))?;
     let claim =
         validate::validate(&restore, &gathered).map_err(|problems| NotPlanned { problems, refused: true })?;
     restore.spec.backup_name = Some(claim.backup.clone());
-    // Plugins act on the world: a dry run does not call them.
+    // Objects that an earlier Restore of this name made are older, and therefore not taken for this one's.
+    restore.metadata.creation_timestamp.get_or_insert_with(|| Time(context.now()));
+    // Plugins act on the world, and their protocol has no previews: they are not called.
     let log = execute::log(context, &restore).map_err(unread)?;
     let prepared =
-        Box::pin(execute::prepare(context, &restore, log, &context.actions)).await.map_err(unread)?;
-    let (job, tools) = (&prepared.job, &prepared.tools);
-    let writer = Writer::new(context.direct.clone(), Throttle::default().into());
-    let mut planned = dry_run(Question {
-        restore: &restore,
-        spool: &job.spool,
-        valid: &job.valid,
-        volumes: &job.volumes,
-        untrusted: job
-            .untrusted
-            .as_deref()
-            .filter(|_| !trust::is_allowed(restore.metadata.annotations.as_ref())),
-        catalogue: &tools.catalogue,
-        writer: &writer,
-        actions: tools.actions.clone(),
-        action_limit: tools.times.action,
-        names: (restore.metadata.name.as_deref().unwrap_or_default(), &claim.backup),
-    })
-    .await;
-    let wanted = |holder: Holder<'_>| is_planned(&planned, holder);
-    let missing = if job.valid.volumes { missing(&data(&prepared.volumes), wanted) } else { Vec::new() };
-    let missing =
-        missing.into_iter().map(|(_, words)| words.replace("was not restored", "would not be restored"));
-    let words: Vec<String> = missing.chain(prepared.unreadable.into_iter().map(|(_, words)| words)).collect();
-    planned.notes.extend(words);
+        Box::pin(execute::prepare(context, &restore, log, &context.actions, Intent::Preview)).await;
+    let prepared = prepared.map_err(unread)?;
+    let (wants_data, mapping) = (prepared.job.valid.volumes, prepared.job.valid.mapping.clone());
+    let Previewed { mut planned, filled, reported } =
+        Box::pin(handler::preview(prepared.job, &prepared.tools)).await;
+    if wants_data {
+        let mut held = data(&prepared.volumes);
+        held.retain(|one| {
+            one.pod.as_ref().is_none_or(|pod| one.data != DataIn::PodVolume || !reported.contains(pod))
+        });
+        let missing = missing(&held, |holder| is_planned(&planned, &mapping, &filled, holder));
+        let messages = missing.into_iter().map(|(_, message)| message);
+        let messages: Vec<String> =
+            messages.map(|message| message.replace("was not restored", "would not be restored")).collect();
+        planned.notes.extend(messages);
+    }
+    planned.notes.extend(prepared.unreadable.into_iter().map(|(_, message)| message));
     Ok(planned)
 }
 
 /// Whether an object that holds data would be restored.
-fn is_planned(planned: &Planned, holder: Holder<'_>) -> bool {
+fn is_planned(
+    planned: &Planned,
+    mapping: &BTreeMap<String, String>,
+    filled: &BTreeSet<(String, String)>,
+    holder: Holder<'_>,
+) -> bool {
     let (resource, path) = match holder {
-        Holder::Claim(namespace, name) | Holder::Filled(namespace, name) => {
-            ("persistentvolumeclaims", format!("{namespace}/{name}"))
+        Holder::Filled(namespace, name) => {
+            let namespace = mapping.get(namespace).map_or(namespace, String::as_str);
+            return filled.contains(&(namespace.to_owned(), name.to_owned()));
         }
+        Holder::Claim(namespace, name) => ("persistentvolumeclaims", format!("{namespace}/{name}")),
         Holder::Pod(namespace, name) => ("pods", format!("{namespace}/{name}")),
         Holder::Volume(name) => ("persistentvolumes", name.to_owned()),
     };

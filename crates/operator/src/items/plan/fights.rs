@@ -7,7 +7,8 @@ use lifeboat_plan::catalogue::GroupResource;
 use lifeboat_plan::selector::Selector;
 use serde_json::Value;
 
-use super::{Fight, Question};
+use super::super::run::Run;
+use super::Fight;
 
 /// Controllers of pods in the cluster.
 const CONTROLLERS: [(&str, &str); 5] = [
@@ -24,33 +25,31 @@ struct Controller {
     selector: Selector,
 }
 
-/// `pods`: the namespace that each goes into, and its place in the spool.
-pub(crate) async fn fights(question: &Question<'_>, pods: &[(String, usize)]) -> Vec<Fight> {
+/// `pods`: the namespace that each goes into, and its position in the source.
+pub(super) async fn fights(run: &Run, pods: &[(String, usize)]) -> Vec<Fight> {
     let namespaces: BTreeSet<&String> = pods.iter().map(|(namespace, _)| namespace).collect();
     let mut controllers = BTreeMap::new();
     for namespace in namespaces {
-        controllers.insert(namespace, controllers_in(question, namespace).await);
+        controllers.insert(namespace, controllers_in(run, namespace).await);
     }
     let mut found = Vec::new();
-    for (namespace, place) in pods {
-        let Some(pod) = question.spool.item(*place) else { continue };
-        let labels: BTreeMap<String, String> = pod.labels().iter().cloned().collect();
+    for (namespace, position) in pods {
+        let Some(pod) = run.source.head(*position) else { continue };
+        let labels: BTreeMap<String, String> = pod.labels.iter().cloned().collect();
         let matching = controllers[namespace].iter().filter(|one| one.selector.matches(&labels));
         found.extend(
-            matching.map(|one| Fight {
-                pod: format!("{namespace}/{}", pod.name()),
-                controller: one.name.clone(),
-            }),
+            matching
+                .map(|one| Fight { pod: format!("{namespace}/{}", pod.name), controller: one.name.clone() }),
         );
     }
     found
 }
 
-async fn controllers_in(question: &Question<'_>, namespace: &str) -> Vec<Controller> {
+async fn controllers_in(run: &Run, namespace: &str) -> Vec<Controller> {
     let mut found = Vec::new();
     for (group, plural) in CONTROLLERS {
-        let Some(known) = question.catalogue.get(&GroupResource::new(group, plural)) else { continue };
-        let listed = question.writer.list(known, Some(namespace), "").await.unwrap_or_default();
+        let Some(known) = run.catalogue.get(&GroupResource::new(group, plural)) else { continue };
+        let listed = run.effects.list(known, Some(namespace), "").await.unwrap_or_default();
         found.extend(listed.iter().filter_map(|object| controller(&known.kind, namespace, object)));
     }
     found

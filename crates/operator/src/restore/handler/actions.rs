@@ -7,22 +7,19 @@ use std::time::Duration;
 
 use lifeboat_api::common::GoDuration;
 use lifeboat_plan::catalogue::{Catalogue, GroupResource, ItemId};
-use lifeboat_plan::csi::CLAIM_RESTORER;
-use lifeboat_plan::data_movement::{NO_UPLOAD, UPLOAD, UPLOAD_NAME};
 use lifeboat_plan::restore::sanitise::remove_annotations;
-use lifeboat_plan::restore::scheduler::Need;
 use lifeboat_plan::restore::volumes::DataIn;
 use lifeboat_plugin::actions::{ActionError, Lookup, RestoreInput, RestoreItemAction, RestoreOutcome};
 use serde_json::Value;
-use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
 
-use super::report::Notes;
-use super::{operations, volumes};
+use super::{VeleroHandler, operations, volumes};
 use crate::applying::{Applying, applying};
-use crate::items::item::{self, Subject};
+use crate::items::effects::{Awaited, Waited};
+use crate::items::item::WorkItem;
+use crate::items::outcome::{ItemOutcome, Notes, SkipReason};
 use crate::items::pace::Pace;
-use crate::items::run::{Asked, Run, locked};
+use crate::items::run::{Request, Run, locked};
 
 /// Annotation that an action sets on its item: no filter counts for the additional items.
 const MUST_INCLUDE: &str = "restore.velero.io/must-include-additional-items";
@@ -32,22 +29,22 @@ const MOST_NAMED: usize = 10;
 /// An item whose action does not answer for so long leaves its barrier.
 const SOON: Duration = Duration::from_millis(200);
 
-/// Whatever a plugin says, nobody waits longer; and clocks end somewhere.
+/// The longest wait for additional items, whatever a plugin asks for; and clocks end somewhere.
 const LONGEST_WAIT: Duration = Duration::from_hours(24 * 30);
 
 /// All actions, and which item they are for.
 #[derive(Default)]
-pub(crate) struct Actions {
+pub(super) struct Actions {
     all: Vec<Arc<Applying<dyn RestoreItemAction>>>,
     for_types: Mutex<BTreeMap<GroupResource, Arc<Vec<Applicable>>>>,
 }
 
 /// An action that is for a type; what is left to ask of each item.
-pub(crate) struct Applicable(Arc<Applying<dyn RestoreItemAction>>);
+pub(super) struct Applicable(Arc<Applying<dyn RestoreItemAction>>);
 
 impl Actions {
     /// Asks each what it is for; gives also why some are left out.
-    pub(crate) async fn ask(
+    pub(super) async fn ask(
         actions: &[Arc<dyn RestoreItemAction>],
         catalogue: &Catalogue,
     ) -> (Self, Vec<String>) {
@@ -56,12 +53,12 @@ impl Actions {
     }
 
     /// The action of this name.
-    pub(crate) fn named(&self, name: &str) -> Option<Arc<dyn RestoreItemAction>> {
+    pub(super) fn named(&self, name: &str) -> Option<Arc<dyn RestoreItemAction>> {
         self.all.iter().find(|one| one.action.name() == name).map(|one| one.action.clone())
     }
 
     /// The actions for a type.
-    pub(crate) fn for_type(&self, resource: &GroupResource) -> Arc<Vec<Applicable>> {
+    pub(super) fn for_type(&self, resource: &GroupResource) -> Arc<Vec<Applicable>> {
         let mut known = locked(&self.for_types);
         if let Some(found) = known.get(resource) {
             return found.clone();
@@ -73,94 +70,85 @@ impl Actions {
     }
 }
 
-/// Whether the item goes on after the actions.
-pub(crate) enum After {
-    GoesOn,
-    /// An action left it out, or failed.
-    Stops,
+/// The item that actions run over.
+pub(super) struct Acted<'a> {
+    pub(super) handler: &'a VeleroHandler,
+    pub(super) run: &'a Arc<Run>,
+    pub(super) item: &'a WorkItem,
+    /// The item as it is in the backup.
+    pub(super) from_backup: &'a Value,
 }
 
-/// Runs every action that is for the item, in order.
-pub(crate) async fn run(run: &Arc<Run>, subject: &Subject, object: &mut Value, notes: &mut Notes) -> After {
-    let applicable = run.actions.for_type(&subject.id.resource);
-    if applicable.is_empty() || operations::were_done(run, subject, object, notes).await {
-        return After::GoesOn;
+/// Runs every action that is for the item, in order. The error is the end of the item: an action left it out, or failed.
+pub(super) async fn run(
+    acted: &Acted<'_>,
+    applicable: &[Applicable],
+    object: &mut Value,
+    notes: &mut Notes,
+) -> Result<(), ItemOutcome> {
+    let Acted { handler, run, item, from_backup } = acted;
+    if operations::were_done(handler, run, item, object, notes).await {
+        return Ok(());
     }
-    let Some(from_backup) = subject.original(run).await else { return After::Stops };
-    let from_backup = subject.without_hooks(run, from_backup);
-    for one in applicable.iter() {
-        if !one.is_for(subject.target.as_deref(), object) || is_hopeless(run, one.name(), &from_backup) {
-            continue;
+    for one in applicable {
+        if one.is_for(item.target.as_deref(), object) && !has_no_data(handler, one, from_backup) {
+            let outcome = execute(acted, one, object, notes).await?;
+            additional(acted, one, outcome, object, notes).await;
         }
-        if one.name() == CLAIM_RESTORER {
-            with_upload(run, &from_backup, object).await;
-        }
-        let call = operations::Call::begin(run, subject, one.0.action.as_ref(), notes).await;
-        let input =
-            RestoreInput { item: std::mem::take(object), from_backup: &from_backup, restore: &run.restore };
-        let made = one.execute(input, &run.lookup, run.times.action).await;
-        call.end(run, made.as_ref().ok().and_then(|made| made.operation_id.as_deref()), notes).await;
-        let mut outcome = match made {
-            Ok(outcome) => outcome,
-            Err(error) => {
-                notes.error(format!(
-                    "error preparing {}: action {}: {error}",
-                    subject.resource_id(),
-                    one.name()
-                ));
-                return After::Stops;
-            }
-        };
-        if outcome.skip {
-            run.report.info(&format!("left out by action {}", one.name()), &subject.id);
-            return After::Stops;
-        }
-        if one.name() == CLAIM_RESTORER
-            && (!outcome.additional_items.is_empty() || outcome.operation_id.is_some())
-        {
-            run.fills(subject);
-        }
-        *object = std::mem::take(&mut outcome.item);
-        if !object["metadata"].is_object() {
-            notes.error(format!(
-                "error preparing {}: action {} gave back something that is no object",
-                subject.resource_id(),
-                one.name()
-            ));
-            return After::Stops;
-        }
-        additional(run, subject, one, outcome, object, notes).await;
     }
-    After::GoesOn
+    Ok(())
 }
 
-/// Puts the DataUpload that moved a claim's data beside the claim, for its action.
-async fn with_upload(run: &Run, from_backup: &Value, object: &mut Value) {
-    let Some(name) = from_backup["metadata"]["annotations"][UPLOAD_NAME].as_str() else { return };
-    let (namespace, name) = name.split_once('/').unwrap_or(("", name));
-    let id = ItemId::namespaced(GroupResource::new("velero.io", "datauploads"), namespace, name);
-    let stored = match run.spool.find(&id) {
-        Some(place) => run.spool.get(place).await.ok(),
-        None => None,
+/// Runs one action; `object` is then as the action gave it back.
+async fn execute(
+    acted: &Acted<'_>,
+    one: &Applicable,
+    object: &mut Value,
+    notes: &mut Notes,
+) -> Result<RestoreOutcome, ItemOutcome> {
+    let Acted { handler, item, from_backup, .. } = acted;
+    let call = operations::Call::begin(handler, item, one.0.action.as_ref(), notes).await;
+    let input = RestoreInput {
+        item: std::mem::take(object),
+        from_backup,
+        restore: &handler.restore,
+        backup: handler.archive.as_ref(),
+        intent: handler.intent(),
     };
-    let upload = stored.and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
-    object["metadata"]["annotations"][UPLOAD] = Value::String(upload.unwrap_or_else(|| NO_UPLOAD.to_owned()));
+    let made = one.execute(input, &handler.lookup, handler.times.action).await;
+    if let Some(call) = call {
+        call.end(made.as_ref().ok().and_then(|made| made.operation_id.as_deref()), notes).await;
+    }
+    let wrong =
+        |message: &str| format!("error preparing {}: action {}{message}", item.resource_id(), one.name());
+    let mut outcome = made.map_err(|error| notes.fail(wrong(&format!(": {error}"))))?;
+    if outcome.skip {
+        return Err(ItemOutcome::Skipped(SkipReason::LeftOutByAction(one.name().to_owned())));
+    }
+    if outcome.fills_claim {
+        handler.fills(item);
+    }
+    *object = std::mem::take(&mut outcome.item);
+    if !object["metadata"].is_object() {
+        return Err(notes.fail(wrong(" gave back something that is no object")));
+    }
+    Ok(outcome)
 }
 
-/// Whether an action would bring back a CSI snapshot that came to nothing: the claim is then restored without it, and what
-/// is missing is told.
-fn is_hopeless(run: &Run, action: &str, from_backup: &Value) -> bool {
-    action == CLAIM_RESTORER
+/// Whether an action would bring back data that could not be backed up: the claim is then restored without it, and the restore
+/// reports what is missing.
+fn has_no_data(handler: &VeleroHandler, one: &Applicable, from_backup: &Value) -> bool {
+    one.0.action.restores_volume_data()
         && volumes::bound_to(from_backup)
-            .is_some_and(|volume| run.volumes.get(&volume.name) == Some(&DataIn::Failed))
+            .is_some_and(|volume| handler.volumes.get(&volume.name) == Some(&DataIn::Failed))
 }
 
 impl Applicable {
-    pub(crate) fn name(&self) -> &str {
+    pub(super) fn name(&self) -> &str {
         self.0.action.name()
     }
 
-    pub(crate) fn is_for(&self, namespace: Option<&str>, object: &Value) -> bool {
+    pub(super) fn is_for(&self, namespace: Option<&str>, object: &Value) -> bool {
         if !self.0.applies.asks_for_labels() {
             return self.0.applies.is_for_item(namespace, &BTreeMap::new());
         }
@@ -170,7 +158,7 @@ impl Applicable {
     }
 
     /// Runs it, at most as long as an operation that it would begin.
-    pub(crate) async fn execute(
+    pub(super) async fn execute(
         &self,
         input: RestoreInput<'_>,
         cluster: &dyn Lookup,
@@ -188,90 +176,90 @@ impl Applicable {
 
 /// Restores what the action asked for, and waits until it can be used where the action wants that.
 async fn additional(
-    run: &Arc<Run>,
-    subject: &Subject,
+    acted: &Acted<'_>,
     one: &Applicable,
     outcome: RestoreOutcome,
     object: &mut Value,
     notes: &mut Notes,
 ) {
+    let Acted { handler, item, .. } = acted;
     let annotation = object.pointer("/metadata/annotations").and_then(|all| all.get(MUST_INCLUDE));
     let must_include = annotation.and_then(Value::as_str) == Some("true");
     if annotation.is_some() {
         remove_annotations(object, &[MUST_INCLUDE]);
     }
-    let asked = Asked { additional: true, must_include };
-    let (mut there, mut missing) = (Vec::new(), 0);
-    for id in outcome.additional_items {
-        let Some(other) = run.work_of(&id) else {
-            missing += 1;
-            if missing <= MOST_NAMED {
-                notes.warn(format!(
-                    "unable to restore additional item {id} of {}: it is not in the backup",
-                    subject.id
-                ));
-            }
-            continue;
-        };
-        if restore_additional(run, subject, other, asked).await {
-            there.push(id);
-        }
-    }
-    if missing > MOST_NAMED {
-        let more = missing - MOST_NAMED;
-        notes.warn(format!("{more} more additional items of {} are not in the backup", subject.id));
-    }
+    let request = Request::Additional { must_include };
+    let there = restore_all(acted, outcome.additional_items, request, notes).await;
     if outcome.wait_for_additional_items {
-        let limit = outcome
-            .ready_timeout
-            .filter(|limit| !limit.is_zero())
-            .unwrap_or(run.times.ready)
-            .min(LONGEST_WAIT);
-        if let Err(words) = await_ready(run, subject, one, &there, limit).await {
+        let own = outcome.ready_timeout.filter(|limit| !limit.is_zero());
+        let limit = own.unwrap_or(handler.times.ready).min(LONGEST_WAIT);
+        if let Err(error) = await_ready(acted, one, &there, limit).await {
             notes.error(format!(
-                "error verifying additional items are ready to use: {words} (action {} for {}, which was then restored all the same)",
+                "error verifying additional items are ready to use: {error} (action {} for {}, which was then restored all the same)",
                 one.name(),
-                subject.resource_id()
+                item.resource_id()
             ));
         }
     }
 }
 
-/// Whether the additional item is in the cluster afterwards.
-async fn restore_additional(run: &Arc<Run>, subject: &Subject, other: usize, asked: Asked) -> bool {
-    match run.need(subject.work, other) {
-        Need::Done => {}
-        Need::Start => {
-            // A task of its own, which ends with this one: a chain of items, each of which names the next, may be long.
-            let mut task = JoinSet::new();
-            task.spawn(item::process(run.clone(), other, asked));
-            task.join_next().await;
-        }
-        Need::Wait => run.ended(other).await,
-        Need::Circle => {
-            run.report.info("an additional item waits for this item itself; going on", &subject.id);
-            return false;
+/// Restores additional items one after the other; gives those that are in the cluster afterwards.
+async fn restore_all(
+    acted: &Acted<'_>,
+    items: Vec<ItemId>,
+    request: Request,
+    notes: &mut Notes,
+) -> Vec<ItemId> {
+    let Acted { run, item, .. } = acted;
+    let (mut there, mut missing) = (Vec::new(), 0);
+    for id in items {
+        let Some(other) = run.work_of(&id) else {
+            missing += 1;
+            if missing <= MOST_NAMED {
+                notes.warn(format!(
+                    "unable to restore additional item {id} of {}: it is not in the backup",
+                    item.id
+                ));
+            }
+            continue;
+        };
+        if run.restore_additional(item, other, request).await {
+            there.push(id);
         }
     }
-    run.exists(other)
+    if missing > MOST_NAMED {
+        let more = missing - MOST_NAMED;
+        notes.warn(format!("{more} more additional items of {} are not in the backup", item.id));
+    }
+    there
+}
+
+/// Why additional items are not known to be ready.
+#[derive(Debug, thiserror::Error)]
+enum NotReady {
+    #[error(transparent)]
+    Action(#[from] ActionError),
+    // Upstream's text, and what was waited for.
+    #[error("context deadline exceeded: not ready after {limit}: {items}")]
+    Late { limit: GoDuration, items: String },
 }
 
 /// Asks until the answer is yes, at most for `limit`. The item leaves its barrier when the first answer is no, or does not come.
 async fn await_ready(
-    run: &Arc<Run>,
-    subject: &Subject,
+    acted: &Acted<'_>,
     one: &Applicable,
     items: &[ItemId],
     limit: Duration,
-) -> Result<(), String> {
+) -> Result<(), NotReady> {
+    let Acted { handler, run, item, .. } = acted;
     let (start, mut pace, mut waiting) = (Instant::now(), Pace::default(), None);
     let until = start + limit;
     let begin = || {
         let things: Vec<String> = items.iter().map(ToString::to_string).collect();
-        run.waiting(subject, &things, one.name())
+        run.waiting(item, &things, one.name())
     };
     loop {
-        let asked = timeout_at(until, one.0.action.are_ready(items, &run.restore, &run.lookup));
+        let asked = timeout_at(until, one.0.action.are_ready(items, &handler.restore, &handler.lookup));
         tokio::pin!(asked);
         let answer = tokio::select! {
             biased;
@@ -281,32 +269,27 @@ async fn await_ready(
                 asked.await
             }
         };
-        match answer {
-            Ok(Ok(true)) if waiting.is_none() => return Ok(()),
-            Ok(Ok(true)) => {
+        if answer.map_err(|_elapsed| late(items, limit))?? {
+            if waiting.is_some() {
                 let waited = GoDuration::from(Duration::from_secs(start.elapsed().as_secs()));
-                run.report.info(&format!("its additional items are ready after {waited}"), &subject.id);
-                return Ok(());
+                let message = format!("its additional items are ready after {waited}");
+                run.recorder.info(&message, Some(&item.id));
             }
-            Ok(Ok(false)) => {}
-            Ok(Err(error)) => return Err(error.to_string()),
-            Err(_elapsed) => return Err(late(items, limit)),
+            return Ok(());
         }
         waiting.get_or_insert_with(&begin);
         if Instant::now() >= until {
             return Err(late(items, limit));
         }
-        sleep(pace.next().min(until.saturating_duration_since(Instant::now()))).await;
+        let pause = pace.next().min(until.saturating_duration_since(Instant::now()));
+        if run.effects.wait(Awaited::Ready, pause).await == Waited::Assume {
+            return Ok(());
+        }
     }
 }
 
-/// Upstream's words, and what was waited for.
-fn late(items: &[ItemId], limit: Duration) -> String {
+fn late(items: &[ItemId], limit: Duration) -> NotReady {
     let named: Vec<String> = items.iter().take(MOST_NAMED).map(ToString::to_string).collect();
     let more = if items.len() > named.len() { ", …" } else { "" };
-    format!(
-        "context deadline exceeded: not ready after {}: {}{more}",
-        GoDuration::from(limit),
-        named.join(", ")
-    )
+    NotReady::Late { limit: GoDuration::from(limit), items: format!("{}{more}", named.join(", ")) }
 }

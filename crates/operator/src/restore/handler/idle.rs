@@ -3,24 +3,24 @@
 use std::collections::BTreeSet;
 
 use lifeboat_api::velero::Restore;
-use lifeboat_archive::Spool;
-use lifeboat_plan::catalogue::{Catalogue, GroupResource};
+use lifeboat_plan::catalogue::Catalogue;
 use lifeboat_plan::restore::idle::{Held, warnings};
+
+use crate::items::source::ItemSource;
 
 /// `homes`: the namespaces that something is restored from. `wanted`: how many items are.
 pub(crate) fn idle(
     restore: &Restore,
-    spool: &Spool,
+    source: &dyn ItemSource,
     catalogue: &Catalogue,
     homes: BTreeSet<&str>,
     wanted: usize,
 ) -> Vec<String> {
-    let mut held = Held { items: spool.len(), wanted_namespaces: homes, wanted, ..Held::default() };
-    let namespaces = GroupResource::new("", "namespaces");
-    for item in spool.items() {
-        held.types.insert(item.resource());
-        let home = if *item.resource() == namespaces { Some(item.name()) } else { item.namespace() };
-        held.namespaces.extend(home);
+    let mut held = Held { wanted_namespaces: homes, wanted, ..Held::default() };
+    for head in source.heads() {
+        held.items += 1;
+        held.types.insert(head.resource);
+        held.namespaces.extend(if head.is_namespace() { Some(head.name) } else { head.namespace });
     }
     warnings(&restore.spec, catalogue, &held)
 }

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
 use kube::Api;
 use kube::api::{DynamicObject, ListParams, PostParams};
 use lifeboat_archive::RunLog;
@@ -18,6 +19,7 @@ use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
+use super::native::{MadeVolume, NativeError, NativeVolumes};
 use crate::context::Context;
 use crate::plugins::PluginLines;
 use crate::snapshot_locations::{self, OpenSnapshotter};
@@ -43,16 +45,6 @@ pub(crate) struct VolumeMaker {
     log: RunLog,
     limit: Duration,
     places: Semaphore,
-}
-
-/// A volume that was made.
-pub(crate) struct Made {
-    /// The PersistentVolume with it.
-    pub(crate) volume: Value,
-    /// Where the plugin goes on in the background.
-    pub(crate) open: Option<OpenVolume>,
-    /// What cannot be known, in words.
-    pub(crate) doubt: Option<String>,
 }
 
 /// An operation that goes on after its call.
@@ -98,13 +90,12 @@ impl VolumeMaker {
         Self { context: context.clone(), owner, snapshots, log, limit, places }
     }
 
-    /// The snapshot of a volume.
-    pub(crate) fn snapshot_of(&self, volume: &str) -> Result<&Snapshot, String> {
-        native::snapshot_of(self.snapshots.as_ref().map_err(Clone::clone)?, volume)
-    }
-
-    /// Makes a volume for `volume`, which will be called `name`.
-    pub(crate) async fn make(&self, volume: &Value, snapshot: &Snapshot, name: &str) -> Result<Made, String> {
+    async fn make_in_turn(
+        &self,
+        volume: &Value,
+        snapshot: &Snapshot,
+        name: &str,
+    ) -> Result<MadeVolume, NativeError> {
         let _place = self.places.acquire().await.map_err(|error| error.to_string())?;
         let session =
             self.context.plugins.session_within(Arc::new(PluginLines(self.log.clone())), self.limit);
@@ -124,7 +115,7 @@ impl VolumeMaker {
         volume: &Value,
         snapshot: &Snapshot,
         name: &str,
-    ) -> Result<Made, String> {
+    ) -> Result<MadeVolume, NativeError> {
         let opened = snapshot_locations::open(&self.context, session, &snapshot.location).await;
         let opened = opened.map_err(|error| error.chain())?;
         let subject = Subject {
@@ -145,17 +136,17 @@ impl VolumeMaker {
             Before::Nothing | Before::Begun => self.call(&subject, &opened, snapshot).await?,
         };
         if let Standing::Failed(words) = standing {
-            return Err(words);
+            return Err(words.into());
         }
-        let words = |error: &str| {
+        let unused = |error: &str| {
             format!("volume '{id}' was made from snapshot '{}', and is used by nothing: {error}", snapshot.id)
         };
         let volume = opened.snapshotter.with_volume_id(volume, &id).await;
-        let volume = volume.map_err(|error| words(&error.to_string()))?;
-        native::check(&volume).map_err(|error| words(&error))?;
+        let volume = volume.map_err(|error| unused(&error.to_string()))?;
+        native::check(&volume).map_err(|error| unused(&error))?;
         let open = object.filter(|_| standing == Standing::Open);
         let open = open.map(|object| OpenVolume { object, snapshotter: Some(opened), processes: None });
-        Ok(Made { volume, open, doubt })
+        Ok(MadeVolume { volume, open, doubt })
     }
 
     async fn call(
@@ -163,7 +154,7 @@ impl VolumeMaker {
         subject: &Subject,
         opened: &OpenSnapshotter,
         snapshot: &Snapshot,
-    ) -> Result<(String, Standing, Option<Value>), String> {
+    ) -> Result<(String, Standing, Option<Value>), NativeError> {
         let request = VolumeRequest {
             snapshot_id: snapshot.id.clone(),
             zone: snapshot.zone.clone(),
@@ -192,13 +183,14 @@ impl VolumeMaker {
 
     /// What an earlier attempt left; then the object of this one is there. Without it no call is made, because nobody
     /// would know of the volume after a restart.
-    async fn before(&self, subject: &Subject) -> Result<Before, String> {
+    async fn before(&self, subject: &Subject) -> Result<Before, NativeError> {
         let mut pause = Duration::from_millis(200);
         for attempt in 1.. {
             match self.begin(subject).await {
                 Ok(before) => return Ok(before),
                 Err(error) if attempt >= TRIES || !error.is_transient() => {
-                    return Err(format!("its VolumePluginRestore cannot be written: {}", error.chain()));
+                    let message = format!("its VolumePluginRestore cannot be written: {}", error.chain());
+                    return Err(message.into());
                 }
                 Err(_) => {}
             }
@@ -247,6 +239,17 @@ impl VolumeMaker {
         if let Err(error) = noted {
             self.log.info(&format!("VolumePluginRestore {name} could not be given its volume: {error}"), &[]);
         }
+    }
+}
+
+#[async_trait]
+impl NativeVolumes for VolumeMaker {
+    fn snapshot_of(&self, volume: &str) -> Result<&Snapshot, NativeError> {
+        Ok(native::snapshot_of(self.snapshots.as_ref().map_err(Clone::clone)?, volume)?)
+    }
+
+    async fn make(&self, volume: &Value, snapshot: &Snapshot, name: &str) -> Result<MadeVolume, NativeError> {
+        self.make_in_turn(volume, snapshot, name).await
     }
 }
 

@@ -2,30 +2,27 @@
 //!
 //! An item that is in the cluster as this restore's had all of its actions: its operations are taken over, and no action is
 //! called for it again. Of one that is not there the actions are called again, after their operations were cancelled. Where a
-//! call was under way and nobody knows whether it began something, that is an error of the restore.
-
-use std::sync::Arc;
+//! call was under way and it is not known whether it began something, that is an error of the restore.
 
 use lifeboat_api::common::Time;
 use lifeboat_archive::documents::{OperationPhase, OperationStatus, RestoreOperation, RestoreOperationSpec};
 use lifeboat_plan::catalogue::ItemId;
-use lifeboat_plan::csi::CLAIM_RESTORER;
-use lifeboat_plan::restore::existing::is_ours;
 use lifeboat_plugin::actions::RestoreItemAction;
 use serde_json::Value;
 use tokio::sync::OwnedMutexGuard;
 use tokio::time::timeout;
 
 use super::journal::Habit;
-use super::report::Notes;
-use crate::items::apply::target;
-use crate::items::existing::is_new;
-use crate::items::item::Subject;
+use super::{Live, VeleroHandler};
+use crate::items::item::WorkItem;
+use crate::items::outcome::Notes;
 use crate::items::run::Run;
+use crate::items::target::target;
 use crate::operations::ANSWER;
 
 /// A call of an action that may begin an operation.
-pub(crate) struct Call {
+pub(super) struct Call<'a> {
+    live: &'a Live,
     operation: RestoreOperation,
     /// Whether it was noted before it was made.
     is_noted: bool,
@@ -33,107 +30,120 @@ pub(crate) struct Call {
     first: Option<OwnedMutexGuard<Habit>>,
 }
 
-impl Call {
-    /// Notes the call, where it may begin an operation as far as anybody knows.
-    pub(crate) async fn begin(
-        run: &Run,
-        subject: &Subject,
+impl<'a> Call<'a> {
+    /// Notes the call, where it may begin an operation as far as is known. None in a preview, in which no operation begins.
+    pub(super) async fn begin(
+        handler: &'a VeleroHandler,
+        item: &WorkItem,
         action: &dyn RestoreItemAction,
         notes: &mut Notes,
-    ) -> Self {
-        let mut call =
-            Self { operation: operation_of(run, subject, action.name()), is_noted: false, first: None };
+    ) -> Option<Self> {
+        let live = handler.live.as_ref()?;
+        let operation = operation_of(handler, item, action.name());
+        let mut call = Self { live, operation, is_noted: false, first: None };
         if !action.may_operate() {
-            return call;
+            return Some(call);
         }
-        let habit = run.journal.habit(&call.operation).lock_owned().await;
+        let habit = live.journal.habit(&call.operation).lock_owned().await;
         call.is_noted = *habit != Habit::Quiet;
         call.first = (*habit == Habit::Unknown).then_some(habit);
         if call.is_noted
-            && let Err(words) = run.journal.note(&call.operation).await
+            && let Err(error) = live.journal.note(&call.operation).await
         {
             notes.warn(format!(
-                "the call of action {} for {} was not noted, and would be made again if the server were restarted meanwhile: {words}",
+                "the call of action {} for {} was not noted, and would be made again if the server were restarted meanwhile: {error}",
                 action.name(),
-                subject.resource_id()
+                item.resource_id()
             ));
         }
-        call
+        Some(call)
     }
 
     /// The action has answered; `id` is what it began.
-    pub(crate) async fn end(mut self, run: &Run, id: Option<&str>, notes: &mut Notes) {
+    pub(super) async fn end(mut self, id: Option<&str>, notes: &mut Notes) {
         let Some(id) = id.filter(|id| !id.is_empty()) else {
             if let Some(habit) = &mut self.first {
                 **habit = Habit::Quiet;
             }
             if self.is_noted {
-                run.journal.forget(&self.operation).await;
+                self.live.journal.forget(&self.operation).await;
             }
             return;
         };
         id.clone_into(&mut self.operation.spec.operation_id);
         match &mut self.first {
             Some(habit) => **habit = Habit::Operating,
-            None => *run.journal.habit(&self.operation).lock().await = Habit::Operating,
+            None => *self.live.journal.habit(&self.operation).lock().await = Habit::Operating,
         }
-        if let Err(words) = run.journal.note(&self.operation).await {
+        if let Err(error) = self.live.journal.note(&self.operation).await {
             let item = ItemId::from(self.operation.spec.resource_identifier.clone());
             notes.warn(format!(
-                "operation {id} of action {} for {item} was not noted, and would be begun again if the server were restarted now: {words}",
+                "operation {id} of action {} for {item} was not noted, and would be begun again if the server were restarted now: {error}",
                 self.operation.spec.restore_item_action
             ));
         }
-        run.report.operation(self.operation);
+        self.live.report.operation(self.operation);
     }
 }
 
 /// Whether an earlier attempt ran all actions of an item that began operations, and created it; they are taken over then. Else
 /// what that attempt began is cancelled.
-pub(crate) async fn were_done(run: &Arc<Run>, subject: &Subject, object: &Value, notes: &mut Notes) -> bool {
-    let begun = run.begun.of(&in_cluster(subject));
-    if begun.is_empty() {
-        return false;
-    }
+pub(super) async fn were_done(
+    handler: &VeleroHandler,
+    run: &Run,
+    item: &WorkItem,
+    object: &Value,
+    notes: &mut Notes,
+) -> bool {
+    let begun = handler.begun.of(&item.in_cluster());
+    let Some(live) = handler.live.as_ref().filter(|_| !begun.is_empty()) else { return false };
     let known = begun.iter().filter(|one| !one.spec.operation_id.is_empty());
-    if is_there(run, subject, object).await {
-        run.report.info("its operations had begun before the server was restarted; they go on", &subject.id);
+    if is_there(handler, run, item, object).await {
+        let message = "its operations had begun before the server was restarted; they go on";
+        run.recorder.info(message, Some(&item.id));
         for operation in known {
-            if operation.spec.restore_item_action == CLAIM_RESTORER {
-                run.fills(subject);
+            let action = handler.actions.named(&operation.spec.restore_item_action);
+            if action.is_some_and(|action| action.restores_volume_data()) {
+                handler.fills(item);
             }
-            run.report.operation(operation.clone());
+            live.report.operation(operation.clone());
         }
         return true;
     }
     for operation in known {
-        cancel(run, subject, operation, notes).await;
+        cancel(handler, live, item, operation, notes).await;
     }
     for call in begun.iter().filter(|one| one.spec.operation_id.is_empty()) {
         notes.error(format!(
             "action {} was being called for {} when the server was restarted, and was called again; whether an operation of the first call goes on is not known",
             call.spec.restore_item_action,
-            subject.resource_id()
+            item.resource_id()
         ));
     }
     false
 }
 
-async fn is_there(run: &Run, subject: &Subject, object: &Value) -> bool {
-    let Ok(target) = target(&run.catalogue, &run.spool, subject, object) else { return false };
-    let found = run.writer.get(&target).await.ok().flatten();
-    found.is_some_and(|found| is_ours(&found, run.name()) && is_new(run, &found))
+async fn is_there(handler: &VeleroHandler, run: &Run, item: &WorkItem, object: &Value) -> bool {
+    let Ok(target) = target(run, item, object) else { return false };
+    let found = run.effects.get(&target).await.ok().flatten();
+    found.is_some_and(|found| handler.made(&found))
 }
 
-async fn cancel(run: &Run, subject: &Subject, operation: &RestoreOperation, notes: &mut Notes) {
+async fn cancel(
+    handler: &VeleroHandler,
+    live: &Live,
+    item: &WorkItem,
+    operation: &RestoreOperation,
+    notes: &mut Notes,
+) {
     let (id, action) = (&operation.spec.operation_id, &operation.spec.restore_item_action);
-    let problem = match run.actions.named(action) {
+    let problem = match handler.actions.named(action) {
         None => "the action is not installed".to_owned(),
-        Some(known) => match timeout(ANSWER, known.cancel(id, &run.restore)).await {
+        Some(known) => match timeout(ANSWER, known.cancel(id, &handler.restore)).await {
             Ok(Ok(())) => {
-                let words = format!("operation {id} of an earlier attempt was cancelled; it is begun anew");
-                run.report.info(&words, &subject.id);
-                run.journal.forget(operation).await;
+                let message = format!("operation {id} of an earlier attempt was cancelled; it is begun anew");
+                live.report.log_item(&message, &item.id);
+                live.journal.forget(operation).await;
                 return;
             }
             Ok(Err(error)) => error.to_string(),
@@ -142,24 +152,17 @@ async fn cancel(run: &Run, subject: &Subject, operation: &RestoreOperation, note
     };
     notes.error(format!(
         "operation {id} of action {action} for {} had begun when the server was restarted, and could not be cancelled before it was begun anew: {problem}",
-        subject.resource_id()
+        item.resource_id()
     ));
 }
 
-/// The item as it is called in the cluster.
-fn in_cluster(subject: &Subject) -> ItemId {
-    let mut id = subject.id.clone();
-    id.namespace.clone_from(&subject.target);
-    id
-}
-
-fn operation_of(run: &Run, subject: &Subject, action: &str) -> RestoreOperation {
+fn operation_of(handler: &VeleroHandler, item: &WorkItem, action: &str) -> RestoreOperation {
     RestoreOperation {
         spec: RestoreOperationSpec {
-            restore_name: run.name().to_owned(),
-            restore_uid: run.restore.metadata.uid.clone().unwrap_or_default(),
+            restore_name: handler.name().to_owned(),
+            restore_uid: handler.restore.metadata.uid.clone().unwrap_or_default(),
             restore_item_action: action.to_owned(),
-            resource_identifier: (&in_cluster(subject)).into(),
+            resource_identifier: (&item.in_cluster()).into(),
             operation_id: String::new(),
         },
         status: OperationStatus {

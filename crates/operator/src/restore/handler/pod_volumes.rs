@@ -7,31 +7,29 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
-use kube::{Api, ResourceExt};
-use lifeboat_api::velero::{DataMovePhase, PodVolumeRestore, names};
+use kube::ResourceExt;
+use lifeboat_api::velero::{DataMovePhase, names};
 use lifeboat_archive::documents::{PodVolumeInfo, RestoreVolumeInfo};
 use lifeboat_cluster::write::Target;
-use lifeboat_cluster::{Attempt, MANAGER, objects};
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use lifeboat_plan::pod_volumes::{
     CONTAINER, Copied, CopyFor, PodOf, Wait, claim_of, copies_for, mark, restore_object, unusable,
 };
-use lifeboat_plan::restore::existing::is_ours;
-use lifeboat_plugin::actions::Lookup;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::report::Notes;
-use crate::carrying::{api, limit};
+use super::VeleroHandler;
+use super::pod_volume_objects::{NoPodVolumeRestores, PodVolumeApi, PodVolumeRestores};
+use super::report::Report;
+use crate::carrying::limit;
 use crate::context::Context;
-use crate::items::existing::is_new;
-use crate::items::item::Subject;
+use crate::items::item::WorkItem;
+use crate::items::outcome::Notes;
 use crate::items::run::{Run, locked};
 
 /// How often the objects are looked at.
 const PACE: Duration = Duration::from_secs(1);
-/// How much longer than an object's own time one waits for its end: who brings it there may have been restarted.
+/// How much longer than an object's own time its end is waited for: the server that works on it may have been restarted.
 const GRACE: Duration = Duration::from_mins(10);
 
 /// A volume in the backup: namespace, pod, its name there.
@@ -39,7 +37,7 @@ pub(crate) type VolumeKey = (String, String, String);
 
 /// Brings copies back.
 pub(crate) struct Filler {
-    api: Api<DynamicObject>,
+    objects: Arc<dyn PodVolumeRestores>,
     /// Lifeboat's.
     namespace: String,
     image: String,
@@ -59,17 +57,31 @@ struct State {
     /// What a pod waits for, by the pod's place in the cluster.
     wanted: BTreeMap<(String, String), Vec<Copied>>,
     /// Volumes that have an object, or an error of their own.
-    told: BTreeSet<VolumeKey>,
+    reported: BTreeSet<VolumeKey>,
     /// By the object's name: what it brings back, and the namespace that it goes into.
     begun: BTreeMap<String, (Copied, String)>,
 }
 
-/// What came of them.
+/// Why a volume is not filled.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum NotFilled {
+    #[error("the server knows no image for the container that waits in the pod; set it with --mover-image")]
+    NoImage,
+    #[error(
+        "its claim {0} was there before: only new volumes are written into; delete the claim, or restore into another namespace"
+    )]
+    OldClaim(String),
+    /// The copy cannot be used, or the API server refused a request.
+    #[error("{0}")]
+    Refused(String),
+}
+
+/// What came of the volumes.
 #[derive(Default)]
 pub(crate) struct Filled {
     pub(crate) infos: Vec<RestoreVolumeInfo>,
-    /// Volumes that nobody needs to tell of any more.
-    pub(crate) told: BTreeSet<VolumeKey>,
+    /// Volumes that were restored, or that have an error of their own.
+    pub(crate) reported: BTreeSet<VolumeKey>,
 }
 
 impl Filler {
@@ -81,7 +93,7 @@ impl Filler {
     ) -> Self {
         let timeout = restore.annotations().get(names::POD_VOLUME_TIMEOUT).cloned();
         Self {
-            api: api::<PodVolumeRestore>(context),
+            objects: Arc::new(PodVolumeApi::new(context)),
             namespace: context.settings.namespace.clone(),
             image: context.settings.movers.image.clone(),
             restore: (restore.name_any(), restore.uid().unwrap_or_default()),
@@ -94,68 +106,103 @@ impl Filler {
         }
     }
 
+    /// The filler of a preview: it prepares pods, and makes no objects.
+    pub(crate) fn previewed(mut self) -> Self {
+        self.objects = Arc::new(NoPodVolumeRestores);
+        // The image is a setting of the server, which whoever previews does not have.
+        if self.image.is_empty() {
+            "lifeboat".clone_into(&mut self.image);
+        }
+        self
+    }
+
+    /// A filler without a cluster.
+    #[cfg(test)]
+    pub(super) fn of_test(copies: Vec<Copied>) -> Self {
+        Self {
+            objects: Arc::new(NoPodVolumeRestores),
+            namespace: "lifeboat".to_owned(),
+            image: "lifeboat".to_owned(),
+            restore: ("r".to_owned(), "ru".to_owned()),
+            location: "default".to_owned(),
+            timeout: None,
+            limit: Duration::ZERO,
+            copies,
+            state: Mutex::default(),
+            pace: Duration::from_millis(1),
+        }
+    }
+
+    /// The volumes that are restored, or that have an error of their own.
+    pub(super) fn reported(&self) -> BTreeSet<VolumeKey> {
+        locked(&self.state).reported.clone()
+    }
+
     /// Before the actions of a pod: what it has to wait for. Containers of earlier restores go in any case.
-    pub(crate) async fn prepare(&self, run: &Run, subject: &Subject, pod: &mut Value, notes: &mut Notes) {
+    pub(super) async fn prepare(
+        &self,
+        handler: &VeleroHandler,
+        run: &Run,
+        item: &WorkItem,
+        pod: &mut Value,
+        notes: &mut Notes,
+    ) {
         let mut wanted = Vec::new();
-        let namespace = subject.id.namespace.as_deref().unwrap_or_default();
-        for CopyFor { of, copy } in copies_for(&self.copies, namespace, &subject.id.name, pod) {
-            let what = format!("volume {} of pod {}/{}", copy.volume, target_of(subject), subject.id.name);
-            match self.may_fill(run, subject, pod, &copy).await {
+        let namespace = item.id.namespace.as_deref().unwrap_or_default();
+        for CopyFor { of, copy } in copies_for(&self.copies, namespace, &item.id.name, pod) {
+            let what = format!("volume {} of pod {}/{}", copy.volume, target_of(item), item.id.name);
+            match self.may_fill(handler, run, item, pod, &copy).await {
                 Ok(true) => {
-                    if let Some(words) = &copy.incomplete {
-                        notes.warn(format!("{what} is restored from an incomplete copy: {words}"));
+                    if let Some(reason) = &copy.incomplete {
+                        notes.warn(format!("{what} is restored from an incomplete copy: {reason}"));
                     }
                     wanted.push(copy);
                 }
                 Ok(false) => continue,
-                Err(words) => notes.error(format!("{what} is not restored: {words}")),
+                Err(error) => notes.error(format!("{what} is not restored: {error}")),
             }
-            locked(&self.state).told.insert(key(of));
+            locked(&self.state).reported.insert(key(of));
         }
         let volumes = wanted.iter().map(|copy| copy.volume.clone()).collect();
         let wait = Wait { image: self.image.clone(), restore: self.restore.1.clone(), volumes };
         mark(pod, (!wanted.is_empty()).then_some(&wait));
-        locked(&self.state).wanted.insert((target_of(subject), subject.id.name.clone()), wanted);
+        locked(&self.state).wanted.insert((target_of(item), item.id.name.clone()), wanted);
     }
 
     /// Whether a copy can be written into the pod's volume. False: the pod has no such volume any more.
     async fn may_fill(
         &self,
+        handler: &VeleroHandler,
         run: &Run,
-        subject: &Subject,
+        item: &WorkItem,
         pod: &Value,
         copy: &Copied,
-    ) -> Result<bool, String> {
+    ) -> Result<bool, NotFilled> {
         let volumes = pod["spec"]["volumes"].as_array();
         let Some(volume) = volumes.and_then(|all| all.iter().find(|one| one["name"] == copy.volume.as_str()))
         else {
             return Ok(false);
         };
-        if let Some(words) = unusable(copy) {
-            return Err(words);
+        if let Some(reason) = unusable(copy) {
+            return Err(NotFilled::Refused(reason));
         }
         if self.image.is_empty() {
-            return Err("the server knows no image for the container that waits in the pod; set it with --mover-image".to_owned());
+            return Err(NotFilled::NoImage);
         }
         let named = volume.get("persistentVolumeClaim").is_some();
-        if let Some(claim) = claim_of(&subject.id.name, volume).filter(|_| named) {
-            let id = ItemId::namespaced(
-                GroupResource::new("", "persistentvolumeclaims"),
-                target_of(subject),
-                &claim,
-            );
-            let found = run.lookup.get(&id).await.map_err(|error| error.to_string())?;
-            if found.is_some_and(|found| !(is_ours(&found, run.name()) && is_new(run, &found))) {
-                return Err(format!(
-                    "its claim {claim} was there before: only new volumes are written into; delete the claim, or restore into another namespace"
-                ));
+        if let Some(claim) = claim_of(&item.id.name, volume).filter(|_| named) {
+            let claims = GroupResource::new("", "persistentvolumeclaims");
+            let id = ItemId::namespaced(claims, target_of(item), &claim);
+            let found = run.get(&id).await.map_err(|error| NotFilled::Refused(error.chain()))?;
+            if found.is_some_and(|found| !handler.made(&found)) {
+                return Err(NotFilled::OldClaim(claim));
             }
         }
         Ok(true)
     }
 
-    /// The pod is there as ours.
-    pub(crate) async fn begin(&self, target: &Target, pod: &Value, notes: &mut Notes) {
+    /// The pod is there, and this restore made it.
+    pub(super) async fn begin(&self, target: &Target, pod: &Value, notes: &mut Notes) {
         let namespace = target.namespace.clone().unwrap_or_default();
         let wanted = self.wanted(&namespace, &target.name);
         let containers = pod.pointer("/spec/initContainers").and_then(Value::as_array).into_iter().flatten();
@@ -168,13 +215,19 @@ impl Filler {
                 ));
                 continue;
             }
-            if let Err(words) = self.make(&namespace, target, pod, &copy).await {
-                notes.error(format!("{what} is not restored: {words}"));
+            if let Err(error) = self.make(&namespace, target, pod, &copy).await {
+                notes.error(format!("{what} is not restored: {error}"));
             }
         }
     }
 
-    async fn make(&self, namespace: &str, target: &Target, pod: &Value, copy: &Copied) -> Result<(), String> {
+    async fn make(
+        &self,
+        namespace: &str,
+        target: &Target,
+        pod: &Value,
+        copy: &Copied,
+    ) -> Result<(), NotFilled> {
         let of = PodOf {
             lifeboat: &self.namespace,
             restore: (&self.restore.0, &self.restore.1),
@@ -186,13 +239,11 @@ impl Filler {
         };
         let object = restore_object(&of, copy);
         let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        let object: DynamicObject = serde_json::from_value(object).map_err(|error| error.to_string())?;
-        let made = self.api.create(&PostParams::default(), &object).await;
-        match made.attempt(format!("create PodVolumeRestore {name}")) {
-            Ok(_) => {}
+        match self.objects.create(&name, object).await {
+            Ok(()) => {}
             // An earlier attempt of this restore made it, or it is that of a claim which another pod shares.
             Err(error) if error.is_conflict() => {}
-            Err(error) => return Err(error.chain()),
+            Err(error) => return Err(NotFilled::Refused(error.chain())),
         }
         // The first pod of those that share a claim is the one that the object names.
         let (copy, namespace) = (copy.clone(), namespace.to_owned());
@@ -200,8 +251,8 @@ impl Filler {
         Ok(())
     }
 
-    /// The pod is there and not ours: nobody may write into its volumes.
-    pub(crate) fn refuse(&self, target: &Target, notes: &mut Notes) {
+    /// A pod of this name is there that this restore did not make: its volumes are not written into.
+    pub(super) fn refuse(&self, target: &Target, notes: &mut Notes) {
         let namespace = target.namespace.clone().unwrap_or_default();
         for copy in self.wanted(&namespace, &target.name) {
             notes.error(format!(
@@ -211,44 +262,20 @@ impl Filler {
         }
     }
 
-    /// Waits for all ends.
-    pub(crate) async fn finish(&self, run: &Arc<Run>, cancel: &CancellationToken) -> Filled {
+    /// Waits for the ends of all objects.
+    pub(super) async fn finish(&self, report: &Report, cancel: &CancellationToken) -> Filled {
         let until = tokio::time::Instant::now() + self.limit + GRACE;
-        let (begun, told) = {
-            let state = locked(&self.state);
-            (state.begun.clone(), state.told.clone())
-        };
-        let mut filled = Filled { infos: Vec::new(), told };
-        let mut open: BTreeSet<String> = begun.keys().cloned().collect();
-        let params = ListParams::default().labels(&format!("{}={}", names::RESTORE_UID, self.restore.1));
+        let mut open = locked(&self.state).begun.clone();
+        let mut filled = Filled { infos: Vec::new(), reported: self.reported() };
         while !open.is_empty() && !cancel.is_cancelled() {
-            if let Ok(listed) = self.api.list(&params).await {
-                let found: BTreeMap<String, Value> =
-                    listed.items.iter().map(|one| (one.name_any(), objects::to_json(one))).collect();
-                for name in open.clone() {
-                    let Some((copy, namespace)) = begun.get(&name) else { continue };
-                    let gone =
-                        json!({"status": {"phase": "Failed", "message": "its PodVolumeRestore was deleted"}});
-                    let object = found.get(&name).unwrap_or(&gone);
-                    let phase = object["status"]["phase"].as_str().unwrap_or_default();
-                    if DataMovePhase::from(phase).is_terminal() {
-                        open.remove(&name);
-                        filled.infos.push(Self::tell(run, copy, namespace, object));
-                    }
+            self.look(report, &mut open, &mut filled).await;
+            if tokio::time::Instant::now() >= until {
+                for (name, (copy, namespace)) in std::mem::take(&mut open) {
+                    self.objects.cancel(&name).await;
+                    filled.infos.push(ended(report, &copy, &namespace, &failure("it did not end in time")));
                 }
             }
             if open.is_empty() {
-                break;
-            }
-            if tokio::time::Instant::now() >= until {
-                for name in &open {
-                    self.end(name).await;
-                    if let Some((copy, namespace)) = begun.get(name) {
-                        let late =
-                            json!({"status": {"phase": "Failed", "message": "it did not end in time"}});
-                        filled.infos.push(Self::tell(run, copy, namespace, &late));
-                    }
-                }
                 break;
             }
             tokio::select! {
@@ -259,45 +286,24 @@ impl Filler {
         filled
     }
 
-    /// One has ended.
-    fn tell(run: &Arc<Run>, copy: &Copied, namespace: &str, object: &Value) -> RestoreVolumeInfo {
-        let text =
-            |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let (phase, pod) = (text("/status/phase"), format!("{namespace}/{}", copy.pod));
-        if phase == "Completed" {
-            run.report.log.info(&format!("Restored volume {} of pod {pod}", copy.volume), &[]);
-        } else {
-            let words = format!(
-                "volume {} of pod {pod} was not restored: {}; the pod waits in its init container {CONTAINER}: delete it, or restore again",
-                copy.volume,
-                text("/status/message")
-            );
-            run.report.error(Some(namespace), words);
-        }
-        RestoreVolumeInfo {
-            pvc_name: copy.claim.clone().unwrap_or_default(),
-            pvc_namespace: copy.claim.as_ref().map(|_| namespace.to_owned()).unwrap_or_default(),
-            restore_method: "PodVolumeRestore".to_owned(),
-            pvr_info: Some(PodVolumeInfo {
-                snapshot_handle: copy.snapshot.clone(),
-                size: object
-                    .pointer("/status/progress/bytesDone")
-                    .and_then(Value::as_i64)
-                    .unwrap_or_default(),
-                uploader_type: "restic".to_owned(),
-                volume_name: copy.volume.clone(),
-                pod_name: copy.pod.clone(),
-                pod_namespace: namespace.to_owned(),
-                node_name: text("/status/node"),
-                phase,
-                ..PodVolumeInfo::default()
-            }),
-            ..RestoreVolumeInfo::default()
-        }
-    }
-
-    async fn end(&self, name: &str) {
-        end(&self.api, name).await;
+    /// Takes the objects that have ended out of `open`.
+    async fn look(
+        &self,
+        report: &Report,
+        open: &mut BTreeMap<String, (Copied, String)>,
+        filled: &mut Filled,
+    ) {
+        let Ok(found) = self.objects.of_restore(&self.restore.1).await else { return };
+        open.retain(|name, (copy, namespace)| {
+            let gone = || failure("its PodVolumeRestore was deleted");
+            let object = found.get(name).cloned().unwrap_or_else(gone);
+            let phase = object["status"]["phase"].as_str().unwrap_or_default();
+            let is_open = !DataMovePhase::from(phase).is_terminal();
+            if !is_open {
+                filled.infos.push(ended(report, copy, namespace, &object));
+            }
+            is_open
+        });
     }
 
     fn wanted(&self, namespace: &str, name: &str) -> Vec<Copied> {
@@ -306,38 +312,55 @@ impl Filler {
     }
 }
 
+fn failure(message: &str) -> Value {
+    json!({"status": {"phase": "Failed", "message": message}})
+}
+
+/// Reports how one PodVolumeRestore ended.
+fn ended(report: &Report, copy: &Copied, namespace: &str, object: &Value) -> RestoreVolumeInfo {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let (phase, pod) = (text("/status/phase"), format!("{namespace}/{}", copy.pod));
+    if phase == "Completed" {
+        report.log.info(&format!("Restored volume {} of pod {pod}", copy.volume), &[]);
+    } else {
+        let message = format!(
+            "volume {} of pod {pod} was not restored: {}; the pod waits in its init container {CONTAINER}: delete it, or restore again",
+            copy.volume,
+            text("/status/message")
+        );
+        report.error(Some(namespace), message);
+    }
+    info(copy, namespace, phase, object)
+}
+
+/// What the restore's volume information says of a volume.
+fn info(copy: &Copied, namespace: &str, phase: String, object: &Value) -> RestoreVolumeInfo {
+    let number = |pointer: &str| object.pointer(pointer).and_then(Value::as_i64).unwrap_or_default();
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default().to_owned();
+    RestoreVolumeInfo {
+        pvc_name: copy.claim.clone().unwrap_or_default(),
+        pvc_namespace: copy.claim.as_ref().map(|_| namespace.to_owned()).unwrap_or_default(),
+        restore_method: "PodVolumeRestore".to_owned(),
+        pvr_info: Some(PodVolumeInfo {
+            snapshot_handle: copy.snapshot.clone(),
+            size: number("/status/progress/bytesDone"),
+            uploader_type: "restic".to_owned(),
+            volume_name: copy.volume.clone(),
+            pod_name: copy.pod.clone(),
+            pod_namespace: namespace.to_owned(),
+            node_name: text("/status/node"),
+            phase,
+            ..PodVolumeInfo::default()
+        }),
+        ..RestoreVolumeInfo::default()
+    }
+}
+
 /// The namespace that an item goes into.
-fn target_of(subject: &Subject) -> String {
-    subject.target.clone().unwrap_or_default()
+fn target_of(item: &WorkItem) -> String {
+    item.target.clone().unwrap_or_default()
 }
 
 fn key(copy: &Copied) -> VolumeKey {
     (copy.namespace.clone(), copy.pod.clone(), copy.volume.clone())
-}
-
-async fn end(api: &Api<DynamicObject>, name: &str) {
-    let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
-    if let Err(error) = api.patch(name, &params, &Patch::Merge(json!({"spec": {"cancel": true}}))).await {
-        tracing::warn!(%error, object = name, "cannot end a PodVolumeRestore");
-    }
-}
-
-/// Tells all that is open of a Restore, by its UID, to end: nobody waits for it any more.
-pub(crate) async fn end_open(context: &Context, uid: &str) {
-    let api = api::<PodVolumeRestore>(context);
-    let params = ListParams::default().labels(&format!("{}={uid}", names::RESTORE_UID));
-    let listed = match api.list(&params).await.attempt("list PodVolumeRestores") {
-        Ok(listed) => listed.items,
-        Err(error) => {
-            tracing::warn!(uid, error = error.chain(), "cannot end the PodVolumeRestores of a restore");
-            return;
-        }
-    };
-    for object in listed {
-        let own = object.labels().get(names::RESTORE_UID).is_some_and(|own| own == uid);
-        let phase = object.data.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default();
-        if own && !DataMovePhase::from(phase).is_terminal() {
-            end(&api, &object.name_any()).await;
-        }
-    }
 }

@@ -1,5 +1,7 @@
 mod actions;
+mod agreement;
 mod findings;
+mod generated;
 mod hooks;
 mod journal;
 mod plan;

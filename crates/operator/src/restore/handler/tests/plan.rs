@@ -1,10 +1,11 @@
 //! Dry runs.
 
+use lifeboat_plan::restore::volumes::DataIn;
 use serde_json::json;
 
-use super::super::{Fight, Would};
 use super::shop;
 use super::world::{World, object};
+use crate::items::plan::{Fight, Would};
 
 #[tokio::test]
 async fn a_dry_run_says_what_would_happen_and_writes_nothing() {
@@ -48,4 +49,25 @@ async fn a_dry_run_follows_what_items_ask_for_and_names_what_would_fail() {
     assert!(matches!(fate("other"), Would::NotSelected(_)));
     assert!(matches!(fate("shop/g"), Would::Fail(why) if why.contains("does not serve gadgets.example.org")));
     assert!(planned.notes[0].starts_with("namespace copy is being deleted"), "{:?}", planned.notes);
+}
+
+/// A claim whose CSI snapshot came to nothing is restored without its data. The preview once called the action that restores
+/// the snapshot for it all the same, and said that the claim would fail.
+#[tokio::test]
+async fn a_claim_whose_snapshot_failed_is_created_in_the_preview_as_in_the_restore() {
+    let mut claim = object("v1", "PersistentVolumeClaim", "shop/data");
+    claim["metadata"]["annotations"] = json!({"velero.io/volume-snapshot-name": "s"});
+    claim["spec"] = json!({"volumeName": "pv-1"});
+    let world = || {
+        let mut world = World::new(vec![object("v1", "Namespace", "shop"), claim.clone()]);
+        world.csi = true;
+        world.volumes = [("pv-1".to_owned(), DataIn::Failed)].into();
+        world
+    };
+    let (ended, api) = world().restore().await;
+    assert!(ended.results.errors.is_empty(), "{:?}", ended.results);
+    assert!(api.created().iter().any(|path| path.ends_with("/persistentvolumeclaims/data")));
+    let (planned, _) = world().dry_run().await;
+    let would = &planned.items.iter().find(|item| item.resource == "persistentvolumeclaims").unwrap().would;
+    assert_eq!(*would, Would::Create);
 }

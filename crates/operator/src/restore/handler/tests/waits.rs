@@ -9,10 +9,10 @@ use lifeboat_plan::restore::waits::{Wait, Waits};
 use lifeboat_plugin::actions::{ActionError, RestoreItemAction, RestoreOutcome};
 use serde_json::{Value, json};
 
-use super::super::Progress;
 use super::actions::id;
 use super::world::{World, object};
 use super::{place, shop};
+use crate::items::progress::Progress;
 use crate::testing::acts::Acts;
 
 type Acting = Acts<RestoreOutcome>;

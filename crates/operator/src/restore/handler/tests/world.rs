@@ -1,6 +1,7 @@
 //! A backup of a few objects and an API server of a few lines that keeps what is created.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -8,10 +9,12 @@ use async_trait::async_trait;
 use lifeboat_archive::{ArchiveWriter, Level, ObjectStore, RunLog, Spool, SpoolLimits, WriterOptions};
 use lifeboat_cluster::exec::{ExecError, ExecOutput, ExecRequest};
 use lifeboat_cluster::testing::{Asked, client, failure};
-use lifeboat_cluster::write::{Throttle, Writer};
 use lifeboat_plan::catalogue::{Catalogue, GroupResource, ItemId, ResourceType};
+use lifeboat_plan::pod_volumes::Copied;
 use lifeboat_plan::restore::modifiers::Modifiers;
+use lifeboat_plan::restore::native::Snapshot;
 use lifeboat_plan::restore::validate;
+use lifeboat_plan::restore::volumes::DataIn;
 use lifeboat_plugin::actions::RestoreItemAction;
 use lifeboat_store::Store;
 use serde_json::{Value, json};
@@ -20,7 +23,11 @@ use tokio_util::sync::CancellationToken;
 use crate::backup::Commands;
 use crate::testing::merge;
 
-use super::super::{Ended, Job, Journal, Planned, Progress, Question, Times, Tools, dry_run, restore};
+use super::super::{
+    Filler, Job, Journal, NativeVolumes, PreviewedVolumes, RestoredItems, Times, Tools, preview, restore,
+};
+use crate::items::plan::Planned;
+use crate::items::progress::Progress;
 
 /// What the server does instead of the ordinary.
 type Rule = Box<dyn Fn(&Asked, &Api) -> Option<(u16, Value)> + Send + Sync>;
@@ -31,6 +38,7 @@ pub(super) struct Api {
     pub(super) objects: Mutex<BTreeMap<String, Value>>,
     pub(super) asked: Mutex<Vec<String>>,
     pub(super) commands: Mutex<Vec<String>>,
+    csi_served: AtomicBool,
 }
 
 impl Api {
@@ -42,6 +50,11 @@ impl Api {
     pub(super) fn created(&self) -> Vec<String> {
         let asked = self.asked.lock().unwrap();
         asked.iter().filter_map(|asked| asked.strip_prefix("POST ").map(str::to_owned)).collect()
+    }
+
+    fn serves(&self, path: &str) -> bool {
+        self.csi_served.load(Ordering::Relaxed)
+            && (path.ends_with("/volumesnapshotcontents") || path.ends_with("/volumesnapshotclasses"))
     }
 
     pub(super) fn answer(&self, asked: &Asked) -> (u16, Value) {
@@ -66,13 +79,14 @@ impl Api {
             "PATCH" => match objects.get_mut(asked.path.trim_end_matches("/status")) {
                 None => failure(404, "NotFound"),
                 Some(object) => {
+                    self.asked.lock().unwrap().push(format!("PATCH {}", asked.path));
                     merge(object, &asked.body);
                     (200, object.clone())
                 }
             },
             _ => match objects.get(&asked.path) {
                 Some(object) => (200, object.clone()),
-                None if is_list(&asked.path) => {
+                None if is_list(&asked.path) || self.serves(&asked.path) => {
                     let below = format!("{}/", asked.path);
                     let found = objects.iter().filter(|(path, _)| path.starts_with(&below));
                     (200, json!({"items": found.map(|(_, object)| object.clone()).collect::<Vec<_>>()}))
@@ -95,7 +109,19 @@ pub(super) struct World {
     pub(super) spec: Value,
     pub(super) annotations: Value,
     pub(super) there: Vec<(&'static str, Value)>,
+    /// More of what is there, at paths that are made up.
+    pub(super) also_there: Vec<(String, Value)>,
     pub(super) actions: Vec<Arc<dyn RestoreItemAction>>,
+    /// Whether the actions that restore claims from CSI snapshots are among them.
+    pub(super) csi: bool,
+    /// Whether the cluster serves the kinds of CSI snapshots.
+    pub(super) csi_served: bool,
+    /// Snapshots of volume plugins; volumes from them are not really made.
+    pub(super) snapshots: Vec<Snapshot>,
+    /// Copies of volumes of pods; nothing is really copied.
+    pub(super) copies: Vec<Copied>,
+    /// How the backup holds the data of each volume.
+    pub(super) volumes: BTreeMap<String, DataIn>,
     pub(super) untrusted: Option<String>,
     pub(super) modifiers: Modifiers,
     pub(super) times: Times,
@@ -112,7 +138,13 @@ impl World {
             spec: json!({}),
             annotations: json!({}),
             there: Vec::new(),
+            also_there: Vec::new(),
             actions: lifeboat_plugin::builtin::restore::actions(),
+            csi: false,
+            csi_served: false,
+            snapshots: Vec::new(),
+            copies: Vec::new(),
+            volumes: BTreeMap::new(),
             untrusted: None,
             modifiers: Modifiers::default(),
             times: Times {
@@ -128,47 +160,37 @@ impl World {
         }
     }
 
-    pub(super) async fn restore(self) -> (Ended, Arc<Api>) {
+    /// Nothing is waited for longer than this.
+    pub(super) fn short(&mut self, limit: Duration) {
+        self.times = Times { ready: limit, terminating: limit, resource: limit, hooks: limit, ..self.times };
+    }
+
+    pub(super) async fn restore(self) -> (RestoredItems, Arc<Api>) {
         let spool = spool(&self.objects).await;
         self.restore_from(spool).await
     }
 
-    /// The plan of the same.
+    /// The plan of that restore.
     pub(super) async fn dry_run(self) -> (Planned, Arc<Api>) {
         let spool = spool(&self.objects).await;
-        let api = Arc::new(Api::default());
-        api.objects
-            .lock()
-            .unwrap()
-            .extend(self.there.into_iter().map(|(path, object)| (path.to_owned(), object)));
-        let server = api.clone();
-        let direct = client(move |asked| server.answer(&asked)).await;
-        let catalogue = Arc::new(catalogue(&spool));
-        let mut spec = self.spec;
-        spec["backupName"] = json!("b");
-        let restore = restore_object(&spec, &self.annotations);
-        let valid = validate::compile(&restore.spec, &catalogue, self.modifiers).unwrap();
-        let question = Question {
-            restore: &restore,
-            spool: &spool,
-            valid: &valid,
-            volumes: &BTreeMap::new(),
-            untrusted: self.untrusted.as_deref(),
-            catalogue: &catalogue,
-            writer: &Writer::new(direct, Arc::new(Throttle::default())),
-            actions: self.actions,
-            names: ("r", "b"),
-            action_limit: self.times.action,
-        };
-        (dry_run(question).await, api)
+        let Prepared { api, job, tools, .. } = self.prepare(spool).await;
+        (preview(job, &tools).await.planned, api)
     }
 
-    pub(super) async fn restore_from(self, spool: Spool) -> (Ended, Arc<Api>) {
+    pub(super) async fn restore_from(self, spool: Spool) -> (RestoredItems, Arc<Api>) {
+        let Prepared { api, job, tools, progress, cancel } = self.prepare(spool).await;
+        let ended = restore(job, &tools, &progress, &cancel).await;
+        (ended, api)
+    }
+
+    async fn prepare(self, spool: Spool) -> Prepared {
         let api = Arc::new(Api::default());
         api.objects
             .lock()
             .unwrap()
             .extend(self.there.into_iter().map(|(path, object)| (path.to_owned(), object)));
+        api.objects.lock().unwrap().extend(self.also_there);
+        api.csi_served.store(self.csi_served, Ordering::Relaxed);
         let (server, rule) = (api.clone(), self.rule);
         let direct =
             client(move |asked| rule(&asked, &server).unwrap_or_else(|| server.answer(&asked))).await;
@@ -178,13 +200,14 @@ impl World {
         let catalogue = Arc::new(catalogue(&spool));
         let valid = validate::compile(&restore_object.spec, &catalogue, self.modifiers).unwrap();
         let directory = tempfile::tempdir().unwrap();
+        let actions = actions(self.actions, self.csi, &direct);
         let journal = Arc::new(Journal::new(direct.clone(), "lifeboat", &restore_object));
         let begun = journal.read().await.unwrap();
         let job = Job {
             restore: restore_object,
             valid,
             spool,
-            volumes: BTreeMap::new(),
+            volumes: self.volumes,
             untrusted: self.untrusted,
             begun,
             log: RunLog::create(directory.path(), &[], Level::Info).unwrap(),
@@ -193,16 +216,36 @@ impl World {
             journal,
             direct,
             catalogue,
-            actions: self.actions,
-            maker: None,
-            filler: None,
+            actions,
+            maker: (!self.snapshots.is_empty())
+                .then(|| Arc::new(PreviewedVolumes(Ok(self.snapshots))) as Arc<dyn NativeVolumes>),
+            filler: (!self.copies.is_empty()).then(|| Arc::new(Filler::of_test(self.copies))),
             commands: Arc::new(Noted(api.clone())),
             priorities: lifeboat_plan::restore::priorities::Priorities::default(),
             times: self.times,
         };
-        let ended = restore(job, &tools, &self.progress, &self.cancel).await;
-        (ended, api)
+        Prepared { api, job, tools, progress: self.progress, cancel: self.cancel }
     }
+}
+
+/// A restore, or a preview, that is about to begin.
+struct Prepared {
+    api: Arc<Api>,
+    job: Job,
+    tools: Tools,
+    progress: Arc<Progress>,
+    cancel: CancellationToken,
+}
+
+fn actions(
+    mut own: Vec<Arc<dyn RestoreItemAction>>,
+    csi: bool,
+    client: &kube::Client,
+) -> Vec<Arc<dyn RestoreItemAction>> {
+    if csi {
+        own.extend(crate::csi::restore_actions(client));
+    }
+    own
 }
 
 fn restore_object(spec: &Value, annotations: &Value) -> lifeboat_api::velero::Restore {
@@ -273,7 +316,12 @@ pub(super) async fn spool(objects: &[Value]) -> Spool {
 /// The types of the items, and a few that actions ask for.
 fn catalogue(spool: &Spool) -> Catalogue {
     let mut types = BTreeMap::new();
-    let asked = [("v1", "ConfigMap"), ("v1", "ServiceAccount"), ("discovery.k8s.io/v1", "EndpointSlice")];
+    let asked = [
+        ("v1", "ConfigMap"),
+        ("v1", "ServiceAccount"),
+        ("discovery.k8s.io/v1", "EndpointSlice"),
+        ("velero.io/v1", "Backup"),
+    ];
     let own = spool.items().map(|item| (item.resource().clone(), item.api_version(), item.kind()));
     let asked =
         asked.map(|(version, kind)| (GroupResource::new(group(version), plural(kind)), version, kind));
