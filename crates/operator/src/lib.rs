@@ -14,6 +14,7 @@ mod data_movement;
 mod downloads;
 mod dynamic;
 mod items;
+mod journals;
 mod locations;
 mod lookup;
 mod movers;

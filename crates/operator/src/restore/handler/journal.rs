@@ -8,45 +8,49 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
-use k8s_openapi::api::core::v1::ConfigMap;
-use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::api::ObjectMeta;
 use kube::{Api, Client, Resource, ResourceExt};
 use lifeboat_api::velero::Restore;
 use lifeboat_archive::documents::RestoreOperation;
-use lifeboat_cluster::{ApiError, Attempt, MANAGER};
+use lifeboat_cluster::ApiError;
 use lifeboat_plan::backup::JOURNAL;
 use lifeboat_plan::catalogue::ItemId;
 use lifeboat_plan::label::digest;
 use serde_json::{Value, json};
 
-use crate::backup::journal::is_final;
 use crate::items::run::locked;
+use crate::journals::{ConfigMapJournal, JournalError};
 
-/// How often a write is tried, and the first pause.
-const TRIES: u32 = 4;
-const PAUSE: Duration = Duration::from_millis(200);
+/// An operation that is not in the journal.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NotNoted {
+    #[error(transparent)]
+    Write(#[from] JournalError),
+    #[error(
+        "no more fits into the journal of this restore, nor will any later operation of it be noted: {0}"
+    )]
+    Full(JournalError),
+}
 
 /// The journal of one restore.
 pub(crate) struct Journal {
-    api: Api<ConfigMap>,
-    metadata: ObjectMeta,
+    map: ConfigMapJournal,
     /// By action and type.
     habits: Mutex<BTreeMap<(String, String), SharedHabit>>,
     open: Mutex<Open>,
     /// The number of the last entry that is written; held while one writes.
     written: tokio::sync::Mutex<u64>,
-    /// No more fits into it; that was told.
+    /// No more fits into it; that was reported.
     full: AtomicBool,
 }
 
 /// Held while the first call shows what an action does.
-pub(crate) type SharedHabit = Arc<tokio::sync::Mutex<Habit>>;
+pub(super) type SharedHabit = Arc<tokio::sync::Mutex<Habit>>;
 
 /// What is known of an action and a type.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Habit {
+pub(super) enum Habit {
     /// It was never called for the type.
     #[default]
     Unknown,
@@ -68,7 +72,7 @@ pub(crate) struct Begun(BTreeMap<ItemId, Vec<RestoreOperation>>);
 
 impl Begun {
     /// What was noted for an item. One without an operation ID was about to be called.
-    pub(crate) fn of(&self, item: &ItemId) -> &[RestoreOperation] {
+    pub(super) fn of(&self, item: &ItemId) -> &[RestoreOperation] {
         self.0.get(item).map_or(&[], Vec::as_slice)
     }
 
@@ -87,8 +91,7 @@ impl Journal {
             ..ObjectMeta::default()
         };
         Self {
-            api: Api::namespaced(client, namespace),
-            metadata,
+            map: ConfigMapJournal::new(Api::namespaced(client, namespace), metadata),
             habits: Mutex::default(),
             open: Mutex::default(),
             written: tokio::sync::Mutex::new(0),
@@ -98,9 +101,8 @@ impl Journal {
 
     /// What earlier attempts noted.
     pub(crate) async fn read(&self) -> Result<Begun, ApiError> {
-        let found = self.api.get_opt(self.name()).await.attempt("read the journal of a restore")?;
         let mut begun = Begun::default();
-        for (key, text) in found.and_then(|found| found.data).unwrap_or_default() {
+        for (key, text) in self.map.read().await? {
             match serde_json::from_str::<RestoreOperation>(&text) {
                 Ok(operation) => {
                     *self.habit(&operation).lock().await = Habit::Operating;
@@ -108,7 +110,7 @@ impl Journal {
                     begun.0.entry(item).or_default().push(operation);
                 }
                 Err(error) => {
-                    tracing::warn!(journal = self.name(), key, %error, "an entry cannot be read");
+                    tracing::warn!(journal = self.map.name(), key, %error, "an entry cannot be read");
                 }
             }
         }
@@ -116,41 +118,32 @@ impl Journal {
     }
 
     /// What is known of the action and the type of an operation.
-    pub(crate) fn habit(&self, operation: &RestoreOperation) -> SharedHabit {
+    pub(super) fn habit(&self, operation: &RestoreOperation) -> SharedHabit {
         let RestoreOperation { spec, .. } = operation;
         let resource = format!("{}.{}", spec.resource_identifier.resource, spec.resource_identifier.group);
         locked(&self.habits).entry((spec.restore_item_action.clone(), resource)).or_default().clone()
     }
 
-    /// Notes an operation, or a call that may begin one; durable when this ends well. That nothing more fits is told once, by
-    /// whoever meets it first: an object holds a megabyte, some thousands of operations.
-    pub(crate) async fn note(&self, operation: &RestoreOperation) -> Result<(), String> {
+    /// Notes an operation, or a call that may begin one; durable when this ends well. That nothing more fits is an error once:
+    /// an object holds a megabyte, some thousands of operations.
+    pub(super) async fn note(&self, operation: &RestoreOperation) -> Result<(), NotNoted> {
         if self.full.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let text = serde_json::to_string(operation).map_err(|error| error.to_string())?;
+        let text = serde_json::to_string(operation).map_err(JournalError::Entry)?;
         let number = self.put(operation, Some(text));
         self.settle(number).await
     }
 
     /// The call began nothing; durable when this ends, as far as it can be: an entry that stays is named after a restart.
-    pub(crate) async fn forget(&self, operation: &RestoreOperation) {
+    pub(super) async fn forget(&self, operation: &RestoreOperation) {
         let number = self.put(operation, None);
         let _ = self.settle(number).await;
     }
 
     /// The restore has ended.
     pub(crate) async fn remove(&self) {
-        match self.api.delete(self.name(), &DeleteParams::default()).await {
-            Ok(_) => {}
-            Err(kube::Error::Api(status)) if status.code == 404 => {}
-            // It goes with its Restore.
-            Err(error) => tracing::warn!(%error, journal = self.name(), "cannot remove the journal"),
-        }
-    }
-
-    fn name(&self) -> &str {
-        self.metadata.name.as_deref().unwrap_or_default()
+        self.map.remove().await;
     }
 
     fn put(&self, operation: &RestoreOperation, text: Option<String>) -> u64 {
@@ -165,7 +158,7 @@ impl Journal {
     }
 
     /// Waits until an entry is written, by this task or by another one. Dropped at any await, the entry is still open.
-    async fn settle(&self, number: u64) -> Result<(), String> {
+    async fn settle(&self, number: u64) -> Result<(), NotNoted> {
         let mut written = self.written.lock().await;
         if *written >= number {
             return Ok(());
@@ -175,52 +168,19 @@ impl Journal {
             let texts = open.entries.iter().map(|(key, (_, text))| (key.clone(), json!(text)));
             (open.last, Value::Object(texts.collect()))
         };
-        if let Err(error) = self.write(&batch).await {
-            if !is_final(&error) {
-                return Err(error.to_string());
+        match self.map.write(&batch).await {
+            Ok(()) => {}
+            Err(error @ JournalError::Full(_)) => {
+                locked(&self.open).entries.clear();
+                if self.full.swap(true, Ordering::Relaxed) {
+                    return Ok(());
+                }
+                return Err(NotNoted::Full(error));
             }
-            locked(&self.open).entries.clear();
-            if self.full.swap(true, Ordering::Relaxed) {
-                return Ok(());
-            }
-            return Err(format!(
-                "no more fits into the journal of this restore, nor will any later operation of it be noted: {error}"
-            ));
+            Err(error) => return Err(error.into()),
         }
         locked(&self.open).entries.retain(|_, (number, _)| *number > last);
         *written = last;
         Ok(())
-    }
-
-    async fn write(&self, data: &Value) -> Result<(), kube::Error> {
-        let mut tries = 0;
-        loop {
-            let error = match self.write_once(data).await {
-                Ok(()) => return Ok(()),
-                Err(error) => error,
-            };
-            tries += 1;
-            if tries == TRIES || is_final(&error) {
-                return Err(error);
-            }
-            tokio::time::sleep(PAUSE * (1 << tries)).await;
-        }
-    }
-
-    async fn write_once(&self, data: &Value) -> Result<(), kube::Error> {
-        let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
-        match self.api.patch(self.name(), &params, &Patch::Merge(json!({"data": data}))).await {
-            Err(kube::Error::Api(status)) if status.code == 404 => {
-                let texts = data.as_object().into_iter().flatten();
-                let texts = texts.filter_map(|(key, text)| Some((key.clone(), text.as_str()?.to_owned())));
-                let map = ConfigMap {
-                    metadata: self.metadata.clone(),
-                    data: Some(texts.collect()),
-                    ..ConfigMap::default()
-                };
-                self.api.create(&PostParams::default(), &map).await.map(drop)
-            }
-            written => written.map(drop),
-        }
     }
 }
