@@ -7,6 +7,8 @@ mod delete;
 mod execute;
 mod gather;
 pub(crate) mod handler;
+mod item_stage;
+mod prepare;
 mod preview;
 mod status;
 #[cfg(test)]

@@ -28,7 +28,8 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::execute::{Over, journal};
+use super::execute::Over;
+use super::prepare::journal;
 use super::{gather, status};
 use crate::context::Context;
 use crate::locations;

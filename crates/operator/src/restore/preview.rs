@@ -9,7 +9,7 @@ use lifeboat_plugin::actions::Intent;
 
 use super::handler::{self, Previewed};
 use super::volume_data::data;
-use super::{execute, gather, validate};
+use super::{gather, prepare, validate};
 use crate::context::Context;
 use crate::items::plan::{NotPlanned, Planned, Would};
 
@@ -23,9 +23,9 @@ pub(crate) async fn preview(context: &Context, mut restore: Restore) -> Result<P
     // Objects that an earlier Restore of this name made are older, and therefore not taken for this one's.
     restore.metadata.creation_timestamp.get_or_insert_with(|| Time(context.now()));
     // Plugins act on the world, and their protocol has no previews: they are not called.
-    let log = execute::log(context, &restore).map_err(unread)?;
+    let log = prepare::log(context, &restore).map_err(unread)?;
     let prepared =
-        Box::pin(execute::prepare(context, &restore, log, &context.actions, Intent::Preview)).await;
+        Box::pin(prepare::prepare(context, &restore, log, &context.actions, Intent::Preview)).await;
     let prepared = prepared.map_err(unread)?;
     let (wants_data, mapping) = (prepared.job.valid.volumes, prepared.job.valid.mapping.clone());
     let Previewed { mut planned, filled, reported } =
