@@ -4,6 +4,7 @@
 
 mod after;
 mod delete;
+mod error;
 mod execute;
 mod gather;
 pub(crate) mod handler;
@@ -81,23 +82,23 @@ impl State {
     }
 }
 
-pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
+pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let resource = objects::resource_of::<Restore>();
     let controller =
-        dynamic::controller(context, &resource).graceful_shutdown_on(resting.clone().cancelled_owned());
+        dynamic::controller(context, &resource).graceful_shutdown_on(shutdown.clone().cancelled_owned());
     let (orders, received) = mpsc::unbounded_channel();
     let restores = controller.store();
     let state = Arc::new(State { resource, running: Mutex::default(), orders });
     tokio::join!(
-        count(context, &restores, resting),
+        count(context, &restores, shutdown),
         dynamic::drive("restore", controller, context.clone(), state.clone(), reconcile),
-        run_orders(context, &state, received, resting),
+        run_orders(context, &state, received, shutdown),
     );
 }
 
 /// Shows how many Restores there are.
-async fn count(context: &Context, restores: &Store<DynamicObject>, resting: &CancellationToken) {
-    while resting.run_until_cancelled(tokio::time::sleep(COUNTED)).await.is_some() {
+async fn count(context: &Context, restores: &Store<DynamicObject>, shutdown: &CancellationToken) {
+    while shutdown.run_until_cancelled(tokio::time::sleep(COUNTED)).await.is_some() {
         context.metrics.velero().set_restore_total(restores.len());
     }
 }
@@ -107,12 +108,12 @@ async fn run_orders(
     context: &Context,
     state: &Arc<State>,
     mut orders: mpsc::UnboundedReceiver<Order>,
-    resting: &CancellationToken,
+    shutdown: &CancellationToken,
 ) {
     let mut runs = JoinSet::new();
     loop {
         tokio::select! {
-            () = resting.cancelled() => return,
+            () = shutdown.cancelled() => return,
             Some(order) = orders.recv() => {
                 let (context, state) = (context.clone(), state.clone());
                 runs.spawn(async move {

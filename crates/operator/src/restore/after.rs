@@ -28,8 +28,9 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 
-use super::execute::Over;
-use super::prepare::journal;
+use super::error::RestoreError;
+use super::execute::RunEnd;
+use super::prepare::{job_backup, journal};
 use super::{gather, status};
 use crate::context::Context;
 use crate::locations;
@@ -38,13 +39,6 @@ use crate::restore::handler::OpenVolume;
 
 /// How often a location that is out of reach is tried again.
 const NEXT_TRY: Duration = Duration::from_secs(10);
-
-/// What a restore that somebody ended says.
-pub(super) const CANCELLED: &str =
-    "the restore was cancelled; what it had created stays (label velero.io/restore-name)";
-
-/// What a run says that another server took over, or whose Restore is gone; nobody but the log hears it.
-pub(super) const OVERTAKEN: &str = "the Restore is gone, or another server goes on with it";
 
 /// The restore, in memory and in storage.
 pub(super) struct Rest<'a> {
@@ -67,7 +61,7 @@ pub(super) struct Rest<'a> {
     pub(super) list: ResourceList,
     pub(super) results: Results,
     pub(super) operations: Vec<RestoreOperation>,
-    /// Whether errors were told before, whatever the results in storage say.
+    /// Whether errors were reported before, whatever the results in storage say.
     pub(super) partial: bool,
     /// Status that only the items know: progress, hooks.
     pub(super) of_items: Value,
@@ -83,17 +77,17 @@ impl<'a> Rest<'a> {
         restore: &'a Restore,
         cancel: &'a CancellationToken,
         acting: &'a Acting,
-    ) -> Result<Self, String> {
+    ) -> Result<Self, RestoreError> {
         let until = Instant::now() + operation_timeout(context, restore);
         loop {
-            let words = match Self::read(context, api, restore, cancel, acting).await {
+            let error = match Self::read(context, api, restore, cancel, acting).await {
                 Ok(rest) => return Ok(rest),
-                Err(words) => words,
+                Err(error) => error,
             };
             if Instant::now() >= until {
-                return Err(words);
+                return Err(error);
             }
-            tracing::warn!(restore = restore.name_any(), words, "cannot go on with a restore yet");
+            tracing::warn!(restore = restore.name_any(), %error, "cannot go on with a restore yet");
             pause(cancel, NEXT_TRY).await?;
         }
     }
@@ -104,18 +98,19 @@ impl<'a> Rest<'a> {
         restore: &'a Restore,
         cancel: &'a CancellationToken,
         acting: &'a Acting,
-    ) -> Result<Self, String> {
-        let gathered = gather::gather(context, restore).await.map_err(|error| error.chain())?;
-        let backup = gathered.backup.ok_or_else(|| "its backup is gone".to_owned())?;
-        let place = backup.spec.storage_location.clone().unwrap_or_default();
-        let location = locations::open(context, &place).await.map_err(|error| error.chain())?;
-        let files = RestoreFiles::new(&restore.name_any()).map_err(|error| error.to_string())?;
-        let of_backup = BackupFiles::new(&backup.name_any()).map_err(|error| error.to_string())?;
+    ) -> Result<Self, RestoreError> {
+        let gathered = gather::gather(context, restore).await?;
+        let gone = || RestoreError::BackupGone(job_backup(restore).to_owned());
+        let backup = gathered.backup.ok_or_else(gone)?;
+        let location = backup.spec.storage_location.clone().unwrap_or_default();
+        let location = locations::open(context, &location).await?;
+        let files = RestoreFiles::new(&restore.name_any())?;
+        let of_backup = BackupFiles::new(&backup.name_any())?;
         let store = location.store;
         let mut operations: Vec<RestoreOperation> =
             document(store.as_ref(), &files.item_operations()).await?.unwrap_or_default();
         // A read-only location has no list of them.
-        let noted = journal(context, restore).read().await.map_err(|error| error.chain())?;
+        let noted = journal(context, restore).read().await?;
         let is_new = |one: &RestoreOperation| operations.iter().all(|known| known.spec != one.spec);
         let noted: Vec<RestoreOperation> = noted.operations().filter(is_new).collect();
         operations.extend(noted);
@@ -144,22 +139,22 @@ impl<'a> Rest<'a> {
     }
 
     /// Adds an error to the log and the results.
-    pub(super) fn error(&mut self, namespace: Option<&str>, words: impl Into<String>) {
-        let words = words.into();
+    pub(super) fn error(&mut self, namespace: Option<&str>, message: impl Into<String>) {
+        let message = message.into();
         if let Some(log) = &self.log {
-            log.error(&words, &[("namespace", namespace.unwrap_or_default())]);
+            log.error(&message, &[("namespace", namespace.unwrap_or_default())]);
         }
-        self.results.errors.add(namespace, words);
+        self.results.errors.add(namespace, message);
         self.changed = true;
     }
 
-    /// The same for what does not change the phase.
-    pub(super) fn warn(&mut self, namespace: Option<&str>, words: impl Into<String>) {
-        let words = words.into();
+    /// Adds a warning to the log and the results; it does not change the phase.
+    pub(super) fn warn(&mut self, namespace: Option<&str>, message: impl Into<String>) {
+        let message = message.into();
         if let Some(log) = &self.log {
-            log.warning(&words, &[("namespace", namespace.unwrap_or_default())]);
+            log.warning(&message, &[("namespace", namespace.unwrap_or_default())]);
         }
-        self.results.warnings.add(namespace, words);
+        self.results.warnings.add(namespace, message);
         self.changed = true;
     }
 
@@ -205,8 +200,8 @@ impl<'a> Rest<'a> {
         status
     }
 
-    /// Writes all files; the first problem is told, all are tried.
-    pub(super) async fn write_all(&mut self) -> Result<(), String> {
+    /// Writes all files; gives the first problem, and tries all.
+    pub(super) async fn write_all(&mut self) -> Result<(), RestoreError> {
         self.is_ours().await?;
         let mut problem = self.put(&self.files.resource_list(), &self.list).await.err();
         problem = problem.or(self.put(&self.files.volume_info(), &self.made).await.err());
@@ -216,7 +211,7 @@ impl<'a> Rest<'a> {
     }
 
     /// Writes the files that change after the items, where they did: results, operations, log.
-    pub(super) async fn keep(&mut self) -> Result<(), String> {
+    pub(super) async fn keep(&mut self) -> Result<(), RestoreError> {
         if !self.changed {
             return Ok(());
         }
@@ -226,8 +221,7 @@ impl<'a> Rest<'a> {
         if let Some(log) = &self.log
             && let Err(error) = log.upload(self.store.as_ref(), &self.files.log()).await
         {
-            let words = locations::words(&error);
-            problem = problem.or(Some(format!("error uploading log file to backup storage: {words}")));
+            problem = problem.or(Some(RestoreError::LogUpload(locations::words(&error))));
         }
         self.changed = problem.is_some();
         problem.map_or(Ok(()), Err)
@@ -235,31 +229,32 @@ impl<'a> Rest<'a> {
 
     /// Files of a run that another server took over would replace that server's. Where nobody can be asked the files are
     /// written: the lease says who works.
-    async fn is_ours(&self) -> Result<(), String> {
+    async fn is_ours(&self) -> Result<(), RestoreError> {
         match status::read(self.api, self.restore).await {
-            Ok(None) => Err(OVERTAKEN.to_owned()),
+            Ok(None) => Err(RestoreError::Overtaken),
             _ => Ok(()),
         }
     }
 
-    async fn put<T: Serialize + ?Sized>(&self, key: &str, document: &T) -> Result<(), String> {
-        let body = documents::encode(document).map_err(|error| format!("cannot write {key}: {error}"))?;
+    async fn put<T: Serialize + ?Sized>(&self, key: &str, document: &T) -> Result<(), RestoreError> {
+        let body = documents::encode(document);
+        let body = body.map_err(|error| RestoreError::format("write", key, &error))?;
         let written = self.store.put(key, body).await;
-        written.map_err(|error| format!("cannot write {key}: {}", locations::words(&error)))
+        written.map_err(|error| RestoreError::document("write", key, &error))
     }
 
     /// Waits; the error says that the restore was cancelled.
-    pub(super) async fn pause(&self, time: Duration) -> Result<(), String> {
+    pub(super) async fn pause(&self, time: Duration) -> Result<(), RestoreError> {
         pause(self.cancel, time).await
     }
 
-    /// The last words.
-    pub(super) fn over(&self) -> Over {
+    /// How the run ends.
+    pub(super) fn over(&self) -> RunEnd {
         let (errors, warnings) = (self.results.errors.count(), self.results.warnings.count());
         let mut status = self.status(&end_phase(self.errors()));
         status["completionTimestamp"] = json!(time::seconds(self.context.now()));
         let items = self.list.count();
-        Over {
+        RunEnd {
             patch: json!({"status": status}),
             ending: if self.errors() > 0 { Ending::PartiallyFailed } else { Ending::Completed },
             note: format!("{items} items, {warnings} warnings, {errors} errors"),
@@ -284,9 +279,9 @@ pub(super) fn operation_timeout(context: &Context, restore: &Restore) -> Duratio
     own.unwrap_or(context.settings.restore.operation_timeout)
 }
 
-async fn pause(cancel: &CancellationToken, time: Duration) -> Result<(), String> {
+async fn pause(cancel: &CancellationToken, time: Duration) -> Result<(), RestoreError> {
     tokio::select! {
-        () = cancel.cancelled() => Err(CANCELLED.to_owned()),
+        () = cancel.cancelled() => Err(RestoreError::Cancelled),
         () = sleep(time) => Ok(()),
     }
 }
@@ -295,10 +290,10 @@ async fn pause(cancel: &CancellationToken, time: Duration) -> Result<(), String>
 pub(super) async fn document<T: DeserializeOwned>(
     store: &dyn ObjectStore,
     key: &str,
-) -> Result<Option<T>, String> {
+) -> Result<Option<T>, RestoreError> {
     match store.get(key, DOCUMENT_LIMIT).await {
-        Ok(stored) => documents::decode(&stored).map_err(|error| format!("cannot read {key}: {error}")),
+        Ok(stored) => documents::decode(&stored).map_err(|error| RestoreError::format("read", key, &error)),
         Err(error) if StoreError::is_not_found(&error) => Ok(None),
-        Err(error) => Err(format!("cannot read {key}: {}", locations::words(&error))),
+        Err(error) => Err(RestoreError::document("read", key, &error)),
     }
 }

@@ -31,19 +31,19 @@ pub(super) async fn delete(
     }
     let stays = match delete_files(context, object).await? {
         Files::Gone => None,
-        Files::Stay(words) => Some(words),
-        Files::NotYet(words) if is_over(context, object) => Some(words),
-        Files::NotYet(words) => {
+        Files::Stay(message) => Some(message),
+        Files::NotYet(message) if is_over(context, object) => Some(message),
+        Files::NotYet(message) => {
             tracing::warn!(
                 restore = object.name_any(),
-                words,
+                error = message,
                 "the files of a deleted restore cannot be deleted yet"
             );
             return Ok(Action::requeue(NEXT_TRY));
         }
     };
-    if let Some(words) = stays {
-        let note = format!("the files below restores/{} stay in storage: {words}", object.name_any());
+    if let Some(message) = stays {
+        let note = format!("the files below restores/{} stay in storage: {message}", object.name_any());
         let about = object.object_ref(&objects::resource_of::<Restore>());
         context.events.warning(&about, "FilesStay", &note).await;
     }

@@ -15,6 +15,7 @@ use lifeboat_web::Ending;
 use serde_json::{Value, json};
 
 use super::after::{Rest, csi, finalize, operations, volumes};
+use super::error::RestoreError;
 use super::item_stage::items;
 use super::prepare::{journal, log};
 use super::status::Written;
@@ -30,21 +31,21 @@ pub(super) async fn execute(context: &Context, resource: &ApiResource, order: Or
     let ended = attempt(context, &api, &order).await;
     let (patch, ending, note) = match ended {
         Ok(ended) => (ended.patch, ended.ending, ended.note),
-        Err(words) => {
-            let status = json!({"phase": "Failed", "failureReason": words,
+        Err(error) => {
+            let reason = error.to_string();
+            let status = json!({"phase": "Failed", "failureReason": reason,
                 "completionTimestamp": time::seconds(context.now())});
-            (json!({"status": status}), Ending::Failed, words)
+            (json!({"status": status}), Ending::Failed, reason)
         }
     };
     let patch = status::without_waits(patch);
     loop {
         match status::write(&api, &order.restore, &patch).await {
             Ok(Written::Done) => break,
-            // Whoever has it now tells how it ends.
+            // The run that has it now reports how it ends.
             Ok(Written::NotOurs) => return,
             Err(error) => {
-                let words = error.chain();
-                tracing::warn!(restore = name, words, "cannot write the end of a restore");
+                tracing::warn!(restore = name, error = error.chain(), "cannot write the end of a restore");
                 if error.is_invalid() {
                     break;
                 }
@@ -53,8 +54,8 @@ pub(super) async fn execute(context: &Context, resource: &ApiResource, order: Or
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
     let (namespace, uid) = (&context.settings.namespace, order.restore.uid().unwrap_or_default());
-    let words = if matches!(ending, Ending::Failed) { &note } else { "its restore has ended" };
-    volume_plugin::end_open(&context.client, Kind::Restore, namespace, &uid, words).await;
+    let message = if matches!(ending, Ending::Failed) { &note } else { "its restore has ended" };
+    volume_plugin::end_open(&context.client, Kind::Restore, namespace, &uid, message).await;
     handler::end_open(context, &uid).await;
     journal(context, &order.restore).remove().await;
     context.metrics.velero().restore_ended(&schedule, ending);
@@ -65,14 +66,14 @@ pub(super) async fn execute(context: &Context, resource: &ApiResource, order: Or
 }
 
 /// The end of a run.
-pub(super) struct Over {
+pub(super) struct RunEnd {
     pub(super) patch: Value,
     pub(super) ending: Ending,
     pub(super) note: String,
 }
 
 /// Plugins live as long as the run: its items, operations and end share their processes.
-async fn attempt(context: &Context, api: &Api<DynamicObject>, order: &Order) -> Result<Over, String> {
+async fn attempt(context: &Context, api: &Api<DynamicObject>, order: &Order) -> Result<RunEnd, RestoreError> {
     let later = matches!(
         order.restore.phase(),
         RestorePhase::WaitingForPluginOperations
@@ -97,13 +98,13 @@ async fn stages(
     order: &Order,
     log: Option<RunLog>,
     acting: &Acting,
-) -> Result<Over, String> {
+) -> Result<RunEnd, RestoreError> {
     let mut rest = match log {
         Some(log) => Box::pin(items(context, api, order, log, acting)).await?,
         None => match Rest::reopen(context, api, &order.restore, &order.cancel, acting).await {
             Ok(rest) => rest,
-            Err(words) if order.cancel.is_cancelled() => return Err(words),
-            Err(words) => return Ok(unfinished(context, &words)),
+            Err(error) if order.cancel.is_cancelled() => return Err(error),
+            Err(error) => return Ok(unfinished(context, &error)),
         },
     };
     let ended = async {
@@ -113,20 +114,20 @@ async fn stages(
         finalize::finalize(&mut rest).await
     };
     let ended = ended.await;
-    if let Err(words) = &ended {
-        rest.results.errors.velero.push(words.clone());
+    if let Err(error) = &ended {
+        rest.results.errors.velero.push(error.to_string());
         rest.changed = true;
     }
-    if let Err(words) = rest.keep().await {
-        rest.results.errors.velero.push(words);
+    if let Err(error) = rest.keep().await {
+        rest.results.errors.velero.push(error.to_string());
     }
     ended.map(|()| rest.over())
 }
 
 /// Everything was restored, and what came after it is not known.
-fn unfinished(context: &Context, words: &str) -> Over {
-    let words = format!("the objects were restored; what followed is not known: {words}");
-    let status = json!({"phase": "PartiallyFailed", "failureReason": words,
+fn unfinished(context: &Context, error: &RestoreError) -> RunEnd {
+    let message = format!("the objects were restored; what followed is not known: {error}");
+    let status = json!({"phase": "PartiallyFailed", "failureReason": message,
         "completionTimestamp": time::seconds(context.now())});
-    Over { patch: json!({"status": status}), ending: Ending::PartiallyFailed, note: words }
+    RunEnd { patch: json!({"status": status}), ending: Ending::PartiallyFailed, note: message }
 }

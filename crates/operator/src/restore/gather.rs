@@ -21,10 +21,10 @@ pub(super) struct Gathered {
     pub(super) of_schedule: Vec<Backup>,
     pub(super) backup: Option<Backup>,
     /// The backup's location, or why it cannot be read.
-    pub(super) location: Option<Result<BackupStorageLocation, String>>,
+    pub(super) location: Option<Result<BackupStorageLocation, LocationError>>,
     /// The ConfigMap that the Restore names, where it exists.
     pub(super) modifiers: Option<ConfigMap>,
-    /// The same for resource policies.
+    /// The ConfigMap with resource policies that the Restore names, where it exists.
     pub(super) policies: Option<ConfigMap>,
 }
 
@@ -54,7 +54,7 @@ pub(super) async fn gather(context: &Context, restore: &Restore) -> Result<Gathe
         gathered.location = Some(match locations::find(context, &name).await {
             Ok(location) => Ok(location),
             Err(LocationError::Api(error)) => return Err(error),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(error),
         });
     }
     gathered.modifiers = config_map(context, restore.spec.resource_modifier.as_ref()).await?;
@@ -62,12 +62,11 @@ pub(super) async fn gather(context: &Context, restore: &Restore) -> Result<Gathe
     Ok(gathered)
 }
 
-/// The versions of types that the user wishes for; empty where nobody says anything.
-pub(super) async fn wishes(context: &Context) -> Result<Wishes, String> {
+/// The versions of types that the user wishes for; empty where there is no such ConfigMap.
+pub(super) async fn wishes(context: &Context) -> Result<Wishes, ApiError> {
     let maps: Api<ConfigMap> = Api::namespaced(context.client.clone(), &context.settings.namespace);
     let found = maps.get_opt(versions::CONFIG_MAP).await;
-    let found =
-        found.attempt(format!("read ConfigMap {}", versions::CONFIG_MAP)).map_err(|error| error.chain())?;
+    let found = found.attempt(format!("read ConfigMap {}", versions::CONFIG_MAP))?;
     let text = found.and_then(|map| map.data?.remove(versions::CONFIG_KEY)).unwrap_or_default();
     let (wishes, others) = Wishes::parse(&text);
     for line in others {

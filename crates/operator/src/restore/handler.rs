@@ -44,10 +44,12 @@ use native::Volumes;
 
 pub(crate) use journal::{Begun, Journal};
 pub(crate) use maker::{OpenVolume, Owner, Processes, VolumeMaker};
-pub(crate) use native::{NativeVolumes, PreviewedVolumes};
+pub(crate) use native::{NativeError, NativeVolumes, PreviewedVolumes};
 pub(crate) use pod_volume_objects::end_open;
-pub(crate) use pod_volumes::Filler;
-pub(crate) use report::{Report, RestoredItems};
+pub(crate) use pod_volumes::{Filler, VolumeKey};
+pub(crate) use report::Report;
+#[cfg(test)]
+pub(crate) use report::RestoredItems;
 pub(crate) use source::ArchiveItems;
 pub(crate) use start::{Job, Previewed, Times, Tools, preview, restore};
 

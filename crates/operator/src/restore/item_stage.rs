@@ -10,16 +10,19 @@ use kube::{Api, ResourceExt};
 use lifeboat_api::velero::Restore;
 use lifeboat_archive::documents::ResourceList;
 use lifeboat_archive::{RestoreFiles, RunLog};
-use lifeboat_plan::restore::volumes::{DataIn, Holder, missing};
+use lifeboat_plan::restore::volumes::{Holder, missing};
 use lifeboat_plan::restore::waits::WAITING;
 use lifeboat_plugin::actions::Intent;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::after::{CANCELLED, OVERTAKEN, Rest, created, csi, operations, volumes};
+use super::after::{Rest, created, csi, operations, volumes};
+use super::error::RestoreError;
+use super::handler::report::HookCounts;
+use super::handler::{self, VolumeKey};
 use super::prepare::{Prepared, job_backup, prepare};
 use super::status::Written;
-use super::volume_data::{data, incomplete_claims};
-use super::{Order, handler, status};
+use super::volume_data::{incomplete_claims, unreported};
+use super::{Order, status};
 use crate::context::Context;
 use crate::items::progress::Progress;
 use crate::plugins::Acting;
@@ -34,12 +37,12 @@ pub(super) async fn items<'a>(
     order: &'a Order,
     log: RunLog,
     acting: &'a Acting,
-) -> Result<Rest<'a>, String> {
+) -> Result<Rest<'a>, RestoreError> {
     let restore = &order.restore;
-    let failed = |words: String| format!("restore execution failed: {words}");
+    let failed = |error| RestoreError::Preparation(Box::new(error));
     let prepared = tokio::select! {
         prepared = prepare(context, restore, log, &acting.actions, Intent::Restore) => prepared.map_err(failed)?,
-        () = order.cancel.cancelled() => return Err(CANCELLED.to_owned()),
+        () = order.cancel.cancelled() => return Err(RestoreError::Cancelled),
     };
     let Prepared { location, job, volumes, unreadable, tools } = prepared;
     let (log, wants_data, mapping) = (job.log.clone(), job.valid.volumes, job.valid.mapping.clone());
@@ -51,18 +54,11 @@ pub(super) async fn items<'a>(
     let (progress, name) = (Arc::new(progress), restore.name_any());
     let ended = tokio::select! {
         ended = handler::restore(job, &tools, &progress, &order.cancel) => ended,
-        () = show(api, restore, &progress) => return Err(OVERTAKEN.to_owned()),
+        () = show(api, restore, &progress) => return Err(RestoreError::Overtaken),
     };
-    let (total, restored) = progress.now();
-    let mut of_items = json!({"progress": {"totalItems": total.max(restored), "itemsRestored": restored},
-        "hookStatus": {}});
-    if ended.hooks.attempted > 0 {
-        of_items["hookStatus"] =
-            json!({"hooksAttempted": ended.hooks.attempted, "hooksFailed": ended.hooks.failed});
-    }
-    let filled = ended.volumes.filled;
+    let of_items = items_status(&progress, ended.hooks);
     let mut made = ended.volumes.infos;
-    made.extend(csi::infos(&volumes, &filled, &mapping));
+    made.extend(csi::infos(&volumes, &ended.volumes.filled, &mapping));
     let mut rest = Rest {
         context,
         acting,
@@ -70,7 +66,7 @@ pub(super) async fn items<'a>(
         restore,
         cancel: &order.cancel,
         store: location.store,
-        files: RestoreFiles::new(&name).map_err(|error| error.to_string())?,
+        files: RestoreFiles::new(&name)?,
         log: Some(log.clone()),
         list: ended.list,
         results: ended.results,
@@ -85,36 +81,65 @@ pub(super) async fn items<'a>(
     if tools.maker.is_some() {
         volumes::gone_on_with(&mut rest).await;
     }
-    for (namespace, words) in unreadable {
-        rest.error(namespace.as_deref(), words);
+    for (namespace, message) in unreadable {
+        rest.error(namespace.as_deref(), message);
     }
     if wants_data {
-        for (namespace, claim, words) in incomplete_claims(&rest.volumes) {
-            let target = mapping.get(&namespace).cloned().unwrap_or(namespace);
-            if filled.contains(&(target.clone(), claim)) {
-                rest.warn(Some(&target), words);
-            }
-        }
-        let mut held = data(&rest.volumes);
-        held.retain(|one| {
-            one.pod.as_ref().is_none_or(|pod| one.data != DataIn::PodVolume || !ended.reported.contains(pod))
-        });
-        for (namespace, words) in missing(&held, holders(&rest.list, &mapping, &filled)) {
-            let namespace = namespace.map(|name| mapping.get(&name).cloned().unwrap_or(name));
-            rest.error(namespace.as_deref(), words);
+        report_missing_data(&mut rest, &mapping, &ended.volumes.filled, &ended.reported);
+    }
+    end(rest).await
+}
+
+/// What the status of a Restore says of its items.
+fn items_status(progress: &Progress, hooks: HookCounts) -> Value {
+    let (total, restored) = progress.now();
+    let mut status = json!({"progress": {"totalItems": total.max(restored), "itemsRestored": restored},
+        "hookStatus": {}});
+    if hooks.attempted > 0 {
+        status["hookStatus"] = json!({"hooksAttempted": hooks.attempted, "hooksFailed": hooks.failed});
+    }
+    status
+}
+
+/// Adds warnings about claims that were filled from incomplete copies, and errors about data that did not come back.
+fn report_missing_data(
+    rest: &mut Rest<'_>,
+    mapping: &BTreeMap<String, String>,
+    filled: &BTreeSet<(String, String)>,
+    reported: &BTreeSet<VolumeKey>,
+) {
+    for (namespace, claim, message) in incomplete_claims(&rest.volumes) {
+        let target = mapping.get(&namespace).cloned().unwrap_or(namespace);
+        if filled.contains(&(target.clone(), claim)) {
+            rest.warn(Some(&target), message);
         }
     }
-    if order.cancel.is_cancelled() {
-        log.error(CANCELLED, &[]);
-        rest.results.errors.velero.push(CANCELLED.to_owned());
+    let held = unreported(&rest.volumes, reported);
+    for (namespace, message) in missing(&held, holders(&rest.list, mapping, filled)) {
+        let namespace = namespace.map(|name| mapping.get(&name).cloned().unwrap_or(name));
+        rest.error(namespace.as_deref(), message);
+    }
+}
+
+/// Writes the files of the stage, and shows its phase.
+async fn end(mut rest: Rest<'_>) -> Result<Rest<'_>, RestoreError> {
+    let log = rest.log.clone();
+    if rest.cancel.is_cancelled() {
+        let message = RestoreError::Cancelled.to_string();
+        if let Some(log) = &log {
+            log.error(&message, &[]);
+        }
+        rest.results.errors.velero.push(message);
         operations::cancel_all(&mut rest).await;
         let _ = rest.write_all().await;
-        return Err(CANCELLED.to_owned());
+        return Err(RestoreError::Cancelled);
     }
-    acting.tell_usage(&log);
-    log.info("restore completed", &[]);
-    if let Err(words) = rest.write_all().await {
-        rest.results.errors.velero.push(words);
+    if let Some(log) = &log {
+        rest.acting.tell_usage(log);
+        log.info("restore completed", &[]);
+    }
+    if let Err(error) = rest.write_all().await {
+        rest.results.errors.velero.push(error.to_string());
     }
     rest.show().await;
     Ok(rest)

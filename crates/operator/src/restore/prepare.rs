@@ -12,15 +12,18 @@ use lifeboat_cluster::discovery;
 use lifeboat_plan::catalogue::{Catalogue, GroupResource};
 use lifeboat_plan::restore::native::doubled;
 use lifeboat_plan::restore::trust::UNTRUSTED;
-use lifeboat_plan::restore::validate::compile;
+use lifeboat_plan::restore::validate::{ValidRestore, compile};
 use lifeboat_plan::restore::versions::{Wishes, choose};
 use lifeboat_plan::restore::volumes::{DataIn, by_volume};
 use lifeboat_plugin::Registry;
 use lifeboat_plugin::actions::Intent;
 
 use super::after::operation_timeout;
+use super::error::RestoreError;
+use super::gather::Gathered;
 use super::handler::{
-    Begun, Filler, Job, Journal, NativeVolumes, Owner, PreviewedVolumes, Times, Tools, VolumeMaker,
+    Begun, Filler, Job, Journal, NativeError, NativeVolumes, Owner, PreviewedVolumes, Times, Tools,
+    VolumeMaker,
 };
 use super::volume_data::{self, data};
 use super::{gather, status, validate};
@@ -52,39 +55,19 @@ pub(super) async fn prepare(
     log: RunLog,
     actions: &Registry,
     intent: Intent,
-) -> Result<Prepared, String> {
-    let settings = &context.settings.storage;
-    let gathered = gather::gather(context, restore).await.map_err(|error| error.chain())?;
-    let backup = gathered.backup.as_ref().ok_or_else(|| format!("backup {} is gone", job_backup(restore)))?;
+) -> Result<Prepared, RestoreError> {
+    let gathered = gather::gather(context, restore).await?;
+    let gone = || RestoreError::BackupGone(job_backup(restore).to_owned());
+    let backup = gathered.backup.as_ref().ok_or_else(gone)?;
     let location = open(context, backup).await?;
-    let files = BackupFiles::new(&backup.name_any()).map_err(|error| error.to_string())?;
-    let reading = location
-        .store
-        .get_stream(&files.contents())
-        .await
-        .map_err(|error| format!("error downloading backup: {}", locations::words(&error)))?;
+    let files = BackupFiles::new(&backup.name_any())?;
     let untrusted = location.object.annotations().get(UNTRUSTED).is_some_and(|value| value == "true");
-    let limits = settings.spool_limits();
-    let limits = if untrusted { limits.of_strangers() } else { limits };
-    let spool =
-        Spool::read(reading, &settings.spool_directory, limits).await.map_err(|error| chain(&error))?;
+    let spool = read_archive(context, &location, &files, untrusted).await?;
     let volumes = volume_data::read(location.store.as_ref(), &files, &spool).await?;
-    let modifiers = validate::modifiers(restore, gathered.modifiers.as_ref())?;
-    let discovered = discovery::discover(&context.client).await.map_err(|error| error.chain())?;
-    let policies = validate::policies(restore, gathered.policies.as_ref())?;
-    let mut valid =
-        compile(&restore.spec, &discovered.catalogue, modifiers).map_err(|error| error.to_string())?;
-    valid.filter = valid
-        .filter
-        .with_policies(&policies, &discovered.catalogue)
-        .map_err(|error| format!("invalid restore {error}"))?;
-    valid.versions = versions(context, &spool, &discovered.catalogue).await?;
+    let catalogue = discovery::discover(&context.client).await?.catalogue;
+    let valid = compiled(context, restore, &gathered, &spool, &catalogue).await?;
     let journal = journal(context, restore);
-    let begun = if status::is_first_attempt(restore) {
-        Begun::default()
-    } else {
-        journal.read().await.map_err(|error| error.chain())?
-    };
+    let begun = if status::is_first_attempt(restore) { Begun::default() } else { journal.read().await? };
     let job = Job {
         restore: restore.clone(),
         valid,
@@ -98,20 +81,9 @@ pub(super) async fn prepare(
     let unreadable = unreadable
         .map(|one| (one.id.namespace.clone(), format!("error decoding {}: {}", one.id, one.problem)))
         .collect();
-    let mut tools = tools(context, restore, discovered.catalogue, actions, journal);
+    let mut tools = tools(context, restore, catalogue, actions, journal);
     if job.volumes.values().any(|data| *data == DataIn::NativeSnapshot) {
-        let snapshots = volume_data::snapshots(location.store.as_ref(), &files).await;
-        for words in doubled(snapshots.as_deref().unwrap_or_default()) {
-            job.log.warning(&words, &[]);
-        }
-        let uid = restore.uid().unwrap_or_default();
-        let owner = Owner { restore: (restore.name_any(), uid), backup: backup.name_any() };
-        let limit = operation_timeout(context, restore);
-        let maker: Arc<dyn NativeVolumes> = match intent {
-            Intent::Restore => Arc::new(VolumeMaker::new(context, owner, snapshots, job.log.clone(), limit)),
-            Intent::Preview => Arc::new(PreviewedVolumes(snapshots)),
-        };
-        tools.maker = Some(maker);
+        tools.maker = Some(maker(context, &job, &location, &files, intent).await);
     }
     let copies = volume_data::copies(location.store.as_ref(), &files).await?;
     if job.valid.volumes && !copies.is_empty() {
@@ -121,13 +93,67 @@ pub(super) async fn prepare(
     Ok(Prepared { location, job, volumes, unreadable, tools })
 }
 
+/// The archive of the backup, in a file of this machine.
+async fn read_archive(
+    context: &Context,
+    location: &Location,
+    files: &BackupFiles,
+    untrusted: bool,
+) -> Result<Spool, RestoreError> {
+    let settings = &context.settings.storage;
+    let reading = location.store.get_stream(&files.contents()).await;
+    let reading = reading.map_err(|error| RestoreError::Download(locations::words(&error)))?;
+    let limits = settings.spool_limits();
+    let limits = if untrusted { limits.of_strangers() } else { limits };
+    Ok(Spool::read(reading, &settings.spool_directory, limits).await?)
+}
+
+/// The spec of the Restore, compiled for the types that the cluster serves.
+async fn compiled(
+    context: &Context,
+    restore: &Restore,
+    gathered: &Gathered,
+    spool: &Spool,
+    catalogue: &Catalogue,
+) -> Result<ValidRestore, RestoreError> {
+    let modifiers = validate::modifiers(restore, gathered.modifiers.as_ref())?;
+    let policies = validate::policies(restore, gathered.policies.as_ref())?;
+    let mut valid = compile(&restore.spec, catalogue, modifiers)?;
+    valid.filter = valid.filter.with_policies(&policies, catalogue).map_err(RestoreError::PolicyFilter)?;
+    valid.versions = versions(context, spool, catalogue).await?;
+    Ok(valid)
+}
+
+/// What makes volumes from the snapshots of volume plugins. A list of snapshots that cannot be read fails the volumes, not the
+/// restore.
+async fn maker(
+    context: &Context,
+    job: &Job,
+    location: &Location,
+    files: &BackupFiles,
+    intent: Intent,
+) -> Arc<dyn NativeVolumes> {
+    let snapshots = volume_data::snapshots(location.store.as_ref(), files).await;
+    let snapshots = snapshots.map_err(|error| NativeError::Refused(error.to_string()));
+    for warning in doubled(snapshots.as_deref().unwrap_or_default()) {
+        job.log.warning(&warning, &[]);
+    }
+    if intent == Intent::Preview {
+        return Arc::new(PreviewedVolumes(snapshots));
+    }
+    let uid = job.restore.uid().unwrap_or_default();
+    let owner = Owner { restore: (job.restore.name_any(), uid), backup: files.name().to_owned() };
+    let limit = operation_timeout(context, &job.restore);
+    Arc::new(VolumeMaker::new(context, owner, snapshots, job.log.clone(), limit))
+}
+
 /// Which further versions of types are taken: by upstream's rules where the feature is on, else only where the cluster does not
 /// serve the version that the old one preferred.
 async fn versions(
     context: &Context,
     spool: &Spool,
     catalogue: &Catalogue,
-) -> Result<BTreeMap<GroupResource, String>, String> {
+) -> Result<BTreeMap<GroupResource, String>, RestoreError> {
     let stored = spool.other_versions();
     if stored.is_empty() {
         return Ok(BTreeMap::new());
@@ -150,17 +176,17 @@ async fn versions(
     Ok(chosen)
 }
 
-async fn open(context: &Context, backup: &Backup) -> Result<Location, String> {
+async fn open(context: &Context, backup: &Backup) -> Result<Location, RestoreError> {
     let name = backup.spec.storage_location.clone().unwrap_or_default();
-    locations::open(context, &name).await.map_err(|error| error.chain())
+    Ok(locations::open(context, &name).await?)
 }
 
 /// The log of a run, in a file.
-pub(super) fn log(context: &Context, restore: &Restore) -> Result<RunLog, String> {
+pub(super) fn log(context: &Context, restore: &Restore) -> Result<RunLog, RestoreError> {
     let directory = &context.settings.storage.spool_directory;
     let name = format!("{}/{}", context.settings.namespace, restore.name_any());
     RunLog::create(directory, &[("restore", &name)], Level::Info)
-        .map_err(|error| format!("cannot write a log in {}: {error}", directory.display()))
+        .map_err(|source| RestoreError::Log { directory: directory.clone(), source })
 }
 
 pub(super) fn journal(context: &Context, restore: &Restore) -> Journal {
@@ -192,15 +218,4 @@ fn tools(
             action: operation_timeout(context, restore),
         },
     }
-}
-
-/// An error and its causes, on one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        text = format!("{text}: {cause}");
-        source = cause.source();
-    }
-    text
 }

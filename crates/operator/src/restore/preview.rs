@@ -4,19 +4,20 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use lifeboat_api::velero::Restore;
-use lifeboat_plan::restore::volumes::{DataIn, Holder, missing};
+use lifeboat_plan::restore::volumes::{Holder, missing};
 use lifeboat_plugin::actions::Intent;
 
+use super::error::RestoreError;
 use super::handler::{self, Previewed};
-use super::volume_data::data;
+use super::volume_data::unreported;
 use super::{gather, prepare, validate};
 use crate::context::Context;
 use crate::items::plan::{NotPlanned, Planned, Would};
 
 /// The plan; or what is wrong with the Restore.
 pub(crate) async fn preview(context: &Context, mut restore: Restore) -> Result<Planned, NotPlanned> {
-    let unread = |message: String| NotPlanned { problems: vec![message], refused: false };
-    let gathered = gather::gather(context, &restore).await.map_err(|error| unread(error.chain()))?;
+    let unread = |error: RestoreError| NotPlanned { problems: vec![error.to_string()], refused: false };
+    let gathered = gather::gather(context, &restore).await.map_err(|error| unread(error.into()))?;
     let claim =
         validate::validate(&restore, &gathered).map_err(|problems| NotPlanned { problems, refused: true })?;
     restore.spec.backup_name = Some(claim.backup.clone());
@@ -31,10 +32,7 @@ pub(crate) async fn preview(context: &Context, mut restore: Restore) -> Result<P
     let Previewed { mut planned, filled, reported } =
         Box::pin(handler::preview(prepared.job, &prepared.tools)).await;
     if wants_data {
-        let mut held = data(&prepared.volumes);
-        held.retain(|one| {
-            one.pod.as_ref().is_none_or(|pod| one.data != DataIn::PodVolume || !reported.contains(pod))
-        });
+        let held = unreported(&prepared.volumes, &reported);
         let missing = missing(&held, |holder| is_planned(&planned, &mapping, &filled, holder));
         let messages = missing.into_iter().map(|(_, message)| message);
         let messages: Vec<String> =

@@ -39,10 +39,10 @@ pub(super) fn begin(context: &Context, restore: &Restore, claim: &Claim) -> Valu
 pub(super) fn go_on(context: &Context, restore: &Restore) -> Value {
     let next = attempt_of(restore.meta()) + 1;
     if next > MOST_ATTEMPTS && *restore.phase() == RestorePhase::InProgress {
-        let words = format!(
+        let message = format!(
             "the server was interrupted {MOST_ATTEMPTS} times while it made this restore; what it had created stays (label velero.io/restore-name)"
         );
-        return json!({"status": {"phase": "Failed", "failureReason": words,
+        return json!({"status": {"phase": "Failed", "failureReason": message,
             "completionTimestamp": time::seconds(context.now())}});
     }
     json!({"metadata": {"annotations": {ATTEMPT: next.to_string()}}})
@@ -108,13 +108,13 @@ pub(super) async fn unreadable(
     if !matches!(phase, "" | "New") {
         return Ok(Action::await_change());
     }
-    let words =
+    let message =
         format!("the object cannot be read: {error}; correct it with `kubectl edit`, or make it anew");
-    let patch = json!({"status": {"phase": "FailedValidation", "validationErrors": [words]}});
+    let patch = json!({"status": {"phase": "FailedValidation", "validationErrors": [message]}});
     match objects::merge(api, object, patch).await {
         Err(error) if error.is_invalid() => {
             let resource = objects::resource_of::<Restore>();
-            Ok(context.refused.tell(&context.events, object, &resource, &words, &error).await)
+            Ok(context.refused.tell(&context.events, object, &resource, &message, &error).await)
         }
         written => written.map(|_| Action::await_change()),
     }

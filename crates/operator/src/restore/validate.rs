@@ -1,11 +1,11 @@
-//! Whether a Restore can run, by its spec and by what was gathered. The words are upstream's where it has some.
+//! Whether a Restore can run, by its spec and by what was gathered. The messages are upstream's where it has some.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::ResourceExt;
 use lifeboat_api::velero::names::SCHEDULE_NAME;
 use lifeboat_api::velero::{Backup, BackupPhase, BackupStorageLocationPhase, Restore};
 use lifeboat_plan::policy::items::ItemPolicies;
-use lifeboat_plan::restore::modifiers::Modifiers;
+use lifeboat_plan::restore::modifiers::{Modifiers, RuleError};
 use lifeboat_plan::restore::validate::{newest_completed, problems, source_problem};
 
 use super::gather::Gathered;
@@ -42,10 +42,10 @@ pub(super) fn validate(restore: &Restore, gathered: &Gathered) -> Result<Claim, 
     };
     found.extend(phase_problem(backup));
     found.extend(location_problem(gathered));
-    found.extend(policies(restore, gathered.policies.as_ref()).err());
-    if let Err(problem) = modifiers(restore, gathered.modifiers.as_ref()) {
-        found.push(problem);
-    }
+    let policies = policies(restore, gathered.policies.as_ref());
+    found.extend(policies.err().map(|problem| problem.to_string()));
+    let modifiers = modifiers(restore, gathered.modifiers.as_ref());
+    found.extend(modifiers.err().map(|problem| problem.to_string()));
     if !found.is_empty() {
         return Err(found);
     }
@@ -67,7 +67,7 @@ fn phase_problem(backup: &Backup) -> Option<String> {
 
 fn location_problem(gathered: &Gathered) -> Option<String> {
     match gathered.location.as_ref()? {
-        Err(words) => Some(format!("Error retrieving backup: {words}")),
+        Err(message) => Some(format!("Error retrieving backup: {message}")),
         Ok(location) if location.phase() == Some(&BackupStorageLocationPhase::Available) => None,
         Ok(location) => {
             Some(format!("The BSL {} is unavailable, cannot retrieve the backup", location.name_any()))
@@ -75,40 +75,55 @@ fn location_problem(gathered: &Gathered) -> Option<String> {
     }
 }
 
+/// Why resource policies cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PolicyError {
+    #[error("invalid restore resource policies: spec.resourcePolicy has kind {0:?}; only ConfigMap is known")]
+    Kind(String),
+    #[error("invalid restore resource policies: there is no ConfigMap {0}")]
+    Missing(String),
+    #[error("invalid restore resource policies: ConfigMap {config_map}: {problem}")]
+    Content { config_map: String, problem: String },
+}
+
 /// The resource policies that the Restore names.
-pub(super) fn policies(restore: &Restore, map: Option<&ConfigMap>) -> Result<ItemPolicies, String> {
+pub(super) fn policies(restore: &Restore, map: Option<&ConfigMap>) -> Result<ItemPolicies, PolicyError> {
     let Some(reference) = &restore.spec.resource_policy else { return Ok(ItemPolicies::default()) };
-    let place = format!("{}/{}", restore.namespace().unwrap_or_default(), reference.name);
-    let wrong = |words: String| format!("invalid restore resource policies: {words}");
+    let config_map = format!("{}/{}", restore.namespace().unwrap_or_default(), reference.name);
     if !reference.kind.eq_ignore_ascii_case("configmap") {
-        return Err(wrong(format!(
-            "spec.resourcePolicy has kind {:?}; only ConfigMap is known",
-            reference.kind
-        )));
+        return Err(PolicyError::Kind(reference.kind.clone()));
     }
-    let map = map.ok_or_else(|| wrong(format!("there is no ConfigMap {place}")))?;
+    let Some(map) = map else { return Err(PolicyError::Missing(config_map)) };
     ItemPolicies::from_data(&map.data.clone().unwrap_or_default())
-        .map_err(|error| wrong(format!("ConfigMap {place}: {error}")))
+        .map_err(|error| PolicyError::Content { config_map, problem: error.to_string() })
+}
+
+/// Why resource modifiers cannot be used. Upstream's messages.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ModifierError {
+    #[error("spec.resourceModifier has kind {0:?}; only ConfigMap is known")]
+    Kind(String),
+    #[error("failed to get resource modifiers configmap {0}: there is no such ConfigMap")]
+    Missing(String),
+    #[error(
+        "Error in parsing resource modifiers provided in configmap {config_map}: illegal resource modifiers {config_map} configmap: it must have exactly one key, and has {count}"
+    )]
+    Keys { config_map: String, count: usize },
+    #[error("Error in parsing resource modifiers provided in configmap {config_map}: {problem}")]
+    Content { config_map: String, problem: RuleError },
 }
 
 /// The rules that the Restore names.
-pub(super) fn modifiers(restore: &Restore, map: Option<&ConfigMap>) -> Result<Modifiers, String> {
+pub(super) fn modifiers(restore: &Restore, map: Option<&ConfigMap>) -> Result<Modifiers, ModifierError> {
     let Some(reference) = &restore.spec.resource_modifier else { return Ok(Modifiers::default()) };
-    let place = format!("{}/{}", restore.namespace().unwrap_or_default(), reference.name);
+    let config_map = format!("{}/{}", restore.namespace().unwrap_or_default(), reference.name);
     if !reference.kind.eq_ignore_ascii_case("configmap") {
-        return Err(format!("spec.resourceModifier has kind {:?}; only ConfigMap is known", reference.kind));
+        return Err(ModifierError::Kind(reference.kind.clone()));
     }
-    let map = map.ok_or_else(|| {
-        format!("failed to get resource modifiers configmap {place}: there is no such ConfigMap")
-    })?;
+    let Some(map) = map else { return Err(ModifierError::Missing(config_map)) };
     let data: Vec<&String> = map.data.iter().flat_map(|data| data.values()).collect();
     let [yaml] = data.as_slice() else {
-        return Err(format!(
-            "Error in parsing resource modifiers provided in configmap {place}: illegal resource modifiers {place} configmap: it must have exactly one key, and has {}",
-            data.len()
-        ));
+        return Err(ModifierError::Keys { config_map, count: data.len() });
     };
-    Modifiers::parse(yaml).map_err(|error| {
-        format!("Error in parsing resource modifiers provided in configmap {place}: {error}")
-    })
+    Modifiers::parse(yaml).map_err(|problem| ModifierError::Content { config_map, problem })
 }

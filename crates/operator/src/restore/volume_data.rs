@@ -13,13 +13,15 @@ use lifeboat_plan::restore::volumes::{DataIn, VolumeData};
 use serde_json::Value;
 
 use super::after::document;
+use super::error::RestoreError;
+use super::handler::VolumeKey;
 
 /// Reads all of it.
 pub(super) async fn read(
     store: &dyn ObjectStore,
     files: &BackupFiles,
     spool: &Spool,
-) -> Result<Vec<BackupVolumeInfo>, String> {
+) -> Result<Vec<BackupVolumeInfo>, RestoreError> {
     let infos: Option<Vec<BackupVolumeInfo>> = document(store, &files.volume_info()).await?;
     let mut found = infos.clone().unwrap_or_default();
     let known: BTreeSet<&str> = found.iter().map(|info| info.pv_name.as_str()).collect();
@@ -35,7 +37,10 @@ pub(super) async fn read(
 }
 
 /// The snapshots that volume plugins made.
-pub(super) async fn snapshots(store: &dyn ObjectStore, files: &BackupFiles) -> Result<Vec<Snapshot>, String> {
+pub(super) async fn snapshots(
+    store: &dyn ObjectStore,
+    files: &BackupFiles,
+) -> Result<Vec<Snapshot>, RestoreError> {
     let listed: Option<Vec<NativeSnapshot>> = document(store, &files.volume_snapshots()).await?;
     let listed = listed.unwrap_or_default().into_iter();
     Ok(listed
@@ -51,7 +56,10 @@ pub(super) async fn snapshots(store: &dyn ObjectStore, files: &BackupFiles) -> R
 }
 
 /// The copies of volumes of pods: Lifeboat's own list, and upstream's.
-pub(super) async fn copies(store: &dyn ObjectStore, files: &BackupFiles) -> Result<Vec<Copied>, String> {
+pub(super) async fn copies(
+    store: &dyn ObjectStore,
+    files: &BackupFiles,
+) -> Result<Vec<Copied>, RestoreError> {
     let own: Option<Vec<Value>> = document(store, &files.volume_copies()).await?;
     let upstreams: Option<Vec<Value>> = document(store, &files.pod_volume_backups()).await?;
     let mut all = own.unwrap_or_default();
@@ -59,7 +67,17 @@ pub(super) async fn copies(store: &dyn ObjectStore, files: &BackupFiles) -> Resu
     Ok(pod_volumes::copies(&all))
 }
 
-/// The same in the words of decisions.
+/// The volumes that the restore has not reported yet: copies of pods' volumes that were restored, or that have an error of their
+/// own, are left out.
+pub(super) fn unreported(infos: &[BackupVolumeInfo], reported: &BTreeSet<VolumeKey>) -> Vec<VolumeData> {
+    let mut held = data(infos);
+    held.retain(|one| {
+        one.pod.as_ref().is_none_or(|pod| one.data != DataIn::PodVolume || !reported.contains(pod))
+    });
+    held
+}
+
+/// What decisions need of it.
 pub(super) fn data(infos: &[BackupVolumeInfo]) -> Vec<VolumeData> {
     infos
         .iter()
@@ -98,17 +116,17 @@ fn incomplete(info: &BackupVolumeInfo) -> bool {
     info.result == "failed" && moved.is_some_and(|moved| !moved.snapshot_handle.is_empty())
 }
 
-/// The claims that are restored from a moved snapshot that misses files: their namespace in the backup, and words.
+/// The claims that are restored from a moved snapshot that misses files: their namespace in the backup, name, and a warning.
 pub(super) fn incomplete_claims(infos: &[BackupVolumeInfo]) -> Vec<(String, String, String)> {
     let found = infos.iter().filter(|info| !info.skipped && incomplete(info));
     found
         .map(|info| {
             let BackupVolumeInfo { pvc_namespace, pvc_name, .. } = info;
-            let words = format!(
+            let message = format!(
                 "claim {pvc_namespace}/{pvc_name} is restored from an incomplete copy: files could not be read when it was backed \
                  up; the results of the backup name them"
             );
-            (pvc_namespace.clone(), pvc_name.clone(), words)
+            (pvc_namespace.clone(), pvc_name.clone(), message)
         })
         .collect()
 }
@@ -124,7 +142,7 @@ struct Older<'a> {
 }
 
 impl Older<'_> {
-    async fn read(&self) -> Result<Vec<BackupVolumeInfo>, String> {
+    async fn read(&self) -> Result<Vec<BackupVolumeInfo>, RestoreError> {
         let mut found = self.pod_volumes().await?;
         let snapshots: Option<Vec<NativeSnapshot>> =
             document(self.store, &self.files.volume_snapshots()).await?;
@@ -150,7 +168,7 @@ impl Older<'_> {
     }
 
     /// Copies of the volumes of pods. Where there is volume info it has all of them.
-    async fn pod_volumes(&self) -> Result<Vec<BackupVolumeInfo>, String> {
+    async fn pod_volumes(&self) -> Result<Vec<BackupVolumeInfo>, RestoreError> {
         if self.has_info {
             return Ok(Vec::new());
         }

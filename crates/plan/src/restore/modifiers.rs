@@ -15,6 +15,53 @@ use crate::includes::Includes;
 use crate::selector::Selector;
 use json_patch::{JsonPatch, PatchError};
 
+/// What is wrong with the rules of a ConfigMap, for the Restore's status. Upstream's messages where it has some.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RuleError {
+    #[error("failed to decode yaml data into resource modifiers, err: {0}")]
+    Yaml(String),
+    #[error("unsupported resource modifier version {0}; write version: v1")]
+    Version(String),
+    #[error("resource modifier rules cannot be empty")]
+    NoRules,
+    #[error("conditions.groupResource cannot be empty")]
+    NoGroupResource,
+    #[error("only one of patches, mergePatches, strategicPatches can be specified")]
+    SeveralPatches,
+    #[error("no patch data found")]
+    NoPatch,
+    /// A pattern of namespaces or types.
+    #[error("{0}")]
+    Pattern(String),
+    #[error("error in matching regex {0}")]
+    Regex(String),
+    #[error("error in creating label selector {0}")]
+    Selector(String),
+    #[error("error in converting YAML to JSON {0}")]
+    PatchYaml(String),
+    #[error("path is required for match rule")]
+    NoMatchPath,
+    #[error("operation cannot be empty")]
+    NoOperation,
+    #[error("path cannot be empty")]
+    NoPath,
+    #[error("unsupported operation {0}")]
+    Operation(String),
+    #[error("error in decoding json patch: value {value:?}: {problem}")]
+    Value { value: String, problem: String },
+}
+
+/// Why a rule could not be applied to an object.
+#[derive(Debug, thiserror::Error)]
+enum ApplyError {
+    #[error("{0}")]
+    Match(PatchError),
+    #[error("error in applying JSON Patch: {0}")]
+    Json(PatchError),
+    #[error("error in applying Strategic Patch: {0}")]
+    Strategic(String),
+}
+
 /// Rules that were found to be well formed. The default changes nothing.
 #[derive(Clone, Debug, Default)]
 pub struct Modifiers {
@@ -104,15 +151,15 @@ struct RawData {
 }
 
 impl Modifiers {
-    /// Reads the one value of the ConfigMap. The error names what is wrong, in words for the Restore's status.
-    pub fn parse(yaml: &str) -> Result<Self, String> {
-        let raw: RawModifiers = serde_saphyr::from_str(yaml)
-            .map_err(|error| format!("failed to decode yaml data into resource modifiers, err: {error}"))?;
+    /// Reads the one value of the ConfigMap.
+    pub fn parse(yaml: &str) -> Result<Self, RuleError> {
+        let raw: RawModifiers =
+            serde_saphyr::from_str(yaml).map_err(|error| RuleError::Yaml(error.to_string()))?;
         if !raw.version.eq_ignore_ascii_case("v1") {
-            return Err(format!("unsupported resource modifier version {}; write version: v1", raw.version));
+            return Err(RuleError::Version(raw.version));
         }
         if raw.resource_modifier_rules.is_empty() {
-            return Err("resource modifier rules cannot be empty".to_owned());
+            return Err(RuleError::NoRules);
         }
         let rules = raw.resource_modifier_rules.into_iter().map(rule).collect::<Result<_, _>>()?;
         Ok(Self { rules })
@@ -135,12 +182,12 @@ impl Modifiers {
                 Ok(false) => continue,
                 Ok(true) => {}
                 Err(problem) => {
-                    problems.push(told(&origin, number, &problem));
+                    problems.push(described(&origin, number, &problem));
                     continue;
                 }
             }
             if let Err(problem) = rule.patch.apply(object) {
-                problems.push(told(&origin, number, &problem));
+                problems.push(described(&origin, number, &problem));
             }
         }
         problems
@@ -148,7 +195,7 @@ impl Modifiers {
 }
 
 /// A problem with the object and the rule that it belongs to.
-fn told(object: &Value, number: usize, problem: &str) -> String {
+fn described(object: &Value, number: usize, problem: &ApplyError) -> String {
     let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     let (kind, name) = (text("/kind"), text("/metadata/name"));
     let name = match text("/metadata/namespace") {
@@ -159,7 +206,7 @@ fn told(object: &Value, number: usize, problem: &str) -> String {
 }
 
 impl Rule {
-    fn matches(&self, object: &Value, resource: &GroupResource) -> Result<bool, String> {
+    fn matches(&self, object: &Value, resource: &GroupResource) -> Result<bool, ApplyError> {
         let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
         let namespace = text("/metadata/namespace");
         if !namespace.is_empty() && !self.namespaces.takes(namespace) {
@@ -181,25 +228,25 @@ impl Rule {
         match json_patch::apply(object, &self.matches) {
             Ok(_) => Ok(true),
             Err(PatchError::TestFailed(_) | PatchError::Missing(_)) => Ok(false),
-            Err(error) => Err(error.to_string()),
+            Err(error) => Err(ApplyError::Match(error)),
         }
     }
 }
 
 impl Patch {
-    fn apply(&self, object: &mut Value) -> Result<(), String> {
+    fn apply(&self, object: &mut Value) -> Result<(), ApplyError> {
         match self {
             Self::Json(patches) => match json_patch::apply(object, patches) {
                 Ok(changed) => *object = changed,
                 // As upstream: a test that fails means that nothing is changed.
                 Err(PatchError::TestFailed(_)) => {}
-                Err(error) => return Err(format!("error in applying JSON Patch: {error}")),
+                Err(error) => return Err(ApplyError::Json(error)),
             },
             Self::Merge(patches) => patches.iter().for_each(|patch| merge(object, patch)),
             Self::Strategic(patches) => {
                 for patch in patches {
                     strategic::merge(object, patch)
-                        .map_err(|error| format!("error in applying Strategic Patch: {error}"))?;
+                        .map_err(|error| ApplyError::Strategic(error.to_string()))?;
                 }
             }
         }
@@ -225,34 +272,34 @@ fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
-fn rule(raw: RawRule) -> Result<Rule, String> {
+fn rule(raw: RawRule) -> Result<Rule, RuleError> {
     let RawConditions { namespaces, group_resource, resource_name_regex, label_selector, matches } =
         raw.conditions;
     if group_resource.is_empty() {
-        return Err("conditions.groupResource cannot be empty".to_owned());
+        return Err(RuleError::NoGroupResource);
     }
     let given = [!raw.patches.is_empty(), !raw.merge_patches.is_empty(), !raw.strategic_patches.is_empty()];
     if given.iter().filter(|given| **given).count() > 1 {
-        return Err("only one of patches, mergePatches, strategicPatches can be specified".to_owned());
+        return Err(RuleError::SeveralPatches);
     }
     let group_resource = group_resource.split('.').map(Glob::new).collect::<Result<Vec<_>, _>>();
     Ok(Rule {
-        namespaces: Includes::new(&namespaces, &[]).map_err(|error| error.to_string())?,
-        group_resource: group_resource.map_err(|error| error.to_string())?,
+        namespaces: Includes::new(&namespaces, &[]).map_err(|error| RuleError::Pattern(error.to_string()))?,
+        group_resource: group_resource.map_err(|error| RuleError::Pattern(error.to_string()))?,
         name: (!resource_name_regex.is_empty())
             .then(|| Regex::new(&resource_name_regex))
             .transpose()
-            .map_err(|error| format!("error in matching regex {error}"))?,
+            .map_err(|error| RuleError::Regex(error.to_string()))?,
         selector: label_selector
             .map(|selector| Selector::new(&selector))
             .transpose()
-            .map_err(|error| format!("error in creating label selector {error}"))?,
+            .map_err(|error| RuleError::Selector(error.to_string()))?,
         matches: matches.into_iter().map(test).collect::<Result<_, _>>()?,
         patch: patch(raw.patches, &raw.merge_patches, &raw.strategic_patches)?,
     })
 }
 
-fn patch(patches: Vec<RawPatch>, merge: &[RawData], strategic: &[RawData]) -> Result<Patch, String> {
+fn patch(patches: Vec<RawPatch>, merge: &[RawData], strategic: &[RawData]) -> Result<Patch, RuleError> {
     if !patches.is_empty() {
         let read = |raw: RawPatch| JsonPatch::new(&raw.operation, raw.from, raw.path, &raw.value);
         return patches.into_iter().map(read).collect::<Result<_, _>>().map(Patch::Json);
@@ -261,19 +308,19 @@ fn patch(patches: Vec<RawPatch>, merge: &[RawData], strategic: &[RawData]) -> Re
     match (merge.is_empty(), strategic.is_empty()) {
         (false, _) => data(merge).map(Patch::Merge),
         (true, false) => data(strategic).map(Patch::Strategic),
-        (true, true) => Err("no patch data found".to_owned()),
+        (true, true) => Err(RuleError::NoPatch),
     }
 }
 
-fn test(raw: RawMatch) -> Result<JsonPatch, String> {
+fn test(raw: RawMatch) -> Result<JsonPatch, RuleError> {
     if raw.path.is_empty() {
-        return Err("path is required for match rule".to_owned());
+        return Err(RuleError::NoMatchPath);
     }
     JsonPatch::new("test", String::new(), raw.path, &raw.value)
 }
 
-fn yaml(text: &str) -> Result<Value, String> {
-    serde_saphyr::from_str(text).map_err(|error| format!("error in converting YAML to JSON {error}"))
+fn yaml(text: &str) -> Result<Value, RuleError> {
+    serde_saphyr::from_str(text).map_err(|error| RuleError::PatchYaml(error.to_string()))
 }
 
 /// `*` does not reach over a dot, as upstream's patterns; `**` does.
@@ -392,7 +439,7 @@ patches:
         "no patch data found"
     )]
     fn broken_rules_are_named(#[case] yaml: &str, #[case] expected: &str) {
-        let error = Modifiers::parse(yaml).unwrap_err();
+        let error = Modifiers::parse(yaml).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
 }

@@ -12,8 +12,8 @@ use lifeboat_plan::csi::{Provisioning, awaits_pod, provisioning};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::Rest;
 use super::finalize::{PAUSE, target};
+use super::{Rest, RestoreError};
 
 /// What the restore says of claims that are filled.
 pub(in crate::restore) fn infos(
@@ -45,7 +45,7 @@ pub(in crate::restore) fn infos(
 }
 
 /// Waits for the volumes of claims that are made from snapshots. The error says that the restore was cancelled.
-pub(in crate::restore) async fn await_volumes(rest: &mut Rest<'_>) -> Result<(), String> {
+pub(in crate::restore) async fn await_volumes(rest: &mut Rest<'_>) -> Result<(), RestoreError> {
     let mapping = rest.restore.spec.namespace_mapping.clone().unwrap_or_default();
     let mut open: Vec<(String, String)> = Vec::new();
     for info in rest.volumes.iter().filter(|info| info.backup_method == "CSISnapshot") {
@@ -63,21 +63,21 @@ pub(in crate::restore) async fn await_volumes(rest: &mut Rest<'_>) -> Result<(),
                 Ok(Provisioning::Bound | Provisioning::Unused) => {}
                 Ok(Provisioning::Wait) => waiting.push((namespace, name)),
                 Ok(Provisioning::Failed(reason)) => {
-                    let words = format!(
+                    let message = format!(
                         "claim {namespace}/{name} gets no volume from its CSI snapshot: {reason}; a snapshot that exists on one node \
                          only needs the pod there, one that is gone needs another backup"
                     );
-                    rest.error(Some(&namespace), words);
+                    rest.error(Some(&namespace), message);
                 }
                 Err(error) if error.is_transient() && start.elapsed() < limit(rest) => {
                     waiting.push((namespace, name));
                 }
                 Err(error) => {
-                    let words = format!(
+                    let message = format!(
                         "nobody knows whether claim {namespace}/{name} gets a volume from its CSI snapshot: {}",
                         error.chain()
                     );
-                    rest.error(Some(&namespace), words);
+                    rest.error(Some(&namespace), message);
                 }
             }
         }

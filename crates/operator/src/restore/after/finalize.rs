@@ -11,7 +11,7 @@ use lifeboat_plan::restore::provisioned::{Look, Seen, Wanted, look};
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::Rest;
+use super::{Rest, RestoreError};
 
 /// How long a claim that nothing uses yet is waited for.
 const UNUSED: Duration = Duration::from_secs(30);
@@ -25,7 +25,7 @@ struct Open {
 }
 
 /// The error says that the restore was cancelled.
-pub(in crate::restore) async fn finalize(rest: &mut Rest<'_>) -> Result<(), String> {
+pub(in crate::restore) async fn finalize(rest: &mut Rest<'_>) -> Result<(), RestoreError> {
     let mut open = candidates(rest);
     if open.is_empty() {
         return Ok(());
@@ -45,11 +45,11 @@ pub(in crate::restore) async fn finalize(rest: &mut Rest<'_>) -> Result<(), Stri
         }
         if start.elapsed() >= rest.context.settings.restore.resource_timeout {
             for one in open {
-                let words = format!(
+                let message = format!(
                     "the volume of claim {}/{} did not get its reclaim policy and labels back: the claim was not bound in time (--resource-timeout)",
                     one.namespace, one.name
                 );
-                rest.error(Some(&one.namespace), words);
+                rest.error(Some(&one.namespace), message);
             }
             break;
         }
@@ -103,14 +103,14 @@ async fn is_waited_for(rest: &mut Rest<'_>, writer: &Writer, one: &Open, start: 
         Ok(Look::Wait | Look::Patch { .. }) => return true,
         Ok(Look::Unused) if start.elapsed() < UNUSED => return true,
         Ok(Look::Unused) => {
-            let words = format!(
+            let message = format!(
                 "nothing uses claim {}/{} yet: its volume will not get the reclaim policy and labels of the old one",
                 one.namespace, one.name
             );
-            rest.warn(Some(&one.namespace), words);
+            rest.warn(Some(&one.namespace), message);
             return false;
         }
-        Ok(Look::Wrong(words)) => words,
+        Ok(Look::Wrong(message)) => message,
         // An installation that is limited to namespaces has nothing to do with volumes.
         Err(error) if error.code() == Some(403) => {
             rest.warn(Some(&one.namespace), told(one, &error.chain()));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use lifeboat_archive::documents::{OperationPhase, RestoreOperation};
 use lifeboat_plan::catalogue::ItemId;
 
-use super::{Rest, operation_timeout};
+use super::{Rest, RestoreError, operation_timeout};
 use crate::operations::{Silent, answered, fail, is_over};
 
 /// The first pause between questions; it doubles up to the longest, which is upstream's.
@@ -14,7 +14,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// Waits for all operations. The error says that the restore was cancelled; the operations were told so.
-pub(in crate::restore) async fn follow(rest: &mut Rest<'_>) -> Result<(), String> {
+pub(in crate::restore) async fn follow(rest: &mut Rest<'_>) -> Result<(), RestoreError> {
     let mut pause = FIRST_PAUSE;
     while rest.has_operations() {
         let before = rest.operations.clone();
@@ -22,17 +22,17 @@ pub(in crate::restore) async fn follow(rest: &mut Rest<'_>) -> Result<(), String
         if rest.operations != before {
             rest.changed = true;
             // Whoever goes on later asks again for what could not be written.
-            if let Err(words) = rest.keep().await {
-                tracing::warn!(words, "cannot write the operations of a restore");
+            if let Err(error) = rest.keep().await {
+                tracing::warn!(%error, "cannot write the operations of a restore");
             }
             rest.show().await;
         }
         if !rest.has_operations() {
             break;
         }
-        if let Err(words) = rest.pause(pause).await {
+        if let Err(error) = rest.pause(pause).await {
             cancel_all(rest).await;
-            return Err(words);
+            return Err(error);
         }
         pause = (pause * 2).min(LONGEST_PAUSE);
     }
@@ -61,11 +61,11 @@ async fn ask_all(rest: &mut Rest<'_>) {
         ask(rest, operation, &mut silent).await;
         if operation.status.phase == OperationPhase::Failed {
             let item = ItemId::from(operation.spec.resource_identifier.clone());
-            let words = format!(
+            let message = format!(
                 "operation {} of {} for {item} failed: {}",
                 operation.spec.operation_id, operation.spec.restore_item_action, operation.status.error
             );
-            rest.error(item.namespace.as_deref(), words);
+            rest.error(item.namespace.as_deref(), message);
         }
     }
     rest.operations = operations;

@@ -8,12 +8,12 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::ListParams;
 use lifeboat_api::velero::Restore;
-use lifeboat_cluster::{Attempt, objects};
+use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::volume_plugin::{PERSISTENT_VOLUME, PROVIDER_VOLUME, SNAPSHOT_LOCATION, standing};
 use lifeboat_plugin::host::ServerLog;
 use serde_json::Value;
 
-use super::{Rest, operation_timeout};
+use super::{Rest, RestoreError, operation_timeout};
 use crate::context::Context;
 use crate::restore::handler::{OpenVolume, Processes};
 use crate::snapshot_locations::{self, SnapshotterError};
@@ -24,13 +24,13 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// All VolumePluginRestores of a restore.
-pub(in crate::restore) async fn all(context: &Context, restore: &Restore) -> Result<Vec<Value>, String> {
+pub(in crate::restore) async fn all(context: &Context, restore: &Restore) -> Result<Vec<Value>, ApiError> {
     let api = volume_plugin::api(&context.client, Kind::Restore, &context.settings.namespace);
     let selector = Kind::Restore.uid_selector(&restore.uid().unwrap_or_default());
     let listed = match api.list(&ListParams::default().labels(&selector)).await {
         // Before the kinds were there nothing was begun.
         Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Vec::new()),
-        listed => listed.attempt("list volumepluginrestores").map_err(|error| error.chain())?,
+        listed => listed.attempt("list volumepluginrestores")?,
     };
     Ok(listed.items.iter().map(objects::to_json).collect())
 }
@@ -44,13 +44,13 @@ pub(in crate::restore) fn open(objects: &[Value]) -> impl Iterator<Item = OpenVo
 /// Tells of volumes that were made and failed while no server looked.
 pub(in crate::restore) fn tell_failed(rest: &mut Rest<'_>, objects: &[Value]) {
     for object in objects {
-        let Standing::Failed(words) = standing(object) else { continue };
+        let Standing::Failed(message) = standing(object) else { continue };
         let is_made = !object["metadata"]["annotations"][PROVIDER_VOLUME].is_null();
         let again =
             |other: &Value| about(other) == about(object) && !matches!(standing(other), Standing::Failed(_));
-        let told = rest.results.errors.all().any(|(_, known)| known.contains(&words));
+        let told = rest.results.errors.all().any(|(_, known)| known.contains(&message));
         if is_made && !told && !objects.iter().any(again) {
-            rest.error(None, not_made(object, &words));
+            rest.error(None, not_made(object, &message));
         }
     }
 }
@@ -62,9 +62,9 @@ fn about(object: &Value) -> (&str, &str) {
     (text("/spec/snapshotID"), noted.unwrap_or_else(|| text("/status/volumeID")))
 }
 
-fn not_made(object: &Value, words: &str) -> String {
+fn not_made(object: &Value, message: &str) -> String {
     let (snapshot, volume) = about(object);
-    format!("volume {volume} was not made from snapshot '{snapshot}': {words}")
+    format!("volume {volume} was not made from snapshot '{snapshot}': {message}")
 }
 
 /// Adds those whose call an earlier attempt made, and whose volume this one found restored.
@@ -78,12 +78,14 @@ pub(in crate::restore) async fn gone_on_with(rest: &mut Rest<'_>) {
             }));
             tell_failed(rest, &objects);
         }
-        Err(words) => rest.error(None, format!("volumes that plugins go on with are not known: {words}")),
+        Err(error) => {
+            rest.error(None, format!("volumes that plugins go on with are not known: {}", error.chain()));
+        }
     }
 }
 
 /// Waits for all of them. The error says that the restore was cancelled.
-pub(in crate::restore) async fn follow(rest: &mut Rest<'_>) -> Result<(), String> {
+pub(in crate::restore) async fn follow(rest: &mut Rest<'_>) -> Result<(), RestoreError> {
     if rest.open.is_empty() {
         return Ok(());
     }
@@ -94,8 +96,8 @@ pub(in crate::restore) async fn follow(rest: &mut Rest<'_>) -> Result<(), String
             match look(rest, &mut one).await {
                 Standing::Open => waiting.push(one),
                 Standing::Completed => end(one).await,
-                Standing::Failed(words) => {
-                    rest.error(None, not_made(&one.object, &words));
+                Standing::Failed(message) => {
+                    rest.error(None, not_made(&one.object, &message));
                     end(one).await;
                 }
             }
@@ -121,9 +123,9 @@ async fn end(one: OpenVolume) {
 async fn look(rest: &Rest<'_>, one: &mut OpenVolume) -> Standing {
     let (context, limit) = (rest.context, operation_timeout(rest.context, rest.restore));
     let namespace = &context.settings.namespace;
-    let mut words = None;
+    let mut message = None;
     if one.snapshotter.is_none() {
-        words = reopen(context, one).await;
+        message = reopen(context, one).await;
     }
     if let Some(opened) = &one.snapshotter {
         let seen = volume_plugin::look(
@@ -144,17 +146,17 @@ async fn look(rest: &Rest<'_>, one: &mut OpenVolume) -> Standing {
         }
     }
     if is_over(&one.object, limit, context.now()) {
-        words = Some("it did not end in time (spec.itemOperationTimeout)".to_owned());
+        message = Some("it did not end in time (spec.itemOperationTimeout)".to_owned());
     }
-    let Some(words) = words else { return Standing::Open };
+    let Some(message) = message else { return Standing::Open };
     let name = one.object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
-    match volume_plugin::give_up(&context.client, Kind::Restore, namespace, name, &words).await {
+    match volume_plugin::give_up(&context.client, Kind::Restore, namespace, name, &message).await {
         // It may have ended meanwhile.
         Ok(Some(object)) => return standing(&object),
         Ok(None) => {}
         Err(error) => tracing::warn!(error = error.chain(), "cannot end a VolumePluginRestore"),
     }
-    Standing::Failed(words)
+    Standing::Failed(message)
 }
 
 /// Opens the location of an operation that another server began; gives why it never will be.

@@ -41,7 +41,7 @@ pub(crate) struct VolumeMaker {
     context: Context,
     owner: Owner,
     /// Or why their list cannot be read.
-    snapshots: Result<Vec<Snapshot>, String>,
+    snapshots: Result<Vec<Snapshot>, NativeError>,
     log: RunLog,
     limit: Duration,
     places: Semaphore,
@@ -82,7 +82,7 @@ impl VolumeMaker {
     pub(crate) fn new(
         context: &Context,
         owner: Owner,
-        snapshots: Result<Vec<Snapshot>, String>,
+        snapshots: Result<Vec<Snapshot>, NativeError>,
         log: RunLog,
         limit: Duration,
     ) -> Self {
@@ -135,15 +135,15 @@ impl VolumeMaker {
             Before::Made(id, object) => (id, plan::standing(&object), Some(object)),
             Before::Nothing | Before::Begun => self.call(&subject, &opened, snapshot).await?,
         };
-        if let Standing::Failed(words) = standing {
-            return Err(words.into());
+        if let Standing::Failed(message) = standing {
+            return Err(message.into());
         }
         let unused = |error: &str| {
             format!("volume '{id}' was made from snapshot '{}', and is used by nothing: {error}", snapshot.id)
         };
         let volume = opened.snapshotter.with_volume_id(volume, &id).await;
         let volume = volume.map_err(|error| unused(&error.to_string()))?;
-        native::check(&volume).map_err(|error| unused(&error))?;
+        native::check(&volume).map_err(|error| unused(&error.to_string()))?;
         let open = object.filter(|_| standing == Standing::Open);
         let open = open.map(|object| OpenVolume { object, snapshotter: Some(opened), processes: None });
         Ok(MadeVolume { volume, open, doubt })

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use lifeboat_archive::documents::{NativeSnapshotInfo, RestoreVolumeInfo};
 use lifeboat_cluster::lookup;
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
-use lifeboat_plan::restore::native::{Snapshot, moves, other_name, rename, snapshot_of};
+use lifeboat_plan::restore::native::{NativeVolumeError, Snapshot, moves, other_name, rename, snapshot_of};
 use lifeboat_plan::restore::sanitise;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -27,7 +27,9 @@ use crate::items::run::{Run, locked};
 pub(crate) enum NativeError {
     #[error("no volume snapshotters can be used here")]
     NoSnapshotters,
-    /// The cluster, the list of snapshots or the plugin says so.
+    #[error(transparent)]
+    Volume(#[from] NativeVolumeError),
+    /// The cluster, the location or the plugin refused it.
     #[error("{0}")]
     Refused(String),
     #[error("timeout reached waiting for persistent volume {0} to delete (--terminating-resource-timeout)")]
@@ -60,7 +62,7 @@ pub(crate) struct MadeVolume {
 }
 
 /// The volumes of a preview: the snapshot must be there, and nothing is made from it.
-pub(crate) struct PreviewedVolumes(pub(crate) Result<Vec<Snapshot>, String>);
+pub(crate) struct PreviewedVolumes(pub(crate) Result<Vec<Snapshot>, NativeError>);
 
 #[async_trait]
 impl NativeVolumes for PreviewedVolumes {

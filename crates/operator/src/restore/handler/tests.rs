@@ -267,9 +267,9 @@ async fn an_item_whose_additional_items_are_never_ready_is_attempted_and_named()
     world.actions = vec![Arc::new(Waits { noes: usize::MAX, asked: AtomicUsize::new(0) })];
     let (ended, api) = world.restore().await;
     let errors = &ended.results.errors.namespaces["shop"];
-    let words = "error verifying additional items are ready to use: context deadline exceeded: not ready after 400ms: \
+    let message = "error verifying additional items are ready to use: context deadline exceeded: not ready after 400ms: \
         secrets shop/key (action example.com/waits for pods/shop/web-1, which was then restored all the same)";
-    assert_eq!(errors, &[words]);
+    assert_eq!(errors, &[message]);
     assert!(api.object("/api/v1/namespaces/shop/pods/web-1").is_some());
 }
 

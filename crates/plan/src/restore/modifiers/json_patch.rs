@@ -3,6 +3,8 @@
 
 use serde_json::Value;
 
+use super::RuleError;
+
 /// One operation.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct JsonPatch {
@@ -32,12 +34,12 @@ pub(super) enum PatchError {
 }
 
 impl JsonPatch {
-    pub(super) fn new(operation: &str, from: String, path: String, value: &str) -> Result<Self, String> {
+    pub(super) fn new(operation: &str, from: String, path: String, value: &str) -> Result<Self, RuleError> {
         if operation.is_empty() {
-            return Err("operation cannot be empty".to_owned());
+            return Err(RuleError::NoOperation);
         }
         if path.is_empty() {
-            return Err("path cannot be empty".to_owned());
+            return Err(RuleError::NoPath);
         }
         let operation = match operation.to_lowercase().as_str() {
             "add" => Operation::Add(read(value)?),
@@ -46,14 +48,14 @@ impl JsonPatch {
             "test" => Operation::Test(read(value)?),
             "move" => Operation::Move(from),
             "copy" => Operation::Copy(from),
-            _ => return Err(format!("unsupported operation {operation}")),
+            _ => return Err(RuleError::Operation(operation.to_owned())),
         };
         Ok(Self { operation, path })
     }
 }
 
 /// JSON where it is null, a truth value, a number, a list or an object; else text, quoted or not.
-fn read(text: &str) -> Result<Value, String> {
+fn read(text: &str) -> Result<Value, RuleError> {
     let quoted = text.len() >= 2 && text.starts_with('"') && text.ends_with('"');
     if quoted {
         return Ok(Value::String(text[1..text.len() - 1].to_owned()));
@@ -67,7 +69,7 @@ fn read(text: &str) -> Result<Value, String> {
     }
     if text.starts_with(['{', '[']) {
         return serde_json::from_str(text)
-            .map_err(|error| format!("error in decoding json patch: value {text:?}: {error}"));
+            .map_err(|error| RuleError::Value { value: text.to_owned(), problem: error.to_string() });
     }
     Ok(serde_json::from_str::<serde_json::Number>(text)
         .map_or_else(|_| Value::String(text.to_owned()), Value::Number))
