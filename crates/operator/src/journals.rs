@@ -56,7 +56,7 @@ impl ConfigMapJournal {
         for attempt in 1.. {
             match self.write_once(entries).await {
                 Ok(()) => break,
-                // The same would be refused again.
+                // Another try would be refused as well.
                 Err(error) if is_final(&error) => return Err(JournalError::Full(error)),
                 Err(error) if attempt == TRIES => return Err(JournalError::Unwritten(error)),
                 Err(_) => tokio::time::sleep(PAUSE * (1 << attempt)).await,

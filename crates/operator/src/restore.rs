@@ -1,5 +1,5 @@
 //! Restore: validated, then run beside the others, several at once. A run belongs to this term of leadership: when it ends,
-//! runs are dropped, and whoever leads next goes on with them. Objects that a run made are known by their label.
+//! runs are dropped, and the next leader goes on with them. Objects that a run made are known by their label.
 //! gather -> validate -> (claim the phase) -> run -> status.
 
 mod after;
@@ -181,7 +181,7 @@ async fn reconcile(
                     return Ok(Action::await_change());
                 }
             }
-            // A run that somebody wants to end is told so at the next look.
+            // A run that is to be cancelled is cancelled at the next look.
             return Ok(Action::requeue(if cancelled { AT_ONCE } else { LOOK }));
         }
     }

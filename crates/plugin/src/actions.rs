@@ -1,5 +1,5 @@
 //! The action traits. An item travels as JSON; identifiers of other items carry the namespaces of the backup. Every
-//! action says once which items it is for; whoever calls it asks first.
+//! action says once which items it is for; a caller asks first.
 //!
 //! Calls may be made from many tasks at once; an implementation that cannot bear that orders them itself. A caller may
 //! drop a call at any await.
@@ -72,7 +72,7 @@ pub struct BackupOutcome {
     pub post_operation_items: Vec<ItemId>,
     /// What the action could not do for the item, which is backed up all the same.
     pub warnings: Vec<String>,
-    /// The same for what the backup cannot be called complete without.
+    /// What the action could not do, without which the backup is not complete.
     pub errors: Vec<String>,
 }
 

@@ -134,7 +134,7 @@ impl<'a> Rest<'a> {
             store,
             files,
         };
-        volumes::tell_failed(&mut rest, &objects);
+        volumes::report_failed(&mut rest, &objects);
         Ok(rest)
     }
 
@@ -227,7 +227,7 @@ impl<'a> Rest<'a> {
         problem.map_or(Ok(()), Err)
     }
 
-    /// Files of a run that another server took over would replace that server's. Where nobody can be asked the files are
+    /// Files of a run that another server took over would replace that server's. Where the Restore cannot be read the files are
     /// written: the lease says who works.
     async fn is_ours(&self) -> Result<(), RestoreError> {
         match status::read(self.api, self.restore).await {

@@ -48,7 +48,7 @@ pub(super) fn go_on(context: &Context, restore: &Restore) -> Value {
     json!({"metadata": {"annotations": {ATTEMPT: next.to_string()}}})
 }
 
-/// Tells of a Restore that was interrupted too often.
+/// Counts and reports a Restore that was interrupted too often.
 pub(super) async fn gave_up(context: &Context, restore: &Restore) {
     let schedule = restore.spec.schedule_name.clone().unwrap_or_default();
     context.metrics.velero().restore_ended(&schedule, Ending::Failed);
@@ -64,7 +64,7 @@ pub(super) fn is_first_attempt(restore: &Restore) -> bool {
     attempt_of(restore.meta()) <= 1
 }
 
-/// The same patch for a Restore in which nothing waits any more.
+/// Adds to a patch that nothing in the Restore waits any more.
 pub(super) fn without_waits(mut patch: Value) -> Value {
     patch["metadata"]["annotations"][WAITING] = Value::Null;
     patch
@@ -128,7 +128,8 @@ pub(super) enum Written {
     NotOurs,
 }
 
-/// Merges into a Restore that this server runs, whoever else wrote to it, as long as it is the same object in the same attempt.
+/// Merges into a Restore that this server runs, whatever other clients wrote to it, as long as it is the same object in the same
+/// attempt.
 pub(super) async fn write(
     api: &Api<DynamicObject>,
     restore: &Restore,

@@ -74,7 +74,7 @@ pub(in crate::restore) async fn await_volumes(rest: &mut Rest<'_>) -> Result<(),
                 }
                 Err(error) => {
                     let message = format!(
-                        "nobody knows whether claim {namespace}/{name} gets a volume from its CSI snapshot: {}",
+                        "it is not known whether claim {namespace}/{name} gets a volume from its CSI snapshot: {}",
                         error.chain()
                     );
                     rest.error(Some(&namespace), message);

@@ -113,18 +113,18 @@ async fn is_waited_for(rest: &mut Rest<'_>, writer: &Writer, one: &Open, start: 
         Ok(Look::Wrong(message)) => message,
         // An installation that is limited to namespaces has nothing to do with volumes.
         Err(error) if error.code() == Some(403) => {
-            rest.warn(Some(&one.namespace), told(one, &error.chain()));
+            rest.warn(Some(&one.namespace), not_patched(one, &error.chain()));
             return false;
         }
         Err(error) if error.is_transient() => return true,
         Err(error) => error.chain(),
     };
     tracing::warn!(restore = rest.restore.name_any(), problem, "cannot patch a new volume");
-    rest.error(Some(&one.namespace), told(one, &problem));
+    rest.error(Some(&one.namespace), not_patched(one, &problem));
     false
 }
 
-fn told(one: &Open, problem: &str) -> String {
+fn not_patched(one: &Open, problem: &str) -> String {
     format!(
         "the volume of claim {}/{} did not get its reclaim policy and labels back: {problem}",
         one.namespace, one.name

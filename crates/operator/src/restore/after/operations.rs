@@ -1,5 +1,5 @@
 //! Operations that actions go on with in the background: asked for their progress until all have ended or their time is
-//! over. Their list is in storage, so that whoever leads can go on.
+//! over. Their list is in storage, so that the next leader can go on.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::operations::{Silent, answered, fail, is_over};
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// Waits for all operations. The error says that the restore was cancelled; the operations were told so.
+/// Waits for all operations. The error says that the restore was cancelled; the operations are cancelled then.
 pub(in crate::restore) async fn follow(rest: &mut Rest<'_>) -> Result<(), RestoreError> {
     let mut pause = FIRST_PAUSE;
     while rest.has_operations() {
@@ -21,7 +21,7 @@ pub(in crate::restore) async fn follow(rest: &mut Rest<'_>) -> Result<(), Restor
         ask_all(rest).await;
         if rest.operations != before {
             rest.changed = true;
-            // Whoever goes on later asks again for what could not be written.
+            // A server that goes on later asks again for what could not be written.
             if let Err(error) = rest.keep().await {
                 tracing::warn!(%error, "cannot write the operations of a restore");
             }
@@ -39,13 +39,13 @@ pub(in crate::restore) async fn follow(rest: &mut Rest<'_>) -> Result<(), Restor
     Ok(())
 }
 
-/// Tells every operation that goes on to end.
+/// Cancels every operation that goes on.
 pub(in crate::restore) async fn cancel_all(rest: &mut Rest<'_>) {
     let (mut operations, mut silent) = (std::mem::take(&mut rest.operations), Silent::default());
     for operation in operations.iter_mut().filter(|one| !one.status.phase.has_ended()) {
         let action = operation.spec.restore_item_action.clone();
         if let Some(known) = rest.acting.actions.restore.iter().find(|known| known.name() == action) {
-            // Whether it could be cancelled does not change that nobody waits for it any more.
+            // Whether it could be cancelled does not change that the restore no longer waits for it.
             let cancelling = known.cancel(&operation.spec.operation_id, rest.restore);
             let _ = silent.ask(&action, cancelling).await;
         }

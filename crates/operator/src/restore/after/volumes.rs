@@ -1,5 +1,5 @@
 //! Volumes that plugins go on with after their call: looked at until all have ended or their time is over. They are in their
-//! VolumePluginRestores, so that whoever leads can go on.
+//! VolumePluginRestores, so that the next leader can go on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -41,15 +41,15 @@ pub(in crate::restore) fn open(objects: &[Value]) -> impl Iterator<Item = OpenVo
     open.map(|object| OpenVolume { object, snapshotter: None, processes: None })
 }
 
-/// Tells of volumes that were made and failed while no server looked.
-pub(in crate::restore) fn tell_failed(rest: &mut Rest<'_>, objects: &[Value]) {
+/// Reports volumes that were made and failed while no server looked.
+pub(in crate::restore) fn report_failed(rest: &mut Rest<'_>, objects: &[Value]) {
     for object in objects {
         let Standing::Failed(message) = standing(object) else { continue };
         let is_made = !object["metadata"]["annotations"][PROVIDER_VOLUME].is_null();
         let again =
             |other: &Value| about(other) == about(object) && !matches!(standing(other), Standing::Failed(_));
-        let told = rest.results.errors.all().any(|(_, known)| known.contains(&message));
-        if is_made && !told && !objects.iter().any(again) {
+        let reported = rest.results.errors.all().any(|(_, known)| known.contains(&message));
+        if is_made && !reported && !objects.iter().any(again) {
             rest.error(None, not_made(object, &message));
         }
     }
@@ -76,7 +76,7 @@ pub(in crate::restore) async fn gone_on_with(rest: &mut Rest<'_>) {
                 let metadata = &one.object["metadata"];
                 !known.contains(&metadata["name"]) && !metadata["annotations"][PROVIDER_VOLUME].is_null()
             }));
-            tell_failed(rest, &objects);
+            report_failed(rest, &objects);
         }
         Err(error) => {
             rest.error(None, format!("volumes that plugins go on with are not known: {}", error.chain()));

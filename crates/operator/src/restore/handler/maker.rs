@@ -71,7 +71,7 @@ impl Drop for Processes {
 /// What an earlier attempt left.
 enum Before {
     Nothing,
-    /// A call of which nobody knows how it ended.
+    /// A call whose end is not known.
     Begun,
     /// The volume, and its object.
     Made(String, Value),
@@ -181,8 +181,8 @@ impl VolumeMaker {
         volume_plugin::api(&self.context.client, Kind::Restore, &self.context.settings.namespace)
     }
 
-    /// What an earlier attempt left; then the object of this one is there. Without it no call is made, because nobody
-    /// would know of the volume after a restart.
+    /// What an earlier attempt left; then the object of this one is there. Without it no call is made, because
+    /// after a restart nothing would name the volume.
     async fn before(&self, subject: &Subject) -> Result<Before, NativeError> {
         let mut pause = Duration::from_millis(200);
         for attempt in 1.. {

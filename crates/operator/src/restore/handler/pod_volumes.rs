@@ -35,7 +35,7 @@ const GRACE: Duration = Duration::from_mins(10);
 /// A volume in the backup: namespace, pod, its name there.
 pub(crate) type VolumeKey = (String, String, String);
 
-/// Brings copies back.
+/// Fills the volumes of restored pods from the copies of the backup.
 pub(crate) struct Filler {
     objects: Arc<dyn PodVolumeRestores>,
     /// Lifeboat's.
@@ -109,7 +109,7 @@ impl Filler {
     /// The filler of a preview: it prepares pods, and makes no objects.
     pub(crate) fn previewed(mut self) -> Self {
         self.objects = Arc::new(NoPodVolumeRestores);
-        // The image is a setting of the server, which whoever previews does not have.
+        // The image is a setting of the server, which the user of a preview does not have.
         if self.image.is_empty() {
             "lifeboat".clone_into(&mut self.image);
         }
