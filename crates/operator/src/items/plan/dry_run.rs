@@ -29,6 +29,7 @@ pub(crate) struct DryRun {
 }
 
 /// An object that would not be as the cluster has it.
+#[derive(Clone)]
 enum Imagined {
     /// It would have been created: its metadata.
     Created(Value),
@@ -46,14 +47,11 @@ impl DryRun {
         std::mem::take(&mut *locked(&self.notes))
     }
 
-    fn imagined(&self, key: &ObjectKey) -> Option<Option<Value>> {
-        match locked(&self.imagined).get(key)? {
-            Imagined::Created(object) => Some(Some(object.clone())),
-            Imagined::Gone => Some(None),
-        }
+    fn imagined(&self, key: &ObjectKey) -> Option<Imagined> {
+        locked(&self.imagined).get(key).cloned()
     }
 
-    async fn from_cluster(&self, target: &Target) -> Result<Option<Value>, ApiError> {
+    async fn read_cluster(&self, target: &Target) -> Result<Option<Value>, ApiError> {
         match self.cluster.get(target).await {
             // The preview runs with its user's rights, and who may not look at a namespace may work in it all the same.
             Err(error) if error.code() == Some(403) && target.kind == "Namespace" => {
@@ -68,13 +66,15 @@ impl DryRun {
 impl Reader for DryRun {
     async fn get(&self, target: &Target) -> Result<Option<Value>, ApiError> {
         let key = key(target);
-        if let Some(found) = self.imagined(&key) {
-            return Ok(found);
+        match self.imagined(&key) {
+            Some(Imagined::Created(object)) => return Ok(Some(object)),
+            Some(Imagined::Gone) => return Ok(None),
+            None => {}
         }
         let met = locked(&self.met).remove(&key);
         match met {
             Some(found) => Ok(Some(found)),
-            None => self.from_cluster(target).await,
+            None => self.read_cluster(target).await,
         }
     }
 
@@ -108,10 +108,10 @@ impl Effects for DryRun {
     async fn create(&self, target: &Target, object: &Value, _: Answer) -> Result<Value, ApiError> {
         let key = key(target);
         match self.imagined(&key) {
-            Some(Some(_)) => return Err(already_exists(target)),
-            Some(None) => {}
+            Some(Imagined::Created(_)) => return Err(already_exists(target)),
+            Some(Imagined::Gone) => {}
             None => {
-                if let Some(found) = self.from_cluster(target).await? {
+                if let Some(found) = self.read_cluster(target).await? {
                     locked(&self.met).insert(key, found);
                     return Err(already_exists(target));
                 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use lifeboat_plan::csi::restored_name;
 use lifeboat_plan::pod_volumes::Copied;
 use lifeboat_plan::restore::native::Snapshot;
 use lifeboat_plan::restore::volumes::DataIn;
@@ -43,6 +44,24 @@ impl Backup {
     }
 }
 
+impl Backup {
+    /// The name of an object in the cluster: snapshots and their contents get one of the restore.
+    pub(super) fn name_in_cluster(&self, resource: &str, name: &str) -> String {
+        match resource {
+            "volumesnapshots" => restored_name("ru", name),
+            "volumesnapshotcontents" => {
+                let content = self
+                    .objects
+                    .iter()
+                    .find(|one| one["kind"] == "VolumeSnapshotContent" && one["metadata"]["name"] == name);
+                let snapshot = content.and_then(|one| one["spec"]["volumeSnapshotRef"]["name"].as_str());
+                restored_name("ru", snapshot.unwrap_or_default())
+            }
+            _ => name.to_owned(),
+        }
+    }
+}
+
 pub(super) fn backup(lines: &[Line]) -> Backup {
     let mut made = Backup { objects: vec![object("v1", "Namespace", "shop")], ..Backup::default() };
     for (number, line) in lines.iter().enumerate() {
@@ -65,7 +84,7 @@ fn add(made: &mut Backup, kind: usize, variation: usize, number: usize) {
             let mut job = object("batch/v1", "Job", &named("job"));
             job["spec"] = json!({"selector": {"matchLabels": {"controller-uid": "u"}},
                 "template": {"metadata": {"labels": {"controller-uid": "u"}}}});
-            if variation % 2 == 0 {
+            if variation.is_multiple_of(2) {
                 job["status"] = json!({"completionTime": "2020-01-01T00:00:00Z"});
             }
             made.objects.push(job);
@@ -87,7 +106,7 @@ fn add(made: &mut Backup, kind: usize, variation: usize, number: usize) {
         }
         6 => {
             let mut service = object("v1", "Service", &named("service"));
-            service["spec"] = json!({"clusterIP": if variation % 3 == 0 { "None" } else { "10.0.0.1" },
+            service["spec"] = json!({"clusterIP": if variation.is_multiple_of(3) { "None" } else { "10.0.0.1" },
                 "ports": [{"port": 80, "nodePort": 30080}]});
             made.objects.push(service);
         }
@@ -95,7 +114,7 @@ fn add(made: &mut Backup, kind: usize, variation: usize, number: usize) {
             let name = format!("widget{number}s.widgets.example.com");
             let mut definition = object("apiextensions.k8s.io/v1", "CustomResourceDefinition", &name);
             definition["spec"] =
-                json!({"group": "widgets.example.com", "preserveUnknownFields": variation % 2 == 0});
+                json!({"group": "widgets.example.com", "preserveUnknownFields": variation.is_multiple_of(2)});
             made.objects.push(definition);
             made.objects.push(object("widgets.example.com/v1", &format!("Widget{number}"), &named("w")));
         }
@@ -104,7 +123,7 @@ fn add(made: &mut Backup, kind: usize, variation: usize, number: usize) {
         10 => webhook(made, variation, number),
         11 => {
             let mut service = object("apiregistration.k8s.io/v1", "APIService", &format!("v1.api{number}"));
-            if variation % 2 == 0 {
+            if variation.is_multiple_of(2) {
                 service["metadata"]["labels"] = json!({"kube-aggregator.kubernetes.io/automanaged": "true"});
             } else {
                 service["spec"] = json!({"service": {"namespace": "shop", "name": "behind"}});
@@ -151,7 +170,8 @@ fn pod(made: &mut Backup, variation: usize, number: usize) {
         }
         5 => pod["metadata"]["ownerReferences"] = owner,
         6 => {
-            pod["spec"]["initContainers"] = json!([{"name": "restore-wait", "args": ["restore-wait", "old"]}])
+            pod["spec"]["initContainers"] =
+                json!([{"name": "restore-wait", "args": ["restore-wait", "old"]}]);
         }
         7 => {
             pod["metadata"]["annotations"] = json!({"init.hook.restore.velero.io/container-image": "i",
@@ -180,7 +200,7 @@ fn pod(made: &mut Backup, variation: usize, number: usize) {
 
 fn volume(made: &mut Backup, name: &str, variation: usize, claim: Option<&str>) {
     let mut volume = object("v1", "PersistentVolume", name);
-    let policy = if variation % 2 == 0 { "Delete" } else { "Retain" };
+    let policy = if variation.is_multiple_of(2) { "Delete" } else { "Retain" };
     volume["spec"] = json!({"persistentVolumeReclaimPolicy": policy, "csi": {"volumeHandle": "h"}});
     if let Some(claim) = claim {
         volume["spec"]["claimRef"] = json!({"namespace": "shop", "name": claim, "uid": "u"});
@@ -269,7 +289,7 @@ fn webhook(made: &mut Backup, variation: usize, number: usize) {
     let mut hook = object("admissionregistration.k8s.io/v1", kinds[variation % 2], &format!("hook{number}"));
     hook["webhooks"] = json!([{"name": "w", "sideEffects": "Unknown",
         "clientConfig": {"service": {"namespace": "shop", "name": "behind"}}}]);
-    if variation % 3 == 0 {
+    if variation.is_multiple_of(3) {
         hook["webhooks"][0]["clientConfig"] = json!({"url": "https://example.com"});
     }
     made.objects.push(hook);
@@ -281,7 +301,7 @@ fn snapshot(made: &mut Backup, name: &str, variation: usize) {
     let mut snapshot = object(group, "VolumeSnapshot", &format!("shop/{name}"));
     snapshot["spec"] = json!({"source": {"persistentVolumeClaimName": name}});
     snapshot["status"] = json!({"boundVolumeSnapshotContentName": content_name});
-    if variation % 3 != 0 {
+    if !variation.is_multiple_of(3) {
         snapshot["metadata"]["annotations"] = json!({"velero.io/csi-volumesnapshot-handle": "h",
             "velero.io/csi-driver-name": "driver"});
     }
@@ -291,7 +311,7 @@ fn snapshot(made: &mut Backup, name: &str, variation: usize) {
         "volumeSnapshotRef": {"namespace": "shop", "name": name}});
     content["status"] = json!({"snapshotHandle": "h"});
     made.objects.push(content);
-    if variation % 2 == 0 {
+    if variation.is_multiple_of(2) {
         let mut class = object(group, "VolumeSnapshotClass", &format!("{name}-class"));
         class["driver"] = json!("driver");
         made.objects.push(class);

@@ -68,6 +68,6 @@ async fn a_claim_whose_snapshot_failed_is_created_in_the_preview_as_in_the_resto
     assert!(ended.results.errors.is_empty(), "{:?}", ended.results);
     assert!(api.created().iter().any(|path| path.ends_with("/persistentvolumeclaims/data")));
     let (planned, _) = world().dry_run().await;
-    let would = &planned.items.iter().find(|item| item.resource == "persistentvolumeclaims").unwrap().would;
-    assert_eq!(*would, Would::Create);
+    let claim = planned.items.iter().find(|item| item.resource == "persistentvolumeclaims").unwrap();
+    assert_eq!(claim.would, Would::Create);
 }

@@ -173,17 +173,17 @@ impl World {
     /// The plan of that restore.
     pub(super) async fn dry_run(self) -> (Planned, Arc<Api>) {
         let spool = spool(&self.objects).await;
-        let Prepared { api, job, tools, .. } = self.prepare(spool).await;
-        (preview(job, &tools).await.planned, api)
+        let Prepared { api, job, tools, .. } = *Box::pin(self.prepare(spool)).await;
+        (Box::pin(preview(job, &tools)).await.planned, api)
     }
 
     pub(super) async fn restore_from(self, spool: Spool) -> (RestoredItems, Arc<Api>) {
-        let Prepared { api, job, tools, progress, cancel } = self.prepare(spool).await;
-        let ended = restore(job, &tools, &progress, &cancel).await;
+        let Prepared { api, job, tools, progress, cancel } = *Box::pin(self.prepare(spool)).await;
+        let ended = Box::pin(restore(job, &tools, &progress, &cancel)).await;
         (ended, api)
     }
 
-    async fn prepare(self, spool: Spool) -> Prepared {
+    async fn prepare(self, spool: Spool) -> Box<Prepared> {
         let api = Arc::new(Api::default());
         api.objects
             .lock()
@@ -224,7 +224,7 @@ impl World {
             priorities: lifeboat_plan::restore::priorities::Priorities::default(),
             times: self.times,
         };
-        Prepared { api, job, tools, progress: self.progress, cancel: self.cancel }
+        Box::new(Prepared { api, job, tools, progress: self.progress, cancel: self.cancel })
     }
 }
 
