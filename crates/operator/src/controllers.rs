@@ -9,7 +9,6 @@ mod delete_backup_request;
 mod download_request;
 mod garbage_collection;
 mod own_deployment;
-pub(crate) mod restore;
 mod schedule;
 mod server_status_request;
 mod volume_snapshot_location;
@@ -17,7 +16,7 @@ mod volume_snapshot_location;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
-use crate::{backup, password};
+use crate::{backup, password, restore};
 
 /// Runs every controller until `resting` is cancelled and reconciles in flight have ended.
 pub(crate) async fn run(context: &Context, resting: &CancellationToken) {

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, ObjectMeta};
 use kube::{Api, Client, ResourceExt};
 use lifeboat_api::velero::Backup;
-use lifeboat_cluster::{ApiError, Attempt, MANAGER};
+use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_plan::backup::JOURNAL;
 use lifeboat_plan::label;
 use serde::de::DeserializeOwned;
@@ -22,9 +22,7 @@ use serde_json::json;
 
 use super::pass::OpenPod;
 use super::volumes::native::SnapshotEntry;
-
-/// How often a write is tried: a pod that is frozen waits for it.
-const TRIES: u32 = 5;
+use crate::journals::ConfigMapJournal;
 
 /// The journal of one backup. It is made with its first entry.
 #[derive(Clone)]
@@ -278,43 +276,13 @@ impl Journal {
     }
 
     async fn write(&self, name: &str, data: serde_json::Value) -> Result<(), String> {
-        let mut last = String::new();
-        for attempt in 0..TRIES {
-            if attempt > 0 {
-                tokio::time::sleep(std::time::Duration::from_millis(200 << attempt)).await;
-            }
-            match self.write_once(name, &data).await {
-                Ok(()) => return Ok(()),
-                // The same would be refused again, such as what does not fit.
-                Err(error) if is_final(&error) => return Err(error.to_string()),
-                Err(error) => last = error.to_string(),
-            }
-        }
-        Err(last)
-    }
-
-    async fn write_once(&self, name: &str, data: &serde_json::Value) -> Result<(), kube::Error> {
-        let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
-        match self.api.patch(name, &params, &Patch::Merge(json!({"data": data}))).await {
-            Err(kube::Error::Api(status)) if status.code == 404 => self.create(name, data).await,
-            written => written.map(drop),
-        }
-    }
-
-    async fn create(&self, name: &str, data: &serde_json::Value) -> Result<(), kube::Error> {
-        let values = data.as_object().into_iter().flatten();
-        let data: std::collections::BTreeMap<_, _> =
-            values.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect();
-        if data.is_empty() {
-            return Ok(());
-        }
         let metadata = ObjectMeta {
             name: Some(name.to_owned()),
             labels: Some([(JOURNAL.to_owned(), "backup".to_owned())].into()),
             ..ObjectMeta::default()
         };
-        let map = ConfigMap { metadata, data: Some(data), ..ConfigMap::default() };
-        self.api.create(&PostParams::default(), &map).await.map(drop)
+        let map = ConfigMapJournal::new(self.api.clone(), metadata);
+        map.write(&data).await.map_err(|error| error.to_string())
     }
 }
 
@@ -334,9 +302,4 @@ fn snapshot_key(entry: &SnapshotEntry) -> String {
 
 fn key(pod: &OpenPod) -> String {
     format!("hook.{}", pod.uid)
-}
-
-/// Asking again would get the same answer.
-pub(crate) fn is_final(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if matches!(status.code, 413 | 422))
 }

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::actions::{ResolvedActions, longest};
 use super::items::placed;
-use crate::lookup::ClusterLookup;
+use crate::lookup::ActionLookup;
 
 /// What was read again.
 #[derive(Default)]
@@ -43,7 +43,7 @@ pub(crate) async fn read_again(
         return Again { updates: Updates::default(), problems };
     }
     let reader = Reader {
-        lookup: ClusterLookup::new(client.clone(), catalogue.clone()),
+        lookup: ActionLookup::with_client(client.clone(), catalogue.clone()),
         client,
         backup,
         catalogue: &catalogue,
@@ -69,7 +69,7 @@ struct Reader<'a> {
     backup: &'a Backup,
     catalogue: &'a Catalogue,
     actions: ResolvedActions,
-    lookup: ClusterLookup,
+    lookup: ActionLookup,
 }
 
 impl Reader<'_> {
