@@ -159,7 +159,8 @@ pub struct RestoreWork {
     /// A directory right below the target that gets the files, beside what is there: for volumes that are in use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub into: Option<String>,
-    /// Written below the target after everything was verified: what a waiting pod looks for.
+    /// Written below the target after everything was verified: what a waiting pod looks for. A part that finds it does
+    /// nothing. Of several parts for one target only the last has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done_file: Option<PathBuf>,
 }

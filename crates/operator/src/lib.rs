@@ -12,6 +12,8 @@ mod credential_files;
 mod csi;
 mod data_movement;
 mod downloads;
+mod items;
+mod journals;
 mod locations;
 mod lookup;
 mod operations;
@@ -29,8 +31,8 @@ mod volume_plugin;
 
 use lifeboat_control::dynamic;
 
+pub use items::plan::{Fight, NotPlanned, Planned, PlannedItem, Would};
 pub use locations::{LocationError, store_config};
-pub use restore::{Fight, NotPlanned, Planned, PlannedItem, Would};
 pub use runtime::{ServerError, preview_restore, run};
 pub use settings::{
     BackupSettings, DownloadSettings, MoverSettings, PluginSettings, RestoreSettings, ServerSettings,

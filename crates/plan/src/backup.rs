@@ -6,6 +6,7 @@ pub mod phase;
 pub mod queue;
 pub mod results;
 pub mod snapshots;
+pub mod undo;
 pub mod validate;
 pub mod volumes;
 

@@ -15,9 +15,11 @@ use sha2::{Digest, Sha256};
 
 use crate::label;
 
+mod late;
 mod name;
 mod standing;
 
+pub use late::is_over;
 pub use name::can_be_name;
 pub use standing::{HUNG_AFTER, Standing, given_up, hung, is_bad, last_change, standing};
 

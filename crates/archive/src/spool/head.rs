@@ -21,6 +21,11 @@ impl Uid {
             digest.iter().take(16).fold(0, |number, &byte| number << 8 | u128::from(byte))
         })))
     }
+
+    /// The UID as a number: equal for equal UIDs.
+    pub fn number(self) -> u128 {
+        self.0
+    }
 }
 
 /// Eight, four, four, four and twelve hexadecimal digits in lower case.

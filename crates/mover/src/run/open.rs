@@ -117,8 +117,8 @@ async fn unlock(
     context.progress.begin("opening the repository");
     let mut wrong = None;
     for name in &task.repository.passwords {
-        let content = content(&context.directory, name)?;
-        let Ok(text) = std::str::from_utf8(content.trim_ascii_end()) else {
+        let password = content(&context.directory, name)?;
+        let Ok(text) = std::str::from_utf8(password.trim_ascii_end()) else {
             return Err(Failed::new(Cause::Task, format!("the password in the file '{name}' is no text")));
         };
         match Repository::open(store.clone(), &SecretString::from(text.to_owned()), options.clone()).await {

@@ -2,10 +2,13 @@
 //! its own, and fields that version 1 does not know. A task is written in the lowest version that holds all of it, so that
 //! a mover of an older image, whose Secret a newer server writes again, still understands it.
 
+use std::collections::HashSet;
+use std::path::Path;
+
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Limits, LockTerms, MOST_PARTS, Part, RepositoryAccess, Task, VERSION, Work};
+use super::{Limits, LockTerms, MOST_PARTS, Part, RepositoryAccess, Target, Task, VERSION, Work};
 
 /// UIDs are part of the names of objects, and of a result that has to fit.
 const LONGEST_UID: usize = 128;
@@ -28,6 +31,8 @@ pub enum TaskFileError {
     Parts(usize),
     #[error("parts: two of them have the UID '{0}'; expected one for each")]
     SameUid(String),
+    #[error("parts: '{0}' is the done file of two parts for one target; expected it in the last of them")]
+    SameDoneFile(String),
     #[error("repository.passwords: expected the name of at least one file")]
     NoPassword,
 }
@@ -113,12 +118,27 @@ fn check(task: &Task) -> Result<(), TaskFileError> {
             return Err(TaskFileError::Uid { field, length: uid.len() });
         }
     }
-    let mut seen = std::collections::HashSet::new();
+    let mut seen = HashSet::new();
     if let Some(part) = task.parts.iter().find(|part| !seen.insert(&part.uid)) {
         return Err(TaskFileError::SameUid(part.uid.clone()));
+    }
+    let mut seen = HashSet::new();
+    if let Some((_, file)) = done_files(task).find(|done_file| !seen.insert(*done_file)) {
+        return Err(TaskFileError::SameDoneFile(file.display().to_string()));
     }
     if task.repository.passwords.is_empty() {
         return Err(TaskFileError::NoPassword);
     }
     Ok(())
+}
+
+/// Targets and their done files. A part that finds its done file has nothing to do, so no two parts may share one.
+fn done_files(task: &Task) -> impl Iterator<Item = (&Path, &Path)> {
+    task.parts.iter().filter_map(|part| match &part.work {
+        Work::Restore(work) => match (&work.target, &work.done_file) {
+            (Target::Path { path, .. }, Some(file)) => Some((path.as_path(), file.as_path())),
+            _ => None,
+        },
+        _ => None,
+    })
 }

@@ -7,7 +7,7 @@ use lifeboat_repository::dump::{DumpFormat, dump};
 use lifeboat_repository::walk::find_directory;
 use tokio_util::sync::CancellationToken;
 
-use super::world::{World, backup_of, tree};
+use super::world::{World, tree};
 use crate::report::Cause;
 use crate::task::{BackupWork, RestoreWork, Source, Task, Work};
 
@@ -128,7 +128,7 @@ async fn a_directory_below_the_volume_is_stored_and_filled() {
     world.run(&task).await.restored();
     assert!(world.path("target/.velero/uid").is_file());
     let names = files(&world, "target/apps/one");
-    assert_eq!(names, ["cache/large", "deep/er/query.sql", "deep/note.txt", "file"]);
+    assert_eq!(names, [".velero", "cache/large", "deep/er/query.sql", "deep/note.txt", "file"]);
 }
 
 type Spoil = fn(&mut BackupWork);

@@ -177,6 +177,13 @@ fn version_2_is_written_only_where_version_1_has_no_room() {
 #[case(|value: &mut Value| value["parts"][1]["uid"] = json!(""), "parts.uid: expected 1 to 128")]
 #[case(|value: &mut Value| value["parts"][1]["uid"] = json!("u".repeat(129)), "it has 129")]
 #[case(|value: &mut Value| value["parts"][1]["work"]["kind"] = json!("forget"), "forget")]
+#[case(
+    |value: &mut Value| {
+        value["parts"][2]["work"]["doneFile"] = json!(".velero/x");
+        value["parts"][3]["work"]["doneFile"] = json!(".velero/x");
+    },
+    "'.velero/x' is the done file of two parts"
+)]
 #[case(|value: &mut Value| value["work"] = value["parts"][0]["work"].clone(), "has 'work'")]
 #[case(|value: &mut Value| value["version"] = json!(1), "has 'parts'")]
 fn parts_that_make_no_sense_are_refused(#[case] spoil: fn(&mut Value), #[case] problem: &str) {

@@ -13,7 +13,7 @@ use lifeboat_mover::report::{BackedUp, Outcome};
 use lifeboat_mover::task::{self, BackupWork, Source};
 use lifeboat_plan::data_movement::{exposed_name, is_built_in};
 use lifeboat_plan::movers::{DATA, DEVICE, MoverPlace};
-use lifeboat_plan::pod_volumes::{report_key, status};
+use lifeboat_plan::pod_volumes::{backup_tag, report_key, status};
 use lifeboat_transfer::attempts::{
     End, NotPrepared, Prepared, Steps, Stored, Transfer, WorkContext, carry, failed, misunderstood,
 };
@@ -144,14 +144,17 @@ impl Uploading<'_> {
         } else {
             Source::Snapshot { path: DATA.into() }
         };
+        // Upstream's, by which a person finds whose snapshot it is.
+        let mut tags = vec![
+            "snapshot-requester=snapshot-data-upload-download".to_owned(),
+            format!("backup={backup}"),
+            format!("ns={namespace}"),
+            format!("pvc={}", spec.source_pvc),
+        ];
+        // As copies of pods' volumes have it: a name is given again, a UID is not.
+        tags.extend(self.object.labels().get(names::BACKUP_UID).map(|uid| backup_tag(uid)));
         BackupWork {
-            // Upstream's, by which a person finds whose snapshot it is.
-            tags: vec![
-                "snapshot-requester=snapshot-data-upload-download".to_owned(),
-                format!("backup={backup}"),
-                format!("ns={namespace}"),
-                format!("pvc={}", spec.source_pvc),
-            ],
+            tags,
             report: Some(report_key(backup, &self.transfer.task())),
             ..BackupWork::new(source, format!("{namespace}/{}", spec.source_pvc))
         }

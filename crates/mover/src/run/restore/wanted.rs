@@ -36,6 +36,8 @@ impl Wanted {
         let folder = folder.unwrap_or_default();
         let paths = work.paths.iter().map(|path| wanted_path(path, &folder));
         let first = work.done_file.as_deref().and_then(|file| file.components().next());
+        // The done file is at the root of the volume, whatever is filled below it.
+        let first = first.filter(|_| work.sub_path.is_none());
         let never = first.map(|first| [b"/", first.as_os_str().as_encoded_bytes()].concat());
         let inner = Inner {
             paths: paths.collect::<Result<_, Failure>>()?,
@@ -84,7 +86,7 @@ impl Inner {
             (self.include.select(&path, is_directory), self.exclude.select(&path, is_directory));
         Selection {
             include: by_path.include && include.matched && exclude.matched,
-            // Of a file the patterns say that nothing is below it, and nobody asks.
+            // For a file `below` is false and has no meaning.
             descend: by_path.descend && (!is_directory || (include.below && exclude.below)),
         }
     }
