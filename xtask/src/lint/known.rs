@@ -22,7 +22,7 @@ pub(crate) fn compare(
             ))
         }
         Ordering::Less => {
-            let next = if count == 0 { "remove the entry".to_owned() } else { format!("write {count}") };
+            let next = if count == 0 { "remove the number".to_owned() } else { format!("write {count}") };
             Some(format!("{package}: {what}: {known} known ones, but only {count} left; {next} in {table}"))
         }
     }
@@ -55,6 +55,6 @@ mod tests {
         let text = compare("p", "things", &found(1), 2, "T").unwrap();
         assert!(text.ends_with("write 1 in T"), "{text}");
         let text = compare("p", "things", &[], 2, "T").unwrap();
-        assert!(text.ends_with("remove the entry in T"), "{text}");
+        assert!(text.ends_with("remove the number in T"), "{text}");
     }
 }

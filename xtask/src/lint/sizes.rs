@@ -19,7 +19,7 @@ const CRATES: &[(&str, usize)] = &[("lifeboat-operator", 1_500)];
 /// What is known to be too long and shall go: for a package, how many files, how many functions, and how many lines it
 /// has if it is in [`CRATES`]. These numbers may only become smaller; a package without any is removed.
 const KNOWN: &[(&str, Known)] = &[
-    ("lifeboat-operator", Known { files: 2, functions: 14, lines: 25_000 }),
+    ("lifeboat-operator", Known { files: 0, functions: 1, lines: 25_000 }),
     ("xtask", Known { files: 0, functions: 1, lines: 0 }),
 ];
 
@@ -153,7 +153,7 @@ mod tests {
         let known = Known { files: 1, functions: 1, lines: 0 };
         assert!(complain(long(500, 100), known).is_empty());
         let found = complain(long(300, 50), known);
-        assert!(found.len() == 2 && found[0].contains("only 0 left; remove the entry"), "{found:?}");
+        assert!(found.len() == 2 && found[0].contains("only 0 left; remove the number"), "{found:?}");
     }
 
     #[test]
