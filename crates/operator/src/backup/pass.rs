@@ -45,7 +45,7 @@ use super::locked;
 use super::volumes::copies::Copying;
 use super::volumes::native::Snapshotters;
 use super::volumes::{csi, native};
-use crate::lookup::ClusterLookup;
+use crate::lookup::ActionLookup;
 
 pub(crate) use actions::{ADOPTED, longest};
 pub(crate) use again::read_again;
@@ -124,7 +124,7 @@ pub(super) struct Pass {
     pub(super) catalogue: Arc<Catalogue>,
     pub(super) actions: ResolvedActions,
     pub(super) blocks: ResolvedBlocks,
-    pub(super) lookup: ClusterLookup,
+    pub(super) lookup: ActionLookup,
     pub(super) commands: Arc<dyn Commands>,
     pub(super) journal: Journal,
     pub(super) report: Report,
@@ -194,7 +194,7 @@ pub(crate) async fn run(input: PassInput) -> Result<Outcome, PassError> {
     let writer =
         ArchiveWriter::start(input.store, files.contents(), &lifeboat_archive::WriterOptions::default());
     let pass = Arc::new(Pass {
-        lookup: ClusterLookup::new(input.client.clone(), input.catalogue.clone()),
+        lookup: ActionLookup::with_client(input.client.clone(), input.catalogue.clone()),
         client: input.client,
         backup: input.backup,
         valid: input.valid,
