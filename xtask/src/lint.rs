@@ -1,12 +1,13 @@
 //! `cargo xtask lint`: format, clippy with warnings denied, the directions between crates, cycles between modules, sizes
-//! of files and functions, errors that are text, names that leave the process, banned crates, generated files. Green means
-//! that a reviewer can read for meaning alone.
+//! of files and functions, errors that are text, names that leave the process, paths that ARCHITECTURE.md names, banned
+//! crates, generated files. Green means that a reviewer can read for meaning alone.
 
 mod cycles;
 mod directions;
 mod known;
 mod locked;
 mod names;
+mod paths;
 mod results;
 mod sizes;
 mod source;
@@ -21,7 +22,7 @@ use source::Target;
 
 #[derive(clap::Args, Default)]
 pub(crate) struct Args {
-    /// Only this check: fmt, directions, cycles, sizes, results, names, locked, clippy or generated
+    /// Only this check: fmt, directions, cycles, sizes, results, names, paths, locked, clippy or generated
     #[arg(long)]
     only: Option<String>,
 }
@@ -56,13 +57,14 @@ pub(crate) fn each(
     generated: impl Fn() -> Result<()>,
 ) -> Result<()> {
     let (root, workspace) = (run::checkout(), Workspace::default());
-    let checks: [Check<'_>; 9] = [
+    let checks: [Check<'_>; 10] = [
         ("fmt", &fmt),
         ("directions", &|| directions::check(&root)),
         ("cycles", &|| cycles::check(workspace.sources()?)),
         ("sizes", &|| sizes::check(workspace.sources()?)),
         ("results", &|| results::check(workspace.sources()?)),
         ("names", &|| names::check(&root, workspace.sources()?)),
+        ("paths", &|| paths::check(&root)),
         ("locked", &|| locked::check(&root)),
         ("clippy", &clippy),
         ("generated", &generated),
@@ -101,7 +103,7 @@ mod tests {
 
     #[test]
     fn this_workspace_passes_the_lints_of_its_sources() {
-        for only in ["directions", "cycles", "sizes", "results", "names"] {
+        for only in ["directions", "cycles", "sizes", "results", "names", "paths"] {
             each(Some(only), || Ok(()), || Ok(())).expect(only);
         }
     }

@@ -11,7 +11,7 @@ pub use app_binding::{
     RenameKeyTransform, SecretRef, SecretTransform, ServiceReference,
 };
 
-use crate::crds::Crd;
+use crate::definition::Crd;
 use crate::stash::Strict;
 
 /// The API group of all kinds here.

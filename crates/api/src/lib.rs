@@ -10,5 +10,6 @@ pub mod appcatalog;
 pub mod catalogue;
 pub mod common;
 pub mod crds;
+mod definition;
 pub mod stash;
 pub mod velero;

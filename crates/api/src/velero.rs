@@ -49,7 +49,7 @@ pub use volume_snapshot_location::*;
 
 use kube::CustomResourceExt;
 
-use crate::crds::{Crd, VELERO_LABEL};
+use crate::definition::{Crd, VELERO_LABEL};
 
 /// The group's name.
 pub const GROUP: &str = "velero.io";

@@ -11,6 +11,7 @@ pub mod exec;
 pub mod jobs;
 pub mod lease;
 pub mod list;
+pub mod lookup;
 pub mod objects;
 pub mod rights;
 #[cfg(feature = "testing")]

@@ -47,7 +47,7 @@ macro_rules! says {
 says!(BackupItemAction, ItemBlockAction, RestoreItemAction, DeleteItemAction);
 
 /// Those that said it, in their order; and of each of the others why it is left out. All are asked at once: a program that
-/// hangs holds nobody up but itself.
+/// hangs delays only its own answer.
 pub(crate) async fn applying<A: Says + ?Sized>(
     actions: &[Arc<A>],
     catalogue: &Catalogue,

@@ -1,320 +1,177 @@
-//! One pass of a backup: collect, order, blocks with hooks and actions, archive. Takes a Backup whose spec was found valid,
-//! what the cluster serves and where to write; gives what was written, or why the whole backup failed. Every decision about a
-//! single item is a function of crate `plan`.
+//! Backup: the queue, the pass, the wait for operations, the end. What happens to a Backup follows its phase; whoever leads
+//! goes on where another leader stopped. A pass runs inside its reconcile, so that one object never has two of them here,
+//! and is dropped with the term.
 //!
-//! Types that take part in blocks, hooks or an order are collected into a spool first; all others stream from the page to
-//! the archive. Chains (ordered items) run one item after the other, before everything else.
+//! New, Queued -> [`queue`]; ReadyToStart, InProgress -> [`start`], [`attempt`], [`pass`]; Waiting… -> [`finish::operations`];
+//! Finalizing… -> [`finish`]. A backup that comes to nothing, wherever it stands -> [`undo`].
 
-mod actions;
-mod again;
-mod blocks;
-mod chains;
-mod collect;
-pub(crate) mod copies;
-mod csi;
+mod attempt;
+mod counted;
 mod finish;
-mod hooks;
-mod items;
 pub(crate) mod journal;
-mod progress;
-mod report;
-mod snapshots;
-mod spool;
-mod stream;
+mod left_behind;
+mod pass;
+mod queue;
+mod start;
+mod status;
+mod storage;
 #[cfg(test)]
 mod tests;
-mod upload;
+mod trouble;
+mod undo;
+mod volumes;
 #[cfg(test)]
 pub(crate) mod world;
-mod written;
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::future::Future;
-use std::path::PathBuf;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kube::Client;
-use lifeboat_api::velero::Backup;
-use lifeboat_archive::documents::{BackupOperation, BackupVolumeInfo, NativeSnapshot, ResourceList, Results};
-use lifeboat_archive::{ArchiveSize, ArchiveWriter, ObjectStore};
-use lifeboat_plan::backup::phase::Counts;
-use lifeboat_plan::backup::validate::ValidBackup;
-use lifeboat_plan::backup::volumes::{Copies, VolumeBook};
-use lifeboat_plan::catalogue::{Catalogue, GroupResource, ItemId};
-use lifeboat_plugin::Registry;
+use jiff::Timestamp;
+use kube::api::DynamicObject;
+use kube::core::ApiResource;
+use kube::runtime::controller::Action;
+use kube::runtime::reflector::Store;
+use kube::{Api, ResourceExt};
+use lifeboat_api::velero::{Backup, BackupPhase};
+use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_plan::backup::{ATTEMPT, CANCEL, attempt, is_cancelled, phase};
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::lookup::ClusterLookup;
+use crate::context::Context;
+use crate::dynamic;
+use finish::{deleted, operations};
+pub(crate) use pass::{Commands, Report};
 
-pub(crate) use actions::{ADOPTED, longest};
-pub(crate) use again::read_again;
-pub(crate) use hooks::{Commands, PodCommands, run_open_posts};
-pub(crate) use progress::{Counters, Fence, Stop, Watch, verdict};
-pub(crate) use report::{About, Report};
-pub(crate) use snapshots::{SnapshotEntry, Snapshotters};
-pub(crate) use upload::{chain, upload_failure, upload_outcome};
+/// How long a Backup waits in the queue until it is looked at without anything having changed.
+const QUEUE_LOOK: Duration = Duration::from_secs(30);
 
-use actions::{ResolvedActions, ResolvedBlocks};
-use copies::Copying;
-use journal::Journal;
-use written::Written;
-
-/// How long an item that is on its way may go on when the pass is told to stop.
-const LAST_MOMENT: Duration = Duration::from_secs(10);
-
-/// All that a pass needs.
-pub(crate) struct PassInput {
-    pub(crate) client: Client,
-    pub(crate) backup: Backup,
-    pub(crate) valid: ValidBackup,
-    pub(crate) catalogue: Arc<Catalogue>,
-    pub(crate) registry: Registry,
-    pub(crate) commands: Arc<dyn Commands>,
-    pub(crate) journal: Journal,
-    pub(crate) report: Report,
-    pub(crate) store: Arc<dyn ObjectStore>,
-    pub(crate) counters: Arc<Counters>,
-    pub(crate) stop: CancellationToken,
-    pub(crate) page_size: u32,
-    pub(crate) workers: usize,
-    /// Whether versions that the cluster does not prefer are written too.
-    pub(crate) all_versions: bool,
-    /// Where collected items wait.
-    pub(crate) directory: PathBuf,
-    /// Asked before the archive becomes visible.
-    pub(crate) fence: Option<Fence>,
-    /// Who takes snapshots of volumes.
-    pub(crate) snapshotters: Arc<Snapshotters>,
-    /// The copies of volumes.
-    pub(crate) copying: Arc<Copying>,
-    /// Whether upstream's file lists the copies too.
-    pub(crate) velero_compatible: bool,
+/// What outlives one reconcile.
+struct State {
+    resource: ApiResource,
+    backups: Option<Store<DynamicObject>>,
+    /// One look at the queue at a time.
+    queue: tokio::sync::Mutex<()>,
+    /// The newest phase that this server wrote, by UID: what is watched may lag behind.
+    written: Mutex<BTreeMap<String, BackupPhase>>,
+    /// Since when storage is out of reach for a Backup that waits for it, by UID.
+    trouble: Mutex<BTreeMap<String, Timestamp>>,
+    /// Backups whose pass has ended and that have not, by UID.
+    ending: Mutex<BTreeMap<String, Backup>>,
+    resting: CancellationToken,
 }
 
-/// What a pass wrote.
-pub(crate) struct Outcome {
-    pub(crate) counts: Counts,
-    pub(crate) size: ArchiveSize,
-    pub(crate) resources: ResourceList,
-    pub(crate) operations: Vec<BackupOperation>,
-    pub(crate) volumes: Vec<BackupVolumeInfo>,
-    pub(crate) snapshots: Vec<NativeSnapshot>,
-    /// The VolumePluginBackups, as they are stored.
-    pub(crate) volume_plugin_backups: Vec<serde_json::Value>,
-    /// The PodVolumeBackups, as they are stored.
-    pub(crate) copies: Vec<serde_json::Value>,
-    /// Whether upstream's file lists them too.
-    pub(crate) velero_compatible: bool,
-    pub(crate) results: Results,
-}
-
-/// Why a pass gave nothing that can be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum PassError {
-    /// Told to end; who told it knows why.
-    #[error("stopped")]
-    Stopped,
-    #[error("{0}")]
-    Failed(String),
-}
-
-/// A pass on its way; shared by all of its tasks.
-struct Pass {
-    client: Client,
-    backup: Backup,
-    valid: ValidBackup,
-    catalogue: Arc<Catalogue>,
-    actions: ResolvedActions,
-    blocks: ResolvedBlocks,
-    lookup: ClusterLookup,
-    commands: Arc<dyn Commands>,
-    journal: Journal,
-    report: Report,
-    writer: ArchiveWriter,
-    written: Written,
-    counters: Arc<Counters>,
-    stop: CancellationToken,
-    page_size: u32,
-    workers: usize,
-    all_versions: bool,
-    directory: PathBuf,
-    fence: Option<Fence>,
-    snapshotters: Arc<Snapshotters>,
-    copying: Arc<Copying>,
-    velero_compatible: bool,
-    pods: snapshots::PodsByNamespace,
-    csi: csi::Drivers,
-    made: Mutex<Made>,
-    /// The first error after which nothing more can be written.
-    fatal: Mutex<Option<String>>,
-    /// What was collected, once it is.
-    collected: std::sync::OnceLock<collect::Collection>,
-}
-
-/// What comes together while items pass by.
-#[derive(Default)]
-struct Made {
-    resources: ResourceList,
-    operations: Vec<BackupOperation>,
-    book: VolumeBook,
-    taken: snapshots::Taken,
-    /// What came of volumes whose files are copied.
-    copies: Copies,
-    /// Claims that are copied, by namespace and name.
-    copied_claims: BTreeSet<(String, String)>,
-    /// Pods that pre hooks brought to rest, by UID.
-    quiesced: BTreeSet<String>,
-    csi: csi::Made,
-    /// Namespaces of which something was written.
-    namespaces: BTreeSet<String>,
-    types: BTreeSet<GroupResource>,
-    /// Namespaces in which the server may not list something.
-    forbidden: BTreeSet<String>,
-    /// Additional items that were too deep, and whether they must be taken.
-    deep: Vec<(ItemId, bool)>,
-    hooks_attempted: usize,
-    hooks_failed: usize,
-    /// Items of each type, for the log.
-    per_type: BTreeMap<GroupResource, usize>,
-}
-
-/// Runs the pass to its end. Dropped at any await, it leaves nothing in storage; hooks that are open are in the journal.
-pub(crate) async fn run(input: PassInput) -> Result<Outcome, PassError> {
-    let (actions, mut left_out) = ResolvedActions::new(&input.registry.backup, &input.catalogue).await;
-    let (blocks, no_blocks) = ResolvedBlocks::new(&input.registry.blocks, &input.catalogue).await;
-    left_out.extend(no_blocks);
-    for words in left_out {
-        input.report.error(&About::Server, &words, None);
+impl State {
+    fn new(resting: CancellationToken) -> Self {
+        Self {
+            resource: objects::resource_of::<Backup>(),
+            backups: None,
+            queue: tokio::sync::Mutex::default(),
+            written: Mutex::default(),
+            trouble: Mutex::default(),
+            ending: Mutex::default(),
+            resting,
+        }
     }
-    let name = input.backup.metadata.name.clone().unwrap_or_default();
-    let files =
-        lifeboat_archive::BackupFiles::new(&name).map_err(|error| PassError::Failed(error.to_string()))?;
-    let writer =
-        ArchiveWriter::start(input.store, files.contents(), &lifeboat_archive::WriterOptions::default());
-    let pass = Arc::new(Pass {
-        lookup: ClusterLookup::new(input.client.clone(), input.catalogue.clone()),
-        client: input.client,
-        backup: input.backup,
-        valid: input.valid,
-        catalogue: input.catalogue,
-        actions,
-        blocks,
-        commands: input.commands,
-        journal: input.journal,
-        report: input.report,
-        writer,
-        written: Written::default(),
-        counters: input.counters,
-        stop: input.stop,
-        page_size: input.page_size,
-        workers: input.workers.max(1),
-        all_versions: input.all_versions,
-        directory: input.directory,
-        fence: input.fence,
-        snapshotters: input.snapshotters,
-        copying: input.copying.clone(),
-        velero_compatible: input.velero_compatible,
-        pods: snapshots::PodsByNamespace::default(),
-        csi: csi::Drivers::default(),
-        made: Mutex::default(),
-        fatal: Mutex::default(),
-        collected: std::sync::OnceLock::new(),
-    });
-    pass.tell_start();
-    let uid = pass.backup.metadata.uid.clone().unwrap_or_default();
-    let worked = tokio::select! {
-        worked = Box::pin(Pass::work(&pass)) => worked,
-        never = input.copying.watch(&uid) => match never {},
+
+    fn api(&self, context: &Context) -> Api<DynamicObject> {
+        objects::namespaced(&context.client, &context.settings.namespace, &self.resource)
+    }
+}
+
+pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
+    let mut state = State::new(resting.clone());
+    let controller = dynamic::controller(context, &state.resource);
+    state.backups = Some(controller.store());
+    let controller = controller.graceful_shutdown_on(resting.clone().cancelled_owned());
+    let state = Arc::new(state);
+    let journals = left_behind::left_behind(context, &state).await;
+    tokio::join!(
+        async {
+            left_behind::end(context, &journals).await;
+            left_behind::clear_snapshots(context, &state).await;
+        },
+        deleted::watch(context, &state),
+        dynamic::drive("backup", controller, context.clone(), state.clone(), reconcile),
+    );
+}
+
+async fn reconcile(
+    object: Arc<DynamicObject>,
+    context: Context,
+    state: Arc<State>,
+) -> Result<Action, ApiError> {
+    let shown = shown_phase(&object);
+    if is_at_rest(&shown) {
+        locked(&state.ending).remove(&object.uid().unwrap_or_default());
+    }
+    if object.metadata.deletion_timestamp.is_some() || is_at_rest(&shown) {
+        return Ok(Action::await_change());
+    }
+    if matches!(shown, BackupPhase::New | BackupPhase::Queued) {
+        let annotation = |key: &str| object.annotations().get(key).map(String::as_str);
+        if is_cancelled(annotation(CANCEL)) {
+            let attempt = attempt(annotation(ATTEMPT));
+            let run = status::Run { name: object.name_any(), uid: object.uid().unwrap_or_default(), attempt };
+            let words = format!("cancelled before it started: the Backup has the annotation {CANCEL}");
+            status::write(&context, &state, &run, &phase::failed(&words, context.now())).await?;
+        }
+        queue::advance(&context, &state).await?;
+        return Ok(Action::requeue(QUEUE_LOOK));
+    }
+    // What is watched may lag behind what this server wrote itself: a pass must not begin on old news.
+    let name = object.name_any();
+    let fresh = state.api(&context).get_opt(&name).await.attempt(format!("read Backup {name}"))?;
+    let Some(fresh) = fresh.filter(|fresh| fresh.uid() == object.uid()) else {
+        return Ok(Action::await_change());
     };
-    if let Err(error) = worked {
-        let begun = std::mem::take(&mut pass.made().operations);
-        actions::cancel(&pass.actions, &pass.backup, &pass.journal, &begun).await;
-        return Err(error);
-    }
-    Box::pin(Pass::finish(pass)).await
+    let backup = match objects::typed::<Backup>(&fresh) {
+        Ok(backup) => backup,
+        Err(error) => return unreadable(&context, &state, &fresh, &error).await,
+    };
+    deleted::follow(&state, &backup);
+    let action = match backup.phase() {
+        BackupPhase::ReadyToStart | BackupPhase::InProgress => {
+            Box::pin(start::start(&context, &state, fresh, backup)).await
+        }
+        BackupPhase::WaitingForPluginOperations | BackupPhase::WaitingForPluginOperationsPartiallyFailed => {
+            operations::follow(&context, &state, &backup).await
+        }
+        BackupPhase::Finalizing | BackupPhase::FinalizingPartiallyFailed => {
+            finish::finalize(&context, &state, &backup).await
+        }
+        _ => Ok(Action::await_change()),
+    }?;
+    queue::advance(&context, &state).await?;
+    Ok(action)
 }
 
-impl Pass {
-    async fn work(self: &Arc<Self>) -> Result<(), PassError> {
-        let ordered = !self.valid.orders.by_type.is_empty();
-        let chains_done = CancellationToken::new();
-        let in_blocks = async {
-            Self::collect(self).await;
-            Self::run_chains(self).await;
-            chains_done.cancel();
-            Self::run_blocks(self).await;
-        };
-        let streams = async {
-            if ordered {
-                chains_done.cancelled().await;
-            }
-            Self::run_streams(self).await;
-        };
-        tokio::join!(in_blocks, streams);
-        self.soon(self.take_deep()).await;
-        self.finish_copies().await;
-        self.soon(Self::take_namespaces(self)).await;
-        self.soon(self.take_definitions()).await;
-        self.ended()
-    }
+fn shown_phase(object: &DynamicObject) -> BackupPhase {
+    let phase = object.data.pointer("/status/phase").and_then(serde_json::Value::as_str).unwrap_or_default();
+    if phase.is_empty() { BackupPhase::New } else { BackupPhase::from(phase) }
+}
 
-    /// Whether the work was cut short.
-    fn ended(&self) -> Result<(), PassError> {
-        if let Some(reason) = locked(&self.fatal).clone() {
-            return Err(PassError::Failed(reason));
-        }
-        if self.stop.is_cancelled() { Err(PassError::Stopped) } else { Ok(()) }
-    }
+/// Phases in which nothing is left to do here.
+fn is_at_rest(phase: &BackupPhase) -> bool {
+    phase.is_terminal() || matches!(phase, BackupPhase::Deleting | BackupPhase::Other(_))
+}
 
-    /// None where the pass is told to stop meanwhile: nobody waits for it then. Only for work that may be dropped.
-    async fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        tokio::select! {
-            biased;
-            done = work => Some(done),
-            () = self.stop.cancelled() => None,
+/// An object that is older than its schema ends at once, with what is wrong.
+async fn unreadable(
+    context: &Context,
+    state: &State,
+    object: &DynamicObject,
+    error: &serde_json::Error,
+) -> Result<Action, ApiError> {
+    let words = format!("the object cannot be read: {error}; make the backup anew");
+    let patch = json!({"status": phase::refused(std::slice::from_ref(&words))});
+    match objects::merge(&state.api(context), object, patch).await {
+        Ok(_) => Ok(Action::await_change()),
+        Err(error) if error.is_invalid() => {
+            Ok(context.refused.tell(&context.events, object, &state.resource, &words, &error).await)
         }
-    }
-
-    /// The same for work that has begun: it gets a last moment.
-    async fn soon<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        let over = async {
-            self.stop.cancelled().await;
-            tokio::time::sleep(LAST_MOMENT).await;
-        };
-        tokio::select! {
-            biased;
-            done = work => Some(done),
-            () = over => None,
-        }
-    }
-
-    /// Nothing more can be written: everything comes to rest.
-    fn give_up(&self, reason: String) {
-        locked(&self.fatal).get_or_insert(reason);
-        self.stop.cancel();
-    }
-
-    fn tell_start(&self) {
-        for warning in self.valid.filter.warnings().iter().chain(&self.valid.orders.warnings) {
-            self.report.warning(&About::Server, warning, None);
-        }
-        for (kind, order) in &self.valid.orders.by_type {
-            let names = order.entries().collect::<Vec<_>>().join(", ");
-            self.report.info(&format!("Ordered resources: {kind} in the order {names}"), &[]);
-        }
-        let namespaces = self.valid.filter.namespaces();
-        for missing in namespaces.missing() {
-            let words = format!("namespace {missing} is included by its name and does not exist");
-            self.report.error(&About::Namespace(missing), &words, None);
-        }
-        for pattern in namespaces.idle_patterns() {
-            self.report.warning(&About::Server, &format!("no namespace matches {pattern:?}"), None);
-        }
-    }
-
-    fn made(&self) -> MutexGuard<'_, Made> {
-        locked(&self.made)
+        Err(error) => Err(error),
     }
 }
 

@@ -1,7 +1,6 @@
 //! All controllers, run together for one term of leadership, after the repository password was seen to. Where that does
 //! not succeed at once, they start all the same and it is tried again beside them: locations can be judged without.
 
-mod backup;
 mod backup_repository;
 mod backup_storage_location;
 mod backup_sync;
@@ -10,7 +9,6 @@ mod delete_backup_request;
 mod download_request;
 mod garbage_collection;
 mod own_deployment;
-pub(crate) mod restore;
 mod schedule;
 mod server_status_request;
 mod volume_snapshot_location;
@@ -18,7 +16,7 @@ mod volume_snapshot_location;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
-use crate::{movers, password};
+use crate::{backup, password, restore};
 
 /// Runs every controller until `resting` is cancelled and reconciles in flight have ended.
 pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
@@ -43,7 +41,7 @@ pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
         delete_backup_request::run(context, resting),
         download_request::run(context, resting),
         garbage_collection::run(context, resting),
-        movers::run(context, resting),
+        context.movers.run(resting),
         own_deployment::run(context, resting),
         schedule::run(context, resting),
         restore::run(context, resting),

@@ -12,15 +12,14 @@ mod credential_files;
 mod csi;
 mod data_movement;
 mod downloads;
-mod dynamic;
+mod items;
+mod journals;
 mod locations;
 mod lookup;
-mod movers;
 mod operations;
 pub mod password;
 mod plugins;
 mod pod_volumes;
-mod refused;
 mod repositories;
 mod restore;
 pub mod runtime;
@@ -28,11 +27,12 @@ pub mod settings;
 mod snapshot_locations;
 #[cfg(test)]
 mod testing;
-mod turns;
 mod volume_plugin;
 
+use lifeboat_control::dynamic;
+
+pub use items::plan::{Fight, NotPlanned, Planned, PlannedItem, Would};
 pub use locations::{LocationError, store_config};
-pub use restore::{Fight, NotPlanned, Planned, PlannedItem, Would};
 pub use runtime::{ServerError, preview_restore, run};
 pub use settings::{
     BackupSettings, DownloadSettings, MoverSettings, PluginSettings, RestoreSettings, ServerSettings,

@@ -1,39 +1,37 @@
-//! What actions may ask of the cluster, answered by the server's own client. Made for each backup and restore with the types
-//! that the cluster served when it began.
+//! What actions may ask of the cluster: [`ClusterLookup`] behind the trait of crate `plugin`. Made for each backup and restore with
+//! the types that the cluster served when it began.
 
 use std::sync::Arc;
 
 use async_trait::async_trait;
 use kube::Client;
 use lifeboat_cluster::ApiError;
-use lifeboat_cluster::list::{ListQuery, Pager, RawItem, get_raw};
+use lifeboat_cluster::lookup::ClusterLookup;
+use lifeboat_cluster::write::{Throttle, Writer};
 use lifeboat_plan::catalogue::{Catalogue, GroupResource, ItemId};
 use lifeboat_plugin::ActionError;
 use lifeboat_plugin::actions::Lookup;
 use serde_json::Value;
 
-/// Objects in a page of a list.
-const PAGE: u32 = 500;
-
 /// The cluster as actions see it.
-#[derive(Clone)]
-pub(crate) struct ClusterLookup {
-    client: Client,
-    catalogue: Arc<Catalogue>,
-}
+pub(crate) struct ActionLookup(ClusterLookup);
 
-impl ClusterLookup {
-    pub(crate) fn new(client: Client, catalogue: Arc<Catalogue>) -> Self {
-        Self { client, catalogue }
+impl ActionLookup {
+    pub(crate) fn new(cluster: ClusterLookup) -> Self {
+        Self(cluster)
+    }
+
+    /// Reads with a client.
+    pub(crate) fn with_client(client: Client, catalogue: Arc<Catalogue>) -> Self {
+        let writer = Writer::new(client, Arc::new(Throttle::default()));
+        Self(ClusterLookup::new(Arc::new(writer), catalogue))
     }
 }
 
 #[async_trait]
-impl Lookup for ClusterLookup {
+impl Lookup for ActionLookup {
     async fn get(&self, id: &ItemId) -> Result<Option<Value>, ActionError> {
-        let Some(kind) = self.catalogue.get(&id.resource) else { return Ok(None) };
-        let found = get_raw(&self.client, kind, id.namespace.as_deref(), &id.name).await.map_err(failed)?;
-        found.map(|item| value(&item)).transpose()
+        self.0.get(id).await.map_err(failed)
     }
 
     async fn list(
@@ -42,27 +40,8 @@ impl Lookup for ClusterLookup {
         namespace: Option<&str>,
         label_selector: &str,
     ) -> Result<Vec<Value>, ActionError> {
-        let Some(kind) = self.catalogue.get(resource) else { return Ok(Vec::new()) };
-        let query = ListQuery {
-            kind: kind.clone(),
-            namespace: namespace.map(str::to_owned),
-            selector: label_selector.to_owned(),
-            page_size: PAGE,
-        };
-        let mut pager = Pager::new(self.client.clone(), query);
-        let mut values = Vec::new();
-        while let Some(page) = pager.next().await.map_err(failed)? {
-            for item in &page.items {
-                values.push(value(item)?);
-            }
-        }
-        Ok(values)
+        self.0.list(resource, namespace, label_selector).await.map_err(failed)
     }
-}
-
-fn value(item: &RawItem) -> Result<Value, ActionError> {
-    serde_json::from_slice(&item.json)
-        .map_err(|error| ActionError::Failed(format!("cannot read an object: {error}")))
 }
 
 #[allow(clippy::needless_pass_by_value)] // the shape that map_err wants

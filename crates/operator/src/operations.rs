@@ -51,9 +51,9 @@ pub(crate) fn answered(status: &mut OperationStatus, answer: Result<OperationPro
     }
 }
 
-pub(crate) fn fail(status: &mut OperationStatus, words: impl Into<String>) {
+pub(crate) fn fail(status: &mut OperationStatus, message: impl Into<String>) {
     status.phase = OperationPhase::Failed;
-    status.error = words.into();
+    status.error = message.into();
 }
 
 /// Whether an operation that goes on had all the time it gets.

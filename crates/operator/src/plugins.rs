@@ -25,7 +25,7 @@ impl Context {
         Acting { actions: self.actions.with_plugins(&session), session }
     }
 
-    /// The same for an operation that has no log of its own.
+    /// The actions of an operation that has no log of its own.
     pub(crate) fn acting_quietly(&self) -> Acting {
         self.acting(Arc::new(ServerLog))
     }
@@ -107,7 +107,7 @@ impl LogSink for PluginLines {
     }
 }
 
-/// So many lines of plugins are told in a backup's results; the log has all of them.
+/// How many lines of plugins a backup's results have; the log has all of them.
 const MOST_COUNTED: usize = 100;
 
 /// A backup's log and results, for the lines of its plugins. As upstream, what they log as warnings and errors are

@@ -1,136 +1,207 @@
-//! The restore pipeline: spool -> filters, mapping -> scheduler -> for each item: actions, additional items, waits ->
-//! create or compare -> hooks. Takes a job that was validated, gives what happened; the controller makes the calls around
-//! it. Many items are under way at once; what they share is [`run::Run`].
+//! Restore: validated, then run beside the others, several at once. A run belongs to this term of leadership: when it ends,
+//! runs are dropped, and the next leader goes on with them. Objects that a run made are known by their label.
+//! gather -> validate -> (claim the phase) -> run -> status.
 
-mod actions;
-mod apply;
-mod existing;
-mod gates;
-mod hooks;
-mod idle;
-mod item;
-mod journal;
-mod lookup;
-mod maker;
-mod namespaces;
-mod native;
-mod operations;
-mod plan;
-mod pod_volumes;
-mod ready;
-mod report;
-mod run;
+mod after;
+mod delete;
+mod error;
+mod execute;
+mod gather;
+pub(crate) mod handler;
+mod item_stage;
+mod prepare;
+mod preview;
+mod status;
 #[cfg(test)]
 mod tests;
-mod volumes;
+mod validate;
+mod volume_data;
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kube::Client;
-use lifeboat_api::velero::Restore;
-use lifeboat_archive::{RunLog, Spool};
-use lifeboat_cluster::write::{Throttle, Writer};
-use lifeboat_plan::catalogue::Catalogue;
-use lifeboat_plan::restore::priorities::Priorities;
-use lifeboat_plan::restore::validate::ValidRestore;
-use lifeboat_plan::restore::volumes::DataIn;
-use lifeboat_plugin::actions::RestoreItemAction;
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use kube::core::ApiResource;
+use kube::runtime::controller::Action;
+use kube::runtime::reflector::Store;
+use lifeboat_api::velero::names::RESTORE_FINALIZER;
+use lifeboat_api::velero::{Restore, RestorePhase};
+use lifeboat_cluster::{ApiError, objects};
+use serde_json::json;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
-use crate::backup::Commands;
+use crate::context::Context;
+use crate::dynamic;
 
-pub(crate) use journal::{Begun, Journal};
-pub(crate) use maker::{OpenVolume, Owner, Processes, VolumeMaker};
-pub use plan::{Fight, NotPlanned, Planned, PlannedItem, Would};
-pub(crate) use plan::{Question, dry_run};
-pub(crate) use pod_volumes::{Filled, Filler, end_open};
-pub(crate) use report::{Ended, Progress};
+pub(crate) use preview::preview;
 
-use actions::Actions;
+/// Annotation, "true": end the restore; also what deletion does.
+const CANCEL: &str = "lifeboat.io/cancel";
 
-/// What is to be restored, from what, and how.
-pub(crate) struct Job {
-    pub(crate) restore: Restore,
-    pub(crate) valid: ValidRestore,
-    pub(crate) spool: Spool,
-    /// How the backup holds the data of each volume, by its name.
-    pub(crate) volumes: BTreeMap<String, DataIn>,
-    /// The location, where nobody vouches for what is in it.
-    pub(crate) untrusted: Option<String>,
-    /// Operations that earlier attempts of this restore began.
-    pub(crate) begun: Begun,
-    pub(crate) log: RunLog,
+/// How often the Restores that exist are counted.
+const COUNTED: Duration = Duration::from_secs(5);
+
+/// How often a run is looked at: one that ended without its end being written is begun again.
+const LOOK: Duration = Duration::from_secs(2);
+
+const AT_ONCE: Duration = Duration::from_millis(100);
+
+/// A run that is asked for.
+struct Order {
+    restore: Restore,
+    cancel: CancellationToken,
 }
 
-/// What the pipeline works with.
-#[derive(Clone)]
-pub(crate) struct Tools {
-    /// A client that makes each request once.
-    pub(crate) direct: Client,
-    pub(crate) catalogue: Arc<Catalogue>,
-    pub(crate) actions: Vec<Arc<dyn RestoreItemAction>>,
-    /// Makes volumes from snapshots; None where nothing is to be made.
-    pub(crate) maker: Option<Arc<VolumeMaker>>,
-    /// Brings copies of volumes back; None where there are none, or nobody wants them.
-    pub(crate) filler: Option<Arc<Filler>>,
-    /// Where operations are noted that actions begin.
-    pub(crate) journal: Arc<Journal>,
-    pub(crate) commands: Arc<dyn Commands>,
-    pub(crate) priorities: Priorities,
-    pub(crate) times: Times,
+struct State {
+    resource: ApiResource,
+    /// The runs of this term, by the UID of their Restore.
+    running: Mutex<BTreeMap<String, CancellationToken>>,
+    orders: mpsc::UnboundedSender<Order>,
 }
 
-impl Tools {
-    fn writer(&self) -> Writer {
-        Writer::new(self.direct.clone(), Arc::new(Throttle::default()))
+impl State {
+    fn running(&self) -> MutexGuard<'_, BTreeMap<String, CancellationToken>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-/// How long things may take.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Times {
-    /// Additional items to be ready, where the action says nothing.
-    pub(crate) ready: Duration,
-    /// A namespace or an object to be gone.
-    pub(crate) terminating: Duration,
-    /// A definition to be established.
-    pub(crate) resource: Duration,
-    /// Hooks in all.
-    pub(crate) hooks: Duration,
-    /// One call of an action.
-    pub(crate) action: Duration,
-}
-
-/// Restores everything that is wanted. Ends early when `cancel` is cancelled; what was under way is dropped.
-pub(crate) async fn restore(
-    job: Job,
-    tools: &Tools,
-    progress: &Arc<Progress>,
-    cancel: &CancellationToken,
-) -> Ended {
-    let asked = cancel.run_until_cancelled(Actions::ask(&tools.actions, &tools.catalogue)).await;
-    let (actions, left_out) = asked.unwrap_or_default();
-    let run = run::Run::new(job, tools, actions, progress.clone());
-    for words in left_out {
-        run.report.general_error(words);
-    }
-    // Without their actions items must not be created.
-    if !cancel.is_cancelled() {
-        run::drive(&run, cancel).await;
-    }
-    let filling = async {
-        match &run.filler {
-            Some(filler) => filler.finish(&run, cancel).await,
-            None => Filled::default(),
+    /// Orders a run, unless there is one.
+    fn order(&self, restore: Restore) {
+        let uid = restore.uid().unwrap_or_default();
+        let cancel = CancellationToken::new();
+        let mut running = self.running();
+        if running.contains_key(&uid) {
+            return;
         }
+        running.insert(uid, cancel.clone());
+        // The receiver lives as long as the term.
+        let _ = self.orders.send(Order { restore, cancel });
+    }
+}
+
+pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
+    let resource = objects::resource_of::<Restore>();
+    let controller =
+        dynamic::controller(context, &resource).graceful_shutdown_on(shutdown.clone().cancelled_owned());
+    let (orders, received) = mpsc::unbounded_channel();
+    let restores = controller.store();
+    let state = Arc::new(State { resource, running: Mutex::default(), orders });
+    tokio::join!(
+        count(context, &restores, shutdown),
+        dynamic::drive("restore", controller, context.clone(), state.clone(), reconcile),
+        run_orders(context, &state, received, shutdown),
+    );
+}
+
+/// Shows how many Restores there are.
+async fn count(context: &Context, restores: &Store<DynamicObject>, shutdown: &CancellationToken) {
+    while shutdown.run_until_cancelled(tokio::time::sleep(COUNTED)).await.is_some() {
+        context.metrics.velero().set_restore_total(restores.len());
+    }
+}
+
+/// Runs what is ordered. Dropped with the term, and with it every run.
+async fn run_orders(
+    context: &Context,
+    state: &Arc<State>,
+    mut orders: mpsc::UnboundedReceiver<Order>,
+    shutdown: &CancellationToken,
+) {
+    let mut runs = JoinSet::new();
+    loop {
+        tokio::select! {
+            () = shutdown.cancelled() => return,
+            Some(order) = orders.recv() => {
+                let (context, state) = (context.clone(), state.clone());
+                runs.spawn(async move {
+                    let uid = order.restore.uid().unwrap_or_default();
+                    let running = Running { state, uid };
+                    Box::pin(execute::execute(&context, &running.state.resource, order)).await;
+                });
+            }
+            Some(ended) = runs.join_next(), if !runs.is_empty() => {
+                if let Err(error) = ended && error.is_panic() {
+                    tracing::error!("a restore ended unexpectedly; this is a defect of Lifeboat. It is begun again");
+                }
+            }
+        }
+    }
+}
+
+/// A run, in the list of those of this term until it ends, however that is.
+struct Running {
+    state: Arc<State>,
+    uid: String,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.state.running().remove(&self.uid);
+    }
+}
+
+async fn reconcile(
+    object: Arc<DynamicObject>,
+    context: Context,
+    state: Arc<State>,
+) -> Result<Action, ApiError> {
+    let api = objects::namespaced(&context.client, &context.settings.namespace, &state.resource);
+    let uid = object.uid().unwrap_or_default();
+    let cancelled = object.annotations().get(CANCEL).is_some_and(|value| value == "true");
+    let run = state.running().get(&uid).cloned();
+    if let Some(run) = run {
+        if cancelled || object.metadata.deletion_timestamp.is_some() {
+            run.cancel();
+        }
+        return Ok(Action::requeue(LOOK));
+    }
+    if object.metadata.deletion_timestamp.is_some() {
+        return delete::delete(&context, &api, &object).await;
+    }
+    let restore = match objects::typed::<Restore>(&object) {
+        Ok(restore) => restore,
+        Err(error) => return status::unreadable(&context, &api, &object, &error.to_string()).await,
     };
-    let (pods, mut filled) = tokio::join!(hooks::finish(&run, cancel), filling);
-    let mut ended = run.report.end(pods);
-    ended.volumes = std::mem::take(&mut *run::locked(&run.native));
-    ended.volumes.infos.append(&mut filled.infos);
-    ended.told = filled.told;
-    ended.volumes.filled = std::mem::take(&mut *run::locked(&run.filled));
-    ended
+    match restore.phase() {
+        RestorePhase::New => {}
+        RestorePhase::Other(text) if text.is_empty() => {}
+        phase if phase.is_terminal() || matches!(phase, RestorePhase::Other(_)) => {
+            return Ok(Action::await_change());
+        }
+        // Another server began it; the run goes on at the stage that the phase names.
+        _ => {
+            let written = objects::merge(&api, &object, status::go_on(&context, &restore)).await?;
+            match objects::typed::<Restore>(&written) {
+                Ok(restore) if !restore.phase().is_terminal() => state.order(restore),
+                _ => {
+                    status::gave_up(&context, &restore).await;
+                    return Ok(Action::await_change());
+                }
+            }
+            // A run that is to be cancelled is cancelled at the next look.
+            return Ok(Action::requeue(if cancelled { AT_ONCE } else { LOOK }));
+        }
+    }
+    if !object.finalizers().iter().any(|name| name == RESTORE_FINALIZER) {
+        let mut all = object.finalizers().to_vec();
+        all.push(RESTORE_FINALIZER.to_owned());
+        objects::merge(&api, &object, json!({"metadata": {"finalizers": all}})).await?;
+        return Ok(Action::await_change());
+    }
+    let gathered = gather::gather(&context, &restore).await?;
+    match validate::validate(&restore, &gathered) {
+        Err(problems) => status::refuse(&context, &api, &object, &restore, problems).await,
+        Ok(claim) => {
+            // Claimed before anything happens; the run begins with what was written.
+            let written = objects::merge(&api, &object, status::begin(&context, &restore, &claim)).await?;
+            context.metrics.velero().restore_started(&claim.schedule);
+            if let Ok(restore) = objects::typed::<Restore>(&written) {
+                state.order(restore);
+            }
+            Ok(Action::requeue(LOOK))
+        }
+    }
 }

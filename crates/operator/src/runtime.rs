@@ -37,9 +37,9 @@ pub async fn preview_restore(
     client: Client,
     settings: ServerSettings,
     restore: lifeboat_api::velero::Restore,
-) -> Result<crate::restore::Planned, crate::restore::NotPlanned> {
+) -> Result<crate::items::plan::Planned, crate::items::plan::NotPlanned> {
     let context = Context::new(client, Metrics::new(VERSION), Arc::new(settings));
-    Box::pin(controllers::restore::preview(&context, restore)).await
+    Box::pin(crate::restore::preview(&context, restore)).await
 }
 
 /// Runs until `stop` is cancelled.

@@ -9,8 +9,8 @@
 //! 2. [`Called`]`::made` is what the call returned; `standing` how the operation stands: a call that returned well may
 //!    go on in the background (`Open`), or be known as failed (`Failed`). `object` is the one object that is left, ours or
 //!    the plugin's own, as JSON; None where the API server took none (which is borne and in the log).
-//! 3. What is `Open` is looked at again and again with [`look`], which gives the object as it is now and how it stands, and
-//!    makes it again where somebody deleted it. When its time is over or its plugin is gone, [`give_up`].
+//! 3. What is `Open` is looked at again and again with [`follow`], which gives the object as it is now and how it stands,
+//!    makes it again where somebody deleted it, and gives it up when its time is over or its plugin is gone.
 //! 4. [`end_open`] ends all objects of a Backup or Restore that ended otherwise; [`delete_all`] takes them away.
 //!
 //! Nothing here fails an operation: trouble with objects is told in the log, once.
@@ -146,6 +146,38 @@ async fn ended(operation: &Operation<'_>, mut kept: Kept<'_>, made: Result<Strin
     kept.show(shown).await;
     let object = if standing == Standing::Open { Some(kept.wanted()) } else { kept.object() };
     Called { made, standing, object }
+}
+
+/// One look at an operation that goes on after its call, from its object as it was seen last. `snapshotter`: None where its
+/// plugin cannot be asked. `over`: why it is given up, where it is still open.
+pub(crate) async fn follow(
+    client: &Client,
+    kind: Kind,
+    namespace: &str,
+    object: &Value,
+    snapshotter: Option<&dyn VolumeSnapshotter>,
+    over: Option<&str>,
+) -> Result<(Value, Standing), ApiError> {
+    let mut now = object.clone();
+    if let Some(snapshotter) = snapshotter {
+        match look(client, kind, namespace, object, snapshotter).await {
+            Ok((seen, Standing::Open)) => now = seen,
+            Ok(ended) => return Ok(ended),
+            // Somebody else wrote it meanwhile: the next look sees that.
+            Err(error) if error.is_conflict() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let Some(message) = over else { return Ok((now, Standing::Open)) };
+    let given_up = give_up(client, kind, namespace, &name_of(&now), message).await?.unwrap_or_else(|| {
+        let patch = plan::given_up(message, keep::now());
+        for (field, value) in patch["status"].as_object().into_iter().flatten() {
+            now["status"][field] = value.clone();
+        }
+        now
+    });
+    let standing = plan::standing(&given_up);
+    Ok((given_up, standing))
 }
 
 /// One look at an operation that was open when its call had returned. `object`: as it was seen last.

@@ -238,22 +238,22 @@ pub fn is_under_way(object: &Value, run: &str) -> bool {
     number.is_some_and(|number| task(uid, number) == run)
 }
 
-/// What to merge into an object when a run has ended. The error says why it failed.
-pub fn ended(object: &Value, begun: Timestamp, outcome: Result<(), &str>, now: Timestamp) -> Value {
+/// What to merge into an object when a run has ended. `failure`: why it failed, where it did.
+pub fn ended(object: &Value, begun: Timestamp, failure: Option<&str>, now: Timestamp) -> Value {
     let mut runs = object["status"]["recentMaintenance"].as_array().cloned().unwrap_or_default();
     let mut run = json!({
-        "result": if outcome.is_ok() { "Succeeded" } else { "Failed" },
+        "result": if failure.is_none() { "Succeeded" } else { "Failed" },
         "startTimestamp": seconds(begun),
         "completeTimestamp": seconds(now),
     });
-    if let Err(words) = outcome {
-        run["message"] = json!(words);
+    if let Some(message) = failure {
+        run["message"] = json!(message);
     }
     runs.push(run);
     let surplus = runs.len().saturating_sub(REMEMBERED);
     runs.drain(..surplus);
     let mut status = json!({"recentMaintenance": runs});
-    if outcome.is_ok() {
+    if failure.is_none() {
         status["lastMaintenanceTime"] = json!(seconds(now));
     }
     json!({"metadata": {"annotations": {MAINTENANCE: null}}, "status": status})
@@ -319,14 +319,14 @@ mod tests {
     fn the_latest_runs_are_remembered_and_a_failed_one_moves_no_date() {
         let runs: Vec<Value> = (0..25).map(|n| json!({"message": n.to_string()})).collect();
         let object = json!({"status": {"recentMaintenance": runs}});
-        let patch = ended(&object, at("2026-11-16T11:59:00Z"), Err("locked"), at(NOW));
+        let patch = ended(&object, at("2026-11-16T11:59:00Z"), Some("locked"), at(NOW));
         let runs = patch["status"]["recentMaintenance"].as_array().unwrap();
         assert_eq!(
             (runs.len(), &runs[0]["message"], &runs[24]["message"]),
             (25, &json!("1"), &json!("locked"))
         );
         assert_eq!(patch["status"].get("lastMaintenanceTime"), None);
-        let patch = ended(&object, at("2026-11-16T11:59:00Z"), Ok(()), at(NOW));
+        let patch = ended(&object, at("2026-11-16T11:59:00Z"), None, at(NOW));
         assert_eq!(patch["status"]["lastMaintenanceTime"], NOW);
     }
 

@@ -18,11 +18,13 @@ use crate::label;
 pub use class::{ClassError, classes_of, of_claim, of_group};
 pub use deletion::{Orphan, content_of_handle, for_deletion, is_of_backup, orphan, restored_from};
 pub use group::{
-    GROUP_SNAPSHOTS, GroupStanding, Member, MemberSnapshot, VolumeGroup, group_content, group_handle,
-    group_standing, is_of_group,
+    GROUP_SNAPSHOTS, GroupError, GroupStanding, Member, MemberSnapshot, VolumeGroup, group_content,
+    group_handle, group_standing, is_of_group,
 };
 pub use provisioning::{Provisioning, awaits_pod, provisioning};
-pub use restored::{claim as restored_claim, content as restored_content, snapshot as restored_snapshot};
+pub use restored::{
+    NotRestorable, claim as restored_claim, content as restored_content, snapshot as restored_snapshot,
+};
 pub use taken::{
     Fixed, backups_of, bound_content, content_patch, driver_of, fixed, grown, is_going, is_ready,
     restore_size, snapshot, snapshot_notes, trouble, volume_of,

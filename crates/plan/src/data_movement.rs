@@ -12,17 +12,13 @@ pub use exposed::{
     Exposure, claim as exposed_claim, content as exposed_content, for_target, made_for, node,
     snapshot as exposed_snapshot,
 };
-pub use objects::{Progress, download, moved_claim, operation, progress, result_of, upload};
+pub use objects::{NotMoved, Progress, download, moved_claim, operation, progress, result_of, upload};
 pub use rebound::{Bound, bound, claim_patch, volume_patch};
 
 use crate::json::text;
 
 /// Annotation of a claim in a backup: namespace and name of the DataUpload that moved its data.
 pub const UPLOAD_NAME: &str = "velero.io/data-upload-name";
-/// Annotation that the executor of a restore puts on such a claim for its action: the DataUpload as the backup has it, or
-/// [`NO_UPLOAD`]. Never created.
-pub const UPLOAD: &str = "lifeboat.io/data-upload";
-pub const NO_UPLOAD: &str = "missing";
 /// Label of a selector that no volume has: nothing is bound to the claim before its data is there.
 pub const SELECTOR: &str = "velero.io/dynamic-pv-restore";
 /// Label of what is made for a mover: the UID of the object that it works for.

@@ -91,17 +91,48 @@ pub struct Known<'a> {
     pub running_restores: &'a [String],
 }
 
-/// Whether the deletion may begin, and of how much; else why not, for the request's errors.
-pub fn admit(known: &Known<'_>) -> Result<Extent, String> {
-    let Known { backup, location, .. } = known;
+/// Why a deletion does not begin, for the request's errors.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotAdmitted {
+    #[error("backup not found: there is no Backup '{backup}'")]
+    NoBackup { backup: String },
+    #[error(
+        "the request is about the Backup '{backup}' with the UID {uid}, which is gone; the one of that name now is another: ask \
+         for its deletion anew"
+    )]
+    OtherBackup { backup: String, uid: String },
+    #[error(
+        "backup is still in progress: wait for its end, or cancel it with `lifeboat backup cancel {backup}`"
+    )]
+    InProgress { backup: String },
+    #[error("restore '{restore}' still reads this backup: wait for its end, or cancel it")]
+    Read { restore: String },
+    #[error(
+        "cannot delete backup because backup storage location '{location}' is currently in read-only mode"
+    )]
+    ReadOnly { location: String },
+    #[error(
+        "backup storage location '{location}' not found: make it again, or delete the Backup object with kubectl"
+    )]
+    NoLocation { location: String },
+    #[error(
+        "cannot delete backup because backup storage location '{location}' is currently unavailable; its message says why"
+    )]
+    Unavailable { location: String },
+    #[error(
+        "cannot tell whether the files below 'backups/{backup}/' are this backup's, so all of them remain: \
+         'backups/{backup}/velero-backup.json' {problem}; remove or mend that file, then ask again"
+    )]
+    UnknownFiles { backup: String, problem: String },
+}
+
+/// Whether the deletion may begin, and of how much.
+pub fn admit(known: &Known<'_>) -> Result<Extent, NotAdmitted> {
+    let (backup, location) = (known.backup.to_owned(), known.location.to_owned());
     match &known.phase {
-        None => return Err(format!("backup not found: there is no Backup '{backup}'")),
+        None => return Err(NotAdmitted::NoBackup { backup }),
         Some(_) if !known.asked_uid.is_empty() && known.asked_uid != known.identity.uid => {
-            return Err(format!(
-                "the request is about the Backup '{backup}' with the UID {}, which is gone; the one of that name now is \
-                 another: ask for its deletion anew",
-                known.asked_uid
-            ));
+            return Err(NotAdmitted::OtherBackup { backup, uid: known.asked_uid.to_owned() });
         }
         Some(
             BackupPhase::ReadyToStart
@@ -111,9 +142,7 @@ pub fn admit(known: &Known<'_>) -> Result<Extent, String> {
             | BackupPhase::Finalizing
             | BackupPhase::FinalizingPartiallyFailed,
         ) => {
-            return Err(format!(
-                "backup is still in progress: wait for its end, or cancel it with `lifeboat backup cancel {backup}`"
-            ));
+            return Err(NotAdmitted::InProgress { backup });
         }
         Some(BackupPhase::New | BackupPhase::Queued | BackupPhase::FailedValidation) => {
             return Ok(Extent::ObjectOnly);
@@ -127,26 +156,19 @@ pub fn admit(known: &Known<'_>) -> Result<Extent, String> {
         }
     }
     if let [first, ..] = known.running_restores {
-        return Err(format!("restore '{first}' still reads this backup: wait for its end, or cancel it"));
+        return Err(NotAdmitted::Read { restore: first.clone() });
     }
     match known.location_state {
         LocationState::Usable => Ok(Extent::Everything),
-        LocationState::ReadOnly => Err(format!(
-            "cannot delete backup because backup storage location '{location}' is currently in read-only mode"
-        )),
-        LocationState::NotFound => Err(format!(
-            "backup storage location '{location}' not found: make it again, or delete the Backup object with kubectl"
-        )),
-        LocationState::Unavailable | LocationState::Unknown => Err(format!(
-            "cannot delete backup because backup storage location '{location}' is currently unavailable; \
-             its message says why"
-        )),
+        LocationState::ReadOnly => Err(NotAdmitted::ReadOnly { location }),
+        LocationState::NotFound => Err(NotAdmitted::NoLocation { location }),
+        LocationState::Unavailable | LocationState::Unknown => Err(NotAdmitted::Unavailable { location }),
     }
 }
 
 /// Whether the files under the name are this object's. A name alone says nothing: a second cluster, or an object that was
 /// made again, may have the same one. What cannot be told is not deleted.
-fn owns_files(known: &Known<'_>, phase: &BackupPhase) -> Result<Extent, String> {
+fn owns_files(known: &Known<'_>, phase: &BackupPhase) -> Result<Extent, NotAdmitted> {
     let Known { backup, identity, .. } = known;
     let never_began = *phase == BackupPhase::Failed && !identity.claimed && identity.started.is_empty();
     match &known.stored {
@@ -158,10 +180,9 @@ fn owns_files(known: &Known<'_>, phase: &BackupPhase) -> Result<Extent, String> 
         // An object that was synced has a UID of its own, and the times of the file.
         Stored::Found { started, .. } if *started == identity.started => Ok(Extent::Everything),
         Stored::Found { .. } => Ok(Extent::ObjectOnly),
-        Stored::Unreadable(words) => Err(format!(
-            "cannot tell whether the files below 'backups/{backup}/' are this backup's, so all of them remain: \
-             'backups/{backup}/velero-backup.json' {words}; remove or mend that file, then ask again"
-        )),
+        Stored::Unreadable(problem) => {
+            Err(NotAdmitted::UnknownFiles { backup: (*backup).to_owned(), problem: problem.clone() })
+        }
     }
 }
 
@@ -229,7 +250,7 @@ mod tests {
     fn a_backup_is_deleted_unless_it_runs(#[case] phase: &str, #[case] expected: Result<Extent, &str>) {
         match (admit(&known(Some(phase), LocationState::Usable)), expected) {
             (Ok(found), Ok(expected)) => assert_eq!(found, expected),
-            (Err(found), Err(expected)) => assert!(found.contains(expected), "{found}"),
+            (Err(found), Err(expected)) => assert!(found.to_string().contains(expected), "{found}"),
             (found, expected) => panic!("{found:?} instead of {expected:?}"),
         }
     }
@@ -242,17 +263,17 @@ mod tests {
         #[case] state: LocationState,
         #[case] words: &str,
     ) {
-        let refused = admit(&known(Some("Completed"), state)).unwrap_err();
+        let refused = admit(&known(Some("Completed"), state)).unwrap_err().to_string();
         assert!(refused.contains(words), "{refused}");
         assert_eq!(admit(&known(Some("FailedValidation"), state)), Ok(Extent::ObjectOnly));
     }
 
     #[test]
     fn a_backup_that_is_not_there_and_one_that_is_read_are_refused() {
-        assert!(admit(&known(None, LocationState::Usable)).unwrap_err().contains("not found"));
+        assert!(admit(&known(None, LocationState::Usable)).unwrap_err().to_string().contains("not found"));
         let restores = ["r".to_owned()];
         let read = Known { running_restores: &restores, ..known(Some("Completed"), LocationState::Usable) };
-        assert!(admit(&read).unwrap_err().contains("'r'"));
+        assert!(admit(&read).unwrap_err().to_string().contains("'r'"));
     }
 
     #[rstest]
@@ -332,6 +353,6 @@ mod tests {
     #[test]
     fn a_request_for_another_object_of_the_name_is_refused() {
         let known = Known { asked_uid: "old", ..known(Some("Completed"), LocationState::Usable) };
-        assert!(admit(&known).unwrap_err().contains("old"));
+        assert!(admit(&known).unwrap_err().to_string().contains("old"));
     }
 }

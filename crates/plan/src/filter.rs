@@ -26,6 +26,10 @@ use crate::glob::GlobError;
 use crate::policy::{Policies, ResourceRule};
 use crate::selector::{Selector, SelectorError};
 
+/// Types that no backup lists: they come as additional items of their volumes, or not at all.
+pub const ALWAYS_EXCLUDED: [&str; 2] =
+    ["volumesnapshots.snapshot.storage.k8s.io", "volumesnapshotcontents.snapshot.storage.k8s.io"];
+
 /// Why a spec is no filter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FilterError {

@@ -32,6 +32,7 @@ pub mod selector;
 pub mod server_status;
 pub mod sync;
 pub mod volume_plugin;
+pub mod wishes;
 
 pub use lifeboat_api::catalogue;
 pub use lifeboat_api::common::time;

@@ -14,11 +14,14 @@ mod waiting;
 pub use attempts::{Died, Next, next};
 pub(crate) use choose::used;
 pub use choose::{Choice, Choices, ClaimOf, Verdict, choose, claim_of};
-pub use directory::{Directory, KUBELET_ROOT, Proof, directory};
-pub use object::{PodVolume, Wanted, backup_name, backup_object, host, report_key, tags, task_uid};
+pub use directory::{Directory, DirectoryError, KUBELET_ROOT, Proof, directory};
+pub use object::{
+    PodVolume, Wanted, backup_name, backup_object, backup_tag, host, report_key, tags, task_uid,
+};
 pub use restored::{Copied, CopyFor, PodOf, copies, copies_for, restore_name, restore_object, unusable};
-pub use waiting::{CONTAINER, Standing, Wait, mark, started, stayed, take_mark, wait_container};
+pub use waiting::{CONTAINER, PodLeft, Standing, Wait, mark, started, stayed, take_mark, wait_container};
 
+use lifeboat_api::velero::DataMovePhase;
 use serde_json::Value;
 
 use crate::json::text;
@@ -44,6 +47,11 @@ pub const DONE_DIRECTORY: &str = ".velero";
 /// The attempt that an object's annotation names, at least 1.
 pub fn attempt(annotation: Option<&str>) -> u64 {
     annotation.and_then(|text| text.parse().ok()).filter(|number| *number > 0).unwrap_or(1)
+}
+
+/// Whether a PodVolumeBackup, PodVolumeRestore, DataUpload or DataDownload is at its end.
+pub fn has_ended(object: &Value) -> bool {
+    DataMovePhase::from(text(object, "/status/phase")).is_terminal()
 }
 
 /// The task of the attempt that an object is at.

@@ -1,5 +1,5 @@
 //! The action traits. An item travels as JSON; identifiers of other items carry the namespaces of the backup. Every
-//! action says once which items it is for; whoever calls it asks first.
+//! action says once which items it is for; a caller asks first.
 //!
 //! Calls may be made from many tasks at once; an implementation that cannot bear that orders them itself. A caller may
 //! drop a call at any await.
@@ -72,7 +72,7 @@ pub struct BackupOutcome {
     pub post_operation_items: Vec<ItemId>,
     /// What the action could not do for the item, which is backed up all the same.
     pub warnings: Vec<String>,
-    /// The same for what the backup cannot be called complete without.
+    /// What the action could not do, without which the backup is not complete.
     pub errors: Vec<String>,
 }
 
@@ -109,6 +109,22 @@ pub trait ItemBlockAction: Send + Sync {
     ) -> Result<Vec<ItemId>, ActionError>;
 }
 
+/// What the caller of an action is about to do with the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Intent {
+    /// The item is restored.
+    Restore,
+    /// A preview shows what a restore would do: the action gives the answer that it would give to a restore, and changes nothing.
+    Preview,
+}
+
+/// The other items of the backup that is restored.
+#[async_trait]
+pub trait BackupItems: Send + Sync {
+    /// An item as it is in the backup; None where the backup does not have it.
+    async fn get(&self, id: &ItemId) -> Option<Value>;
+}
+
 /// What a restore item action gets.
 pub struct RestoreInput<'a> {
     /// The item as earlier actions left it.
@@ -116,6 +132,9 @@ pub struct RestoreInput<'a> {
     /// The item as it is in the backup.
     pub from_backup: &'a Value,
     pub restore: &'a Restore,
+    pub backup: &'a dyn BackupItems,
+    /// Plugins are called with [`Intent::Restore`] only: their protocol has no previews.
+    pub intent: Intent,
 }
 
 /// What a restore item action gives back.
@@ -131,6 +150,8 @@ pub struct RestoreOutcome {
     pub wait_for_additional_items: bool,
     /// How long to ask; None or zero for the server's setting.
     pub ready_timeout: Option<Duration>,
+    /// The item is a claim whose volume is filled with the data of the backup.
+    pub fills_claim: bool,
 }
 
 impl RestoreOutcome {
@@ -166,6 +187,11 @@ pub trait RestoreItemAction: Send + Sync {
     }
     /// Whether calls may begin operations: then they are noted, so that a restart does not begin them twice.
     fn may_operate(&self) -> bool {
+        false
+    }
+    /// Whether the action brings back the data of a claim's volume. It is not called for a claim whose data could not be backed
+    /// up, and a claim that it has begun to fill is waited for.
+    fn restores_volume_data(&self) -> bool {
         false
     }
     async fn progress(&self, _operation: &str, _restore: &Restore) -> Result<OperationProgress, ActionError> {

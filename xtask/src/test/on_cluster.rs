@@ -8,7 +8,7 @@ use std::thread;
 use anyhow::{Result, anyhow, bail};
 
 use super::box_only::{self, Left};
-use super::harness::Tests;
+use super::harness::{Outcome, Tests};
 use super::part::{Run, UPSTREAM, some};
 use super::tally::Tally;
 use crate::{cluster_box, image, tools};
@@ -29,8 +29,9 @@ const DISTURBING: [&str; 4] = [
     // They run another Velero and another Stash, beside which nothing can be installed.
     "server::installation::",
 ];
-/// How many tests with a server of their own run at once: the cluster has two cores.
-const BESIDE: usize = 3;
+/// How many tests of volumes run at once, and how many of the others with a server of their own: the cluster has two cores.
+const VOLUMES_BESIDE: usize = 2;
+const OWN_BESIDE: usize = 2;
 
 impl Run {
     pub(crate) fn storage(&mut self) -> Result<Tally> {
@@ -63,20 +64,22 @@ impl Run {
 
     /// Test files of crate `e2e`, on the cluster; of volumes what comes back, and not every fault.
     pub(crate) fn e2e(&mut self) -> Result<Tally> {
-        let mut own = OWN.to_vec();
-        if !self.has_no_volumes() {
-            own.push("volumes");
-        }
+        let volumes: &[&str] = if self.has_no_volumes() { &[] } else { &["volumes"] };
         let left_out = self.left_out(&box_only::E2E);
-        let tests = self.on_the_cluster(&[&SHARED[..], &own].concat())?;
+        let tests = self.on_the_cluster(&[&SHARED[..], &OWN, volumes].concat())?;
         let chosen = |modules: &[&str], name: &str| self.wants(modules, name) && !left_out.skips(name);
         let alone = tests.clone().threads(1).run(|name| chosen(&SHARED, name) && disturbs(name))?;
-        let (shared, own) = thread::scope(|scope| {
-            let own = scope.spawn(|| tests.clone().threads(BESIDE).run(|name| chosen(&own, name)));
-            let shared = tests.clone().threads(1).run(|name| chosen(&SHARED, name) && !disturbs(name));
-            (shared, own.join().unwrap_or_else(|_| Err(anyhow!("the tests beside the others stopped"))))
+        // Beside each other: those with volumes take longest, those that share an installation go one by one.
+        let outcomes = thread::scope(|scope| {
+            let lanes = [
+                scope.spawn(|| tests.clone().threads(VOLUMES_BESIDE).run(|name| chosen(volumes, name))),
+                scope.spawn(|| tests.clone().threads(OWN_BESIDE).run(|name| chosen(&OWN, name))),
+                scope.spawn(|| tests.clone().threads(1).run(|name| chosen(&SHARED, name) && !disturbs(name))),
+            ];
+            lanes.map(|lane| lane.join().unwrap_or_else(|_| Err(anyhow!("tests beside the others stopped"))))
         });
-        self.filtered(alone.and(shared?).and(own?))
+        let outcomes = outcomes.into_iter().collect::<Result<Vec<Outcome>>>()?;
+        self.filtered(outcomes.into_iter().fold(alone, Outcome::and))
     }
 
     /// Volumes, with every fault.
@@ -85,7 +88,7 @@ impl Run {
             return Ok(Tally::default());
         }
         let tests = self.on_the_cluster(&["volumes", "volume_faults", "nodes"])?;
-        let beside = tests.clone().threads(BESIDE);
+        let beside = tests.clone().threads(VOLUMES_BESIDE + 1);
         let outcome = beside.run(|name| self.wants(&["volumes", "volume_faults"], name))?;
         // These stop a node, with everything that runs on it.
         let outcome = outcome.and(tests.threads(1).run(|name| self.wants(&["nodes"], name))?);

@@ -35,7 +35,7 @@ use crate::common::{GoDuration, LabelSelector, TypedLocalObjectReference, atomic
         name = "Status",
         type_ = "string",
         json_path = ".status.phase",
-        description = "Where the backup stands"
+        description = "Phase of the backup"
     ),
     printcolumn(
         name = "Errors",
@@ -66,7 +66,7 @@ use crate::common::{GoDuration, LabelSelector, TypedLocalObjectReference, atomic
         type_ = "date",
         json_path = ".status.startTimestamp",
         priority = 1,
-        description = "Time since the backup began"
+        description = "Time since the backup started"
     ),
     printcolumn(
         name = "Completed",
@@ -80,21 +80,21 @@ use crate::common::{GoDuration, LabelSelector, TypedLocalObjectReference, atomic
         type_ = "string",
         json_path = ".status.expiration",
         priority = 1,
-        description = "When the backup may be deleted"
+        description = "When the backup expires"
     ),
     printcolumn(
         name = "Queue",
         type_ = "integer",
         json_path = ".status.queuePosition",
         priority = 1,
-        description = "Place among the waiting backups"
+        description = "Position in the queue"
     ),
     printcolumn(
         name = "Failure",
         type_ = "string",
         json_path = ".status.failureReason",
         priority = 1,
-        description = "What made the whole backup fail"
+        description = "Why the backup failed"
     )
 )]
 #[serde(rename_all = "camelCase")]

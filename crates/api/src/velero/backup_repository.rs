@@ -49,7 +49,7 @@ use crate::common::{GoDuration, Time, string_enum};
         type_ = "string",
         json_path = ".spec.volumeNamespace",
         priority = 1,
-        description = "Whose volumes it holds"
+        description = "Namespace of the volumes"
     ),
     printcolumn(
         name = "Storage Location",

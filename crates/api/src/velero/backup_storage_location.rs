@@ -47,7 +47,7 @@ use crate::common::{ByteString, Condition, GoDuration, SecretKeySelector, Time, 
         name = "Default",
         type_ = "boolean",
         json_path = ".spec.default",
-        description = "Whether backups that name no location go here"
+        description = "Whether it is the default location"
     ),
     printcolumn(
         name = "Bucket",
@@ -61,7 +61,7 @@ use crate::common::{ByteString, Condition, GoDuration, SecretKeySelector, Time, 
         type_ = "string",
         json_path = ".spec.accessMode",
         priority = 1,
-        description = "Whether backups may be written"
+        description = "Access mode"
     ),
     printcolumn(
         name = "Message",

@@ -30,13 +30,13 @@ use crate::common::{GoDuration, Time};
         name = "Status",
         type_ = "string",
         json_path = ".status.phase",
-        description = "Where the copying stands"
+        description = "Phase of the transfer"
     ),
     printcolumn(
         name = "Started",
         type_ = "date",
         json_path = ".status.startTimestamp",
-        description = "Time since copying began"
+        description = "Time since copying started"
     ),
     printcolumn(
         name = "Bytes Done",
@@ -68,7 +68,7 @@ use crate::common::{GoDuration, Time};
         name = "Node",
         type_ = "string",
         json_path = ".status.node",
-        description = "The node that copies"
+        description = "The node of the mover"
     ),
     printcolumn(
         name = "Namespace",
@@ -82,14 +82,14 @@ use crate::common::{GoDuration, Time};
         type_ = "string",
         json_path = ".spec.targetVolume.pvc",
         priority = 1,
-        description = "The claim that is filled"
+        description = "The claim to restore into"
     ),
     printcolumn(
         name = "Message",
         type_ = "string",
         json_path = ".status.message",
         priority = 1,
-        description = "What went wrong"
+        description = "Why it failed"
     )
 )]
 #[serde(rename_all = "camelCase")]

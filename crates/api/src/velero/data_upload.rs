@@ -30,13 +30,13 @@ use crate::common::{GoDuration, Time, string_enum};
         name = "Status",
         type_ = "string",
         json_path = ".status.phase",
-        description = "Where the copying stands"
+        description = "Phase of the transfer"
     ),
     printcolumn(
         name = "Started",
         type_ = "date",
         json_path = ".status.startTimestamp",
-        description = "Time since copying began"
+        description = "Time since copying started"
     ),
     printcolumn(
         name = "Bytes Done",
@@ -58,7 +58,7 @@ use crate::common::{GoDuration, Time, string_enum};
         json_path = ".status.incrementalBytes",
         format = "int64",
         priority = 10,
-        description = "Bytes that were new"
+        description = "New bytes"
     ),
     printcolumn(
         name = "Storage Location",
@@ -76,7 +76,7 @@ use crate::common::{GoDuration, Time, string_enum};
         name = "Node",
         type_ = "string",
         json_path = ".status.node",
-        description = "The node that copies"
+        description = "The node of the mover"
     ),
     printcolumn(
         name = "Namespace",
@@ -97,7 +97,7 @@ use crate::common::{GoDuration, Time, string_enum};
         type_ = "string",
         json_path = ".status.message",
         priority = 1,
-        description = "What went wrong"
+        description = "Why it failed"
     )
 )]
 #[serde(rename_all = "camelCase")]

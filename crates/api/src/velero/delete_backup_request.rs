@@ -38,7 +38,7 @@ use crate::common::string_enum;
         name = "Errors",
         type_ = "string",
         json_path = ".status.errors",
-        description = "What went wrong"
+        description = "Why it failed"
     ),
     printcolumn(
         name = "Age",

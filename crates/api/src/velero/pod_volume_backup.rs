@@ -29,13 +29,13 @@ use crate::common::{ObjectReference, Time, atomic};
         name = "Status",
         type_ = "string",
         json_path = ".status.phase",
-        description = "Where the copying stands"
+        description = "Phase of the transfer"
     ),
     printcolumn(
         name = "Started",
         type_ = "date",
         json_path = ".status.startTimestamp",
-        description = "Time since copying began"
+        description = "Time since copying started"
     ),
     printcolumn(
         name = "Bytes Done",
@@ -57,7 +57,7 @@ use crate::common::{ObjectReference, Time, atomic};
         json_path = ".status.incrementalBytes",
         format = "int64",
         priority = 10,
-        description = "Bytes that were new"
+        description = "New bytes"
     ),
     printcolumn(
         name = "Storage Location",
@@ -75,7 +75,7 @@ use crate::common::{ObjectReference, Time, atomic};
         name = "Node",
         type_ = "string",
         json_path = ".spec.node",
-        description = "The node the pod runs on"
+        description = "The node of the pod"
     ),
     printcolumn(
         name = "Uploader",
@@ -109,7 +109,7 @@ use crate::common::{ObjectReference, Time, atomic};
         type_ = "string",
         json_path = ".status.message",
         priority = 1,
-        description = "What went wrong"
+        description = "Why it failed"
     )
 )]
 #[serde(rename_all = "camelCase")]

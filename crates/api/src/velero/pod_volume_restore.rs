@@ -29,13 +29,13 @@ use crate::common::{ObjectReference, Time, atomic};
         name = "Status",
         type_ = "string",
         json_path = ".status.phase",
-        description = "Where the copying stands"
+        description = "Phase of the transfer"
     ),
     printcolumn(
         name = "Started",
         type_ = "date",
         json_path = ".status.startTimestamp",
-        description = "Time since copying began"
+        description = "Time since copying started"
     ),
     printcolumn(
         name = "Bytes Done",
@@ -67,7 +67,7 @@ use crate::common::{ObjectReference, Time, atomic};
         name = "Node",
         type_ = "string",
         json_path = ".status.node",
-        description = "The node that copies"
+        description = "The node of the mover"
     ),
     printcolumn(
         name = "Uploader Type",
@@ -101,7 +101,7 @@ use crate::common::{ObjectReference, Time, atomic};
         type_ = "string",
         json_path = ".status.message",
         priority = 1,
-        description = "What went wrong"
+        description = "Why it failed"
     )
 )]
 #[serde(rename_all = "camelCase")]

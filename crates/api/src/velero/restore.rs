@@ -38,7 +38,7 @@ use crate::common::{
         name = "Status",
         type_ = "string",
         json_path = ".status.phase",
-        description = "Where the restore stands"
+        description = "Phase of the restore"
     ),
     printcolumn(
         name = "Backup",
@@ -69,7 +69,7 @@ use crate::common::{
         type_ = "date",
         json_path = ".status.startTimestamp",
         priority = 1,
-        description = "Time since the restore began"
+        description = "Time since the restore started"
     ),
     printcolumn(
         name = "Completed",
@@ -90,7 +90,7 @@ use crate::common::{
         type_ = "string",
         json_path = ".status.failureReason",
         priority = 1,
-        description = "What made the whole restore fail"
+        description = "Why the restore failed"
     )
 )]
 #[serde(rename_all = "camelCase")]

@@ -39,7 +39,7 @@ use crate::velero::BackupSpec;
         name = "LastBackup",
         type_ = "date",
         json_path = ".status.lastBackup",
-        description = "Time since the last backup was made"
+        description = "Time since the last backup"
     ),
     printcolumn(
         name = "Age",
@@ -51,7 +51,7 @@ use crate::velero::BackupSpec;
         name = "Paused",
         type_ = "boolean",
         json_path = ".spec.paused",
-        description = "Whether no backups are made for now"
+        description = "Whether the schedule is paused"
     ),
     printcolumn(
         name = "Storage Location",

@@ -30,7 +30,7 @@ use crate::common::Time;
         name = "Status",
         type_ = "string",
         json_path = ".status.phase",
-        description = "Where the snapshot stands, in the plugin's own words"
+        description = "Phase of the snapshot"
     ),
     printcolumn(
         name = "Backup",
@@ -69,21 +69,21 @@ use crate::common::Time;
         type_ = "string",
         json_path = ".spec.plugin",
         priority = 1,
-        description = "The plugin at work"
+        description = "The plugin"
     ),
     printcolumn(
         name = "Snapshot",
         type_ = "string",
         json_path = ".status.snapshotID",
         priority = 1,
-        description = "The snapshot, as the plugin names it"
+        description = "ID of the snapshot"
     ),
     printcolumn(
         name = "Message",
         type_ = "string",
         json_path = ".status.message",
         priority = 1,
-        description = "What went wrong"
+        description = "Why it failed"
     )
 )]
 #[serde(rename_all = "camelCase")]

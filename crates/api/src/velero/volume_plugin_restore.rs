@@ -30,7 +30,7 @@ use crate::common::Time;
         name = "Status",
         type_ = "string",
         json_path = ".status.phase",
-        description = "Where the restore stands, in the plugin's own words"
+        description = "Phase of the restore"
     ),
     printcolumn(
         name = "Backup",
@@ -42,7 +42,7 @@ use crate::common::Time;
         name = "Snapshot",
         type_ = "string",
         json_path = ".spec.snapshotID",
-        description = "The snapshot, as the plugin names it"
+        description = "ID of the snapshot"
     ),
     printcolumn(
         name = "Bytes Done",
@@ -69,21 +69,21 @@ use crate::common::Time;
         type_ = "string",
         json_path = ".spec.plugin",
         priority = 1,
-        description = "The plugin at work"
+        description = "The plugin"
     ),
     printcolumn(
         name = "Volume",
         type_ = "string",
         json_path = ".status.volumeID",
         priority = 1,
-        description = "The PersistentVolume that is filled"
+        description = "The PersistentVolume"
     ),
     printcolumn(
         name = "Message",
         type_ = "string",
         json_path = ".status.message",
         priority = 1,
-        description = "What went wrong"
+        description = "Why it failed"
     )
 )]
 #[serde(rename_all = "camelCase")]

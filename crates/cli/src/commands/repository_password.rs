@@ -18,10 +18,10 @@ use crate::settings::Settings;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// Print the repository password, to be kept outside the cluster
+    /// Print the repository password, so that you can keep it outside the cluster
     ///
-    /// Without it volume data cannot be restored once this cluster is gone. The output is what
-    /// `lifeboat install --repository-password-file` takes.
+    /// Without it volume data cannot be restored after this cluster is lost. `lifeboat install
+    /// --repository-password-file` accepts the output.
     Export(ExportArgs),
 }
 

@@ -1,395 +1,155 @@
-//! The end of a pass: Namespace objects, which depend on what was taken; definitions of custom resources; volumes; counts.
+//! The end of a Backup: what operations changed goes into the archive, `velero-backup.json`, which makes the directory a
+//! backup, is written, then the end phase. A server that dies between them does all of it again. Called by the controller,
+//! and by an attempt whose backup has nothing to wait for.
 
-use std::sync::Arc;
+pub(super) mod deleted;
+pub(super) mod operations;
+mod rewrite;
 
-use lifeboat_archive::documents::{BackupVolumeInfo, NativeSnapshot, PodVolumeInfo, VolumeAttributes};
-use lifeboat_archive::{ArchiveSize, SpoolLimits};
-use lifeboat_cluster::list::{ListQuery, Pager, RawItem};
-use lifeboat_plan::backup::phase::Counts;
-use lifeboat_plan::backup::volumes::{Fate, Method, VolumeRecord, Wishes};
-use lifeboat_plan::catalogue::{GroupResource, ItemId};
-use lifeboat_plan::csi::SNAPSHOT;
-use lifeboat_plan::filter::Verdict;
-use lifeboat_plan::pod_volumes::{CHANGED_FILES, CONSISTENCY};
-use lifeboat_plan::volume_plugin::stored;
-use serde::Deserialize;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::runtime::controller::Action;
+use kube::{Resource, ResourceExt};
+use lifeboat_api::common::Time;
+use lifeboat_api::velero::{Backup, BackupPhase};
+use lifeboat_archive::documents::encode_backup;
+use lifeboat_archive::{BackupFiles, ObjectStore};
+use lifeboat_cluster::ApiError;
+use lifeboat_plan::backup::{ARCHIVE_BYTES, phase};
 use serde_json::Value;
 
-use super::{About, Outcome, Pass, PassError, upload};
+use super::counted::count;
+use super::journal::Journal;
+use super::pass::chain;
+use super::status::{Run, read, write};
+use super::storage::{Storage, has_archive, open};
+use super::trouble::{Trouble, wait};
+use super::{State, locked};
+use crate::context::Context;
+use crate::csi;
 
-impl Pass {
-    /// Namespace objects, in their order where there is one.
-    pub(super) async fn take_namespaces(self: &Arc<Self>) {
-        let resource = GroupResource::new("", "namespaces");
-        let Some(kind) = self.catalogue.get(&resource).cloned() else { return };
-        if self.stop.is_cancelled() || !self.valid.filter.types().takes(&kind) {
-            return;
-        }
-        let query = ListQuery {
-            kind: kind.clone(),
-            namespace: None,
-            selector: String::new(),
-            page_size: self.page_size,
-        };
-        let mut pager = Pager::new(self.client.clone(), query);
-        let mut items: Vec<Option<RawItem>> = Vec::new();
-        loop {
-            match pager.next().await {
-                Ok(Some(page)) => {
-                    items.extend(page.items.into_iter().filter(|item| self.takes_namespace(item)).map(Some));
-                }
-                Ok(None) => break,
-                Err(error) => {
-                    self.list_failed(&kind, None, &error).await;
-                    break;
-                }
-            }
-        }
-        self.counters.expect(items.len());
-        let names: Vec<_> = items.iter().flatten().map(|item| item.meta.name.clone()).collect();
-        let mut ordered = 0;
-        let places = match self.valid.orders.by_type.get(&resource) {
-            Some(order) => {
-                let sorted = order.sort(&names);
-                for warning in &sorted.warnings {
-                    self.report.warning(&About::Server, warning, None);
-                }
-                ordered = sorted.listed.len();
-                sorted.listed.into_iter().chain(sorted.unlisted).collect()
-            }
-            None => (0..items.len()).collect::<Vec<_>>(),
-        };
-        for (number, place) in places.into_iter().enumerate() {
-            if let Some(item) = items[place].take()
-                && !self.stop.is_cancelled()
-            {
-                if number < ordered {
-                    self.report.info_about(&item.meta.id(&kind), "Backing up ordered item");
-                }
-                self.take(&kind, item).await;
-            }
-        }
-    }
-
-    fn takes_namespace(&self, item: &RawItem) -> bool {
-        #[derive(Deserialize)]
-        struct Namespace {
-            status: Option<Status>,
-        }
-        #[derive(Deserialize)]
-        struct Status {
-            phase: Option<String>,
-        }
-        let phase = serde_json::from_slice::<Namespace>(&item.json).ok();
-        let phase = phase.and_then(|namespace| namespace.status).and_then(|status| status.phase);
-        let active = phase.is_none_or(|phase| phase == "Active");
-        let holds = self.made().namespaces.contains(&item.meta.name);
-        let (name, labels) = (&item.meta.name, &item.meta.labels);
-        if item.meta.facts().excluded {
-            return false;
-        }
-        matches!(self.valid.filter.takes_namespace_object(name, labels, active, holds), Verdict::Take)
-    }
-
-    /// The definitions of custom resources of which something was taken, where they are neither taken as a type nor
-    /// excluded.
-    pub(super) async fn take_definitions(&self) {
-        let resource = GroupResource::new("apiextensions.k8s.io", "customresourcedefinitions");
-        let Some(kind) = self.catalogue.get(&resource) else { return };
-        let types = self.valid.filter.types();
-        if self.stop.is_cancelled() || types.takes(kind) || types.excludes(kind) {
-            return;
-        }
-        let taken = self.made().types.clone();
-        for id in taken.iter().filter(|id| id.group.contains('.')) {
-            let definition = ItemId::cluster(resource.clone(), id.to_string());
-            if let Err(error) = self.take_definition(kind, &definition).await {
-                self.report.error(&About::Item(&definition), "Error backing up item", Some(&error));
-            }
-        }
-    }
-
-    async fn take_definition(
-        &self,
-        kind: &lifeboat_plan::catalogue::ResourceType,
-        id: &ItemId,
-    ) -> Result<(), String> {
-        // Types that are built in have no definition.
-        let found = lifeboat_cluster::list::get_raw(&self.client, kind, None, &id.name).await;
-        if let Some(item) = found.map_err(|error| error.chain())?
-            && !item.meta.deleting
-        {
-            self.take(kind, item).await;
-        }
-        Ok(())
-    }
-
-    /// Ends the archive and sums up.
-    pub(super) async fn finish(pass: Arc<Self>) -> Result<Outcome, PassError> {
-        pass.keep_unused_snapshots();
-        pass.clear_unused_csi().await;
-        let volumes = pass.volumes();
-        for (kind, count) in &pass.made().per_type {
-            pass.report.info(&format!("Backed up {count} items of {kind}"), &[]);
-        }
-        let Some(pass) = Arc::into_inner(pass) else {
-            return Err(PassError::Failed("a task of the backup is still running".to_owned()));
-        };
-        let mut made = pass.made.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let (fence, writer) = (pass.fence, pass.writer);
-        let finishing = async {
-            if let Some(fence) = fence
-                && !fence.holds().await
-            {
-                return Err(PassError::Stopped);
-            }
-            writer.finish().await.map_err(|error| {
-                PassError::Failed(format!("the archive cannot be written: {}", upload::chain(&error)))
-            })
-        };
-        let written = tokio::select! {
-            biased;
-            written = finishing => written,
-            () = pass.stop.cancelled() => Err(PassError::Stopped),
-        };
-        let size = match written {
-            Ok(size) => size,
-            Err(error) => {
-                super::actions::cancel(&pass.actions, &pass.backup, &pass.journal, &made.operations).await;
-                return Err(error);
-            }
-        };
-        if let Err(words) = restorable(&size, &SpoolLimits::default()) {
-            super::actions::cancel(&pass.actions, &pass.backup, &pass.journal, &made.operations).await;
-            return Err(PassError::Failed(words));
-        }
-        made.resources.sort();
-        let items = made.resources.count();
-        pass.report.info(&format!("Backed up a total of {items} items"), &[]);
-        let log = pass.report.log().counts();
-        let open = made.operations.iter().filter(|operation| !operation.status.phase.has_ended()).count();
-        let counts = Counts {
-            items,
-            warnings: usize::try_from(log.warnings).unwrap_or(usize::MAX),
-            errors: usize::try_from(log.errors).unwrap_or(usize::MAX),
-            hooks_attempted: made.hooks_attempted,
-            hooks_failed: made.hooks_failed,
-            operations: made.operations.len(),
-            operations_open: open,
-            operations_failed: 0,
-            snapshots: made.taken.snapshots.len(),
-            snapshots_failed: made.taken.failed(),
-            snapshots_open: made.taken.open,
-            csi_snapshots: made.csi.attempted(),
-            csi_ready: made.csi.ready(),
-        };
-        let results = pass.report.results();
-        let (snapshots, volume_plugin_backups) = made.taken.listed();
-        let copies: Vec<Value> = pass.copying.objects().values().map(stored).collect();
-        if pass.velero_compatible && !copies.is_empty() {
-            let words = "The copies of volumes are also listed in the file that Velero reads (--velero-compatible-volumes): Velero 1.19 and later do not show a backup with such a list at all";
-            pass.report.warning(&About::Server, words, None);
-        }
-        Ok(Outcome {
-            counts,
-            size,
-            resources: made.resources,
-            operations: made.operations,
-            volumes,
-            snapshots,
-            volume_plugin_backups,
-            copies,
-            velero_compatible: pass.velero_compatible,
-            results,
-        })
-    }
-
-    /// One record for each volume; data that was asked for and is not there is an error.
-    fn volumes(&self) -> Vec<BackupVolumeInfo> {
-        let wishes = Wishes::new(&self.backup.spec, self.valid.policies.as_ref());
-        let copied = self.copying.objects();
-        let made = self.made();
-        let taken = &made.taken;
-        let records = made.book.records(&wishes, &taken.volumes(), &made.copies);
-        for record in &records {
-            let unclaimed = record.volume.as_ref().and_then(|volume| taken.unclaimed.get(volume));
-            match &record.fate {
-                Fate::Snapshotted | Fate::CsiSnapshotted => {}
-                Fate::Copied(name) => self.tell_copy(record, copied.get(name)),
-                Fate::Skipped(reason) => {
-                    self.report
-                        .info(&format!("The data of volume {} is skipped: {reason}", record.title()), &[]);
-                }
-                Fate::Missed(method, reason) => {
-                    let why = match (method, unclaimed) {
-                        (Method::FileCopy, _) => "",
-                        (Method::Snapshot, Some(why)) => why,
-                        (Method::Snapshot, None) => {
-                            "there is no volume snapshot location whose snapshotter takes it, and no CSI driver does"
-                        }
-                    };
-                    let namespace = record.claim.as_ref().map(|claim| claim.0.as_str());
-                    let about = namespace.map_or(About::Server, About::Namespace);
-                    let and = if why.is_empty() { "" } else { ", and " };
-                    let words = format!(
-                        "the data of volume {} was not backed up: {reason}{and}{why}",
-                        record.title()
-                    );
-                    self.report.error(&about, &words, None);
-                }
-            }
-        }
-        let info_of = |record: VolumeRecord| {
-            let snapshot = record.volume.as_ref().and_then(|volume| taken.snapshots.get(volume));
-            let copy = if let Fate::Copied(name) = &record.fate { copied.get(name) } else { None };
-            let (fate, claim) = (record.fate.clone(), record.claim.clone());
-            let mut info = info(record, snapshot, copy);
-            if let (Fate::CsiSnapshotted, Some(claim)) = (fate, claim) {
-                let mover = self.backup.spec.datamover.as_deref().unwrap_or("velero");
-                let quiesced = made.book.is_quiesced(&claim, &made.quiesced);
-                made.csi.describe(&claim, quiesced, &made.operations, mover, &mut info);
-            }
-            info
-        };
-        records.into_iter().map(info_of).collect()
-    }
+pub(super) async fn finalize(context: &Context, state: &State, backup: &Backup) -> Result<Action, ApiError> {
+    end(context, state, backup, None).await
 }
 
-impl Pass {
-    /// How the copy of a volume ended.
-    fn tell_copy(&self, record: &VolumeRecord, object: Option<&Value>) {
-        let text =
-            |pointer: &str| object.and_then(|object| object.pointer(pointer)?.as_str()).unwrap_or_default();
-        let Some((namespace, pod, volume)) = &record.pod else { return };
-        let what = format!("volume {volume} of pod {namespace}/{pod}");
-        if text("/status/phase") == "Completed" {
-            let changed = object.and_then(|one| one["metadata"]["annotations"][CHANGED_FILES].as_str());
-            let changed = changed.unwrap_or("0");
-            let snapshot = text("/status/snapshotID");
-            self.report
-                .info(&format!("Copied {what}: snapshot {snapshot}, {changed} files changed meanwhile"), &[]);
-            return;
+/// `archive_bytes`: for the metrics, where the pass was this server's.
+pub(super) async fn end(
+    context: &Context,
+    state: &State,
+    backup: &Backup,
+    archive_bytes: Option<u64>,
+) -> Result<Action, ApiError> {
+    let Some(phase) = phase::finalized(backup.phase()) else { return Ok(Action::await_change()) };
+    let this = Run::of(backup);
+    let complete = async {
+        if read(context, state, &this).await.map_err(Trouble::Api)?.is_none() {
+            return Ok(None);
         }
-        let reason = match text("/status/message") {
-            "" => "it did not end",
-            words => words,
-        };
-        self.report.error(&About::Namespace(namespace), &format!("{what} was not copied: {reason}"), None);
-    }
-}
-
-/// Whether a restore will read the archive: one that it refuses is no backup.
-fn restorable(size: &ArchiveSize, limits: &SpoolLimits) -> Result<(), String> {
-    let too_large = |what: String| {
-        Err(format!(
-            "the archive has {what}, which no restore would read: back up fewer namespaces or types at once"
-        ))
+        let storage = open(context, backup).await?;
+        let ended = ended(context, backup, &storage, phase).await?;
+        // The fence: another attempt's file must not be replaced.
+        if read(context, state, &this).await.map_err(Trouble::Api)?.is_none() {
+            return Ok(None);
+        }
+        put(storage.store(), &storage.files, &ended.backup).await?;
+        Ok(Some(ended))
     };
-    // An item has two entries; the version of the format is another.
-    let entries = size.items * 2 + 1;
-    if entries > limits.entries {
-        return too_large(format!("{entries} entries, more than {}", limits.entries));
-    }
-    if size.plain > limits.plain_bytes {
-        return too_large(format!("{} bytes, more than {}", size.plain, limits.plain_bytes));
-    }
-    if size.plain > limits.ratio_from && size.plain / limits.ratio > size.compressed {
-        return too_large(format!(
-            "{} bytes in {}, more than {} for each",
-            size.plain, size.compressed, limits.ratio
-        ));
-    }
-    Ok(())
-}
-
-fn info(record: VolumeRecord, snapshot: Option<&NativeSnapshot>, copy: Option<&Value>) -> BackupVolumeInfo {
-    let (pvc_namespace, pvc_name) = record.claim.unwrap_or_default();
-    let mut info = BackupVolumeInfo {
-        pvc_name,
-        pvc_namespace,
-        pv_name: record.volume.unwrap_or_default(),
-        pv_info: Some(VolumeAttributes {
-            reclaim_policy: record.reclaim_policy,
-            labels: (!record.labels.is_empty()).then_some(record.labels),
-        }),
-        ..BackupVolumeInfo::default()
+    let ended = match complete.await {
+        Ok(Some(ended)) => ended,
+        Ok(None) => return Ok(Action::await_change()),
+        Err(trouble) => return wait(context, state, backup, trouble).await,
     };
-    match record.fate {
-        Fate::Snapshotted => {
-            let well = snapshot.is_some_and(|snapshot| snapshot.status.phase == "Completed");
-            "NativeSnapshot".clone_into(&mut info.backup_method);
-            if well { "succeeded" } else { "failed" }.clone_into(&mut info.result);
-            if well {
-                SNAPSHOT.clone_into(&mut info.consistency);
-            }
-            info.native_snapshot_info = snapshot.map(super::snapshots::info);
-        }
-        Fate::Copied(_) => {
-            "PodVolumeBackup".clone_into(&mut info.backup_method);
-            let status = copy.map(|copy| &copy["status"]).cloned().unwrap_or_default();
-            let text = |field: &str| status[field].as_str().unwrap_or_default().to_owned();
-            let time = |field: &str| serde_json::from_value(status[field].clone()).ok();
-            let well = text("phase") == "Completed";
-            if well { "succeeded" } else { "failed" }.clone_into(&mut info.result);
-            let consistency = copy.and_then(|copy| copy["metadata"]["annotations"][CONSISTENCY].as_str());
-            consistency.unwrap_or_default().clone_into(&mut info.consistency);
-            info.start_timestamp = time("startTimestamp");
-            info.completion_timestamp = time("completionTimestamp");
-            info.pvb_info = record.pod.map(|(pod_namespace, pod_name, volume_name)| PodVolumeInfo {
-                snapshot_handle: text("snapshotID"),
-                size: status["progress"]["totalBytes"].as_i64().unwrap_or_default(),
-                incremental_size: status["incrementalBytes"].as_i64().unwrap_or_default(),
-                uploader_type: "restic".to_owned(),
-                volume_name,
-                pod_name,
-                pod_namespace,
-                node_name: copy.and_then(|copy| copy["spec"]["node"].as_str()).unwrap_or_default().to_owned(),
-                phase: text("phase"),
-            });
-        }
-        Fate::CsiSnapshotted => {}
-        Fate::Skipped(reason) => {
-            info.skipped = true;
-            info.skipped_reason = reason;
-        }
-        Fate::Missed(method, _) => {
-            "failed".clone_into(&mut info.result);
-            info.backup_method = match method {
-                Method::FileCopy => "PodVolumeBackup".to_owned(),
-                Method::Snapshot => "NativeSnapshot".to_owned(),
-            };
-            info.pvb_info = record.pod.map(|(pod_namespace, pod_name, volume_name)| PodVolumeInfo {
-                uploader_type: "restic".to_owned(),
-                volume_name,
-                pod_name,
-                pod_namespace,
-                phase: "Failed".to_owned(),
-                ..PodVolumeInfo::default()
-            });
-        }
-    }
-    info
+    locked(&state.trouble).remove(&this.uid);
+    release_snapshots(context, backup).await;
+    let Some(object) = write(context, state, &this, &ended.patch).await? else {
+        return Ok(Action::await_change());
+    };
+    Journal::new(context.client.clone(), &context.settings.namespace, backup).remove().await;
+    count(context, &ended.backup, ended.bytes.or(archive_bytes));
+    report_end(context, &object.object_ref(&state.resource), &ended.backup).await;
+    Ok(Action::await_change())
 }
 
-#[cfg(test)]
-mod tests {
-    use rstest::rstest;
+/// A backup as it is at its end.
+struct Ended {
+    backup: Backup,
+    /// Of its status.
+    patch: Value,
+    /// Of an archive that was written anew.
+    bytes: Option<u64>,
+}
 
-    use super::*;
-
-    #[rstest]
-    #[case::ordinary(10, 1 << 20, 1 << 17, true)]
-    #[case::too_many(50, 1 << 20, 1 << 17, false)]
-    #[case::too_long(10, 1 << 31, 1 << 28, false)]
-    #[case::too_dense(10, 1 << 28, 1 << 10, false)]
-    #[case::dense_and_small(10, 1 << 20, 1 << 10, true)]
-    fn an_archive_that_no_restore_would_read_is_no_backup(
-        #[case] items: u64,
-        #[case] plain: u64,
-        #[case] compressed: u64,
-        #[case] expected: bool,
-    ) {
-        let limits = SpoolLimits { entries: 100, plain_bytes: 1 << 30, ..SpoolLimits::default() };
-        assert_eq!(restorable(&ArchiveSize { compressed, plain, items }, &limits).is_ok(), expected);
+/// Writes what operations changed into the archive, looks whether that is there, and gives the Backup at its end.
+async fn ended(
+    context: &Context,
+    backup: &Backup,
+    storage: &Storage,
+    mut phase: BackupPhase,
+) -> Result<Ended, Trouble> {
+    let rewritten = rewrite::write_again(context, backup, &storage.location.store, &storage.files).await?;
+    check_archive(backup, storage, rewritten.bytes).await?;
+    let (now, mut ended) = (context.now(), backup.clone());
+    let mut patch = phase::ended(&phase, now);
+    if let Some(status) = &mut ended.status {
+        if rewritten.errors > 0 {
+            phase = BackupPhase::PartiallyFailed;
+            let errors = status.errors.unwrap_or_default() + rewritten.errors;
+            status.errors = Some(errors);
+            patch = phase::ended(&phase, now);
+            patch["errors"] = errors.into();
+        }
+        status.phase = Some(phase);
+        status.completion_timestamp = Some(Time(seconds(now)));
     }
+    ended.metadata.managed_fields = None;
+    Ok(Ended { backup: ended, patch, bytes: rewritten.bytes })
+}
+
+/// `rewritten`: the size of the archive, where it was written anew.
+async fn check_archive(backup: &Backup, storage: &Storage, rewritten: Option<u64>) -> Result<(), Trouble> {
+    let operated = backup.status.as_ref().and_then(|status| status.backup_item_operations_attempted);
+    let noted = backup.annotations().get(ARCHIVE_BYTES).and_then(|text| text.parse().ok());
+    // Operations change the archive after the pass noted its size.
+    let size = rewritten.or(noted.filter(|_| operated.unwrap_or_default() == 0));
+    let key = storage.files.contents();
+    match has_archive(storage.store(), &storage.files, size).await {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Trouble::Gone(format!(
+            "the archive {key} is gone from storage, or another backup wrote it: back up again"
+        ))),
+        Err(error) => Err(Trouble::Storage(format!("cannot look at {key}: {}", chain(&error)))),
+    }
+}
+
+/// The archive has the CSI snapshots; objects that cannot be removed now are removed at the start of the next term.
+async fn release_snapshots(context: &Context, backup: &Backup) {
+    let Run { name, uid, .. } = Run::of(backup);
+    if backup.spec.snapshot_move_data == Some(true) {
+        // Their data is in a repository: the drivers need not keep it as well.
+        for message in csi::discard(context, &uid).await {
+            tracing::warn!(backup = name, message, "a backup whose data was moved");
+        }
+    } else if let Err(error) = csi::release(context, &uid).await {
+        tracing::warn!(backup = name, error = error.chain(), "objects of CSI snapshots are left behind");
+    }
+}
+
+async fn report_end(context: &Context, about: &ObjectReference, ended: &Backup) {
+    if *ended.phase() == BackupPhase::Completed {
+        return context.events.normal(about, "Completed", "the backup can be restored").await;
+    }
+    let errors = ended.status.as_ref().and_then(|status| status.errors).unwrap_or_default();
+    let message = format!("{errors} errors: `lifeboat backup describe {}` names them", ended.name_any());
+    context.events.warning(about, "PartiallyFailed", &message).await;
+}
+
+async fn put(store: &dyn ObjectStore, files: &BackupFiles, ended: &Backup) -> Result<(), Trouble> {
+    let json = encode_backup(ended).map_err(|error| Trouble::Gone(error.to_string()))?;
+    let written = store.put(&files.metadata(), json).await;
+    written.map_err(|error| Trouble::Storage(format!("cannot write {}: {}", files.metadata(), chain(&error))))
+}
+
+/// Whole seconds, as objects hold them.
+fn seconds(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
 }

@@ -10,21 +10,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
-use kube::api::{DeleteParams, ListParams, ObjectMeta, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, ListParams, ObjectMeta};
 use kube::{Api, Client, ResourceExt};
 use lifeboat_api::velero::Backup;
-use lifeboat_cluster::{ApiError, Attempt, MANAGER};
+use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_plan::backup::JOURNAL;
 use lifeboat_plan::label;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::hooks::OpenPod;
-use super::snapshots::SnapshotEntry;
-
-/// How often a write is tried: a pod that is frozen waits for it.
-const TRIES: u32 = 5;
+use super::pass::OpenPod;
+use super::volumes::native::SnapshotEntry;
+use crate::journals::ConfigMapJournal;
 
 /// The journal of one backup. It is made with its first entry.
 #[derive(Clone)]
@@ -35,6 +33,8 @@ pub(crate) struct Journal {
     operations: String,
     /// No more operations can be noted; that was told.
     full: Arc<AtomicBool>,
+    /// Whether repositories were noted.
+    has_repositories: Arc<AtomicBool>,
 }
 
 /// An operation that an action began and that no list in storage names yet.
@@ -47,12 +47,26 @@ pub(crate) struct OperationEntry {
     pub(crate) item: String,
 }
 
+/// A repository into which movers of the backup may put snapshots. They are found there by the Backup's UID, also when the objects
+/// that name them are gone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RepositoryEntry {
+    #[serde(default)]
+    pub(crate) backup: String,
+    pub(crate) location: String,
+    /// Of the volumes.
+    pub(crate) namespace: String,
+}
+
 /// What the names of journals begin with.
 const PREFIX: &str = "lifeboat-journal-";
 const OPERATIONS_PREFIX: &str = "lifeboat-operations-";
 
 /// The entry that says that the pass is over.
 const PASSED: &str = "passed";
+
+/// What the keys of repositories begin with.
+const REPOSITORY: &str = "repository.";
 
 /// The UIDs of all Backups that have a journal.
 pub(crate) async fn all(client: &Client, namespace: &str) -> Result<Vec<String>, ApiError> {
@@ -78,6 +92,7 @@ impl Journal {
             name: format!("{PREFIX}{uid}"),
             operations: format!("{OPERATIONS_PREFIX}{uid}"),
             full: Arc::default(),
+            has_repositories: Arc::default(),
         }
     }
 
@@ -134,6 +149,19 @@ impl Journal {
             Err(_) if self.full.swap(true, Ordering::Relaxed) => Ok(()),
             noted => noted,
         }
+    }
+
+    /// Records a repository before the first mover writes into it.
+    pub(crate) async fn note_repository(&self, entry: &RepositoryEntry) -> Result<(), String> {
+        let text = serde_json::to_string(entry).map_err(|error| error.to_string())?;
+        self.write(&self.name, json!({repository_key(entry): text})).await?;
+        self.has_repositories.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The repositories that were recorded; and messages about entries that cannot be read. An error is worth another try.
+    pub(crate) async fn repositories(&self) -> Result<(Vec<RepositoryEntry>, Vec<String>), String> {
+        self.read(&self.name, REPOSITORY, "snapshots may be left in repositories that nothing names").await
     }
 
     /// Records that snapshots of CSI drivers are about to be taken: they carry the backup's UID, and whoever ends this
@@ -206,65 +234,55 @@ impl Journal {
         Ok((open, unreadable))
     }
 
-    /// The backup has ended; what is still open keeps the journal.
-    pub(crate) async fn remove_empty(&self) {
-        let hooks = self.entries().await.is_ok_and(|(open, odd)| open.is_empty() && odd.is_empty());
-        let snapshots = self.snapshots().await.is_ok_and(|(open, odd)| open.is_empty() && odd.is_empty());
-        if hooks && snapshots {
-            self.remove().await;
+    /// The pass has ended, and lists in storage have what it made. The repositories stay on record until the backup's end: the
+    /// Backup may be deleted before it, with all objects that name snapshots.
+    pub(crate) async fn end_pass(&self) {
+        if !self.has_repositories.load(Ordering::Relaxed) {
+            match self.repositories().await {
+                Ok((known, unreadable)) if known.is_empty() && unreadable.is_empty() => {
+                    return self.remove().await;
+                }
+                Ok(_) => {}
+                // The next term takes it away.
+                Err(error) => return tracing::warn!(error, journal = self.name, "cannot remove the journal"),
+            }
+        }
+        self.delete(&self.operations).await;
+        let Ok(Some(found)) = self.api.get_opt(&self.name).await else { return };
+        let data = found.data.unwrap_or_default();
+        let over = data.keys().filter(|key| !key.starts_with(REPOSITORY) && *key != PASSED);
+        let mut patch: serde_json::Map<_, _> =
+            over.map(|key| (key.clone(), serde_json::Value::Null)).collect();
+        patch.insert(PASSED.to_owned(), json!("true"));
+        if let Err(error) = self.write(&self.name, patch.into()).await {
+            tracing::warn!(error, journal = self.name, "cannot remove entries");
         }
     }
 
     /// The backup has ended.
     pub(crate) async fn remove(&self) {
         for name in [&self.name, &self.operations] {
-            match self.api.delete(name, &DeleteParams::default()).await {
-                Ok(_) => {}
-                Err(kube::Error::Api(status)) if status.code == 404 => {}
-                // The next term takes it away.
-                Err(error) => tracing::warn!(%error, journal = name, "cannot remove the journal"),
-            }
+            self.delete(name).await;
+        }
+    }
+
+    async fn delete(&self, name: &str) {
+        match self.api.delete(name, &DeleteParams::default()).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            // The next term takes it away.
+            Err(error) => tracing::warn!(%error, journal = name, "cannot remove the journal"),
         }
     }
 
     async fn write(&self, name: &str, data: serde_json::Value) -> Result<(), String> {
-        let mut last = String::new();
-        for attempt in 0..TRIES {
-            if attempt > 0 {
-                tokio::time::sleep(std::time::Duration::from_millis(200 << attempt)).await;
-            }
-            match self.write_once(name, &data).await {
-                Ok(()) => return Ok(()),
-                // The same would be refused again, such as what does not fit.
-                Err(error) if is_final(&error) => return Err(error.to_string()),
-                Err(error) => last = error.to_string(),
-            }
-        }
-        Err(last)
-    }
-
-    async fn write_once(&self, name: &str, data: &serde_json::Value) -> Result<(), kube::Error> {
-        let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
-        match self.api.patch(name, &params, &Patch::Merge(json!({"data": data}))).await {
-            Err(kube::Error::Api(status)) if status.code == 404 => self.create(name, data).await,
-            written => written.map(drop),
-        }
-    }
-
-    async fn create(&self, name: &str, data: &serde_json::Value) -> Result<(), kube::Error> {
-        let values = data.as_object().into_iter().flatten();
-        let data: std::collections::BTreeMap<_, _> =
-            values.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned()))).collect();
-        if data.is_empty() {
-            return Ok(());
-        }
         let metadata = ObjectMeta {
             name: Some(name.to_owned()),
             labels: Some([(JOURNAL.to_owned(), "backup".to_owned())].into()),
             ..ObjectMeta::default()
         };
-        let map = ConfigMap { metadata, data: Some(data), ..ConfigMap::default() };
-        self.api.create(&PostParams::default(), &map).await.map(drop)
+        let map = ConfigMapJournal::new(self.api.clone(), metadata);
+        map.write(&data).await.map_err(|error| error.to_string())
     }
 }
 
@@ -273,15 +291,15 @@ fn operation_key(entry: &OperationEntry) -> String {
     format!("operation.{}", label::digest(&format!("{action}\n{operation}\n{item}")))
 }
 
+fn repository_key(entry: &RepositoryEntry) -> String {
+    let RepositoryEntry { location, namespace, .. } = entry;
+    format!("{REPOSITORY}{}", label::digest(&format!("{location}\n{namespace}")))
+}
+
 fn snapshot_key(entry: &SnapshotEntry) -> String {
     format!("snapshot.{}", label::value(entry.volume()))
 }
 
 fn key(pod: &OpenPod) -> String {
     format!("hook.{}", pod.uid)
-}
-
-/// Asking again would get the same answer.
-pub(crate) fn is_final(error: &kube::Error) -> bool {
-    matches!(error, kube::Error::Api(status) if matches!(status.code, 413 | 422))
 }

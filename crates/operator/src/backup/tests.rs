@@ -1,311 +1,298 @@
-//! Passes over a cluster of a few lines, into memory.
+//! Backups through their phases, on a cluster of a few lines with a location in a directory.
 
-mod actions;
-mod copies;
+mod csi;
+mod csi_groups;
 mod faults;
+mod leftovers;
+mod operations;
+mod snapshots;
 
-use lifeboat_archive::{Level, RunLog};
-use lifeboat_cluster::discovery::discover;
-use lifeboat_plan::backup::validate::{Input, LocationFacts, validate};
+use std::sync::Arc;
+
+use lifeboat_archive::ObjectStore;
 use lifeboat_store::Store;
+use lifeboat_web::Metrics;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use super::world::{World, archived};
 use super::*;
+use crate::backup::world::{World, archived};
+use crate::testing::settings;
 
-const ARCHIVE: &str = "backups/b/b.tar.gz";
+const BACKUPS: &str = "/apis/velero.io/v1/namespaces/lifeboat/backups";
 
-/// A cluster with two namespaces and a little of everything.
-fn shop() -> World {
-    let world = World::default();
-    world.namespace("shop").namespace("blog");
-    world.add("configmaps", "shop", "settings", json!({"data": {"a": "1"}}));
-    world.add("configmaps", "blog", "other", json!({}));
-    world
+struct Server {
+    world: World,
+    context: Context,
+    state: Arc<State>,
+    directory: tempfile::TempDir,
 }
 
-async fn input(
-    world: &World,
-    spec: Value,
-    store: Arc<dyn ObjectStore>,
-    stop: CancellationToken,
-) -> PassInput {
-    let client = world.client().await;
-    let backup: Backup = serde_json::from_value(json!({"apiVersion": "velero.io/v1", "kind": "Backup",
-        "metadata": {"name": "b", "namespace": "lifeboat", "uid": "u"}, "spec": spec}))
-    .unwrap();
-    let catalogue = discover(&client).await.unwrap().catalogue;
-    let valid = validate(Input {
-        spec: &backup.spec,
-        catalogue: &catalogue,
-        namespaces: &["shop".to_owned(), "blog".to_owned()],
-        location: Some(LocationFacts { read_only: false, available: true }),
-        snapshot_locations: &[],
-        default_snapshot_locations: &BTreeMap::new(),
-        policies: None,
-    })
-    .unwrap();
-    let log = RunLog::create(&std::env::temp_dir(), &[], Level::Info).unwrap();
-    PassInput {
-        fence: None,
-        snapshotters: Arc::default(),
-        copying: Arc::new(Copying::new(&client, "lifeboat", &crate::settings::MoverSettings::default())),
-        velero_compatible: false,
-        journal: Journal::new(client.clone(), "lifeboat", &backup),
-        client,
-        backup,
-        valid,
-        catalogue: Arc::new(catalogue),
-        registry: Registry {
-            backup: lifeboat_plugin::builtin::backup::actions(),
-            blocks: lifeboat_plugin::builtin::backup::blocks(),
-            ..Registry::default()
-        },
-        commands: Arc::new(world.clone()),
-        report: Report::new(log),
-        store,
-        counters: Arc::default(),
-        stop,
-        page_size: 2,
-        workers: 8,
-        all_versions: false,
-        directory: std::env::temp_dir(),
+impl Server {
+    async fn new() -> Self {
+        let world = World::default();
+        world.namespace("shop").namespace("lifeboat");
+        world.add("configmaps", "shop", "settings", json!({}));
+        world.pod("shop", "db-0", &[], true);
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("bucket")).unwrap();
+        world.put(
+            "/apis/velero.io/v1/namespaces/lifeboat/backupstoragelocations/default",
+            json!({"apiVersion": "velero.io/v1", "kind": "BackupStorageLocation",
+                "metadata": {"name": "default", "namespace": "lifeboat"},
+                "spec": {"provider": "lifeboat.io/local", "default": true,
+                    "objectStorage": {"bucket": "bucket"}, "config": {"path": directory.path().to_str().unwrap()}},
+                "status": {"phase": "Available"}}),
+        );
+        let client = world.client().await;
+        let mut context = Context::new(client, Metrics::new("0"), Arc::new(settings()));
+        context.commands = Arc::new(world.clone());
+        let state = Arc::new(State::new(CancellationToken::new()));
+        Self { world, context, state, directory }
+    }
+
+    #[allow(clippy::needless_pass_by_value)] // tests write `json!` in place
+    fn add(&self, name: &str, spec: Value, rest: &Value) {
+        let mut object = json!({"apiVersion": "velero.io/v1", "kind": "Backup", "spec": spec,
+            "metadata": {"name": name, "namespace": "lifeboat", "uid": format!("uid-{name}")}});
+        for key in ["status", "metadata"] {
+            for (field, value) in rest[key].as_object().into_iter().flatten() {
+                object[key][field] = value.clone();
+            }
+        }
+        self.world.put(&format!("{BACKUPS}/{name}"), object);
+    }
+
+    fn get(&self, name: &str) -> Value {
+        self.world.get(&format!("{BACKUPS}/{name}")).unwrap_or_default()
+    }
+
+    fn phase(&self, name: &str) -> String {
+        self.get(name)["status"]["phase"].as_str().unwrap_or_default().to_owned()
+    }
+
+    fn store(&self) -> Store {
+        Store::local(self.directory.path().join("bucket")).unwrap()
+    }
+
+    /// Reconciles until the phase stays.
+    async fn settle(&self, name: &str) -> String {
+        for _ in 0..10 {
+            let before = self.phase(name);
+            let object: DynamicObject = serde_json::from_value(self.get(name)).unwrap();
+            Box::pin(reconcile(Arc::new(object), self.context.clone(), self.state.clone())).await.unwrap();
+            if self.get(name).is_null() || self.phase(name) == before {
+                break;
+            }
+        }
+        self.phase(name)
     }
 }
 
-/// What a pass gave and what is in its archive.
-async fn pass(world: &World, spec: Value) -> (Outcome, Vec<String>) {
-    let store: Arc<dyn ObjectStore> = Arc::new(Store::memory());
-    let outcome = run(input(world, spec, store.clone(), CancellationToken::new()).await).await.unwrap();
-    (outcome, archived(store.as_ref(), ARCHIVE).await)
-}
-
-fn place(names: &[String], name: &str) -> usize {
-    names.iter().position(|known| known == name).unwrap_or_else(|| panic!("{name} is not among {names:?}"))
-}
-
 #[tokio::test]
-async fn a_namespace_is_taken_with_all_that_belongs_to_it() {
-    let world = shop();
-    world.pod("shop", "db-0", &["data"], false);
-    world.add("serviceaccounts", "shop", "web", json!({}));
-    world.add("clusterroles", "", "view", json!({}));
-    world.add("clusterroles", "", "unrelated", json!({}));
-    world.add(
-        "clusterrolebindings",
-        "",
-        "web",
-        json!({"roleRef": {"name": "view"},
-        "subjects": [{"kind": "ServiceAccount", "namespace": "shop", "name": "web"}]}),
-    );
-    world.add("widgets", "shop", "w", json!({"apiVersion": "example.com/v1", "kind": "Widget"}));
-    world.add("customresourcedefinitions", "", "widgets.example.com", json!({}));
-    world.add("customresourcedefinitions", "", "others.example.com", json!({}));
-    let (outcome, mut names) = pass(&world, json!({"includedNamespaces": ["shop"]})).await;
-    let (volume, claim, pod) = (
-        place(&names, "persistentvolumes/cluster/pv-data"),
-        place(&names, "persistentvolumeclaims/namespaces/shop/data"),
-        place(&names, "pods/namespaces/shop/db-0"),
-    );
-    assert!(volume < claim && claim < pod, "{names:?}");
-    names.sort();
+async fn a_backup_goes_from_new_to_completed() {
+    let server = Server::new().await;
+    server.add("b", json!({"includedNamespaces": ["shop"], "ttl": "0s"}), &json!({}));
+    assert_eq!(server.settle("b").await, "Completed");
+    let object = server.get("b");
+    assert_eq!(object["spec"]["ttl"], "720h0m0s");
+    assert_eq!(object["spec"]["storageLocation"], "default");
+    assert_eq!(object["metadata"]["labels"]["velero.io/storage-location"], "default");
+    assert_eq!(object["metadata"]["annotations"]["velero.io/source-cluster-k8s-gitversion"], "v1.34.4");
+    assert_eq!(object["status"]["progress"], json!({"totalItems": 3, "itemsBackedUp": 3}));
+    assert_eq!(object["status"]["hookStatus"], json!({"hooksAttempted": 2}));
+    assert!(object["status"]["completionTimestamp"].is_string());
+    assert!(object["status"].get("errors").is_none());
+    let store = server.store();
+    let mut keys = ObjectStore::keys(&store, "backups/").await.unwrap();
+    keys.sort();
     let expected = [
-        "clusterrolebindings.rbac.authorization.k8s.io/cluster/web",
-        "clusterroles.rbac.authorization.k8s.io/cluster/view",
-        "configmaps/namespaces/shop/settings",
-        "customresourcedefinitions.apiextensions.k8s.io/cluster/widgets.example.com",
-        "namespaces/cluster/shop",
-        "persistentvolumeclaims/namespaces/shop/data",
-        "persistentvolumes/cluster/pv-data",
-        "pods/namespaces/shop/db-0",
-        "serviceaccounts/namespaces/shop/web",
-        "widgets.example.com/namespaces/shop/w",
+        "b-itemoperations.json.gz",
+        "b-logs.gz",
+        "b-podvolumebackups.json.gz",
+        "b-resource-list.json.gz",
+        "b-results.gz",
+        "b-volumeinfo.json.gz",
+        "b-volumesnapshots.json.gz",
+        "b.tar.gz",
+        "velero-backup.json",
     ];
-    assert_eq!(names, expected);
-    assert_eq!((outcome.counts.items, outcome.counts.errors, outcome.counts.warnings), (10, 0, 0));
-    assert_eq!(outcome.resources.count(), 10);
-    assert!(outcome.volumes[0].skipped, "nobody asked for the data: {:?}", outcome.volumes);
+    assert_eq!(keys, expected.map(|name| format!("backups/b/{name}")));
+    let stored = ObjectStore::get(&store, "backups/b/velero-backup.json", 1 << 20).await.unwrap();
+    let stored: Value = serde_json::from_slice(&stored).unwrap();
+    assert_eq!(stored["kind"], "Backup");
+    assert_eq!(stored["status"]["phase"], "Completed");
+    assert_eq!(stored["status"]["completionTimestamp"], object["status"]["completionTimestamp"]);
+    assert_eq!(archived(&store, "backups/b/b.tar.gz").await.len(), 3);
+    assert_eq!(server.world.paths("lifeboat-journal"), Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn the_whole_cluster_is_taken_where_nothing_narrows_it_down() {
-    let world = shop();
-    world.add("clusterroles", "", "unrelated", json!({}));
-    let (_, names) = pass(&world, json!({})).await;
-    for name in ["configmaps/namespaces/blog/other", "namespaces/cluster/blog"] {
-        place(&names, name);
-    }
-    place(&names, "clusterroles.rbac.authorization.k8s.io/cluster/unrelated");
-}
-
-#[tokio::test]
-async fn objects_that_exclude_themselves_or_are_being_deleted_stay_out() {
-    let world = shop();
-    let label = json!({"metadata": {"labels": {"velero.io/exclude-from-backup": "true"}}});
-    world.add("secrets", "shop", "excluded", label);
-    world.add("secrets", "shop", "going", json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}));
-    let (outcome, names) = pass(&world, json!({"includedNamespaces": ["shop"]})).await;
-    assert!(names.iter().all(|name| !name.contains("secrets")), "{names:?}");
-    assert_eq!(outcome.counts.errors, 0);
+async fn errors_make_it_partially_failed() {
+    let server = Server::new().await;
+    server.world.fail_commands_in("db-0");
+    server.add("b", json!({}), &json!({}));
+    assert_eq!(server.settle("b").await, "PartiallyFailed");
+    assert_eq!(server.get("b")["status"]["errors"], 2);
 }
 
 #[rstest]
-#[case::plural("pods", "shop/c,blog/a,shop/b")]
-#[case::singular("pod", "shop/c,blog/a,shop/b")]
-#[case::short("po", "shop/c, blog/a, shop/b")]
-#[case::kind_and_globs("Pod", "*/c,blog/?,shop/b*")]
-#[case::regex("pods", "~shop/(c|x),~blog/.,~.*/b")]
+#[case::location(json!({"storageLocation": "gone"}), "gone")]
+#[case::order(json!({"orderedResources": {"pod": "a", "pods": "b"}}), "two keys")]
+#[case::policy(json!({"resourcePolicy": {"kind": "configmap", "name": "none"}}), "none")]
 #[tokio::test]
-async fn ordered_pods_are_finished_one_after_the_other_with_eight_workers(
-    #[case] key: &str,
-    #[case] list: &str,
-) {
-    let world = shop();
-    for (namespace, name) in [("blog", "a"), ("shop", "b"), ("shop", "c"), ("shop", "d"), ("blog", "ee")] {
-        world.pod(namespace, name, &[], true);
-    }
-    let (outcome, names) = pass(&world, json!({"orderedResources": {key: list}})).await;
-    let ran = world.ran();
-    assert_eq!(ran[..6], ["pre c", "post c", "pre a", "post a", "pre b", "post b"]);
-    assert_eq!(ran.len(), 10);
-    assert_eq!(outcome.counts.warnings, 0, "{:?}", outcome.results.warnings);
-    assert_eq!((outcome.counts.hooks_attempted, outcome.counts.hooks_failed), (10, 0));
-    let pods: Vec<_> = names.iter().filter(|name| name.starts_with("pods/")).collect();
-    assert_eq!(pods[..3], ["pods/namespaces/shop/c", "pods/namespaces/blog/a", "pods/namespaces/shop/b"]);
+async fn a_backup_that_cannot_run_says_why(#[case] spec: Value, #[case] named: &str) {
+    let server = Server::new().await;
+    server.add("b", spec, &json!({}));
+    assert_eq!(server.settle("b").await, "FailedValidation");
+    let problem = server.get("b")["status"]["validationErrors"][0].as_str().unwrap_or_default().to_owned();
+    assert!(problem.contains(named), "{problem}");
+    assert_eq!(ObjectStore::keys(&server.store(), "").await.unwrap(), Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn a_list_of_claims_orders_the_pods_that_mount_them() {
-    let world = shop();
-    for name in ["a", "b", "c"] {
-        world.pod("shop", name, &[&format!("data-{name}")], true);
-    }
-    let spec = json!({"orderedResources": {"persistentvolumeclaims": "shop/data-c,shop/data-a"}});
-    let (outcome, _) = pass(&world, spec).await;
-    assert_eq!(world.ran()[..4], ["pre c", "post c", "pre a", "post a"]);
-    assert_eq!(outcome.counts.warnings, 0);
+async fn a_name_that_is_used_in_storage_fails_and_touches_nothing() {
+    let server = Server::new().await;
+    ObjectStore::put(&server.store(), "backups/b/velero-backup.json", "{}".into()).await.unwrap();
+    server.add("b", json!({}), &json!({}));
+    assert_eq!(server.settle("b").await, "Failed");
+    let reason = server.get("b")["status"]["failureReason"].as_str().unwrap_or_default().to_owned();
+    assert!(reason.contains("already exists in object storage"), "{reason}");
+    assert_eq!(ObjectStore::keys(&server.store(), "").await.unwrap(), ["backups/b/velero-backup.json"]);
 }
 
 #[tokio::test]
-async fn other_types_and_namespaces_have_their_order_too() {
-    let world = shop();
-    for name in ["a", "b", "c"] {
-        world.add("configmaps", "shop", name, json!({}));
-    }
-    let (_, names) =
-        pass(&world, json!({"orderedResources": {"configmaps": "shop/c,shop/a", "namespaces": "shop,blog"}}))
-            .await;
-    let (c, a, b) = (
-        place(&names, "configmaps/namespaces/shop/c"),
-        place(&names, "configmaps/namespaces/shop/a"),
-        place(&names, "configmaps/namespaces/shop/b"),
+async fn the_next_leader_ends_open_hooks_first_and_begins_the_pass_again() {
+    let server = Server::new().await;
+    let status = json!({"status": {"phase": "InProgress", "startTimestamp": "2026-01-01T00:00:00Z"},
+        "metadata": {"annotations": {"lifeboat.io/attempt": "1"}}});
+    server.add("b", json!({"includedNamespaces": ["shop"], "storageLocation": "default"}), &status);
+    let hook = json!({"name": "h", "container": "main", "command": ["thaw"], "fail": false,
+        "timeout": {"secs": 30, "nanos": 0}});
+    let entry = json!({"namespace": "shop", "name": "db-0", "uid": "uid-db-0", "post": [hook]});
+    server.world.put(
+        "/api/v1/namespaces/lifeboat/configmaps/lifeboat-journal-uid-b",
+        json!({"metadata": {"name": "lifeboat-journal-uid-b"}, "data": {"hook.uid-db-0": entry.to_string()}}),
     );
-    assert!(c < a && a < b, "{names:?}");
-    assert!(place(&names, "namespaces/cluster/shop") < place(&names, "namespaces/cluster/blog"));
-}
-
-#[rstest]
-#[case::name(json!({"pods": "shop/gone"}))]
-#[case::unknown_type(json!({"gadgets": "a"}))]
-#[case::empty(json!({"pods": ""}))]
-#[tokio::test]
-async fn an_order_without_effect_is_a_warning(#[case] order: Value) {
-    let (outcome, _) = pass(&shop(), json!({"orderedResources": order})).await;
-    assert_eq!((outcome.counts.warnings, outcome.counts.errors), (1, 0));
-    assert_eq!(outcome.results.warnings.velero.len(), 1);
+    assert_eq!(server.settle("b").await, "Completed");
+    assert_eq!(server.world.ran(), ["thaw db-0", "pre db-0", "post db-0"]);
+    let object = server.get("b");
+    assert_eq!(object["metadata"]["annotations"]["lifeboat.io/attempt"], "2");
+    assert_eq!(object["status"]["startTimestamp"], "2026-01-01T00:00:00Z");
+    assert_eq!(object["status"]["warnings"], 1, "the interrupted pod is listed");
+    assert_eq!(server.world.paths("lifeboat-journal"), Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn pods_that_share_a_claim_are_one_block() {
-    let world = shop();
-    world.pod("shop", "a", &["data"], true).pod("shop", "b", &["data"], true);
-    pass(&world, json!({})).await;
-    assert_eq!(world.ran(), ["pre a", "pre b", "post a", "post b"]);
+async fn a_backup_that_never_ends_its_pass_fails_at_last() {
+    let server = Server::new().await;
+    let status =
+        json!({"status": {"phase": "InProgress"}, "metadata": {"annotations": {"lifeboat.io/attempt": "5"}}});
+    server.add("b", json!({}), &status);
+    assert_eq!(server.settle("b").await, "Failed");
 }
 
 #[tokio::test]
-async fn a_pre_hook_that_must_not_fail_keeps_its_pod_out_and_is_followed_by_its_post_hook() {
-    let world = shop();
-    world.pod("shop", "a", &[], true).pod("shop", "b", &[], true);
-    let annotation = json!({"metadata": {"annotations": {"pre.hook.backup.velero.io/on-error": "Fail"}}});
-    world.change("/api/v1/namespaces/shop/pods/a", &annotation);
-    world.fail_commands_in("a");
-    world.fail_commands_in("b");
-    let (outcome, names) = pass(&world, json!({})).await;
-    assert!(!names.contains(&"pods/namespaces/shop/a".to_owned()));
-    place(&names, "pods/namespaces/shop/b");
-    let mut ran = world.ran();
-    ran.sort();
-    assert_eq!(ran, ["post a", "post b", "pre a", "pre b"]);
-    assert_eq!((outcome.counts.hooks_attempted, outcome.counts.hooks_failed), (4, 4));
-    assert!(outcome.results.errors.namespaces["shop"][0].contains("resource: /pods name: /"));
+async fn a_finalizing_backup_of_a_former_leader_is_ended() {
+    let server = Server::new().await;
+    let status = json!({"status": {"phase": "FinalizingPartiallyFailed", "errors": 1}});
+    server.add("b", json!({"storageLocation": "default"}), &status);
+    ObjectStore::put(&server.store(), "backups/b/b.tar.gz", "x".into()).await.unwrap();
+    assert_eq!(server.settle("b").await, "PartiallyFailed");
+    let keys = ObjectStore::keys(&server.store(), "").await.unwrap();
+    assert_eq!(keys, ["backups/b/b.tar.gz", "backups/b/velero-backup.json"]);
 }
 
 #[tokio::test]
-async fn the_journal_holds_a_pod_exactly_while_its_hooks_are_open() {
-    const JOURNAL: &str = "/api/v1/namespaces/lifeboat/configmaps/lifeboat-journal-u";
-    let world = shop();
-    world.pod("shop", "a", &[], true);
-    let seen = Arc::new(Mutex::new(Vec::new()));
-    let record = seen.clone();
-    world.on_command(move |world, words| {
-        let journal = world.get(JOURNAL).unwrap_or_default();
-        let open = journal["data"]["hook.uid-a"].as_str().is_some_and(|entry| entry.contains("\"post\""));
-        record.lock().unwrap().push((words.to_owned(), open));
-    });
-    pass(&world, json!({"includedNamespaces": ["shop"]})).await;
-    assert_eq!(*seen.lock().unwrap(), [("pre a".to_owned(), true), ("post a".to_owned(), true)]);
-    assert_eq!(world.get(JOURNAL).unwrap()["data"], json!({}));
-}
-
-#[rstest]
-#[case::trouble(400, 1, 0)]
-#[case::the_type_went_away(404, 0, 1)]
-#[tokio::test]
-async fn a_type_that_cannot_be_listed_leaves_the_others(
-    #[case] code: u16,
-    #[case] errors: usize,
-    #[case] warnings: usize,
-) {
-    let world = shop();
-    world.break_list("/apis/apps/v1/deployments", code);
-    let (outcome, names) = pass(&world, json!({})).await;
-    place(&names, "configmaps/namespaces/shop/settings");
-    assert_eq!((outcome.counts.errors, outcome.counts.warnings), (errors, warnings));
+async fn a_backup_that_is_cancelled_before_it_starts_fails() {
+    let server = Server::new().await;
+    server.add("b", json!({}), &json!({"metadata": {"annotations": {"lifeboat.io/cancel": ""}}}));
+    assert_eq!(server.settle("b").await, "Failed");
+    assert!(server.world.ran().is_empty());
 }
 
 #[tokio::test]
-async fn a_namespace_that_does_not_exist_is_an_error() {
-    let (outcome, _) = pass(&shop(), json!({"includedNamespaces": ["shop", "gone"]})).await;
-    assert_eq!(outcome.counts.errors, 1);
-    assert!(outcome.results.errors.namespaces["gone"][0].contains("does not exist"));
-}
-
-#[tokio::test]
-async fn volume_data_that_is_asked_for_makes_the_backup_partial() {
-    let world = shop();
-    world.pod("shop", "db-0", &["data"], false);
-    let (outcome, _) = pass(&world, json!({"snapshotVolumes": true})).await;
-    assert_eq!(outcome.counts.errors, 1);
-    assert!(outcome.results.errors.namespaces["shop"][0].contains("pv-data of claim shop/data"));
-    assert_eq!(outcome.volumes[0].result, "failed");
-    assert!(!outcome.volumes[0].skipped);
-}
-
-#[tokio::test]
-async fn a_pass_that_is_told_to_stop_ends_its_hooks_and_leaves_nothing() {
-    let world = shop();
-    world.pod("shop", "a", &[], true);
-    let (stop, store) = (CancellationToken::new(), Arc::new(Store::memory()));
-    let token = stop.clone();
-    world.on_command(move |_, words| {
-        if words == "pre a" {
-            token.cancel();
+async fn an_attempt_that_was_overtaken_writes_nothing_more() {
+    let server = Server::new().await;
+    server.add("b", json!({}), &json!({}));
+    server.world.on_command(|world, words| {
+        if words == "pre db-0" {
+            world.change(
+                &format!("{BACKUPS}/b"),
+                &json!({"metadata": {"annotations": {"lifeboat.io/attempt": "7"}}}),
+            );
         }
     });
-    let ended = run(input(&world, json!({}), store.clone(), stop).await).await;
-    assert!(matches!(ended, Err(PassError::Stopped)));
-    assert_eq!(world.ran(), ["pre a", "post a"]);
-    assert_eq!(ObjectStore::keys(store.as_ref(), "").await.unwrap(), Vec::<String>::new());
+    for _ in 0..2 {
+        let shown: DynamicObject = serde_json::from_value(server.get("b")).unwrap();
+        Box::pin(reconcile(Arc::new(shown), server.context.clone(), server.state.clone())).await.unwrap();
+    }
+    assert_eq!(server.phase("b"), "InProgress");
+    assert!(!ObjectStore::exists(&server.store(), "backups/b/velero-backup.json").await.unwrap());
+}
+
+#[tokio::test]
+async fn backups_of_the_same_namespaces_wait_for_each_other() {
+    let server = Server::new().await;
+    server.add("a", json!({}), &json!({"status": {"phase": "InProgress"}}));
+    server.add("b", json!({}), &json!({}));
+    server.add("c", json!({}), &json!({}));
+    queue::advance(&server.context, &server.state).await.unwrap();
+    assert_eq!((server.phase("b").as_str(), server.phase("c").as_str()), ("Queued", "Queued"));
+    assert_eq!(server.get("c")["status"]["queuePosition"], 2);
+    server.world.change(&format!("{BACKUPS}/a"), &json!({"status": {"phase": "Completed"}}));
+    queue::advance(&server.context, &server.state).await.unwrap();
+    assert_eq!((server.phase("b").as_str(), server.phase("c").as_str()), ("ReadyToStart", "Queued"));
+    assert_eq!(server.get("c")["status"]["queuePosition"], 1);
+}
+
+#[tokio::test]
+async fn a_backup_that_is_cancelled_while_a_hook_hangs_ends_soon_and_says_why() {
+    let server = Server::new().await;
+    server.world.hang("pre db-0");
+    server.add("b", json!({}), &json!({}));
+    server.world.on_command(|world, words| {
+        if words == "pre db-0" {
+            let cancel = json!({"metadata": {"annotations": {"lifeboat.io/cancel": "true"}}});
+            world.change(&format!("{BACKUPS}/b"), &cancel);
+        }
+    });
+    let ended = tokio::time::timeout(Duration::from_secs(20), server.settle("b")).await;
+    assert_eq!(ended.expect("it waits for the hook"), "Failed");
+    let reason = server.get("b")["status"]["failureReason"].as_str().unwrap_or_default().to_owned();
+    assert!(reason.contains("cancelled"), "{reason}");
+    assert_eq!(server.world.ran(), ["pre db-0", "post db-0"]);
+    assert_eq!(server.world.paths("lifeboat-journal"), Vec::<String>::new());
+    assert!(!ObjectStore::exists(&server.store(), "backups/b/velero-backup.json").await.unwrap());
+    assert!(ObjectStore::exists(&server.store(), "backups/b/b-logs.gz").await.unwrap());
+}
+
+#[tokio::test]
+async fn a_backup_that_is_deleted_while_a_hook_hangs_ends_it_and_leaves_nothing() {
+    let server = Server::new().await;
+    server.world.hang("pre db-0");
+    server.add("b", json!({}), &json!({}));
+    server.world.on_command(|world, words| {
+        if words == "pre db-0" {
+            world.remove(&format!("{BACKUPS}/b"));
+        }
+    });
+    let ended = tokio::time::timeout(Duration::from_secs(20), server.settle("b")).await;
+    assert!(ended.is_ok(), "it waits for the hook");
+    assert_eq!(server.world.ran(), ["pre db-0", "post db-0"]);
+    assert_eq!(ObjectStore::keys(&server.store(), "").await.unwrap(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn a_bucket_that_vanishes_while_it_runs_fails_the_backup() {
+    let server = Server::new().await;
+    server.add("b", json!({}), &json!({}));
+    let bucket = server.directory.path().join("bucket");
+    server.world.on_command(move |_, _| {
+        let _ = std::fs::remove_dir_all(&bucket);
+    });
+    assert_eq!(server.settle("b").await, "Failed");
+    let reason = server.get("b")["status"]["failureReason"].as_str().unwrap_or_default().to_owned();
+    assert!(reason.contains("cannot be written") || reason.contains("cannot write"), "{reason}");
+    assert_eq!(server.world.ran(), ["pre db-0", "post db-0"]);
 }

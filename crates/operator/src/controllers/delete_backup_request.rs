@@ -95,7 +95,7 @@ async fn reconcile(
     let gathered = gather::gather(&context, backup).await?;
     let asked_uid = object.labels().get(names::BACKUP_UID).map_or("", String::as_str);
     match deletion::admit(&gathered.known(asked_uid)) {
-        Err(words) => status::answer(&context, &state, &object, vec![words]).await,
+        Err(error) => status::answer(&context, &state, &object, vec![error.to_string()]).await,
         Ok(extent) => {
             let begun = status::begin(&context, &state, &object, &gathered, extent).await?;
             let acting = context.acting_quietly();

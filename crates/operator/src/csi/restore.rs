@@ -8,9 +8,9 @@ use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use lifeboat_plan::csi::{self, SNAPSHOT_NAME};
 use lifeboat_plan::data_movement;
 use lifeboat_plan::restore::existing::{is_new, is_ours};
-use lifeboat_plan::restore::sanitise::remove_annotations;
 use lifeboat_plugin::actions::{
-    ActionError, AppliesTo, Lookup, OperationProgress, RestoreInput, RestoreItemAction, RestoreOutcome,
+    ActionError, AppliesTo, BackupItems, Intent, Lookup, OperationProgress, RestoreInput, RestoreItemAction,
+    RestoreOutcome,
 };
 use serde_json::Value;
 
@@ -36,13 +36,13 @@ impl RestoreItemAction for ClaimAction {
         input: RestoreInput<'_>,
         cluster: &dyn Lookup,
     ) -> Result<RestoreOutcome, ActionError> {
-        let RestoreInput { item, from_backup, restore } = input;
+        let RestoreInput { from_backup, restore, .. } = input;
         let noted = from_backup["metadata"]["annotations"].get(SNAPSHOT_NAME).is_some();
         if !noted || !wants_data(restore) || exists(from_backup, restore, cluster).await? {
-            return Ok(RestoreOutcome::item(item));
+            return Ok(RestoreOutcome::item(input.item));
         }
         if from_backup["metadata"]["annotations"].get(data_movement::UPLOAD_NAME).is_some() {
-            return self.moved(item, from_backup, restore, cluster).await;
+            return self.moved(input, cluster).await;
         }
         match self.0.usable().await {
             Ok(()) => {}
@@ -62,9 +62,15 @@ impl RestoreItemAction for ClaimAction {
             }
             Err(Unusable::Api(error)) => return Err(failed(error)),
         }
-        let (item, snapshot) = csi::restored_claim(item, from_backup, &restore.uid().unwrap_or_default());
+        let (item, snapshot) =
+            csi::restored_claim(input.item, from_backup, &restore.uid().unwrap_or_default());
+        let fills_claim = snapshot.is_some();
         let additional_items = snapshot.into_iter().collect();
-        Ok(RestoreOutcome { additional_items, ..RestoreOutcome::item(item) })
+        Ok(RestoreOutcome { additional_items, fills_claim, ..RestoreOutcome::item(item) })
+    }
+
+    fn restores_volume_data(&self) -> bool {
+        true
     }
 
     async fn progress(&self, operation: &str, restore: &Restore) -> Result<OperationProgress, ActionError> {
@@ -79,45 +85,60 @@ impl RestoreItemAction for ClaimAction {
 }
 
 impl ClaimAction {
-    /// Has the claim filled from a repository, in the background.
+    /// Has the claim filled from a repository, in the background. A preview checks the same and creates no DataDownload.
     async fn moved(
         &self,
-        mut item: Value,
-        from_backup: &Value,
-        restore: &Restore,
+        input: RestoreInput<'_>,
         cluster: &dyn Lookup,
     ) -> Result<RestoreOutcome, ActionError> {
+        let RestoreInput { item, from_backup, restore, backup, intent } = input;
         let uid = restore.uid().unwrap_or_default();
         let operation = data_movement::operation("dd-", &uid, text(from_backup, "/metadata/uid"));
         let target = target_of(from_backup, restore).to_owned();
-        let given = item["metadata"]["annotations"][data_movement::UPLOAD].as_str().map(str::to_owned);
-        remove_annotations(&mut item, &[data_movement::UPLOAD]);
         let item = data_movement::moved_claim(item, &target, &operation);
-        // Whoever only asks what would happen gets the claim as it would be.
-        let Some(upload) = given else { return Ok(RestoreOutcome::item(item)) };
-        let missing = || {
-            ActionError::Failed("its data was moved, and the backup does not have its DataUpload".to_owned())
-        };
-        let upload: Value = serde_json::from_str(&upload).map_err(|_| missing())?;
-        let backups = GroupResource::new("velero.io", "backups");
-        let backup = ItemId::namespaced(
-            backups,
-            restore.namespace().unwrap_or_default(),
-            restore.spec.backup_name.clone().unwrap_or_default(),
-        );
-        let backup = cluster.get(&backup).await?;
-        let backup = backup.ok_or_else(|| ActionError::Failed("its Backup is gone".to_owned()))?;
-        let result = data_movement::result_of(&upload, text(&backup, "/spec/storageLocation"));
-        let result = result.map_err(ActionError::Failed)?;
-        let of = serde_json::to_value(restore).map_err(|error| ActionError::Failed(error.to_string()))?;
-        let timeout =
-            Some(text(&backup, "/spec/csiSnapshotTimeout")).filter(|text| !matches!(*text, "" | "0s"));
-        let name = text(from_backup, "/metadata/name");
-        let wanted =
-            data_movement::download(&of, &result, name, &target, &operation, timeout.unwrap_or("10m0s"));
-        movement::make(self.0.client(), movement::DOWNLOAD, &wanted).await.map_err(failed)?;
-        Ok(RestoreOutcome { operation_id: Some(operation), ..RestoreOutcome::item(item) })
+        let wanted = download(from_backup, restore, backup, cluster, &target, &operation).await?;
+        let mut outcome = RestoreOutcome { fills_claim: true, ..RestoreOutcome::item(item) };
+        if intent == Intent::Restore {
+            movement::make(self.0.client(), movement::DOWNLOAD, &wanted).await.map_err(failed)?;
+            outcome.operation_id = Some(operation);
+        }
+        Ok(outcome)
     }
+}
+
+/// The DataDownload that fills a claim.
+async fn download(
+    claim: &Value,
+    restore: &Restore,
+    backup_items: &dyn BackupItems,
+    cluster: &dyn Lookup,
+    target: &str,
+    operation: &str,
+) -> Result<Value, ActionError> {
+    let missing =
+        || ActionError::Failed("its data was moved, and the backup does not have its DataUpload".to_owned());
+    let upload = backup_items.get(&upload_of(claim)).await.ok_or_else(missing)?;
+    let backups = GroupResource::new("velero.io", "backups");
+    let backup = ItemId::namespaced(
+        backups,
+        restore.namespace().unwrap_or_default(),
+        restore.spec.backup_name.clone().unwrap_or_default(),
+    );
+    let backup = cluster.get(&backup).await?;
+    let backup = backup.ok_or_else(|| ActionError::Failed("its Backup is gone".to_owned()))?;
+    let result = data_movement::result_of(&upload, text(&backup, "/spec/storageLocation"));
+    let result = result.map_err(ActionError::Failed)?;
+    let of = serde_json::to_value(restore).map_err(|error| ActionError::Failed(error.to_string()))?;
+    let timeout = Some(text(&backup, "/spec/csiSnapshotTimeout")).filter(|text| !matches!(*text, "" | "0s"));
+    let name = text(claim, "/metadata/name");
+    Ok(data_movement::download(&of, &result, name, target, operation, timeout.unwrap_or("10m0s")))
+}
+
+/// The DataUpload that moved a claim's data, as the backup names it.
+fn upload_of(claim: &Value) -> ItemId {
+    let name = claim["metadata"]["annotations"][data_movement::UPLOAD_NAME].as_str().unwrap_or_default();
+    let (namespace, name) = name.split_once('/').unwrap_or(("", name));
+    ItemId::namespaced(GroupResource::new("velero.io", "datauploads"), namespace, name)
 }
 
 /// The namespace that a claim is restored to.
@@ -199,7 +220,9 @@ type Restored = Result<(Value, Option<ItemId>), ActionError>;
 fn restored_snapshot(input: RestoreInput<'_>) -> Restored {
     let uid = input.restore.uid().unwrap_or_default();
     let restored = csi::restored_snapshot(input.item, input.from_backup, &uid);
-    restored.map(|(item, content)| (item, Some(content))).map_err(ActionError::Failed)
+    restored
+        .map(|(item, content)| (item, Some(content)))
+        .map_err(|error| ActionError::Failed(error.to_string()))
 }
 
 async fn restored_content(input: RestoreInput<'_>, cluster: &dyn Lookup) -> Restored {
@@ -210,5 +233,5 @@ async fn restored_content(input: RestoreInput<'_>, cluster: &dyn Lookup) -> Rest
     let mapping = input.restore.spec.namespace_mapping.clone().unwrap_or_default();
     let secret = csi::deletion_secret(&input.item);
     let item = csi::restored_content(input.item, input.from_backup, &uid, &mapping, class);
-    item.map(|item| (item, secret)).map_err(ActionError::Failed)
+    item.map(|item| (item, secret)).map_err(|error| ActionError::Failed(error.to_string()))
 }

@@ -128,7 +128,7 @@ async fn take(
     let names: Vec<&str> = members.iter().map(|member| text(&member.claim, "/metadata/name")).collect();
     let title = format!("{}, claims {}", group.title(), names.join(", "));
     let failed = |words: String| Failure::Group(format!("{title}: {words}"));
-    let driver = group.driver(&members).map_err(failed)?;
+    let driver = group.driver(&members).map_err(|error| failed(error.to_string()))?;
     let classes = groups.classes().await.map_err(|error| failed(error.chain()))?;
     let class = csi::of_group(&classes, &driver, claim, backup.annotations());
     let class = text(class.map_err(|error| failed(error.to_string()))?, "/metadata/name").to_owned();

@@ -32,12 +32,17 @@ pub(crate) fn prepare(cluster: &Cluster, password: &str) {
 
 /// Makes a snapshot that carries the tag of a task; gives its ID.
 pub(crate) async fn snapshot(cluster: &Cluster, namespace: &str, task: &str) -> String {
+    tagged(cluster, namespace, &[&format!("{UID_TAG}{task}")]).await
+}
+
+/// Makes a snapshot with these tags; gives its ID.
+pub(crate) async fn tagged(cluster: &Cluster, namespace: &str, tags: &[&str]) -> String {
     let access = repositories::ensure(&cluster.context, "default", namespace).await.unwrap();
     let repository = repositories::open(&cluster.context, &access).await.unwrap();
     let source = tempfile::tempdir().unwrap();
-    std::fs::write(source.path().join("file"), task).unwrap();
+    std::fs::write(source.path().join("file"), tags.join(",")).unwrap();
     let mut options = BackupOptions::new(Source::Paths(vec![source.path().to_owned()]), "host");
-    options.tags = vec![format!("{UID_TAG}{task}")];
+    options.tags = tags.iter().map(|&tag| tag.to_owned()).collect();
     let progress = Arc::new(Progress::default());
     let made =
         backup(&repository, options, &LockOptions::default(), progress, CancellationToken::new()).await;

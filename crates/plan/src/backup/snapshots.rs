@@ -28,6 +28,21 @@ const ZONE_KEYS: [&str; 7] = [
     OLD_ZONE,
 ];
 
+/// Why no snapshotter is asked for a volume.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotWanted {
+    #[error("a volume policy says skip")]
+    PolicySkips,
+    #[error("a volume policy leaves it to a plugin")]
+    PolicyLeavesIt,
+    #[error("a volume policy asks for fs-backup")]
+    PolicyCopies,
+    #[error("its files are copied with pod {pod}")]
+    Copied { pod: String },
+    #[error("snapshotVolumes is false")]
+    SwitchedOff,
+}
+
 /// Whether a snapshotter is asked for a volume, as upstream decides it: policies first, then copies of files, then
 /// `spec.snapshotVolumes`. `pods`: those of the claim's namespace. An error says why not.
 pub fn is_wanted(
@@ -35,25 +50,25 @@ pub fn is_wanted(
     claim: Option<&Value>,
     pods: &VolumeBook,
     wishes: &Wishes<'_>,
-) -> Result<(), String> {
+) -> Result<(), NotWanted> {
     let mut facts = VolumeFacts::of_volume(volume);
     if let Some(claim) = claim {
         facts = facts.with_claim(claim);
     }
     match wishes.policies.and_then(|policies| policies.action(&facts)) {
         Some(VolumeAction::Snapshot) => return Ok(()),
-        Some(VolumeAction::Skip) => return Err("a volume policy says skip".to_owned()),
-        Some(VolumeAction::Custom) => return Err("a volume policy leaves it to a plugin".to_owned()),
-        Some(VolumeAction::FsBackup) => return Err("a volume policy asks for fs-backup".to_owned()),
+        Some(VolumeAction::Skip) => return Err(NotWanted::PolicySkips),
+        Some(VolumeAction::Custom) => return Err(NotWanted::PolicyLeavesIt),
+        Some(VolumeAction::FsBackup) => return Err(NotWanted::PolicyCopies),
         None => {}
     }
     let text = |path: &str| volume.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
     let claimed = (text("/spec/claimRef/namespace"), text("/spec/claimRef/name"));
     if let Some(pod) = pods.copier(&claimed, wishes) {
-        return Err(format!("its files are copied with pod {pod}"));
+        return Err(NotWanted::Copied { pod });
     }
     if wishes.snapshot == Some(false) {
-        return Err("snapshotVolumes is false".to_owned());
+        return Err(NotWanted::SwitchedOff);
     }
     Ok(())
 }

@@ -53,6 +53,20 @@ pub enum GroupStanding {
     Waiting(String),
 }
 
+/// Why the claims of a group cannot be snapshotted together.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum GroupError {
+    #[error("no volume of a CSI driver is bound to its claims {claims}: take the label from them")]
+    NotBound { claims: String },
+    #[error("no claim has its label any more")]
+    Empty,
+    #[error(
+        "its claims are of several drivers, which take no snapshot together ({drivers}): give each driver's claims a value of \
+         their own"
+    )]
+    SeveralDrivers { drivers: String },
+}
+
 impl VolumeGroup {
     /// The group of a claim; None where it is in none.
     pub fn of(claim: &Value, key: &str, backup: &OfBackup) -> Option<Self> {
@@ -87,7 +101,7 @@ impl VolumeGroup {
     }
 
     /// The driver of all members. An error says which claims cannot be in one group.
-    pub fn driver(&self, members: &[Member]) -> Result<String, String> {
+    pub fn driver(&self, members: &[Member]) -> Result<String, GroupError> {
         let mut drivers: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         let mut without = Vec::new();
         for member in members {
@@ -98,23 +112,16 @@ impl VolumeGroup {
             }
         }
         if !without.is_empty() {
-            return Err(format!(
-                "no volume of a CSI driver is bound to its claims {}: take the label from them",
-                without.join(", ")
-            ));
+            return Err(GroupError::NotBound { claims: without.join(", ") });
         }
         match drivers.len() {
-            0 => Err("no claim has its label any more".to_owned()),
+            0 => Err(GroupError::Empty),
             1 => Ok(drivers.keys().next().copied().unwrap_or_default().to_owned()),
             _ => {
                 let of =
                     |(driver, claims): (&&str, &Vec<&str>)| format!("{driver} has {}", claims.join(", "));
-                let told: Vec<String> = drivers.iter().map(of).collect();
-                Err(format!(
-                    "its claims are of several drivers, which take no snapshot together ({}): give each driver's claims a value of \
-                     their own",
-                    told.join("; ")
-                ))
+                let drivers: Vec<String> = drivers.iter().map(of).collect();
+                Err(GroupError::SeveralDrivers { drivers: drivers.join("; ") })
             }
         }
     }

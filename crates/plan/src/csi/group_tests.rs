@@ -57,7 +57,7 @@ fn a_claim_is_in_the_group_of_its_label(#[case] key: &str, #[case] labels: Value
 fn the_claims_of_a_group_are_one_drivers(#[case] members: Vec<Member>, #[case] expected: Result<&str, &str>) {
     match (group().driver(&members), expected) {
         (Ok(driver), Ok(name)) => assert_eq!(driver, name),
-        (Err(words), Err(part)) => assert!(words.contains(part), "{words}"),
+        (Err(error), Err(part)) => assert!(error.to_string().contains(part), "{error}"),
         (found, expected) => panic!("{found:?} instead of {expected:?}"),
     }
 }

@@ -11,13 +11,24 @@ use super::{
     text,
 };
 
-/// The VolumeSnapshot, and its content in the backup. An error says why it cannot be restored.
-pub fn snapshot(mut item: Value, from_backup: &Value, restore_uid: &str) -> Result<(Value, ItemId), String> {
+/// Why a CSI snapshot of a backup cannot be restored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotRestorable {
+    #[error("it was bound to no content when it was backed up: there is nothing to restore from")]
+    NotBound,
+    #[error("the backup does not say which snapshot of the driver it is (status.snapshotHandle)")]
+    NoHandle,
+}
+
+/// The VolumeSnapshot, and its content in the backup.
+pub fn snapshot(
+    mut item: Value,
+    from_backup: &Value,
+    restore_uid: &str,
+) -> Result<(Value, ItemId), NotRestorable> {
     let name = restored_name(restore_uid, text(from_backup, "/metadata/name"));
     let Some(content) = super::bound_content(from_backup) else {
-        return Err(
-            "it was bound to no content when it was backed up: there is nothing to restore from".to_owned()
-        );
+        return Err(NotRestorable::NotBound);
     };
     let content = ItemId::cluster(super::contents(), content);
     item["metadata"]["name"] = json!(name);
@@ -36,12 +47,10 @@ pub fn content(
     restore_uid: &str,
     mapping: &BTreeMap<String, String>,
     class: Option<&str>,
-) -> Result<Value, String> {
+) -> Result<Value, NotRestorable> {
     let handle = from_backup["status"]["snapshotHandle"].clone();
     if !handle.is_string() {
-        return Err(
-            "the backup does not say which snapshot of the driver it is (status.snapshotHandle)".to_owned()
-        );
+        return Err(NotRestorable::NoHandle);
     }
     let name = restored_name(restore_uid, text(from_backup, "/spec/volumeSnapshotRef/name"));
     let namespace = text(&item, "/spec/volumeSnapshotRef/namespace");
@@ -143,10 +152,12 @@ mod tests {
     #[test]
     fn what_cannot_be_restored_says_why() {
         let snapshot_in = json!({"metadata": {"name": "s"}, "spec": {}});
-        assert!(snapshot(snapshot_in.clone(), &snapshot_in, "r").unwrap_err().contains("no content"));
+        assert!(
+            snapshot(snapshot_in.clone(), &snapshot_in, "r").unwrap_err().to_string().contains("no content")
+        );
         let content_in = json!({"metadata": {"name": "c"}, "spec": {}});
         let failed = content(content_in.clone(), &content_in, "r", &BTreeMap::new(), None);
-        assert!(failed.unwrap_err().contains("status.snapshotHandle"));
+        assert!(failed.unwrap_err().to_string().contains("status.snapshotHandle"));
     }
 
     #[test]

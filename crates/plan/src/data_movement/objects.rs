@@ -53,12 +53,18 @@ pub fn upload(backup: &Value, claim: &Value, snapshot: &Value, content: &Value, 
     })
 }
 
-/// What a restore needs to know of a DataUpload; an error says why its data cannot be restored.
-pub fn result_of(upload: &Value, location: &str) -> Result<Value, String> {
+/// A DataUpload that stored nothing.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the backup does not hold its data: its DataUpload ended as '{phase}'")]
+pub struct NotMoved {
+    pub phase: String,
+}
+
+/// What a restore needs to know of a DataUpload.
+pub fn result_of(upload: &Value, location: &str) -> Result<Value, NotMoved> {
     let snapshot = text(upload, "/status/snapshotID");
     if snapshot.is_empty() {
-        let phase = text(upload, "/status/phase");
-        return Err(format!("the backup does not hold its data: its DataUpload ended as '{phase}'"));
+        return Err(NotMoved { phase: text(upload, "/status/phase").to_owned() });
     }
     Ok(json!({
         "backupStorageLocation": location,
@@ -209,7 +215,7 @@ mod tests {
         assert_eq!(made["spec"]["targetVolume"], json!({"pvc": "data", "pv": "", "namespace": "copy"}));
         assert_eq!((&made["spec"]["snapshotID"], &made["spec"]["snapshotSize"]), (&json!("abc"), &json!(7)));
         let failed = json!({"status": {"phase": "Failed"}});
-        assert!(result_of(&failed, "default").unwrap_err().contains("'Failed'"));
+        assert!(result_of(&failed, "default").unwrap_err().to_string().contains("'Failed'"));
     }
 
     #[test]

@@ -142,12 +142,12 @@ impl TypeFilter {
 }
 
 impl Lists {
-    /// Whether nobody chose anything: lists that hold only what is always left out (see [`super::super::backup`]) are as
+    /// Whether nobody chose anything: lists that hold only what is always left out ([`super::ALWAYS_EXCLUDED`]) are as
     /// good as empty.
     fn is_only_automatic(&self) -> bool {
         self.is_empty()
             || (self.included.is_empty() || self.included.iter().all(|glob| glob.as_str() == "*"))
-                && self.excluded.iter().all(|glob| crate::backup::ALWAYS_EXCLUDED.contains(&glob.as_str()))
+                && self.excluded.iter().all(|glob| super::ALWAYS_EXCLUDED.contains(&glob.as_str()))
     }
 }
 

@@ -62,31 +62,54 @@ const MOUNTED: [(&str, &str); 16] = [
 /// Says of a volume of an old kind that a CSI driver mounts it.
 const MIGRATED: &str = "pv.kubernetes.io/migrated-to";
 
+/// What about a volume is not supported: its files cannot be found on a node.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum DirectoryError {
+    #[error("volume {volume:?} of a pod with UID {uid:?} has no directory on a node")]
+    BadPodVolume { volume: String, uid: String },
+    #[error("claim {claim} is not bound to a volume")]
+    NotBound { claim: String },
+    #[error("volume {volume:?} has no directory on a node")]
+    BadVolume { volume: String },
+    #[error(
+        "volume {volume} is a block volume, which has no files to copy; back it up by CSI snapshot, with snapshotMoveData to move its data"
+    )]
+    Block { volume: String },
+    #[error("volume {volume}: {driver:?} is no name of a FlexVolume driver")]
+    FlexVolume { volume: String, driver: String },
+    #[error(
+        "volume {volume} is of a kind whose files cannot be found on a node ({kinds}); leave it out with the annotation backup.velero.io/backup-volumes-excludes or a volume policy"
+    )]
+    Kind { volume: String, kinds: String },
+    #[error(
+        "volume {volume} is the directory {path:?} of its node, which cannot be mounted: expected an absolute path below the root, without '.' and '..'"
+    )]
+    HostPath { volume: String, path: String },
+}
+
 /// The directory of a pod's volume. `root`: the kubelet's; `volume`: the entry of the pod's spec; `claim`: where it is of
-/// one. An error says what about it is not supported.
+/// one.
 pub fn directory(
     root: &str,
     pod: &Value,
     volume: &Value,
     claim: Option<&ClaimOf>,
-) -> Result<Directory, String> {
+) -> Result<Directory, DirectoryError> {
     let (name, uid) = (text(volume, "/name"), directory_uid(pod));
     if !is_plain(uid) || !is_plain(name) {
-        return Err(format!("volume {name:?} of a pod with UID {uid:?} has no directory on a node"));
+        return Err(DirectoryError::BadPodVolume { volume: name.to_owned(), uid: uid.to_owned() });
     }
     let volumes = format!("{}/pods/{uid}/volumes", root.trim_end_matches('/'));
     let Some(claim) = claim else { return of_source(&volumes, name, volume, name) };
     let Some(bound) = &claim.volume else {
-        return Err(format!("claim {} is not bound to a volume", text(&claim.claim, "/metadata/name")));
+        return Err(DirectoryError::NotBound { claim: text(&claim.claim, "/metadata/name").to_owned() });
     };
     let bound_name = text(bound, "/metadata/name");
     if !is_plain(bound_name) {
-        return Err(format!("volume {bound_name:?} has no directory on a node"));
+        return Err(DirectoryError::BadVolume { volume: bound_name.to_owned() });
     }
     if [&claim.claim, bound].iter().any(|object| text(object, "/spec/volumeMode") == "Block") {
-        return Err(format!(
-            "volume {bound_name} is a block volume, which has no files to copy; back it up by CSI snapshot, with snapshotMoveData to move its data"
-        ));
+        return Err(DirectoryError::Block { volume: bound_name.to_owned() });
     }
     if let Some(path) = bound.pointer("/spec/hostPath/path").and_then(Value::as_str) {
         return of_host(bound_name, path);
@@ -99,7 +122,7 @@ pub fn directory(
 }
 
 /// `name`: what the kubelet calls the directory; `title`: what people call the volume.
-fn of_source(volumes: &str, name: &str, source: &Value, title: &str) -> Result<Directory, String> {
+fn of_source(volumes: &str, name: &str, source: &Value, title: &str) -> Result<Directory, DirectoryError> {
     let below = |plugin: &str, proof: Proof| Directory {
         mount: format!("{volumes}/{plugin}"),
         path: name.to_owned(),
@@ -129,17 +152,14 @@ fn of_source(volumes: &str, name: &str, source: &Value, title: &str) -> Result<D
     if let Some(driver) = source.pointer("/flexVolume/driver").and_then(Value::as_str) {
         let plugin = driver.replace('/', "~");
         if !is_plain(&plugin) {
-            return Err(format!("volume {title}: {driver:?} is no name of a FlexVolume driver"));
+            return Err(DirectoryError::FlexVolume { volume: title.to_owned(), driver: driver.to_owned() });
         }
         return Ok(below(&plugin, Proof::MountPoint));
     }
     let known = MOUNTED.iter().find(|(kind, _)| source.get(kind).is_some());
     match known {
         Some((_, plugin)) => Ok(below(plugin, Proof::MountPoint)),
-        None => Err(format!(
-            "volume {title} is of a kind whose files cannot be found on a node ({}); leave it out with the annotation backup.velero.io/backup-volumes-excludes or a volume policy",
-            kinds(source)
-        )),
+        None => Err(DirectoryError::Kind { volume: title.to_owned(), kinds: kinds(source) }),
     }
 }
 
@@ -148,7 +168,7 @@ fn csi(volumes: &str, name: &str, proof: Proof) -> Directory {
 }
 
 /// A PersistentVolume that is a directory of the node.
-fn of_host(name: &str, path: &str) -> Result<Directory, String> {
+fn of_host(name: &str, path: &str) -> Result<Directory, DirectoryError> {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty()).collect();
     let usable = path.starts_with('/') && !parts.iter().any(|part| matches!(*part, "." | ".."));
     let (mount, path) = match parts.split_last() {
@@ -157,9 +177,7 @@ fn of_host(name: &str, path: &str) -> Result<Directory, String> {
         Some((last, [])) if usable => (format!("/{last}"), String::new()),
         Some((last, above)) if usable => (format!("/{}", above.join("/")), (*last).to_owned()),
         _ => {
-            return Err(format!(
-                "volume {name} is the directory {path:?} of its node, which cannot be mounted: expected an absolute path below the root, without '.' and '..'"
-            ));
+            return Err(DirectoryError::HostPath { volume: name.to_owned(), path: path.to_owned() });
         }
     };
     Ok(Directory { mount, path, proof: Proof::Directory })

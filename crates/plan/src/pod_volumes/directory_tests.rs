@@ -7,11 +7,11 @@ use super::*;
 
 const ROOT: &str = "/var/lib/kubelet/pods/u-1/volumes/";
 
-fn of_pod(volume: &Value) -> Result<Directory, String> {
+fn of_pod(volume: &Value) -> Result<Directory, DirectoryError> {
     directory("/var/lib/kubelet/", &json!({"metadata": {"uid": "u-1"}}), volume, None)
 }
 
-fn of_claim(volume: Value) -> Result<Directory, String> {
+fn of_claim(volume: Value) -> Result<Directory, DirectoryError> {
     let claim = ClaimOf { claim: json!({"metadata": {"name": "data"}}), volume: Some(volume) };
     let pod = json!({"metadata": {"uid": "u-1"}});
     directory("/var/lib/kubelet", &pod, &json!({"name": "v", "persistentVolumeClaim": {}}), Some(&claim))
@@ -101,7 +101,7 @@ fn a_persistent_volume_of_the_node_is_its_directory(
 #[case::unknown(json!({"novelty": {}}), "novelty")]
 #[case::none(json!({}), "names none")]
 fn what_has_no_files_on_a_node_is_named(#[case] source: Value, #[case] word: &str) {
-    let words = of_claim(bound(&source)).unwrap_err();
+    let words = of_claim(bound(&source)).unwrap_err().to_string();
     assert!(words.contains(word), "{words}");
 }
 
@@ -113,7 +113,12 @@ fn names_that_are_no_names_are_no_paths() {
     assert!(of_claim(volume).is_err());
     let claim = ClaimOf { claim: json!({"metadata": {"name": "data"}}), volume: None };
     let pod = json!({"metadata": {"uid": "u-1"}});
-    assert!(directory("/k", &pod, &json!({"name": "v"}), Some(&claim)).unwrap_err().contains("not bound"));
+    assert!(
+        directory("/k", &pod, &json!({"name": "v"}), Some(&claim))
+            .unwrap_err()
+            .to_string()
+            .contains("not bound")
+    );
 }
 
 #[test]

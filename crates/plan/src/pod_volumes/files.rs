@@ -35,8 +35,17 @@ pub struct Files<'a> {
     pub into: &'a str,
 }
 
+/// Why files cannot be brought into a volume.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotMounted {
+    #[error("pod {namespace}/{pod} has the volume, but does not run")]
+    NotRunning { namespace: String, pod: String },
+    #[error("no pod of namespace {namespace} has the volume {volume}")]
+    NoPod { namespace: String, volume: String },
+}
+
 /// The running pod among `pods` of a namespace that has the volume: `CLAIM`, or `POD/VOLUME`.
-pub fn mounted(pods: &[Value], namespace: &str, wanted: &str) -> Result<Mounted, String> {
+pub fn mounted(pods: &[Value], namespace: &str, wanted: &str) -> Result<Mounted, NotMounted> {
     let of_pod = wanted.split_once('/');
     let mut resting = None;
     for pod in pods {
@@ -59,9 +68,10 @@ pub fn mounted(pods: &[Value], namespace: &str, wanted: &str) -> Result<Mounted,
             volume: text(volume, "/name").to_owned(),
         });
     }
+    let namespace = namespace.to_owned();
     Err(match resting {
-        Some(pod) => format!("pod {namespace}/{pod} has the volume, but does not run"),
-        None => format!("no pod of namespace {namespace} has the volume {wanted}"),
+        Some(pod) => NotMounted::NotRunning { namespace, pod: pod.to_owned() },
+        None => NotMounted::NoPod { namespace, volume: wanted.to_owned() },
     })
 }
 
@@ -112,9 +122,14 @@ mod tests {
         );
         assert_eq!(mounted(&pods, "shop", "db-0/cache").unwrap().volume, "cache");
         assert!(
-            mounted(&pods[..1], "shop", "data-db-0").unwrap_err().contains("shop/old has the volume, but")
+            mounted(&pods[..1], "shop", "data-db-0")
+                .unwrap_err()
+                .to_string()
+                .contains("shop/old has the volume, but")
         );
-        assert!(mounted(&pods, "shop", "other").unwrap_err().contains("no pod of namespace shop"));
+        assert!(
+            mounted(&pods, "shop", "other").unwrap_err().to_string().contains("no pod of namespace shop")
+        );
         assert!(mounted(&pods, "shop", "db-1/cache").is_err());
     }
 

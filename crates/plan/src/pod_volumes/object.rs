@@ -107,6 +107,11 @@ pub fn tags(of: &PodVolume, backup: &str, backup_uid: &str) -> BTreeMap<String, 
     tags
 }
 
+/// The tag of every snapshot that a mover made for the Backup with this UID.
+pub fn backup_tag(backup_uid: &str) -> String {
+    format!("backup-uid={backup_uid}")
+}
+
 /// What the snapshots of one volume have in common: the claim, else the pod and the volume's name in it.
 pub fn host(namespace: &str, pod: &str, volume: &str, claim: Option<&str>) -> String {
     match claim {

@@ -184,14 +184,25 @@ pub fn started(pod: &Value) -> Standing {
     })
 }
 
+/// A pod that left before its volume was copied.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PodLeft {
+    #[error("the pod was gone before its volume was copied")]
+    Gone,
+    #[error("the pod ended (phase {phase}) before its volume was copied")]
+    Ended { phase: String },
+    #[error("the pod was being deleted before its volume was copied")]
+    Deleted,
+}
+
 /// Whether the pod of a copy was there to its end: a directory of a pod that goes is emptied while it is read.
-pub fn stayed(pod: Option<&Value>, uid: &str, end: Timestamp) -> Result<(), String> {
+pub fn stayed(pod: Option<&Value>, uid: &str, end: Timestamp) -> Result<(), PodLeft> {
     let Some(pod) = pod.filter(|pod| text(pod, "/metadata/uid") == uid) else {
-        return Err("the pod was gone before its volume was copied".to_owned());
+        return Err(PodLeft::Gone);
     };
     let phase = text(pod, "/status/phase");
     if matches!(phase, "Succeeded" | "Failed") {
-        return Err(format!("the pod ended (phase {phase}) before its volume was copied"));
+        return Err(PodLeft::Ended { phase: phase.to_owned() });
     }
     let Ok(gone) = text(pod, "/metadata/deletionTimestamp").parse::<Timestamp>() else { return Ok(()) };
     let grace = pod.pointer("/metadata/deletionGracePeriodSeconds").and_then(Value::as_i64).unwrap_or(0);
@@ -199,7 +210,7 @@ pub fn stayed(pod: Option<&Value>, uid: &str, end: Timestamp) -> Result<(), Stri
     if asked > end {
         return Ok(());
     }
-    Err("the pod was being deleted before its volume was copied".to_owned())
+    Err(PodLeft::Deleted)
 }
 
 #[cfg(test)]

@@ -38,7 +38,7 @@ pub const COMMANDS: [&str; 9] = [
     "volumepluginrestores.velero.io",
 ];
 
-/// Whether no object of a type is ever created by a restore, whoever asks for it and whatever it was in the archive.
+/// Whether no object of a type is ever created by a restore, whichever item asks for it and whatever it was in the archive.
 pub fn is_never_created(resource: &GroupResource) -> bool {
     let name = resource.to_string();
     NEVER_RESTORED.contains(&name.as_str()) || COMMANDS.contains(&name.as_str())
@@ -120,7 +120,7 @@ impl RestoreFilter {
         })
     }
 
-    /// The same with resource policies, which go before the Restore's label selectors.
+    /// Adds resource policies, which go before the Restore's label selectors.
     pub fn with_policies(
         mut self,
         policies: &ItemPolicies,

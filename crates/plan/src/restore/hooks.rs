@@ -19,7 +19,7 @@ const INIT: &str = "init.hook.restore.velero.io/";
 /// The init container that waits for volumes, which stays the first.
 const WAITS_FOR_VOLUMES: &str = "restore-wait";
 
-/// How long a command may take where nobody says it.
+/// How long a command may take where no timeout is set.
 const EXEC_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// The hooks of a spec, compiled.

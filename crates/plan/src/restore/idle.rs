@@ -1,5 +1,5 @@
-//! What of a Restore's spec has no effect on its backup: names of types and namespaces that nobody has, a selection that
-//! matches nothing. Most often a slip of the keyboard, so it is told. Called by the executor and by the dry run.
+//! What of a Restore's spec has no effect on its backup: names of types and namespaces that do not exist, a selection that
+//! matches nothing. Most often a typing error, so the restore warns of it. Called by the executor and by the dry run.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,7 @@
 //! Resource modifiers: rules in a ConfigMap that change objects before they are restored. Strict YAML, upstream's format
 //! and words. Read once for a restore, applied by the executor to each item after the actions.
 
+mod error;
 mod json_patch;
 mod strategic;
 
@@ -14,6 +15,9 @@ use crate::glob::Glob;
 use crate::includes::Includes;
 use crate::selector::Selector;
 use json_patch::{JsonPatch, PatchError};
+
+pub use error::ModifierError;
+pub use json_patch::OperationError;
 
 /// Rules that were found to be well formed. The default changes nothing.
 #[derive(Clone, Debug, Default)]
@@ -104,15 +108,14 @@ struct RawData {
 }
 
 impl Modifiers {
-    /// Reads the one value of the ConfigMap. The error names what is wrong, in words for the Restore's status.
-    pub fn parse(yaml: &str) -> Result<Self, String> {
-        let raw: RawModifiers = serde_saphyr::from_str(yaml)
-            .map_err(|error| format!("failed to decode yaml data into resource modifiers, err: {error}"))?;
+    /// Reads the one value of the ConfigMap.
+    pub fn parse(yaml: &str) -> Result<Self, ModifierError> {
+        let raw: RawModifiers = serde_saphyr::from_str(yaml).map_err(ModifierError::Yaml)?;
         if !raw.version.eq_ignore_ascii_case("v1") {
-            return Err(format!("unsupported resource modifier version {}; write version: v1", raw.version));
+            return Err(ModifierError::Version(raw.version));
         }
         if raw.resource_modifier_rules.is_empty() {
-            return Err("resource modifier rules cannot be empty".to_owned());
+            return Err(ModifierError::NoRules);
         }
         let rules = raw.resource_modifier_rules.into_iter().map(rule).collect::<Result<_, _>>()?;
         Ok(Self { rules })
@@ -225,55 +228,49 @@ fn merge(target: &mut Value, patch: &Value) {
     }
 }
 
-fn rule(raw: RawRule) -> Result<Rule, String> {
+fn rule(raw: RawRule) -> Result<Rule, ModifierError> {
     let RawConditions { namespaces, group_resource, resource_name_regex, label_selector, matches } =
         raw.conditions;
     if group_resource.is_empty() {
-        return Err("conditions.groupResource cannot be empty".to_owned());
+        return Err(ModifierError::NoType);
     }
     let given = [!raw.patches.is_empty(), !raw.merge_patches.is_empty(), !raw.strategic_patches.is_empty()];
     if given.iter().filter(|given| **given).count() > 1 {
-        return Err("only one of patches, mergePatches, strategicPatches can be specified".to_owned());
+        return Err(ModifierError::SeveralPatches);
     }
     let group_resource = group_resource.split('.').map(Glob::new).collect::<Result<Vec<_>, _>>();
     Ok(Rule {
-        namespaces: Includes::new(&namespaces, &[]).map_err(|error| error.to_string())?,
-        group_resource: group_resource.map_err(|error| error.to_string())?,
-        name: (!resource_name_regex.is_empty())
-            .then(|| Regex::new(&resource_name_regex))
-            .transpose()
-            .map_err(|error| format!("error in matching regex {error}"))?,
-        selector: label_selector
-            .map(|selector| Selector::new(&selector))
-            .transpose()
-            .map_err(|error| format!("error in creating label selector {error}"))?,
+        namespaces: Includes::new(&namespaces, &[])?,
+        group_resource: group_resource?,
+        name: (!resource_name_regex.is_empty()).then(|| Regex::new(&resource_name_regex)).transpose()?,
+        selector: label_selector.map(|selector| Selector::new(&selector)).transpose()?,
         matches: matches.into_iter().map(test).collect::<Result<_, _>>()?,
         patch: patch(raw.patches, &raw.merge_patches, &raw.strategic_patches)?,
     })
 }
 
-fn patch(patches: Vec<RawPatch>, merge: &[RawData], strategic: &[RawData]) -> Result<Patch, String> {
+fn patch(patches: Vec<RawPatch>, merge: &[RawData], strategic: &[RawData]) -> Result<Patch, ModifierError> {
     if !patches.is_empty() {
         let read = |raw: RawPatch| JsonPatch::new(&raw.operation, raw.from, raw.path, &raw.value);
-        return patches.into_iter().map(read).collect::<Result<_, _>>().map(Patch::Json);
+        return Ok(Patch::Json(patches.into_iter().map(read).collect::<Result<_, _>>()?));
     }
     let data = |list: &[RawData]| list.iter().map(|raw| yaml(&raw.patch_data)).collect::<Result<Vec<_>, _>>();
     match (merge.is_empty(), strategic.is_empty()) {
         (false, _) => data(merge).map(Patch::Merge),
         (true, false) => data(strategic).map(Patch::Strategic),
-        (true, true) => Err("no patch data found".to_owned()),
+        (true, true) => Err(ModifierError::NoPatch),
     }
 }
 
-fn test(raw: RawMatch) -> Result<JsonPatch, String> {
+fn test(raw: RawMatch) -> Result<JsonPatch, ModifierError> {
     if raw.path.is_empty() {
-        return Err("path is required for match rule".to_owned());
+        return Err(ModifierError::NoMatchPath);
     }
-    JsonPatch::new("test", String::new(), raw.path, &raw.value)
+    Ok(JsonPatch::new("test", String::new(), raw.path, &raw.value)?)
 }
 
-fn yaml(text: &str) -> Result<Value, String> {
-    serde_saphyr::from_str(text).map_err(|error| format!("error in converting YAML to JSON {error}"))
+fn yaml(text: &str) -> Result<Value, ModifierError> {
+    serde_saphyr::from_str(text).map_err(ModifierError::PatchData)
 }
 
 /// `*` does not reach over a dot, as upstream's patterns; `**` does.
@@ -392,7 +389,7 @@ patches:
         "no patch data found"
     )]
     fn broken_rules_are_named(#[case] yaml: &str, #[case] expected: &str) {
-        let error = Modifiers::parse(yaml).unwrap_err();
+        let error = Modifiers::parse(yaml).unwrap_err().to_string();
         assert!(error.contains(expected), "{error}");
     }
 }

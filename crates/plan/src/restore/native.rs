@@ -24,17 +24,24 @@ pub struct Snapshot {
     pub iops: Option<i64>,
 }
 
-/// The snapshot of a volume: the first that is listed, as upstream takes it. The error says what is missing.
-pub fn snapshot_of<'a>(snapshots: &'a [Snapshot], volume: &str) -> Result<&'a Snapshot, String> {
+/// Why there is no snapshot to make a volume from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoSnapshot {
+    #[error("the backup lists a snapshot of it that was never made")]
+    NeverMade,
+    #[error("the backup's list of snapshots does not have one of it; the file may be damaged")]
+    NotListed,
+}
+
+/// The snapshot of a volume: the first that is listed, as upstream takes it.
+pub fn snapshot_of<'a>(snapshots: &'a [Snapshot], volume: &str) -> Result<&'a Snapshot, NoSnapshot> {
     let of_volume = || snapshots.iter().filter(|snapshot| snapshot.volume == volume);
     let made = of_volume().find(|snapshot| !snapshot.id.is_empty());
-    made.ok_or_else(|| {
-        if of_volume().next().is_some() {
-            "the backup lists a snapshot of it that was never made".to_owned()
-        } else {
-            "the backup's list of snapshots does not have one of it; the file may be damaged".to_owned()
-        }
-    })
+    made.ok_or_else(
+        || {
+            if of_volume().next().is_some() { NoSnapshot::NeverMade } else { NoSnapshot::NotListed }
+        },
+    )
 }
 
 /// What is wrong with the list: volumes with several snapshots.
@@ -88,19 +95,30 @@ pub fn rename(volume: &mut Value, from: &str, to: &str) {
     volume["metadata"]["annotations"][ORIGINAL_NAME] = json!(from);
 }
 
+/// What a plugin gave back in place of a volume.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotAVolume {
+    #[error("the plugin gave back a {version:?} {kind:?} for it, not a PersistentVolume")]
+    Kind { version: String, kind: String },
+    #[error("the plugin gave it the name {0:?}, which no volume can have")]
+    Name(String),
+    #[error("the plugin gave it back without a spec")]
+    NoSpec,
+}
+
 /// What a snapshotter gave back for a volume: it must be a PersistentVolume with a name still.
-pub fn check(volume: &Value) -> Result<(), String> {
+pub fn check(volume: &Value) -> Result<(), NotAVolume> {
     let text = |pointer: &str| volume.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     if (text("/apiVersion"), text("/kind")) != ("v1", "PersistentVolume") {
-        let (version, kind) = (text("/apiVersion"), text("/kind"));
-        return Err(format!("the plugin gave back a {version:?} {kind:?} for it, not a PersistentVolume"));
+        let (version, kind) = (text("/apiVersion").to_owned(), text("/kind").to_owned());
+        return Err(NotAVolume::Kind { version, kind });
     }
     let name = text("/metadata/name");
     if !crate::volume_plugin::can_be_name(name) {
-        return Err(format!("the plugin gave it the name {name:?}, which no volume can have"));
+        return Err(NotAVolume::Name(name.to_owned()));
     }
     if !volume["spec"].is_object() {
-        return Err("the plugin gave it back without a spec".to_owned());
+        return Err(NotAVolume::NoSpec);
     }
     Ok(())
 }
@@ -119,8 +137,8 @@ mod tests {
     fn the_first_snapshot_that_was_made_is_the_volumes() {
         let all = [snapshot("other", "x"), snapshot("pv", ""), snapshot("pv", "a"), snapshot("pv", "b")];
         assert_eq!(snapshot_of(&all, "pv").unwrap().id, "a");
-        assert!(snapshot_of(&all[..2], "pv").unwrap_err().contains("never made"));
-        assert!(snapshot_of(&all[..1], "pv").unwrap_err().contains("does not have one"));
+        assert!(snapshot_of(&all[..2], "pv").unwrap_err().to_string().contains("never made"));
+        assert!(snapshot_of(&all[..1], "pv").unwrap_err().to_string().contains("does not have one"));
     }
 
     #[test]
@@ -159,7 +177,7 @@ mod tests {
     #[case::no_spec(json!({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "x"}}), Some("without a spec"))]
     #[case::garbage(json!("x"), Some("not a PersistentVolume"))]
     fn what_comes_back_is_a_volume_still(#[case] volume: Value, #[case] expected: Option<&str>) {
-        let found = check(&volume).err();
+        let found = check(&volume).err().map(|error| error.to_string());
         assert_eq!(found.is_some(), expected.is_some(), "{found:?}");
         assert!(found.unwrap_or_default().contains(expected.unwrap_or_default()));
     }

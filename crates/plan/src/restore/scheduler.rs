@@ -1,4 +1,4 @@
-//! When each item of a restore may start: a state machine that is told what happened and says what comes next. Barriers
+//! When each item of a restore may start: a state machine that takes what happened and gives what comes next. Barriers
 //! come one after the other; within one, items run side by side. An item that waits leaves its barrier, and what depends
 //! on it stays behind. Driven by the executor in crate `operator`.
 //!
@@ -19,18 +19,18 @@ pub struct Entry {
     pub barrier: usize,
     /// The items that keep it back while they are behind their own barrier.
     pub after: Vec<usize>,
-    /// Nobody wants it for its own sake: it starts when another item asks for it, or never.
+    /// The Restore does not select it: it starts when another item asks for it, or never.
     pub dormant: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// Nobody has asked for it.
+    /// No item has asked for it.
     Dormant,
     Pending,
     /// Something that it depends on is behind: it left its barrier without starting.
     Held,
-    /// It may start, and nobody took it yet.
+    /// It may start, and has not been started yet.
     Ready,
     Running,
     Done,
@@ -134,7 +134,7 @@ impl Scheduler {
             }
             self.leave(item);
             self.behind += 1;
-            // Whoever awaits its end is behind, too.
+            // Items that await its end are behind, too.
             behind.extend(self.awaited_by.get(&item).into_iter().flatten());
         }
         self.open_barriers();
@@ -218,7 +218,7 @@ impl Scheduler {
 
     fn leave(&mut self, item: usize) {
         self.left[item] = true;
-        // A dormant item is in no barrier: it belongs to whoever asked for it.
+        // A dormant item is in no barrier: it belongs to the item that asked for it.
         if !self.entries[item].dormant {
             self.open[self.entries[item].barrier] -= 1;
         }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use lifeboat_api::catalogue::GroupResource;
 
-/// Annotation of a location, "true": nobody vouches for what is in its bucket.
+/// Annotation of a location, "true": others can write into its bucket, and its content is not trusted.
 pub const UNTRUSTED: &str = "lifeboat.io/untrusted";
 /// Annotation of a Restore, "true": restore all of it all the same.
 pub const ALLOW_PRIVILEGED: &str = "lifeboat.io/allow-privileged";

@@ -107,17 +107,26 @@ pub fn excluded_resources(spec: &RestoreSpec) -> Vec<String> {
     names
 }
 
-/// The newest completed backup of a schedule; the error is upstream's.
-pub fn newest_completed(backups: &[Backup]) -> Result<&Backup, &'static str> {
+/// Why a schedule has nothing to restore; in upstream's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoBackup {
+    #[error("No backups found for schedule")]
+    None,
+    #[error("No completed backups found for schedule")]
+    NoneCompleted,
+}
+
+/// The newest completed backup of a schedule.
+pub fn newest_completed(backups: &[Backup]) -> Result<&Backup, NoBackup> {
     if backups.is_empty() {
-        return Err("No backups found for schedule");
+        return Err(NoBackup::None);
     }
     let started = |backup: &Backup| backup.status.as_ref().and_then(|status| status.start_timestamp.clone());
     backups
         .iter()
         .filter(|backup| *backup.phase() == BackupPhase::Completed)
         .max_by_key(|backup| started(backup).map(|time| time.0))
-        .ok_or("No completed backups found for schedule")
+        .ok_or(NoBackup::NoneCompleted)
 }
 
 /// An empty policy is none.
@@ -182,8 +191,10 @@ mod tests {
             backup("newest", "PartiallyFailed", "2026-11-15T12:00:00Z"),
         ];
         assert_eq!(newest_completed(&backups).unwrap().metadata.name.as_deref(), Some("new"));
-        assert_eq!(newest_completed(&backups[2..]), Err("No completed backups found for schedule"));
-        assert_eq!(newest_completed(&[]), Err("No backups found for schedule"));
+        assert_eq!(newest_completed(&backups[2..]), Err(NoBackup::NoneCompleted));
+        assert_eq!(NoBackup::NoneCompleted.to_string(), "No completed backups found for schedule");
+        assert_eq!(newest_completed(&[]), Err(NoBackup::None));
+        assert_eq!(NoBackup::None.to_string(), "No backups found for schedule");
     }
 
     #[test]

@@ -18,7 +18,7 @@ pub enum DataIn {
     MovedSnapshot,
     /// It was to be backed up, and was not.
     Failed,
-    /// Nowhere; nobody asked for it.
+    /// The backup does not hold it, and was not asked to.
     Nothing,
 }
 

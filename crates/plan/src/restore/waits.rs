@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 /// Annotation of a Restore: what it waits for now, as JSON; none where it waits for nothing.
 pub const WAITING: &str = "lifeboat.io/waiting";
 
-/// So many waits are told, the longest first.
+/// How many waits are shown, the longest first.
 const MOST: usize = 20;
-/// So many things that one item waits for are told.
+/// How many things that one item waits for are shown.
 const MOST_THINGS: usize = 5;
-/// The longest name of anything that is told.
+/// The longest name that is shown.
 const LONGEST: usize = 300;
 
 /// One item that waits.
@@ -25,7 +25,7 @@ pub struct Wait {
     /// What it waits for, as the backup calls it.
     #[serde(rename = "for")]
     pub things: Vec<String>,
-    /// How many more things than those that are told.
+    /// How many more things than those that are shown.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more: usize,
     /// The action that asks to wait; empty where it is the server itself.
@@ -38,7 +38,7 @@ pub struct Wait {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Waits {
     pub waits: Vec<Wait>,
-    /// How many more items wait than those that are told.
+    /// How many more items wait than those that are shown.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub more: usize,
 }
@@ -50,8 +50,8 @@ fn is_zero(count: &usize) -> bool {
 
 impl Wait {
     pub fn new(item: &str, things: &[String], action: &str, since: Timestamp) -> Self {
-        let told: Vec<String> = things.iter().take(MOST_THINGS).map(|thing| cut(thing)).collect();
-        Self { item: cut(item), more: things.len() - told.len(), things: told, action: cut(action), since }
+        let shown: Vec<String> = things.iter().take(MOST_THINGS).map(|thing| cut(thing)).collect();
+        Self { item: cut(item), more: things.len() - shown.len(), things: shown, action: cut(action), since }
     }
 }
 

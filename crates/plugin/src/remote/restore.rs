@@ -115,6 +115,7 @@ impl RestoreItemAction for V2 {
             operation_id: convert::text(answer.operation_id),
             wait_for_additional_items: answer.wait_for_additional_items,
             ready_timeout: convert::duration(answer.additional_items_ready_timeout),
+            fills_claim: false,
         })
     }
 

@@ -1,281 +1,182 @@
-//! Passes in a world where things go wrong: hooks that hang, storage that fails, lists that break.
-
-use std::time::Duration;
-
-use bytes::Bytes;
-use lifeboat_archive::{ByteStream, ObjectReading, StoreError};
-use lifeboat_store::backend::RequestKind;
-use lifeboat_store::layers::Layered;
-use lifeboat_store::testing::{Fault, Faults, Rule};
-use lifeboat_store::{Memory, RetryPolicy, Tuning};
-use url::Url;
+//! Backups that somebody or something disturbs.
 
 use super::*;
 
-/// A bucket that takes nothing.
-struct Full;
+const JOURNAL: &str = "/api/v1/namespaces/lifeboat/configmaps/lifeboat-journal-uid-b";
 
-#[async_trait::async_trait]
-impl ObjectStore for Full {
-    async fn put(&self, _: &str, _: Bytes) -> Result<(), StoreError> {
-        Err(StoreError::Source("the bucket is full".into()))
+/// A journal with an open hook of pod `db-0`.
+fn put_journal(server: &Server, pod_uid: &str) {
+    let hook = json!({"name": "h", "container": "main", "command": ["thaw"], "fail": false,
+        "timeout": {"secs": 30, "nanos": 0}});
+    let entry = json!({"namespace": "shop", "name": "db-0", "uid": pod_uid, "post": [hook]});
+    let metadata = json!({"name": "lifeboat-journal-uid-b", "labels": {"lifeboat.io/journal": "backup"}});
+    let data = json!({format!("hook.{pod_uid}"): entry.to_string()});
+    server.world.put(JOURNAL, json!({"metadata": metadata, "data": data}));
+}
+
+fn interrupted(annotations: &Value) -> Value {
+    let mut all = json!({"lifeboat.io/attempt": "1"});
+    for (key, value) in annotations.as_object().into_iter().flatten() {
+        all[key] = value.clone();
     }
-    async fn put_stream(&self, _: &str, _: ByteStream) -> Result<u64, StoreError> {
-        Err(StoreError::Source("the bucket is full".into()))
-    }
-    async fn get_stream(&self, key: &str) -> Result<ObjectReading, StoreError> {
-        Err(StoreError::NotFound { key: key.to_owned() })
-    }
-    async fn exists(&self, _: &str) -> Result<bool, StoreError> {
-        Ok(false)
-    }
-    async fn directories(&self, _: &str) -> Result<Vec<String>, StoreError> {
-        Ok(Vec::new())
-    }
-    async fn keys(&self, _: &str) -> Result<Vec<String>, StoreError> {
-        Ok(Vec::new())
-    }
-    async fn delete(&self, _: &[String]) -> Result<(), StoreError> {
-        Ok(())
-    }
-    async fn signed_url(&self, key: &str, _: Duration) -> Result<Url, StoreError> {
-        Err(StoreError::NotFound { key: key.to_owned() })
-    }
-    async fn abort_uploads(&self, _: &str) -> Result<u64, StoreError> {
-        Ok(0)
-    }
+    json!({"status": {"phase": "InProgress", "startTimestamp": "2026-01-01T00:00:00Z"},
+        "metadata": {"annotations": all}})
+}
+
+fn reason(server: &Server) -> String {
+    server.get("b")["status"]["failureReason"].as_str().unwrap_or_default().to_owned()
 }
 
 #[tokio::test]
-async fn a_bucket_that_takes_nothing_fails_the_backup_after_its_hooks_ended() {
-    let world = shop();
-    world.pod("shop", "a", &[], true);
-    let ended = run(input(&world, json!({}), Arc::new(Full), CancellationToken::new()).await).await;
-    let Err(PassError::Failed(words)) = ended else { panic!("it did not fail") };
-    assert!(words.contains("the bucket is full"), "{words}");
-    assert_eq!(world.ran().last().map(String::as_str), Some("post a"));
-}
-
-/// A pass that ends in time: no fault may hold it for longer.
-async fn ended(input: PassInput) -> Result<Outcome, PassError> {
-    tokio::time::timeout(Duration::from_secs(30), Box::pin(run(input))).await.expect("the pass does not end")
-}
-
-#[tokio::test]
-async fn a_cancelled_pass_does_not_wait_for_a_hook_that_hangs_and_runs_every_post_hook() {
-    let world = shop();
-    world.pod("shop", "a", &["data"], true).pod("shop", "b", &["data"], true);
-    world.hang("pre b");
-    let (stop, store) = (CancellationToken::new(), Arc::new(Store::memory()));
-    let token = stop.clone();
-    world.on_command(move |_, words| {
-        if words == "pre b" {
-            token.cancel();
+async fn a_journal_can_be_found_and_outlives_its_backup() {
+    let server = Server::new().await;
+    server.add("b", json!({}), &json!({}));
+    let seen = Arc::new(Mutex::new(Value::Null));
+    let kept = seen.clone();
+    server.world.on_command(move |world, words| {
+        if words == "pre db-0" {
+            *kept.lock().unwrap() = world.get(JOURNAL).unwrap();
         }
     });
-    let ended = ended(input(&world, json!({}), store.clone(), stop).await).await;
-    assert!(matches!(ended, Err(PassError::Stopped)));
-    assert_eq!(world.ran(), ["pre a", "pre b", "post a", "post b"]);
-    assert_eq!(ObjectStore::keys(store.as_ref(), "").await.unwrap(), Vec::<String>::new());
-}
-
-#[rstest]
-#[case::goes_on("Continue", true)]
-#[case::keeps_the_pod_out("Fail", false)]
-#[tokio::test]
-async fn a_hook_that_hangs_ends_at_its_timeout_and_is_followed_by_its_post_hook(
-    #[case] on_error: &str,
-    #[case] taken: bool,
-) {
-    let world = shop();
-    world.pod("shop", "a", &[], true);
-    let annotations = json!({"pre.hook.backup.velero.io/timeout": "50ms",
-        "pre.hook.backup.velero.io/on-error": on_error});
-    world.change("/api/v1/namespaces/shop/pods/a", &json!({"metadata": {"annotations": annotations}}));
-    world.hang("pre a");
-    let (outcome, names) = pass(&world, json!({})).await;
-    assert_eq!(world.ran(), ["pre a", "post a"]);
-    assert_eq!(names.contains(&"pods/namespaces/shop/a".to_owned()), taken);
-    assert_eq!((outcome.counts.hooks_attempted, outcome.counts.hooks_failed), (2, 1));
-    let words = &outcome.results.errors.namespaces["shop"][0];
-    assert!(words.contains("did not end within"), "{words}");
-}
-
-/// A cluster whose archive has several parts.
-fn large() -> World {
-    let world = shop();
-    let mut number = 1_u64;
-    for at in 0..40 {
-        let mut text = String::new();
-        while text.len() < 20_000 {
-            number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-            text += &number.to_string();
-        }
-        world.add("configmaps", "shop", &format!("large-{at}"), json!({"data": {"text": text}}));
-    }
-    world.pod("shop", "a", &[], true);
-    world
-}
-
-fn faulty(faults: Faults, memory: &Arc<Memory>) -> Arc<dyn ObjectStore> {
-    let retry = RetryPolicy { attempts: 2, first_pause: Duration::from_millis(1), ..RetryPolicy::default() };
-    let tuning = Tuning { part_size: 64 * 1024, retry, ..Tuning::default() };
-    Arc::new(Store::new(Arc::new(Layered::new(faults, memory.clone())), "", tuning).unwrap())
-}
-
-#[rstest]
-#[case::full(Fault::Deny)]
-#[case::gone(Fault::Before)]
-#[tokio::test]
-async fn a_bucket_that_fails_half_way_fails_the_backup_and_keeps_no_parts(#[case] fault: Fault) {
-    let memory = Arc::new(Memory::new());
-    let rule = Rule { kind: RequestKind::UploadPart, first: 3, times: u64::MAX, fault };
-    let store = faulty(Faults::new([rule]), &memory);
-    let world = large();
-    let ended = ended(input(&world, json!({}), store.clone(), CancellationToken::new()).await).await;
-    let Err(PassError::Failed(words)) = ended else { panic!("it did not fail") };
-    assert!(words.contains("the archive cannot be written"), "{words}");
-    assert_eq!(memory.open_uploads(), 0);
-    assert_eq!(store.keys("").await.unwrap(), Vec::<String>::new());
-    assert_eq!(world.ran(), ["pre a", "post a"]);
+    assert_eq!(server.settle("b").await, "Completed");
+    let journal = seen.lock().unwrap().clone();
+    assert!(journal["metadata"]["labels"]["lifeboat.io/journal"].is_string(), "{journal}");
+    assert!(journal["metadata"]["ownerReferences"].is_null(), "{journal}");
 }
 
 #[tokio::test]
-async fn a_pass_whose_storage_hangs_can_be_cancelled_and_keeps_no_parts() {
-    let memory = Arc::new(Memory::new());
-    let rule = Rule { kind: RequestKind::UploadPart, first: 2, times: u64::MAX, fault: Fault::Hang };
-    let faults = Faults::new([rule]);
-    let store = faulty(faults.clone(), &memory);
-    let stop = CancellationToken::new();
-    let run = ended(input(&large(), json!({}), store.clone(), stop.clone()).await);
-    let cancel = async {
-        while faults.count(RequestKind::UploadPart) < 2 {
-            tokio::task::yield_now().await;
-        }
-        stop.cancel();
-    };
-    let (ended, ()) = tokio::join!(run, cancel);
-    assert!(matches!(ended, Err(PassError::Stopped)));
-    // The upload is aborted beside whoever dropped it.
-    while memory.open_uploads() > 0 {
-        tokio::task::yield_now().await;
-    }
-    assert_eq!(store.keys("").await.unwrap(), Vec::<String>::new());
-}
-
-#[rstest]
-#[case::busy(429)]
-#[case::trouble(500)]
-#[case::restarting(503)]
-#[tokio::test]
-async fn an_api_server_that_stumbles_now_and_then_loses_nothing(#[case] code: u16) {
-    let world = shop();
-    for at in 0..7 {
-        world.add("configmaps", "shop", &format!("c{at}"), json!({}));
-        world.pod("shop", &format!("p{at}"), &[], false);
-    }
-    for path in ["/api/v1/configmaps", "/api/v1/pods", "/api/v1/namespaces"] {
-        for nth in [1, 3, 4] {
-            world.break_request(path, nth, code);
-        }
-    }
-    let (outcome, names) = pass(&world, json!({})).await;
-    assert_eq!((outcome.counts.errors, outcome.counts.warnings), (0, 0), "{:?}", outcome.results);
-    assert_eq!(names.iter().filter(|name| name.starts_with("configmaps/")).count(), 9);
-    assert_eq!(names.iter().filter(|name| name.starts_with("pods/")).count(), 7);
-    assert_eq!(names.iter().filter(|name| name.starts_with("namespaces/")).count(), 2);
-}
-
-#[tokio::test]
-async fn a_list_that_is_forgotten_half_way_is_begun_again_without_doubles() {
-    let world = shop();
-    for at in 0..7 {
-        world.add("configmaps", "shop", &format!("c{at}"), json!({}));
-        world.pod("shop", &format!("p{at}"), &[], false);
-    }
-    world.break_request("/api/v1/configmaps", 3, 410);
-    world.break_request("/api/v1/pods", 2, 410);
-    let (outcome, mut names) = pass(&world, json!({})).await;
-    assert_eq!((outcome.counts.errors, outcome.counts.warnings), (0, 0), "{:?}", outcome.results);
-    let count = names.len();
-    names.sort();
-    names.dedup();
-    assert_eq!((names.len(), outcome.counts.items), (count, count));
-    assert_eq!(names.iter().filter(|name| name.starts_with("configmaps/")).count(), 9);
-    assert_eq!(names.iter().filter(|name| name.starts_with("pods/")).count(), 7);
-}
-
-#[rstest]
-#[case::its_server_is_down("False", 0, 1)]
-#[case::its_server_is_well("True", 1, 0)]
-#[tokio::test]
-async fn a_group_whose_own_server_is_down_is_a_warning(
-    #[case] available: &str,
-    #[case] errors: usize,
-    #[case] warnings: usize,
-) {
-    let world = shop();
-    world.add(
-        "apiservices",
-        "",
-        "v1.example.com",
-        json!({"spec": {"service": {"name": "s", "namespace": "n"}},
-            "status": {"conditions": [{"type": "Available", "status": available}]}}),
+async fn a_pod_that_took_the_name_of_another_gets_no_hook_of_it() {
+    let server = Server::new().await;
+    server.add(
+        "b",
+        json!({"includedNamespaces": ["shop"], "storageLocation": "default"}),
+        &interrupted(&json!({})),
     );
-    world.break_list("/apis/example.com/v1/widgets", 503);
-    let (outcome, names) = pass(&world, json!({})).await;
-    assert_eq!((outcome.counts.errors, outcome.counts.warnings), (errors, warnings), "{:?}", outcome.results);
-    place(&names, "configmaps/namespaces/shop/settings");
+    put_journal(&server, "uid-of-old");
+    assert_eq!(server.settle("b").await, "Completed");
+    assert_eq!(server.world.ran(), ["pre db-0", "post db-0"]);
+    assert_eq!(server.world.paths("lifeboat-journal"), Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn a_type_that_disappears_between_two_pages_keeps_what_was_read_and_is_a_warning() {
-    let world = shop();
-    for at in 0..5 {
-        world.add("widgets", "shop", &format!("w{at}"), json!({}));
+async fn a_backup_without_its_archive_never_becomes_one() {
+    let server = Server::new().await;
+    server.add("b", json!({"storageLocation": "default"}), &json!({"status": {"phase": "Finalizing"}}));
+    assert_eq!(server.settle("b").await, "Failed");
+    assert!(reason(&server).contains("backups/b/b.tar.gz"), "{}", reason(&server));
+    assert_eq!(ObjectStore::keys(&server.store(), "").await.unwrap(), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn an_archive_of_another_size_is_not_this_backups() {
+    let server = Server::new().await;
+    let rest = json!({"status": {"phase": "Finalizing"},
+        "metadata": {"annotations": {"lifeboat.io/attempt": "1", "lifeboat.io/archive-bytes": "7"}}});
+    server.add("b", json!({"storageLocation": "default"}), &rest);
+    ObjectStore::put(&server.store(), "backups/b/b.tar.gz", "x".into()).await.unwrap();
+    assert_eq!(server.settle("b").await, "Failed");
+    assert!(!ObjectStore::exists(&server.store(), "backups/b/velero-backup.json").await.unwrap());
+}
+
+#[rstest]
+#[case::forbidden(403)]
+#[case::not_valid(422)]
+#[tokio::test]
+async fn a_backup_whose_start_is_refused_fails_and_lets_others_run(#[case] code: u16) {
+    let server = Server::new().await;
+    server.add("b", json!({}), &json!({"status": {"phase": "ReadyToStart"}}));
+    server.world.refuse_change(&format!("{BACKUPS}/b"), "spec", code);
+    assert_eq!(server.settle("b").await, "Failed");
+    assert!(reason(&server).contains("Refused"), "{}", reason(&server));
+}
+
+#[tokio::test]
+async fn a_backup_that_nothing_can_be_written_into_holds_no_other_up() {
+    let server = Server::new().await;
+    server.add("a", json!({}), &json!({"status": {"phase": "ReadyToStart"}}));
+    server.world.refuse_change(&format!("{BACKUPS}/a"), "status", 422);
+    server.add("b", json!({}), &json!({}));
+    let object: DynamicObject = serde_json::from_value(server.get("a")).unwrap();
+    let _ = Box::pin(reconcile(Arc::new(object), server.context.clone(), server.state.clone())).await;
+    assert_eq!(server.settle("b").await, "Completed");
+}
+
+#[tokio::test]
+async fn a_second_attempt_that_is_refused_cleans_up_and_leaves_a_log() {
+    let server = Server::new().await;
+    let spec = json!({"storageLocation": "default", "resourcePolicy": {"kind": "configmap", "name": "gone"}});
+    server.add("b", spec, &interrupted(&json!({})));
+    put_journal(&server, "uid-db-0");
+    assert_eq!(server.settle("b").await, "Failed");
+    assert_eq!(server.world.ran(), ["thaw db-0"]);
+    assert_eq!(server.world.paths("lifeboat-journal"), Vec::<String>::new());
+    assert!(ObjectStore::exists(&server.store(), "backups/b/b-logs.gz").await.unwrap());
+}
+
+#[tokio::test]
+async fn a_second_attempt_waits_for_a_location_that_was_not_looked_at_yet() {
+    let server = Server::new().await;
+    server.add("b", json!({"storageLocation": "default"}), &interrupted(&json!({})));
+    let location = "/apis/velero.io/v1/namespaces/lifeboat/backupstoragelocations/default";
+    server.world.change(location, &json!({"status": {"phase": "Unavailable"}}));
+    assert_eq!(server.settle("b").await, "InProgress");
+    server.world.change(location, &json!({"status": {"phase": "Available"}}));
+    assert_eq!(server.settle("b").await, "Completed");
+}
+
+#[rstest]
+#[case::gone(None)]
+#[case::goes(Some(json!({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}, "status": {"phase": "InProgress"}})))]
+#[case::ended(Some(json!({"status": {"phase": "Failed"}})))]
+#[tokio::test]
+async fn hooks_that_a_backup_left_open_end_without_it(#[case] backup: Option<Value>) {
+    let server = Server::new().await;
+    if let Some(rest) = backup {
+        server.add("b", json!({}), &rest);
     }
-    world.break_request("/apis/example.com/v1/widgets", 2, 404);
-    let (outcome, names) = pass(&world, json!({})).await;
-    assert_eq!((outcome.counts.errors, outcome.counts.warnings), (0, 1), "{:?}", outcome.results);
-    assert_eq!(names.iter().filter(|name| name.starts_with("widgets")).count(), 2);
+    put_journal(&server, "uid-db-0");
+    let found = left_behind::find(&server.context, &server.state).await.unwrap();
+    assert_eq!(found.iter().map(|left| left.uid.as_str()).collect::<Vec<_>>(), ["uid-b"]);
+    left_behind::end(&server.context, &found).await;
+    assert_eq!(server.world.ran(), ["thaw db-0"]);
+    assert_eq!(server.world.paths("lifeboat-journal"), Vec::<String>::new());
 }
 
 #[tokio::test]
-async fn an_object_of_more_than_a_megabyte_is_taken_whole() {
-    let world = shop();
-    let text = "x".repeat(1_400_000);
-    world.add("configmaps", "shop", "large", json!({"data": {"text": text}}));
-    world.add("secrets", "shop", "large", json!({"data": {"text": text}}));
-    let store: Arc<dyn ObjectStore> = Arc::new(Store::memory());
-    let spec = json!({"orderedResources": {"secrets": "shop/large"}});
-    run(input(&world, spec, store.clone(), CancellationToken::new()).await).await.unwrap();
-    for path in ["configmaps/namespaces/shop/large", "secrets/namespaces/shop/large"] {
-        let object = super::super::world::archived_object(store.as_ref(), ARCHIVE, path).await.unwrap();
-        assert_eq!(object["data"]["text"].as_str().map(str::len), Some(1_400_000));
-    }
+async fn the_journal_of_a_backup_that_goes_on_is_left_to_it() {
+    let server = Server::new().await;
+    server.add("b", json!({}), &interrupted(&json!({})));
+    put_journal(&server, "uid-db-0");
+    assert_eq!(left_behind::find(&server.context, &server.state).await.unwrap(), []);
+}
+
+#[rstest]
+#[case::its_own("1", Vec::<String>::new())]
+#[case::anothers("7", vec!["backups/b/b.tar.gz".to_owned()])]
+#[tokio::test]
+async fn a_backup_that_is_deleted_before_its_end_takes_its_files_along(
+    #[case] bytes: &str,
+    #[case] stays: Vec<String>,
+) {
+    let server = Server::new().await;
+    let rest = json!({"status": {"phase": "Finalizing"}, "metadata": {"annotations": {"lifeboat.io/archive-bytes": bytes}}});
+    server.add("b", json!({"storageLocation": "default"}), &rest);
+    ObjectStore::put(&server.store(), "backups/b/b.tar.gz", "x".into()).await.unwrap();
+    deleted::follow(&server.state, &serde_json::from_value(server.get("b")).unwrap());
+    deleted::look(&server.context, &server.state).await.unwrap();
+    assert_eq!(ObjectStore::keys(&server.store(), "").await.unwrap(), ["backups/b/b.tar.gz"]);
+    server.world.remove(&format!("{BACKUPS}/b"));
+    deleted::look(&server.context, &server.state).await.unwrap();
+    assert_eq!(ObjectStore::keys(&server.store(), "").await.unwrap(), stays);
 }
 
 #[tokio::test]
-async fn bindings_that_the_server_may_not_read_are_a_warning() {
-    let world = shop();
-    world.add("serviceaccounts", "shop", "web", json!({}));
-    world.break_list("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", 403);
-    let (outcome, names) = pass(&world, json!({"includedNamespaces": ["shop"]})).await;
-    assert_eq!((outcome.counts.errors, outcome.counts.warnings), (0, 1), "{:?}", outcome.results);
-    place(&names, "serviceaccounts/namespaces/shop/web");
-}
-
-#[tokio::test]
-async fn a_server_with_few_rights_lists_its_namespaces_one_by_one() {
-    let world = shop();
-    world.pod("shop", "a", &[], false);
-    for path in ["/api/v1/configmaps", "/api/v1/pods", "/api/v1/namespaces/blog/configmaps"] {
-        world.break_list(path, 403);
-    }
-    let (outcome, names) = pass(&world, json!({})).await;
-    place(&names, "configmaps/namespaces/shop/settings");
-    place(&names, "pods/namespaces/shop/a");
-    assert!(!names.contains(&"configmaps/namespaces/blog/other".to_owned()));
-    assert_eq!((outcome.counts.errors, outcome.counts.warnings), (1, 0), "{:?}", outcome.results);
-    assert!(outcome.results.errors.namespaces.contains_key("blog"));
+async fn a_backup_that_waits_in_the_queue_is_cancelled_at_once() {
+    let server = Server::new().await;
+    server.add("a", json!({}), &json!({"status": {"phase": "InProgress"}}));
+    let rest =
+        json!({"status": {"phase": "Queued"}, "metadata": {"annotations": {"lifeboat.io/cancel": ""}}});
+    server.add("b", json!({}), &rest);
+    assert_eq!(server.settle("b").await, "Failed");
+    assert!(reason(&server).contains("cancelled"), "{}", reason(&server));
 }

@@ -31,13 +31,31 @@ pub(super) enum PatchError {
     Path(String),
 }
 
+/// What is wrong with an operation.
+#[derive(Debug, thiserror::Error)]
+pub enum OperationError {
+    #[error("operation cannot be empty")]
+    NoOperation,
+    #[error("path cannot be empty")]
+    NoPath,
+    #[error("unsupported operation {0}")]
+    Unsupported(String),
+    #[error("error in decoding json patch: value {text:?}: {error}")]
+    Value { text: String, error: serde_json::Error },
+}
+
 impl JsonPatch {
-    pub(super) fn new(operation: &str, from: String, path: String, value: &str) -> Result<Self, String> {
+    pub(super) fn new(
+        operation: &str,
+        from: String,
+        path: String,
+        value: &str,
+    ) -> Result<Self, OperationError> {
         if operation.is_empty() {
-            return Err("operation cannot be empty".to_owned());
+            return Err(OperationError::NoOperation);
         }
         if path.is_empty() {
-            return Err("path cannot be empty".to_owned());
+            return Err(OperationError::NoPath);
         }
         let operation = match operation.to_lowercase().as_str() {
             "add" => Operation::Add(read(value)?),
@@ -46,14 +64,14 @@ impl JsonPatch {
             "test" => Operation::Test(read(value)?),
             "move" => Operation::Move(from),
             "copy" => Operation::Copy(from),
-            _ => return Err(format!("unsupported operation {operation}")),
+            _ => return Err(OperationError::Unsupported(operation.to_owned())),
         };
         Ok(Self { operation, path })
     }
 }
 
 /// JSON where it is null, a truth value, a number, a list or an object; else text, quoted or not.
-fn read(text: &str) -> Result<Value, String> {
+fn read(text: &str) -> Result<Value, OperationError> {
     let quoted = text.len() >= 2 && text.starts_with('"') && text.ends_with('"');
     if quoted {
         return Ok(Value::String(text[1..text.len() - 1].to_owned()));
@@ -67,7 +85,7 @@ fn read(text: &str) -> Result<Value, String> {
     }
     if text.starts_with(['{', '[']) {
         return serde_json::from_str(text)
-            .map_err(|error| format!("error in decoding json patch: value {text:?}: {error}"));
+            .map_err(|error| OperationError::Value { text: text.to_owned(), error });
     }
     Ok(serde_json::from_str::<serde_json::Number>(text)
         .map_or_else(|_| Value::String(text.to_owned()), Value::Number))

@@ -5,7 +5,7 @@ use lifeboat_api::catalogue::{GroupResource, ItemId};
 use lifeboat_api::velero::Restore;
 use serde_json::{Value, json};
 
-use crate::actions::{ActionError, Lookup, RestoreInput, RestoreOutcome};
+use crate::actions::{ActionError, BackupItems, Intent, Lookup, RestoreInput, RestoreOutcome};
 
 /// Objects with their types.
 #[derive(Default)]
@@ -34,6 +34,16 @@ impl Lookup for Objects {
     }
 }
 
+/// A backup without further items.
+struct NoItems;
+
+#[async_trait]
+impl BackupItems for NoItems {
+    async fn get(&self, _: &ItemId) -> Option<Value> {
+        None
+    }
+}
+
 /// Runs the action of a name over an item, as a Restore of `spec` does.
 pub(super) async fn run(
     name: &str,
@@ -46,5 +56,12 @@ pub(super) async fn run(
             .unwrap();
     let action = super::actions().into_iter().find(|action| action.name() == name).unwrap();
     let from_backup = item.clone();
-    action.execute(RestoreInput { item, from_backup: &from_backup, restore: &restore }, cluster).await
+    let input = RestoreInput {
+        item,
+        from_backup: &from_backup,
+        restore: &restore,
+        backup: &NoItems,
+        intent: Intent::Restore,
+    };
+    action.execute(input, cluster).await
 }

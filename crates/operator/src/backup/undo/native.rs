@@ -1,0 +1,151 @@
+//! Snapshots that volume plugins made for a backup that comes to nothing: deleted, because nothing would ever name them again.
+
+use std::time::Duration;
+
+use lifeboat_archive::documents::DocumentError;
+use lifeboat_archive::documents::{BackupVolumeInfo, NativeSnapshot, encode};
+use lifeboat_archive::{ObjectStore, StoreError};
+use lifeboat_plugin::host::Session;
+use tokio::time::timeout;
+
+use super::Left;
+use super::files::TIDYING;
+use crate::backup::journal::Journal;
+use crate::backup::storage::{Storage, list};
+use crate::backup::trouble::Trouble;
+use crate::context::Context;
+use crate::snapshot_locations;
+
+/// How long the deletion of one snapshot may take: people wait for the end of the backup.
+const DELETION: Duration = Duration::from_mins(1);
+
+/// Snapshots that could not be deleted.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    /// Those that can be deleted later.
+    snapshots: Vec<NativeSnapshot>,
+    /// Whether there were any at all.
+    any: bool,
+    /// Whether the list in storage has snapshots of another backup of the same name.
+    is_shared: bool,
+}
+
+/// Deletes the snapshots that the journal has.
+pub(super) async fn delete_noted(context: &Context, journal: &Journal, left: &mut Left) {
+    let (entries, unreadable) = match journal.snapshots().await {
+        Ok(found) => found,
+        Err(error) => return left.keep(format!("snapshots may be left behind: {error}")),
+    };
+    unreadable.into_iter().for_each(|message| left.keep(message));
+    left.native.any = !entries.is_empty();
+    if entries.is_empty() {
+        return;
+    }
+    let session = context.acting_quietly().session;
+    for entry in entries {
+        match delete(context, &session, &entry.snapshot).await {
+            Ok(()) => journal.forget_snapshot(&entry).await,
+            Err(message) => {
+                left.keep(message);
+                left.native.snapshots.extend(entry.id().is_some().then_some(entry.snapshot));
+            }
+        }
+    }
+    session.close().await;
+}
+
+/// Deletes the snapshots that storage lists for the backup with this UID.
+pub(super) async fn delete_listed(context: &Context, storage: &Storage, uid: &str, left: &mut Left) {
+    let listed = match list::<NativeSnapshot>(storage.store(), &storage.files.volume_snapshots()).await {
+        Ok(listed) => listed,
+        Err(Trouble::Storage(cause) | Trouble::Gone(cause) | Trouble::Disk(cause)) => {
+            return left.keep(format!("snapshots may be left behind: {cause}"));
+        }
+        Err(Trouble::Api(error)) => {
+            return left.keep(format!("snapshots may be left behind: {}", error.chain()));
+        }
+    };
+    // Another backup of the same name may have written the list.
+    let (own, others): (Vec<_>, Vec<_>) = listed.into_iter().partition(|one| one.spec.backup_uid == uid);
+    left.native.is_shared = !others.is_empty();
+    left.native.any = !own.is_empty();
+    if own.is_empty() {
+        return;
+    }
+    let session = context.acting_quietly().session;
+    // One without a name was never made.
+    for snapshot in own.into_iter().filter(|one| !one.status.provider_snapshot_id.is_empty()) {
+        if let Err(message) = delete(context, &session, &snapshot).await {
+            left.keep(message);
+            left.native.snapshots.push(snapshot);
+        }
+    }
+    session.close().await;
+}
+
+impl Kept {
+    /// Makes the lists in storage name what is left, so that a deletion of the backup removes that and nothing twice.
+    pub(super) async fn write(&self, storage: &Storage) {
+        if !self.any || self.is_shared {
+            return;
+        }
+        let name = storage.files.name();
+        match timeout(TIDYING, self.write_lists(storage)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(backup = name, %error, "cannot list what is left behind"),
+            Err(_elapsed) => tracing::warn!(backup = name, "cannot list what is left behind in time"),
+        }
+    }
+
+    async fn write_lists(&self, storage: &Storage) -> Result<(), ListError> {
+        let (store, files) = (storage.store(), &storage.files);
+        // Of the list of volumes only data in repositories is still read, by the deletion of the backup.
+        let volumes = list::<BackupVolumeInfo>(store, &files.volume_info()).await.unwrap_or_default();
+        let moved: Vec<_> = volumes.into_iter().filter(|volume| volume.snapshot_data_moved).collect();
+        replace(store, &files.volume_info(), &moved).await?;
+        store.delete(&[files.volume_plugin_backups()]).await?;
+        replace(store, &files.volume_snapshots(), &self.snapshots).await
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+enum ListError {
+    #[error(transparent)]
+    Store(#[from] StoreError),
+    #[error(transparent)]
+    Document(#[from] DocumentError),
+}
+
+/// Writes a list; an empty one goes.
+async fn replace<T: serde::Serialize>(
+    store: &dyn ObjectStore,
+    key: &str,
+    list: &[T],
+) -> Result<(), ListError> {
+    if list.is_empty() {
+        return Ok(store.delete(&[key.to_owned()]).await?);
+    }
+    Ok(store.put(key, encode(&list)?).await?)
+}
+
+/// Deletes one snapshot; an error says what is left.
+async fn delete(context: &Context, session: &Session, snapshot: &NativeSnapshot) -> Result<(), String> {
+    let (volume, location) = (&snapshot.spec.persistent_volume_name, &snapshot.spec.location);
+    let id = snapshot.status.provider_snapshot_id.as_str();
+    if id.is_empty() {
+        return Err(format!(
+            "a snapshot of volume {volume} in location {location} may be left behind: its tags are velero.io/backup={} and velero.io/pv={volume}",
+            snapshot.spec.backup_name
+        ));
+    }
+    let left = |cause: String| {
+        format!("snapshot {id} of volume {volume} in location {location} is left behind: {cause}")
+    };
+    let open = snapshot_locations::open(context, session, location).await;
+    let open = open.map_err(|error| left(error.chain()))?;
+    match timeout(DELETION, open.snapshotter.delete_snapshot(id)).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(left(error.to_string())),
+        Err(_elapsed) => Err(left("the plugin does not answer".to_owned())),
+    }
+}

@@ -1,0 +1,102 @@
+//! Operations that actions began for a backup and that nobody will ask for: cancelled. Those of a pass are in the journal, those
+//! of a backup whose pass has ended in a list in storage.
+
+use kube::{Resource, ResourceExt};
+use lifeboat_api::velero::{Backup, BackupSpec};
+use lifeboat_archive::documents::BackupOperation;
+
+use crate::backup::journal::{Journal, OperationEntry};
+use crate::backup::pass::ADOPTED;
+use crate::backup::storage::{Storage, list};
+use crate::context::Context;
+use crate::operations::Silent;
+
+/// Cancels what an interrupted attempt began and the next one begins anew. Gives what may go on; an error is worth another try.
+pub(in crate::backup) async fn cancel_noted(
+    context: &Context,
+    journal: &Journal,
+) -> Result<Vec<String>, String> {
+    // Those of CSI snapshots have the same name in the next attempt, which takes them over.
+    cancel_some(context, journal, |entry| !ADOPTED.contains(&entry.action.as_str())).await
+}
+
+/// Cancels all that the journal has, where no attempt follows. Gives what may go on.
+pub(super) async fn discard_noted(context: &Context, journal: &Journal) -> Vec<String> {
+    let left = cancel_some(context, journal, |_| true).await;
+    left.unwrap_or_else(|error| vec![format!("operations of actions may go on: {error}")])
+}
+
+async fn cancel_some(
+    context: &Context,
+    journal: &Journal,
+    which: impl Fn(&OperationEntry) -> bool,
+) -> Result<Vec<String>, String> {
+    let (mut entries, mut left) = journal.operations().await?;
+    entries.retain(which);
+    if entries.is_empty() {
+        return Ok(left);
+    }
+    let (acting, mut silent) = (context.acting_quietly(), Silent::default());
+    for entry in entries {
+        let OperationEntry { action, operation, item, .. } = &entry;
+        let problem = match acting.actions.backup.iter().find(|known| known.name() == action) {
+            None => "the action is not installed".to_owned(),
+            Some(known) => {
+                let backup = backup(&entry, journal, &context.settings.namespace);
+                match silent.ask(action, known.cancel(operation, &backup)).await {
+                    Some(Ok(())) => {
+                        journal.forget_operation(&entry).await;
+                        continue;
+                    }
+                    Some(Err(error)) => error.to_string(),
+                    None => "no answer in time".to_owned(),
+                }
+            }
+        };
+        left.push(format!(
+            "operation {operation} of action {action} for {item} had begun when the backup was interrupted, and may go on: it could not be cancelled: {problem}"
+        ));
+    }
+    acting.close().await;
+    Ok(left)
+}
+
+/// Actions are handed the Backup, which may be gone: they know it by its name and UID.
+fn backup(entry: &OperationEntry, journal: &Journal, namespace: &str) -> Backup {
+    let mut backup = Backup::new(&entry.backup, BackupSpec::default());
+    backup.meta_mut().namespace = Some(namespace.to_owned());
+    backup.meta_mut().uid = Some(journal.uid().to_owned());
+    backup
+}
+
+/// Cancels the open operations that storage lists for this very backup. Gives what may go on.
+pub(super) async fn cancel_listed(context: &Context, storage: &Storage, backup: &Backup) -> Vec<String> {
+    let uid = backup.uid().unwrap_or_default();
+    let operations: Vec<BackupOperation> = match list(storage.store(), &storage.files.item_operations()).await
+    {
+        Ok(operations) => operations,
+        Err(trouble) => return vec![format!("operations of actions may go on: {trouble}")],
+    };
+    let open = |one: &&BackupOperation| one.spec.backup_uid == uid && !one.status.phase.has_ended();
+    let open: Vec<_> = operations.iter().filter(open).collect();
+    if open.is_empty() {
+        return Vec::new();
+    }
+    let (acting, mut silent, mut left) = (context.acting_quietly(), Silent::default(), Vec::new());
+    for operation in open {
+        let (id, action) = (&operation.spec.operation_id, &operation.spec.backup_item_action);
+        let problem = match acting.actions.backup.iter().find(|known| known.name() == action) {
+            None => "the action is not installed".to_owned(),
+            Some(known) => match silent.ask(action, known.cancel(id, backup)).await {
+                Some(Ok(())) => continue,
+                Some(Err(error)) => error.to_string(),
+                None => "no answer in time".to_owned(),
+            },
+        };
+        left.push(format!(
+            "operation {id} of action {action} may go on: it could not be cancelled: {problem}"
+        ));
+    }
+    acting.close().await;
+    left
+}

@@ -1,0 +1,101 @@
+//! Repositories into which movers of a backup wrote: forgets snapshots there, within a time, and finds those that carry the Backup's
+//! UID where no object and no list names them any more.
+
+use lifeboat_plan::backup_tag;
+use tokio::time::timeout;
+
+use super::files::TIDYING;
+use super::{Left, Undoing};
+use crate::backup::journal::RepositoryEntry;
+use crate::context::Context;
+use crate::repositories::{self, RepositoryProblem};
+
+/// The repository of a namespace in a location.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Repository {
+    pub(super) location: String,
+    pub(super) namespace: String,
+}
+
+impl From<RepositoryEntry> for Repository {
+    fn from(entry: RepositoryEntry) -> Self {
+        Self { location: entry.location, namespace: entry.namespace }
+    }
+}
+
+impl Undoing<'_> {
+    /// Snapshots that carry the Backup's UID in the repositories that its movers wrote into: their objects are gone, or showed
+    /// them too late. A UID is never given twice, so they are of no other backup.
+    pub(super) async fn forget_tagged(&self, left: &mut Left) {
+        match self.journal.repositories().await {
+            Ok((noted, unreadable)) => {
+                left.repositories.extend(noted.into_iter().map(Repository::from));
+                unreadable.into_iter().for_each(|message| left.keep(message));
+            }
+            Err(error) => {
+                left.is_worth_a_try = true;
+                left.keep(format!("snapshots may be left in repositories: {error}"));
+            }
+        }
+        for repository in left.repositories.difference(&left.unusable.clone()).cloned().collect::<Vec<_>>() {
+            let forgotten = async {
+                let ids = of_backup(self.context, &repository, self.uid()).await?;
+                forget(self.context, &repository, &ids).await
+            };
+            if let Err(problem) = in_time(&repository, left, forgotten).await {
+                let (Repository { namespace, .. }, uid) = (&repository, self.uid());
+                left.keep(format!(
+                    "snapshots with the tag {} may be left in the repository of namespace {namespace}: {problem}",
+                    backup_tag(uid)
+                ));
+            }
+        }
+    }
+}
+
+/// What storage does to a repository, within its time. A repository that cannot be used is not tried again.
+pub(super) async fn in_time(
+    repository: &Repository,
+    left: &mut Left,
+    work: impl Future<Output = Result<(), RepositoryProblem>>,
+) -> Result<(), String> {
+    let out_of_reach = left.unusable.iter().any(|other| other.location == repository.location);
+    let limit = if out_of_reach { TIDYING / 10 } else { TIDYING };
+    let problem = match timeout(limit, work).await {
+        Ok(Ok(())) => return Ok(()),
+        Ok(Err(problem)) => problem.chain(),
+        Err(_elapsed) => "storage did not answer in time".to_owned(),
+    };
+    left.unusable.insert(repository.clone());
+    left.is_worth_a_try = true;
+    Err(problem)
+}
+
+pub(super) async fn forget(
+    context: &Context,
+    repository: &Repository,
+    ids: &[String],
+) -> Result<(), RepositoryProblem> {
+    repositories::forget(context, &repository.location, &repository.namespace, ids).await
+}
+
+/// The snapshots that carry the UID of a Backup.
+async fn of_backup(
+    context: &Context,
+    repository: &Repository,
+    uid: &str,
+) -> Result<Vec<String>, RepositoryProblem> {
+    if uid.is_empty() {
+        return Ok(Vec::new());
+    }
+    let access = repositories::access(context, &repository.location, &repository.namespace).await?;
+    let open = match repositories::open(context, &access).await {
+        Err(RepositoryProblem::Repository(lifeboat_repository::Error::NoRepository { .. })) => {
+            return Ok(Vec::new());
+        }
+        other => other?,
+    };
+    let (tag, found) = (backup_tag(uid), open.load_readable_snapshots().await?.found);
+    let own = found.into_iter().filter(|(_, snapshot)| snapshot.tags.contains(&tag));
+    Ok(own.map(|(id, _)| id.to_string()).collect())
+}

@@ -1,0 +1,101 @@
+//! A journal in a ConfigMap: entries of text under keys, each written before the effect that it is about, so that a server that
+//! starts later knows of it. Used by backups and restores, which say what the entries mean.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::Api;
+use kube::api::{DeleteParams, ObjectMeta, Patch, PatchParams, PostParams};
+use lifeboat_cluster::{ApiError, Attempt, MANAGER};
+use serde_json::{Value, json};
+
+/// How often a write is tried: a frozen pod may wait for it.
+const TRIES: u32 = 5;
+/// Half of the pause before the second try; it doubles with each.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// An entry that could not be written.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum JournalError {
+    /// The API server refuses the ConfigMap itself: an object holds a megabyte, and there is no room for the entry.
+    #[error(transparent)]
+    Full(kube::Error),
+    /// The API server could not be reached, or did not write.
+    #[error(transparent)]
+    Unwritten(kube::Error),
+    /// The entry has no text form.
+    #[error(transparent)]
+    Entry(#[from] serde_json::Error),
+}
+
+/// One ConfigMap. It is created with its first entry.
+#[derive(Clone)]
+pub(crate) struct ConfigMapJournal {
+    api: Api<ConfigMap>,
+    metadata: ObjectMeta,
+}
+
+impl ConfigMapJournal {
+    pub(crate) fn new(api: Api<ConfigMap>, metadata: ObjectMeta) -> Self {
+        Self { api, metadata }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        self.metadata.name.as_deref().unwrap_or_default()
+    }
+
+    /// All entries; none where there is no ConfigMap.
+    pub(crate) async fn read(&self) -> Result<BTreeMap<String, String>, ApiError> {
+        let found = self.api.get_opt(self.name()).await.attempt("read the journal")?;
+        Ok(found.and_then(|found| found.data).unwrap_or_default())
+    }
+
+    /// Writes entries, by their keys; null removes one. They are durable when this ends well.
+    pub(crate) async fn write(&self, entries: &Value) -> Result<(), JournalError> {
+        for attempt in 1.. {
+            match self.write_once(entries).await {
+                Ok(()) => break,
+                // Another try would be refused as well.
+                Err(error) if is_final(&error) => return Err(JournalError::Full(error)),
+                Err(error) if attempt == TRIES => return Err(JournalError::Unwritten(error)),
+                Err(_) => tokio::time::sleep(PAUSE * (1 << attempt)).await,
+            }
+        }
+        Ok(())
+    }
+
+    /// Deletes the ConfigMap. What fails is logged: a later server finds the journal, or it goes with its owner.
+    pub(crate) async fn remove(&self) {
+        match self.api.delete(self.name(), &DeleteParams::default()).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            Err(error) => tracing::warn!(%error, journal = self.name(), "cannot remove the journal"),
+        }
+    }
+
+    async fn write_once(&self, entries: &Value) -> Result<(), kube::Error> {
+        let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
+        match self.api.patch(self.name(), &params, &Patch::Merge(json!({"data": entries}))).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => self.create(entries).await,
+            written => written.map(drop),
+        }
+    }
+
+    async fn create(&self, entries: &Value) -> Result<(), kube::Error> {
+        let texts = entries.as_object().into_iter().flatten();
+        let data: BTreeMap<_, _> =
+            texts.filter_map(|(key, text)| Some((key.clone(), text.as_str()?.to_owned()))).collect();
+        // Nothing is there to be removed.
+        if data.is_empty() {
+            return Ok(());
+        }
+        let map = ConfigMap { metadata: self.metadata.clone(), data: Some(data), ..ConfigMap::default() };
+        self.api.create(&PostParams::default(), &map).await.map(drop)
+    }
+}
+
+/// Whether asking again would get the same answer.
+fn is_final(error: &kube::Error) -> bool {
+    matches!(error, kube::Error::Api(status) if matches!(status.code, 413 | 422))
+}

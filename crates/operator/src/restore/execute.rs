@@ -1,0 +1,133 @@
+//! One run of a Restore: the items, then operations, new volumes and the last phase. Whatever goes wrong before the items ends
+//! the Restore as Failed. A run that another server began goes on at the stage that its phase names.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::api::DynamicObject;
+use kube::core::ApiResource;
+use kube::{Api, Resource, ResourceExt};
+use lifeboat_api::velero::RestorePhase;
+use lifeboat_archive::RunLog;
+use lifeboat_cluster::objects;
+use lifeboat_plan::time;
+use lifeboat_web::Ending;
+use serde_json::{Value, json};
+
+use super::after::{Rest, csi, finalize, operations, volumes};
+use super::error::RestoreError;
+use super::item_stage::items;
+use super::prepare::{journal, log};
+use super::status::Written;
+use super::{Order, handler, status};
+use crate::context::Context;
+use crate::plugins::{Acting, PluginLines};
+use crate::volume_plugin::{self, Kind};
+
+pub(super) async fn execute(context: &Context, resource: &ApiResource, order: Order) {
+    let api = objects::namespaced(&context.client, &context.settings.namespace, resource);
+    let (name, about) = (order.restore.name_any(), order.restore.object_ref(&()));
+    let schedule = order.restore.spec.schedule_name.clone().unwrap_or_default();
+    let ended = attempt(context, &api, &order).await;
+    let (patch, ending, note) = match ended {
+        Ok(ended) => (ended.patch, ended.ending, ended.note),
+        Err(error) => {
+            let reason = error.to_string();
+            let status = json!({"phase": "Failed", "failureReason": reason,
+                "completionTimestamp": time::seconds(context.now())});
+            (json!({"status": status}), Ending::Failed, reason)
+        }
+    };
+    let patch = status::without_waits(patch);
+    loop {
+        match status::write(&api, &order.restore, &patch).await {
+            Ok(Written::Done) => break,
+            // The run that has it now reports how it ends.
+            Ok(Written::NotOurs) => return,
+            Err(error) => {
+                tracing::warn!(restore = name, error = error.chain(), "cannot write the end of a restore");
+                if error.is_invalid() {
+                    break;
+                }
+            }
+        }
+        tokio::time::sleep(Duration::from_secs(2)).await;
+    }
+    let (namespace, uid) = (&context.settings.namespace, order.restore.uid().unwrap_or_default());
+    let message = if matches!(ending, Ending::Failed) { &note } else { "its restore has ended" };
+    volume_plugin::end_open(&context.client, Kind::Restore, namespace, &uid, message).await;
+    handler::end_open(context, &uid).await;
+    journal(context, &order.restore).remove().await;
+    context.metrics.velero().restore_ended(&schedule, ending);
+    match ending {
+        Ending::Completed => context.events.normal(&about, "Completed", &note).await,
+        _ => context.events.warning(&about, "NotCompleted", &note).await,
+    }
+}
+
+/// The end of a run.
+pub(super) struct RunEnd {
+    pub(super) patch: Value,
+    pub(super) ending: Ending,
+    pub(super) note: String,
+}
+
+/// Plugins live as long as the run: its items, operations and end share their processes.
+async fn attempt(context: &Context, api: &Api<DynamicObject>, order: &Order) -> Result<RunEnd, RestoreError> {
+    let later = matches!(
+        order.restore.phase(),
+        RestorePhase::WaitingForPluginOperations
+            | RestorePhase::WaitingForPluginOperationsPartiallyFailed
+            | RestorePhase::Finalizing
+            | RestorePhase::FinalizingPartiallyFailed
+    );
+    // A run that goes on after its items has its log in storage.
+    let log = if later { None } else { Some(log(context, &order.restore)?) };
+    let acting = match &log {
+        Some(log) => context.acting(Arc::new(PluginLines(log.clone()))),
+        None => context.acting_quietly(),
+    };
+    let ended = Box::pin(stages(context, api, order, log, &acting)).await;
+    acting.close().await;
+    ended
+}
+
+async fn stages(
+    context: &Context,
+    api: &Api<DynamicObject>,
+    order: &Order,
+    log: Option<RunLog>,
+    acting: &Acting,
+) -> Result<RunEnd, RestoreError> {
+    let mut rest = match log {
+        Some(log) => Box::pin(items(context, api, order, log, acting)).await?,
+        None => match Rest::reopen(context, api, &order.restore, &order.cancel, acting).await {
+            Ok(rest) => rest,
+            Err(error) if order.cancel.is_cancelled() => return Err(error),
+            Err(error) => return Ok(unfinished(context, &error)),
+        },
+    };
+    let ended = async {
+        operations::follow(&mut rest).await?;
+        volumes::follow(&mut rest).await?;
+        csi::await_volumes(&mut rest).await?;
+        finalize::finalize(&mut rest).await
+    };
+    let ended = ended.await;
+    if let Err(error) = &ended {
+        rest.results.errors.velero.push(error.to_string());
+        rest.changed = true;
+    }
+    if let Err(error) = rest.keep().await {
+        rest.results.errors.velero.push(error.to_string());
+    }
+    ended.map(|()| rest.over())
+}
+
+/// Everything was restored, and what came after it is not known.
+fn unfinished(context: &Context, error: &RestoreError) -> RunEnd {
+    let message = format!("the objects were restored; what followed is not known: {error}");
+    let status = json!({"phase": "PartiallyFailed", "failureReason": message,
+        "completionTimestamp": time::seconds(context.now())});
+    RunEnd { patch: json!({"status": status}), ending: Ending::PartiallyFailed, note: message }
+}
