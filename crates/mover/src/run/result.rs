@@ -46,12 +46,12 @@ fn shrink(result: &mut TaskResult, excess: usize) -> bool {
         return true;
     }
     if let Outcome::Parts(_) = outcome {
-        return shorten_message(outcome, MESSAGE)
+        return shorten_messages(outcome, MESSAGE, excess)
             || leave_out(outcome, Outcome::is_done)
-            || shorten_message(outcome, SHORT_MESSAGE)
+            || shorten_messages(outcome, SHORT_MESSAGE, excess)
             || leave_out(outcome, |_| true);
     }
-    shorten_message(outcome, 0)
+    shorten_messages(outcome, 0, excess)
 }
 
 /// Takes entries from the longest lists.
@@ -66,19 +66,21 @@ fn shorten_lists(outcome: &mut Outcome, excess: usize) -> bool {
     left_out > 0
 }
 
-/// Halves the longest message, as long as it is longer than `least`.
-fn shorten_message(outcome: &mut Outcome, least: usize) -> bool {
-    let messages = outcomes(outcome).into_iter().filter_map(|outcome| match outcome {
-        Outcome::Failed(Failure { message, .. }) => Some(message),
-        _ => None,
-    });
-    let Some(longest) = messages.max_by_key(|message| message.len()).filter(|message| message.len() > least)
-    else {
-        return false;
-    };
-    let length = (longest.len() / 2).max(least);
-    cut(longest, length);
-    true
+/// Halves the longest messages, as long as they are longer than `least`.
+fn shorten_messages(outcome: &mut Outcome, least: usize, excess: usize) -> bool {
+    let mut left_out = 0;
+    while left_out < excess {
+        let messages = outcomes(outcome).into_iter().filter_map(|outcome| match outcome {
+            Outcome::Failed(Failure { message, .. }) => Some(message),
+            _ => None,
+        });
+        let longest = messages.max_by_key(|message| message.len());
+        let Some(longest) = longest.filter(|message| message.len() > least) else { break };
+        let before = longest.len();
+        cut(longest, (before / 2).max(least));
+        left_out += before - longest.len();
+    }
+    left_out > 0
 }
 
 /// Takes the last part for which `may_go` is true off the list and counts it.

@@ -86,7 +86,7 @@ impl Inner {
             (self.include.select(&path, is_directory), self.exclude.select(&path, is_directory));
         Selection {
             include: by_path.include && include.matched && exclude.matched,
-            // For a file `below` is false and has no meaning.
+            // Of a file `below` is always false, and the engine does not ask.
             descend: by_path.descend && (!is_directory || (include.below && exclude.below)),
         }
     }

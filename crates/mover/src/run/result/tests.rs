@@ -4,12 +4,13 @@ use proptest::prelude::*;
 use super::*;
 use crate::report::{BackedUp, Cause, Failure, Maintained, NotListed, PartResult, Restored};
 
-fn list() -> impl Strategy<Value = Listed> {
-    (any::<u64>(), vec(any::<String>(), 0..30)).prop_map(|(count, first)| Listed { count, first })
+fn list(most: usize) -> impl Strategy<Value = Listed> {
+    (any::<u64>(), vec(any::<String>(), 0..most)).prop_map(|(count, first)| Listed { count, first })
 }
 
-fn outcome() -> impl Strategy<Value = Outcome> {
-    let backed_up = ("[0-9a-f]{64}", any::<(u64, u64, u64, u64, u64)>(), list(), list()).prop_map(
+/// Lists have up to so many entries, messages seven times as many texts.
+fn outcome(most: usize) -> impl Strategy<Value = Outcome> {
+    let backed_up = ("[0-9a-f]{64}", any::<(u64, u64, u64, u64, u64)>(), list(most), list(most)).prop_map(
         |(snapshot, (files, bytes, bytes_added, bytes_stored, milliseconds), changed, unreadable)| {
             Outcome::BackedUp(BackedUp {
                 snapshot,
@@ -23,15 +24,16 @@ fn outcome() -> impl Strategy<Value = Outcome> {
             })
         },
     );
-    let restored = (any::<(u64, u64, bool, u64)>(), list()).prop_map(
+    let restored = (any::<(u64, u64, bool, u64)>(), list(most)).prop_map(
         |((files, bytes, verified, milliseconds), failed)| {
             Outcome::Restored(Restored { files, bytes, verified, milliseconds, failed })
         },
     );
-    let maintained = (any::<(u64, u64)>(), list()).prop_map(|((bytes_freed, packs_deleted), problems)| {
-        Outcome::Maintained(Maintained { bytes_freed, packs_deleted, problems })
-    });
-    let failed = vec(any::<String>(), 0..200)
+    let maintained =
+        (any::<(u64, u64)>(), list(most)).prop_map(|((bytes_freed, packs_deleted), problems)| {
+            Outcome::Maintained(Maintained { bytes_freed, packs_deleted, problems })
+        });
+    let failed = vec(any::<String>(), 0..7 * most)
         .prop_map(|texts| Outcome::Failed(Failure { cause: Cause::NoSpace, message: texts.concat() }));
     prop_oneof![backed_up, restored, maintained, failed]
 }
@@ -50,7 +52,7 @@ fn essence(outcome: &Outcome) -> Outcome {
 
 proptest! {
     #[test]
-    fn any_outcome_fits_and_comes_back(uid in "[a-z0-9-]{1,128}", outcome in outcome()) {
+    fn any_outcome_fits_and_comes_back(uid in "[a-z0-9-]{1,128}", outcome in outcome(30)) {
         let result = TaskResult::new(uid, outcome);
         let text = fitting(result.clone()).unwrap();
         prop_assert!(text.len() <= RESULT_LIMIT);
@@ -58,10 +60,14 @@ proptest! {
         prop_assert_eq!((&back.uid, back.version), (&result.uid, result.version));
         prop_assert_eq!(essence(&back.outcome), essence(&result.outcome));
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
     fn results_of_1_to_64_parts_fit_and_every_part_is_listed_or_counted(
-        parts in vec(("[a-z0-9-]{1,128}", outcome()), 1..=64)
+        parts in vec(("[a-z0-9-]{1,128}", outcome(5)), 1..=64)
     ) {
         let parts = parts.into_iter().map(|(uid, outcome)| PartResult { uid, outcome });
         let given: Vec<_> = parts.collect();
