@@ -15,13 +15,13 @@ pub(crate) mod unknown;
 
 use std::collections::BTreeMap;
 
+use lifeboat_api::catalogue::{Catalogue, GroupResource, ResourceType};
 use lifeboat_api::velero::BackupSpec;
 
 pub use namespaces::{NamespaceError, NamespaceFilter, NamespacesToList};
 use policies::{FilterPolicies, Ruling};
 pub use types::{TypeFilter, uses_old_filters};
 
-use crate::catalogue::{Catalogue, GroupResource, ResourceType};
 use crate::glob::GlobError;
 use crate::policy::{Policies, ResourceRule};
 use crate::selector::{Selector, SelectorError};

@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use lifeboat_api::common::time::seconds;
 use lifeboat_api::velero::names;
 use lifeboat_api::velero::volume_plugin::phase;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
 use crate::label;
-use crate::time::seconds;
 
 mod name;
 

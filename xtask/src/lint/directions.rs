@@ -17,7 +17,7 @@ const MAY_USE: [(&str, &[&str]); 20] = [
     ("lifeboat-store", &[]),
     ("lifeboat-repository", &["lifeboat-store"]),
     ("lifeboat-mover", &["lifeboat-store", "lifeboat-repository"]),
-    ("lifeboat-archive", &["lifeboat-api", "lifeboat-plan", "lifeboat-store"]),
+    ("lifeboat-archive", &["lifeboat-api", "lifeboat-store"]),
     ("lifeboat-plugin-protocol", &[]),
     ("lifeboat-plugin-sdk", &["lifeboat-plugin-protocol"]),
     ("lifeboat-plugin", &["lifeboat-api", "lifeboat-plan", "lifeboat-archive", "lifeboat-plugin-protocol"]),

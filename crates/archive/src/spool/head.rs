@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lifeboat_plan::catalogue::ItemId;
+use lifeboat_api::catalogue::ItemId;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 

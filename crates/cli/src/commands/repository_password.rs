@@ -47,7 +47,7 @@ async fn export(settings: &Settings, args: ExportArgs) -> Result<(), CliError> {
         ))
         .help("it is made by `lifeboat install` or by the server's first start"));
     };
-    let now = lifeboat_plan::time::seconds(Timestamp::now());
+    let now = lifeboat_api::common::time::seconds(Timestamp::now());
     let (Some((_, value)), Some(mark)) = (to_export(&secret), exported_mark(&secret, &now)) else {
         return Err(CliError::not_found(format!("Secret {SECRET} holds no password to export"))
             .help("the server makes one within seconds; is it running? `lifeboat version` tells"));

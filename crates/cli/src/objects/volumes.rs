@@ -221,7 +221,7 @@ impl Volume {
 
     fn to_json(&self) -> Value {
         let (done, total) = self.bytes.unzip();
-        let time = |time: Option<Timestamp>| time.map(lifeboat_plan::time::seconds);
+        let time = |time: Option<Timestamp>| time.map(lifeboat_api::common::time::seconds);
         json!({
             "volume": self.name,
             "way": match self.copy.as_ref().map(|copy| copy.way) {

@@ -1,10 +1,10 @@
 //! The types of a backup, chosen in upstream's older or newer way. Names are resolved through what the cluster serves; one
 //! that it does not know stays as it is, so that a list of unknown names never becomes an empty list, which is everything.
 
+use lifeboat_api::catalogue::{Catalogue, GroupResource, ResourceType};
 use lifeboat_api::velero::BackupSpec;
 
 use super::FilterError;
-use crate::catalogue::{Catalogue, GroupResource, ResourceType};
 use crate::glob::Glob;
 use crate::policy::IncludeExcludePolicy;
 

@@ -141,10 +141,26 @@ async fn end_one(context: &Context, left: &Left) -> Result<(), String> {
         }
         movements::discard(context, uid, "its backup is gone").await;
     }
-    begun::discard(context, &journal).await;
+    if !waits_for_operations(left) {
+        begun::discard(context, &journal).await;
+    }
     journal.remove().await;
     tracing::info!(uid, "ended the journal of a backup that is gone");
     Ok(())
+}
+
+/// Whether the Backup still needs the operations that its pass began: the server died after it wrote the end of the pass and
+/// before it removed the journal.
+fn waits_for_operations(left: &Left) -> bool {
+    matches!(
+        left.phase,
+        Some(
+            BackupPhase::WaitingForPluginOperations
+                | BackupPhase::WaitingForPluginOperationsPartiallyFailed
+                | BackupPhase::Finalizing
+                | BackupPhase::FinalizingPartiallyFailed
+        )
+    )
 }
 
 /// Whether the snapshots of a journal are of no backup and never will be. A server may have died after the pass and before

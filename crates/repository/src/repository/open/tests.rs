@@ -1,6 +1,7 @@
 //! Repositories that somebody began to make.
 
 use super::*;
+use crate::config::Version;
 use crate::testing::{cheap, memory_repository, opened, password, save_snapshot};
 
 async fn init(store: &Store, password: &SecretString) -> Result<Repository> {
