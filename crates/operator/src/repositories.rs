@@ -94,9 +94,9 @@ impl RepositoryRecords for LocationRepositories {
         object::set_emptied(&self.0, &object, false).await
     }
 
-    async fn set_state(&self, access: &Access, state: Result<(), String>) -> Result<(), ApiError> {
+    async fn set_state(&self, access: &Access, problem: Option<String>) -> Result<(), ApiError> {
         match object::find(&self.0, about(&access.key)).await? {
-            Some(object) => object::show(&self.0, &object, state).await,
+            Some(object) => object::show(&self.0, &object, problem.as_deref()).await,
             None => Ok(()),
         }
     }

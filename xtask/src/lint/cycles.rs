@@ -17,21 +17,6 @@ const KNOWN: &[(&str, &[&str])] = &[
     ("lifeboat-plan", &["backup", "filter", "pod_volumes"]),
     ("lifeboat-cli", &["args", "commands", "download", "lib.rs", "objects", "printer", "restic", "settings"]),
     ("lifeboat-cluster", &["data", "fill", "main.rs", "memory", "rest", "work"]),
-    (
-        "lifeboat-operator",
-        &[
-            "backup",
-            "carrying",
-            "context",
-            "csi",
-            "dynamic",
-            "locations",
-            "movers",
-            "password",
-            "repositories",
-            "snapshot_locations",
-        ],
-    ),
     ("lifeboat-plugin", &["host", "remote"]),
     ("lifeboat-plugin-sdk", &["plugin", "serve"]),
 ];

@@ -20,7 +20,7 @@ const KNOWN: &[(&str, usize)] = &[
     ("lifeboat-cli", 27),
     ("lifeboat-e2e", 1),
     ("lifeboat-mover", 1),
-    ("lifeboat-operator", 53),
+    ("lifeboat-operator", 46),
     ("lifeboat-plan", 15),
     ("lifeboat-plugin", 1),
 ];
