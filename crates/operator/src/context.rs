@@ -18,7 +18,8 @@ use crate::settings::ServerSettings;
 /// Shared by all controllers of one term of leadership.
 #[derive(Clone)]
 pub(crate) struct Context {
-    pub(crate) core: Core,
+    /// Shared, because a context is handed to every reconcile by value.
+    pub(crate) core: Arc<Core>,
     pub(crate) settings: Arc<ServerSettings>,
     /// Built-in actions; one operation's own, plugins' included, are made by `acting`.
     pub(crate) actions: Arc<Registry>,

@@ -32,7 +32,7 @@ impl Context {
         let core = Core::new(client, metrics, &settings.namespace, &settings.identity);
         Self {
             movers: Movers::new(&core, settings.movers.clone(), Arc::new(VeleroTasks(core.clone()))),
-            core,
+            core: Arc::new(core),
             settings,
             actions: Arc::new(actions),
             plugins: PluginHost::empty(),
@@ -51,7 +51,7 @@ impl Context {
 
     /// Restores write through `direct`: a client that makes each request once.
     pub(crate) fn with_direct_client(mut self, direct: Client) -> Self {
-        self.core.direct = direct;
+        Arc::make_mut(&mut self.core).direct = direct;
         self
     }
 
