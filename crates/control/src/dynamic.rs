@@ -64,7 +64,11 @@ pub async fn drive<C, S, F>(
     let shared = Arc::new(Shared { name, context, state, reconcile, backoff: Backoff::default() });
     let followed = shared.clone();
     controller
-        .run(|object, shared: Arc<Shared<C, S, F>>| shared.reconcile(object), retry, shared)
+        .run(
+            |object, shared: Arc<Shared<C, S, F>>| shared.reconcile(object),
+            |object, error, shared| retry(&object, error, &shared),
+            shared,
+        )
         .for_each(|outcome| {
             followed.note(outcome.err());
             std::future::ready(())
@@ -127,8 +131,8 @@ impl<C, S, F> Shared<C, S, F> {
 }
 
 /// When a failed reconcile is repeated.
-fn retry<C, S, F>(object: Arc<DynamicObject>, error: &ApiError, shared: Arc<Shared<C, S, F>>) -> Action {
-    let (namespace, name) = key(&object);
+fn retry<C, S, F>(object: &DynamicObject, error: &ApiError, shared: &Shared<C, S, F>) -> Action {
+    let (namespace, name) = key(object);
     // A conflict is the ordinary news that another writer was first.
     if !error.is_conflict() {
         tracing::warn!(

@@ -59,8 +59,8 @@ impl ApiServer {
     }
 
     /// Merges into an object that is there.
-    pub fn change(&self, path: &str, patch: &Value) {
-        assert!(self.objects().merge(path, patch).is_some(), "there is no {path}");
+    pub fn change(&self, path: &str, with: &Value) {
+        assert!(self.objects().merge(path, with).is_some(), "there is no {path}");
     }
 
     pub fn remove(&self, path: &str) {

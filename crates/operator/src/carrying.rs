@@ -15,6 +15,7 @@ use kube::Resource;
 use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::{DataMovePhase, names};
 use lifeboat_cluster::ApiError;
+use lifeboat_control::Core;
 use lifeboat_plan::pod_volumes::{ATTEMPT, DEAD_OWNERS, attempt, dead_owners};
 use lifeboat_transfer::attempts::{ServerEffects, Transfer, TransferSpec, WorkContext};
 use serde::de::DeserializeOwned;
@@ -50,7 +51,7 @@ pub(crate) trait Carried:
 /// The server's work on transfers.
 pub(crate) fn work_context(context: &Context) -> WorkContext {
     let effects = ServerEffects {
-        core: context.core.clone(),
+        core: Core::clone(context),
         movers: context.movers.clone(),
         repositories: context.repositories.clone(),
         host: Arc::new(LocationRepositories(context.clone())),

@@ -18,6 +18,7 @@ mod locations;
 mod lookup;
 mod operations;
 pub mod password;
+mod plugin_store;
 mod plugins;
 mod pod_volumes;
 mod repositories;
@@ -25,9 +26,11 @@ mod restore;
 pub mod runtime;
 pub mod settings;
 mod snapshot_locations;
+mod storage_problem;
 #[cfg(test)]
 mod testing;
 mod volume_plugin;
+mod wiring;
 
 use lifeboat_control::dynamic;
 

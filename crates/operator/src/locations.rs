@@ -1,7 +1,6 @@
 //! Opening a location: the one way from a BackupStorageLocation to its bucket. The location's own controller judges with
 //! it, every other controller and pipeline reads and writes through it.
 
-mod plugin_store;
 mod stored;
 
 use std::collections::BTreeMap;
@@ -12,6 +11,7 @@ use kube::{Api, Client, ResourceExt};
 use lifeboat_api::velero::{BackupStorageLocation, BackupStorageLocationPhase};
 use lifeboat_archive::{Bounded, ObjectStore};
 use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_control::unreadable;
 use lifeboat_plan::garbage::LocationState;
 use lifeboat_plan::install::CLOUD_CREDENTIALS;
 use lifeboat_plan::location::{self, CaSource, SecretKey, ValidLocation};
@@ -22,7 +22,8 @@ use lifeboat_transfer::repositories::storage_message;
 use secrecy::SecretSlice;
 
 use crate::context::Context;
-pub(crate) use plugin_store::{PluginOpening, PluginStores};
+pub(crate) use crate::plugin_store::PluginOpening;
+pub(crate) use crate::storage_problem::Problem;
 pub(crate) use stored::{METADATA_LIMIT, stored_backup};
 
 /// Archives come out of one compressor: two parts in flight keep up with it, and memory stays small. S3 takes no parts
@@ -54,13 +55,6 @@ impl Opening {
             Self::Plugin(plugin) => &plugin.used,
         }
     }
-}
-
-/// Why the bucket cannot be used: a word for machines (`plan::conditions::reason`) and words for a person.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Problem {
-    pub(crate) category: &'static str,
-    pub(crate) message: String,
 }
 
 /// A location whose bucket is open.
@@ -118,7 +112,7 @@ async fn find_in(
     }
     let found = api.get_opt(name).await.attempt(format!("read BackupStorageLocation {name}"))?;
     let object = found.ok_or_else(missing)?;
-    objects::typed(&object).map_err(|error| unavailable(name, unreadable(&error.to_string())))
+    objects::typed(&object).map_err(|error| unavailable(name, unreadable_problem(&error.to_string())))
 }
 
 /// The open location called `name`: it exists, was found Available, and its settings can be used.
@@ -226,10 +220,8 @@ fn values(secret: Secret) -> SecretValues {
 }
 
 /// What is said of a location that is older than its schema.
-pub(crate) fn unreadable(error: &str) -> Problem {
-    let message =
-        format!("the object cannot be read: {error}; correct it with `kubectl edit`, or make it anew");
-    Problem { category: "unreadable", message }
+pub(crate) fn unreadable_problem(error: &str) -> Problem {
+    Problem { category: "unreadable", message: unreadable::message(error, unreadable::EDIT) }
 }
 
 /// From a location and its Secrets to what opens its bucket.

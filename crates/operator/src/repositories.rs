@@ -28,8 +28,8 @@ pub(crate) fn key(location: &str, namespace: &str) -> RepositoryKey {
     RepositoryKey::new(location, namespace)
 }
 
-fn host(context: &Context) -> LocationRepositories {
-    LocationRepositories(context.clone())
+fn host(context: &Context) -> Arc<LocationRepositories> {
+    Arc::new(LocationRepositories(context.clone()))
 }
 
 impl From<LocationError> for RepositoryProblem {
@@ -94,9 +94,9 @@ impl RepositoryRecords for LocationRepositories {
         object::set_emptied(&self.0, &object, false).await
     }
 
-    async fn set_state(&self, access: &Access, state: Result<(), String>) -> Result<(), ApiError> {
+    async fn set_state(&self, access: &Access, problem: Option<String>) -> Result<(), ApiError> {
         match object::find(&self.0, about(&access.key)).await? {
-            Some(object) => object::show(&self.0, &object, state).await,
+            Some(object) => object::show(&self.0, &object, problem.as_deref()).await,
             None => Ok(()),
         }
     }
@@ -124,7 +124,7 @@ impl RepositoryRecords for LocationRepositories {
 
 /// Reads what opens the repository of a mover.
 pub(crate) fn keys(context: &Context, key: &RepositoryKey) -> Arc<dyn Keys> {
-    Arc::new(SourceKeys { source: Arc::new(host(context)), key: key.clone() })
+    Arc::new(SourceKeys { source: host(context), key: key.clone() })
 }
 
 pub(crate) async fn access(
@@ -142,7 +142,7 @@ pub(crate) async fn ensure(
     location: &str,
     namespace: &str,
 ) -> Result<Access, RepositoryProblem> {
-    context.repositories.ensure(&host(context), &key(location, namespace)).await
+    Box::pin(context.repositories.ensure(host(context).as_ref(), &key(location, namespace))).await
 }
 
 /// Opens a repository that exists.
@@ -157,7 +157,7 @@ pub(crate) async fn forget(
     namespace: &str,
     ids: &[String],
 ) -> Result<(), RepositoryProblem> {
-    context.repositories.forget(&host(context), &key(location, namespace), ids).await
+    Box::pin(context.repositories.forget(host(context).as_ref(), &key(location, namespace), ids)).await
 }
 
 /// Forgets the snapshots of these tasks, where there are any.
@@ -167,7 +167,8 @@ pub(crate) async fn forget_tasks(
     namespace: &str,
     tasks: &[String],
 ) -> Result<(), RepositoryProblem> {
-    context.repositories.forget_tasks(&host(context), &key(location, namespace), tasks).await
+    Box::pin(context.repositories.forget_tasks(host(context).as_ref(), &key(location, namespace), tasks))
+        .await
 }
 
 /// There is a snapshot: the record must not say that the repository was emptied.
@@ -177,7 +178,7 @@ pub(crate) async fn is_not_empty(context: &Context, access: &Access) -> Result<(
 
 /// Removes the locks of an owner whose end was reported.
 pub(crate) async fn unlock(context: &Context, location: &str, namespace: &str, owner: &str) {
-    context.repositories.unlock(&host(context), &key(location, namespace), owner).await;
+    Box::pin(context.repositories.unlock(host(context).as_ref(), &key(location, namespace), owner)).await;
 }
 
 pub(crate) async fn remove_locks(
@@ -186,5 +187,6 @@ pub(crate) async fn remove_locks(
     namespace: &str,
     owners: &[String],
 ) -> Result<(), RepositoryProblem> {
-    context.repositories.remove_locks(&host(context), &key(location, namespace), owners).await
+    Box::pin(context.repositories.remove_locks(host(context).as_ref(), &key(location, namespace), owners))
+        .await
 }

@@ -24,6 +24,7 @@ use crate::MoverSettings;
 pub use drive::{Steps, cancelled, carry, failed, misunderstood};
 pub use effects::{Effects, Reach, Reports, ServerEffects, Stored, Unusable};
 pub use record::{Accepted, AttemptRecord, End};
+pub use stored::{NotStored, Reported};
 pub use transfer::{Prepared, Transfer, TransferSpec};
 
 /// How often a repository or its storage that cannot be reached is tried again, and how long in all.

@@ -42,7 +42,7 @@ const LOOK: Duration = Duration::from_secs(2);
 /// Hands out turns and runs Jobs. Clones share them.
 #[derive(Clone)]
 pub struct Movers {
-    core: Core,
+    core: Arc<Core>,
     settings: Arc<MoverSettings>,
     line: Waiting,
     /// Which of the Jobs that carry our labels belong to a task.
@@ -111,7 +111,7 @@ impl Death {
 impl Movers {
     pub fn new(core: &Core, settings: MoverSettings, records: Arc<dyn TaskRecords>) -> Self {
         Self {
-            core: core.clone(),
+            core: Arc::new(core.clone()),
             settings: Arc::new(settings),
             line: Waiting::default(),
             records,

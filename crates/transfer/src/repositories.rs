@@ -83,8 +83,8 @@ impl Repositories {
             return Ok(access);
         }
         let repository = access.open_or_create().await;
-        let state = repository.as_ref().map(|_| ()).map_err(RepositoryProblem::chain);
-        host.set_state(&access, state).await?;
+        let problem = repository.as_ref().err().map(RepositoryProblem::chain);
+        host.set_state(&access, problem).await?;
         *opened = Some(Opened { access: access.clone(), repository: repository? });
         Ok(access)
     }

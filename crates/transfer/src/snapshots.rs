@@ -121,40 +121,35 @@ impl Snapshots {
         changed.attempt(format!("change VolumeSnapshotContent {name}")).map(drop)
     }
 
-    /// Waits until a snapshot of this name that is being deleted is gone. The error says that it stays.
-    pub async fn settled(&self, namespace: &str, name: &str, limit: Duration) -> Result<(), String> {
+    /// Waits until a snapshot of this name that is being deleted is gone.
+    pub async fn settled(&self, namespace: &str, name: &str, limit: Duration) -> Result<(), NotTaken> {
         let patience = Patience::new(limit);
         loop {
             match self.snapshot(namespace, name).await {
                 Ok(Some(found)) if csi::is_going(&found) => {}
                 Ok(_) => return Ok(()),
                 Err(error) if error.is_transient() => {}
-                Err(error) => return Err(error.chain()),
+                Err(error) => return Err(NotTaken::Api(error)),
             }
             if !patience.pause().await {
-                return Err(format!(
-                    "an earlier VolumeSnapshot {namespace}/{name} is being deleted and does not go"
-                ));
+                return Err(NotTaken::EarlierStays(format!("{namespace}/{name}")));
             }
         }
     }
 
-    /// Waits until the snapshot is fixed in time. The error says what keeps it.
-    pub async fn fixed(&self, namespace: &str, name: &str, limit: Duration) -> Result<Taken, String> {
+    /// Waits until the driver has taken the snapshot.
+    pub async fn fixed(&self, namespace: &str, name: &str, limit: Duration) -> Result<Taken, NotTaken> {
         let patience = Patience::new(limit);
         loop {
             let last = match self.look(namespace, name).await {
                 Ok(Seen::Fixed(taken)) => return Ok(taken),
-                Ok(Seen::Waiting(words)) => words,
-                Ok(Seen::Gone) => return Err(format!("somebody deleted VolumeSnapshot {namespace}/{name}")),
+                Ok(Seen::Waiting(reason)) => reason,
+                Ok(Seen::Gone) => return Err(NotTaken::Deleted(format!("{namespace}/{name}"))),
                 Err(error) if error.is_transient() => error.chain(),
-                Err(error) => return Err(error.chain()),
+                Err(error) => return Err(NotTaken::Api(error)),
             };
             if !patience.pause().await {
-                let seconds = limit.as_secs();
-                return Err(format!(
-                    "the snapshot was not taken within {seconds} s (spec.csiSnapshotTimeout): {last}"
-                ));
+                return Err(NotTaken::TooLate { limit, last });
             }
         }
     }
@@ -218,6 +213,19 @@ impl Snapshots {
         let deleted = self.contents().delete(name, &DeleteParams::default()).await;
         fine_if_gone(deleted.attempt(format!("delete VolumeSnapshotContent {name}")).map(drop))
     }
+}
+
+/// Why a snapshot was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum NotTaken {
+    #[error("an earlier VolumeSnapshot {0} is being deleted and does not go")]
+    EarlierStays(String),
+    #[error("somebody deleted VolumeSnapshot {0}")]
+    Deleted(String),
+    #[error("the snapshot was not taken within {} s (spec.csiSnapshotTimeout): {last}", .limit.as_secs())]
+    TooLate { limit: Duration, last: String },
+    #[error("{}", .0.chain())]
+    Api(ApiError),
 }
 
 /// One look at a snapshot.

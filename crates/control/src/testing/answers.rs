@@ -61,21 +61,21 @@ fn create(objects: &mut Objects, asked: &Asked) -> ((u16, Value), Option<String>
 
 fn change(objects: &mut Objects, asked: &Asked) -> ((u16, Value), Option<String>) {
     // A status subresource changes the status only.
-    let (path, mut patch) = match asked.path.strip_suffix("/status") {
+    let (path, mut wanted) = match asked.path.strip_suffix("/status") {
         Some(path) => (path, json!({"metadata": asked.body["metadata"], "status": asked.body["status"]})),
         None => (asked.path.as_str(), asked.body.clone()),
     };
     let Some(object) = objects.get(path) else { return (failure(404, "NotFound"), None) };
     for field in ["resourceVersion", "uid"] {
-        let given = &patch["metadata"][field];
+        let given = &wanted["metadata"][field];
         if !given.is_null() && *given != object["metadata"][field] {
             return (failure(409, "Conflict"), None);
         }
     }
-    if patch["metadata"].is_null() {
-        patch.as_object_mut().unwrap().remove("metadata");
+    if wanted["metadata"].is_null() {
+        wanted.as_object_mut().unwrap().remove("metadata");
     }
-    let changed = objects.merge(path, &patch).unwrap_or_default();
+    let changed = objects.merge(path, &wanted).unwrap_or_default();
     ((200, changed), Some(path.to_owned()))
 }
 
@@ -134,16 +134,12 @@ fn decoded(text: &str) -> String {
     while let [first, tail @ ..] = rest {
         let code = tail.get(..2).and_then(|code| std::str::from_utf8(code).ok());
         let code = code.and_then(|code| u8::from_str_radix(code, 16).ok()).filter(|_| *first == b'%');
-        match code {
-            Some(byte) => {
-                bytes.push(byte);
-                rest = &tail[2..];
-            }
-            None => {
-                bytes.push(if *first == b'+' { b' ' } else { *first });
-                rest = tail;
-            }
-        }
+        let (byte, length) = match code {
+            Some(byte) => (byte, 2),
+            None => (if *first == b'+' { b' ' } else { *first }, 0),
+        };
+        bytes.push(byte);
+        rest = &tail[length..];
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }

@@ -36,9 +36,9 @@ impl Objects {
     }
 
     /// The object after the patch; None where there is none.
-    pub(super) fn merge(&mut self, path: &str, patch: &Value) -> Option<Value> {
+    pub(super) fn merge(&mut self, path: &str, with: &Value) -> Option<Value> {
         let mut object = self.by_path.get(path)?.clone();
-        merge(&mut object, patch);
+        merge(&mut object, with);
         self.put(path, object);
         self.by_path.get(path).cloned()
     }

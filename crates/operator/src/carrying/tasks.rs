@@ -87,7 +87,7 @@ mod tests {
     #[tokio::test]
     async fn the_task_of_an_object_that_is_gone_is_over_and_that_of_another_kind_is_unknown() {
         let cluster = crate::testing::Cluster::new().await;
-        let tasks = VeleroTasks(cluster.context.core.clone());
+        let tasks = VeleroTasks(Core::clone(&cluster.context));
         assert_eq!(tasks.state(&owner("PodVolumeBackup"), "u-1").await.unwrap(), TaskState::Over);
         assert_eq!(tasks.state(&owner("Deployment"), "u-1").await.unwrap(), TaskState::Unknown);
     }

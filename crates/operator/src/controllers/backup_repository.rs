@@ -59,15 +59,15 @@ async fn reconcile(
     if !is_restic(&value) {
         let words = "Lifeboat keeps volume data in restic's format only; this repository is Velero's own, and nothing is \
                      done with it";
-        object::show(&context, &object, Err(words.to_owned())).await?;
+        object::show(&context, &object, Some(words)).await?;
         return Ok(Action::await_change());
     }
     match stands(&context, location, namespace, &value).await {
-        Ok(()) => object::show(&context, &object, Ok(())).await?,
+        Ok(()) => object::show(&context, &object, None).await?,
         Err(RepositoryProblem::Api(error)) => return Err(error),
         Err(problem) => {
             context.repositories.close(&repositories::key(location, namespace));
-            object::show(&context, &object, Err(problem.chain())).await?;
+            object::show(&context, &object, Some(&problem.chain())).await?;
             return Ok(Action::requeue(NEXT_TRY));
         }
     }

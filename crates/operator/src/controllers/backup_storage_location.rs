@@ -11,7 +11,7 @@ mod tests;
 mod validate;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
@@ -22,6 +22,7 @@ use kube::runtime::reflector::{ObjectRef, Store};
 use kube::{Api, ResourceExt};
 use lifeboat_api::velero::BackupStorageLocation;
 use lifeboat_cluster::{ApiError, objects};
+use lifeboat_control::locked;
 use lifeboat_plan::location::PastLook;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
@@ -37,18 +38,18 @@ struct State {
 
 impl State {
     fn past(&self, object: &DynamicObject) -> Option<PastLook> {
-        let looked_at = self.looked_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let looked_at = locked(&self.looked_at);
         looked_at.get(object.metadata.uid.as_deref()?).cloned()
     }
 
     fn remember(&self, object: &DynamicObject, look: PastLook) {
-        let mut looked_at = self.looked_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut looked_at = locked(&self.looked_at);
         looked_at.insert(object.uid().unwrap_or_default(), look);
     }
 
     /// Forgets every location whose UID is not among `existing`.
     fn retain(&self, existing: &BTreeSet<String>) {
-        let mut looked_at = self.looked_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut looked_at = locked(&self.looked_at);
         looked_at.retain(|uid, _| existing.contains(uid));
     }
 }

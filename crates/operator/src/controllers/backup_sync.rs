@@ -7,7 +7,7 @@ mod remove;
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -20,6 +20,7 @@ use kube::{Api, ResourceExt};
 use lifeboat_api::velero::{Backup, BackupStorageLocation, BackupStorageLocationPhase, names};
 use lifeboat_archive::{BackupFiles, layout};
 use lifeboat_cluster::{ApiError, objects};
+use lifeboat_control::locked;
 use lifeboat_plan::sync::{Absences, Turn, turn};
 use lifeboat_plan::{label, time};
 use serde_json::json;
@@ -53,7 +54,7 @@ struct InCluster {
 
 impl State {
     fn past(&self) -> MutexGuard<'_, BTreeMap<String, Past>> {
-        self.past.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.past)
     }
 
     fn in_cluster(&self, location: &str) -> InCluster {

@@ -12,7 +12,7 @@ use kube::runtime::controller::Action;
 use kube::runtime::reflector::Store;
 use lifeboat_api::velero::{DataDownload, DataMovePhase, DataUpload, PodVolumeBackup, PodVolumeRestore};
 use lifeboat_cluster::{ApiError, Attempt, objects};
-use lifeboat_control::{Core, LongWork};
+use lifeboat_control::{Core, LongWork, unreadable};
 use lifeboat_plan::pod_volumes::status;
 use lifeboat_transfer::attempts::WorkContext;
 use serde_json::Value;
@@ -143,15 +143,9 @@ async fn read<K: Carried>(
         Ok(typed) => return Ok(Some(typed)),
         Err(error) => error,
     };
-    let words = format!("the object cannot be read: {error}");
-    match objects::merge(&api::<K>(context), object, status::failed(&words, context.now())).await {
-        Ok(_) => Ok(None),
-        Err(error) if error.is_invalid() => {
-            context.refused.tell(&context.events, object, &state.resource, &words, &error).await;
-            Ok(None)
-        }
-        Err(error) => Err(error),
-    }
+    let message = unreadable::message(error, "");
+    let patch = status::failed(&message, context.now());
+    unreadable::report(context, &state.resource, object, patch, &message).await.map(|_| None)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Resource;
@@ -17,6 +17,7 @@ use kube::runtime::controller::{self, Action};
 use kube::runtime::reflector::ObjectRef;
 use kube::runtime::{Controller, watcher};
 use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_control::locked;
 use lifeboat_plan::install::{DEPLOYMENT, labels};
 use lifeboat_plan::plugin_images::{self, Completion};
 use serde_json::Value;
@@ -56,7 +57,7 @@ impl State {
     }
 
     fn is_news(&self, generation: Option<i64>, what: String) -> bool {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = locked(&self.told);
         if told.generation != generation {
             told.generation = generation;
             told.what.clear();
@@ -66,20 +67,20 @@ impl State {
 
     /// The containers that were completed so often that somebody must be taking it away.
     fn contested(&self, completion: &Completion) -> Vec<(String, String)> {
-        let counts = self.completed.lock().unwrap_or_else(PoisonError::into_inner);
+        let counts = locked(&self.completed);
         let often = |one: &&(String, String)| counts.get(one).is_some_and(|count| *count >= MOST_COMPLETIONS);
         completion.completed.iter().filter(often).cloned().collect()
     }
 
     fn count(&self, completion: &Completion) {
-        let mut counts = self.completed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut counts = locked(&self.completed);
         for one in &completion.completed {
             *counts.entry(one.clone()).or_default() += 1;
         }
     }
 
     fn first_time(&self) -> bool {
-        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut told = locked(&self.told);
         !std::mem::replace(&mut told.problems, true)
     }
 }
@@ -161,7 +162,7 @@ async fn tell_contested(
 ) {
     for (container, image) in contested {
         let told = {
-            let mut counts = state.completed.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut counts = locked(&state.completed);
             let count = counts.entry((container.clone(), image.clone())).or_default();
             std::mem::replace(count, u32::MAX) == u32::MAX
         };

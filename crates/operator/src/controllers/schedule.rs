@@ -8,7 +8,7 @@ mod gather;
 mod tests;
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -19,6 +19,7 @@ use kube::runtime::reflector::Store;
 use kube::{Resource, ResourceExt};
 use lifeboat_api::velero::Schedule;
 use lifeboat_cluster::{ApiError, objects};
+use lifeboat_control::{Written, locked};
 use lifeboat_plan::schedule::{Past, Run, Submission, backup_name, made, plan, submission};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -43,7 +44,7 @@ struct State {
 impl State {
     /// Metrics show the schedules that there are, with zeros before their first backup.
     fn show(&self, context: &Context, name: &str) {
-        let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut shown = locked(&self.shown);
         if shown.insert(name.to_owned()) {
             context.metrics.velero().init_schedule(name);
         }
@@ -148,16 +149,11 @@ async fn write(
     resource: &ApiResource,
     patch: Value,
 ) -> Result<Option<Action>, ApiError> {
-    let api = objects::namespaced(&context.client, &context.settings.namespace, resource);
-    match objects::merge(&api, object, patch).await {
-        Ok(_) => Ok(None),
-        Err(error) if error.is_not_found() => Ok(None),
-        Err(error) if error.is_invalid() => {
-            let words = "the state of this schedule cannot be written into it";
-            Ok(Some(context.refused.tell(&context.events, object, resource, words, &error).await))
-        }
-        Err(error) => Err(error),
-    }
+    let message = "the state of this schedule cannot be written into it";
+    Ok(match context.write(resource, object, patch, message).await? {
+        Written::Changed(_) | Written::Gone => None,
+        Written::Refused(next) => Some(next),
+    })
 }
 
 /// An object that is older than its schema, or that someone wrote past it.

@@ -3,7 +3,7 @@
 //! wrong is told by an event and an annotation.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::Secret;
@@ -14,6 +14,7 @@ use kube::runtime::reflector::ObjectRef;
 use kube::{Api, Resource, ResourceExt};
 use lifeboat_api::velero::VolumeSnapshotLocation;
 use lifeboat_cluster::{ApiError, objects};
+use lifeboat_control::locked;
 use lifeboat_plan::location::UNAVAILABLE_BECAUSE;
 use lifeboat_plugin::host::{ServerLog, Session};
 use serde_json::{Value, json};
@@ -97,7 +98,7 @@ async fn judge(
 ) -> Result<Action, ApiError> {
     let uid = object.uid().unwrap_or_default();
     if object.metadata.deletion_timestamp.is_some() {
-        state.judged.lock().unwrap_or_else(PoisonError::into_inner).remove(&uid);
+        locked(&state.judged).remove(&uid);
         return Ok(Action::await_change());
     }
     let location = snapshot_locations::read(object);
@@ -106,7 +107,7 @@ async fn judge(
         Err(_) => Secrets::new(),
     };
     let inputs = inputs(object, &secrets);
-    let before = state.judged.lock().unwrap_or_else(PoisonError::into_inner).get(&uid).cloned();
+    let before = locked(&state.judged).get(&uid).cloned();
     // An answer that was just written, or written over: the plugin is not asked again for it.
     let known = before.as_ref().filter(|judged| judged.holds(&inputs, state.again));
     let tried = known.map_or_else(Instant::now, |known| known.tried);
@@ -125,7 +126,7 @@ async fn judge(
     {
         return Ok(action);
     }
-    state.judged.lock().unwrap_or_else(PoisonError::into_inner).insert(uid, judged);
+    locked(&state.judged).insert(uid, judged);
     Ok(again)
 }
 

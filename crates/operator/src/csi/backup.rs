@@ -160,7 +160,7 @@ impl ClaimAction {
         let group = VolumeGroup::of(claim, key, &of_backup);
         let mut warnings = Vec::new();
         let taken = async {
-            self.snapshots.settled(namespace, &snapshot, limit).await?;
+            self.snapshots.settled(namespace, &snapshot, limit).await.map_err(|error| error.to_string())?;
             let origin = match &group {
                 Some(group) => {
                     self.groups.take(&self.snapshots, group, claim, backup, cluster, limit).await?
@@ -171,7 +171,8 @@ impl ClaimAction {
                 warnings.extend(group.as_ref().map(alone));
                 self.snapshots.make(&wanted).await.map_err(|error| error.chain())?;
             }
-            let mut taken = self.snapshots.fixed(namespace, &snapshot, limit).await?;
+            let taken = self.snapshots.fixed(namespace, &snapshot, limit).await;
+            let mut taken = taken.map_err(|error| error.to_string())?;
             if let Some(patch) = csi::content_patch(&taken.content, &of_backup) {
                 let content = text(&taken.content, "/metadata/name").to_owned();
                 self.snapshots.change_content(&content, &patch).await.map_err(|error| error.chain())?;

@@ -2,12 +2,13 @@
 //! is told to each of them, and is not tried again in this attempt: every try may take `csiSnapshotTimeout`.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use kube::ResourceExt;
 use lifeboat_api::velero::Backup;
 use lifeboat_cluster::ApiError;
+use lifeboat_control::locked;
 use lifeboat_plan::backup::ATTEMPT;
 use lifeboat_plan::catalogue::GroupResource;
 use lifeboat_plan::csi::{self, GroupStanding, Member, MemberSnapshot, VolumeGroup};
@@ -83,7 +84,7 @@ impl Groups {
     }
 
     fn turn(&self, key: &str) -> Turn {
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut turns = locked(&self.turns);
         if turns.len() >= MOST {
             turns.retain(|_, turn| Arc::strong_count(turn) > 1);
         }

@@ -9,13 +9,13 @@ use kube::ResourceExt;
 use kube::api::ListParams;
 use lifeboat_api::velero::{DataMovePhase, DataUpload, names};
 use lifeboat_cluster::{ApiError, Attempt};
-use lifeboat_mover::report::{BackedUp, Outcome};
+use lifeboat_mover::report::Outcome;
 use lifeboat_mover::task::{self, BackupWork, Source};
 use lifeboat_plan::data_movement::{exposed_name, is_built_in};
 use lifeboat_plan::movers::{DATA, DEVICE, MoverPlace};
 use lifeboat_plan::pod_volumes::{backup_tag, report_key, status};
 use lifeboat_transfer::attempts::{
-    End, NotPrepared, Prepared, Steps, Stored, Transfer, WorkContext, carry, failed, misunderstood,
+    End, NotPrepared, Prepared, Reported, Steps, Stored, Transfer, WorkContext, carry, failed, misunderstood,
 };
 use lifeboat_transfer::claims::Claims;
 use lifeboat_transfer::snapshots::Snapshots;
@@ -88,13 +88,13 @@ impl Steps for Uploading<'_> {
 
     async fn done(&self, outcome: Outcome) -> Result<(), ApiError> {
         match outcome {
-            Outcome::BackedUp(reported) => self.copied(Ok(reported)).await,
+            Outcome::BackedUp(reported) => self.copied(Reported::Snapshot(reported)).await,
             other => misunderstood(self, &other).await,
         }
     }
 
     async fn unreported(&self, message: &str) -> Result<(), ApiError> {
-        self.copied(Err(message)).await
+        self.copied(Reported::Nothing(message)).await
     }
 
     async fn is_undone(&self) -> bool {
@@ -160,11 +160,11 @@ impl Uploading<'_> {
         }
     }
 
-    /// The mover has ended. `reported` is an error where it did not report a snapshot.
-    async fn copied(&self, reported: Result<BackedUp, &str>) -> Result<(), ApiError> {
+    /// The mover has ended.
+    async fn copied(&self, reported: Reported<'_>) -> Result<(), ApiError> {
         let Stored { snapshot, .. } = match self.transfer.copy(reported).await {
             Ok(stored) => stored,
-            Err(message) => return failed(self, &message).await,
+            Err(error) => return failed(self, &error.to_string()).await,
         };
         self.transfer.forget_earlier().await;
         let end = status::copied(&snapshot, self.transfer.now());

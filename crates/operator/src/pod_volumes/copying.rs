@@ -7,13 +7,13 @@ use async_trait::async_trait;
 use kube::{Api, ResourceExt};
 use lifeboat_api::velero::{Backup, PodVolumeBackup, UploaderType, names};
 use lifeboat_cluster::{ApiError, Attempt};
-use lifeboat_mover::report::{BackedUp, Outcome};
+use lifeboat_mover::report::Outcome;
 use lifeboat_mover::task::{self, BackupWork, Source};
 use lifeboat_plan::movers::MoverPlace;
 use lifeboat_plan::pod_volumes::{DONE_DIRECTORY, host, report_key, status, stayed};
 use lifeboat_transfer::attempts::{
-    AttemptRecord, NotPrepared, Prepared, Steps, Stored, Transfer, WorkContext, cancelled, carry, failed,
-    misunderstood,
+    AttemptRecord, NotPrepared, Prepared, Reported, Steps, Stored, Transfer, WorkContext, cancelled, carry,
+    failed, misunderstood,
 };
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
@@ -97,13 +97,13 @@ impl Steps for Copying<'_> {
 
     async fn done(&self, outcome: Outcome) -> Result<(), ApiError> {
         match outcome {
-            Outcome::BackedUp(reported) => self.copied(Ok(reported)).await,
+            Outcome::BackedUp(reported) => self.copied(Reported::Snapshot(reported)).await,
             other => misunderstood(self, &other).await,
         }
     }
 
     async fn unreported(&self, message: &str) -> Result<(), ApiError> {
-        self.copied(Err(message)).await
+        self.copied(Reported::Nothing(message)).await
     }
 
     async fn is_undone(&self) -> bool {
@@ -164,11 +164,11 @@ impl Copying<'_> {
         }
     }
 
-    /// The mover has ended. `reported` is an error where it did not report a snapshot.
-    async fn copied(&self, reported: Result<BackedUp, &str>) -> Result<(), ApiError> {
+    /// The mover has ended.
+    async fn copied(&self, reported: Reported<'_>) -> Result<(), ApiError> {
         let Stored { snapshot, end } = match self.transfer.copy(reported).await {
             Ok(stored) => stored,
-            Err(message) => return failed(self, &message).await,
+            Err(error) => return failed(self, &error.to_string()).await,
         };
         let now = self.transfer.now();
         let pod = self.found_pod().await?;

@@ -72,16 +72,14 @@ pub(super) async fn ensure(
     }
 }
 
-/// Writes how the repository stands, where that is new.
+/// Writes whether the repository can be used, where that is new.
 pub(crate) async fn show(
     context: &Context,
     object: &DynamicObject,
-    stands: Result<(), String>,
+    problem: Option<&str>,
 ) -> Result<(), ApiError> {
-    let (phase, message) = match &stands {
-        Ok(()) => ("Ready", ""),
-        Err(words) => ("NotReady", words.as_str()),
-    };
+    let phase = if problem.is_none() { "Ready" } else { "NotReady" };
+    let message = problem.unwrap_or_default();
     let text = |pointer: &str| object.data.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
     if text("/status/phase") == phase && text("/status/message") == message {
         return Ok(());

@@ -111,7 +111,7 @@ async fn attempts(steps: &dyn Steps, cancel: &CancellationToken) -> Result<(), A
         let reach = match transfer.reach(cancel).await {
             Ok(reach) => reach,
             Err(_) if cancel.is_cancelled() => return cancelled(steps, CANCELLED).await,
-            Err(message) => return failed(steps, &message).await,
+            Err(unusable) => return failed(steps, &unusable.message).await,
         };
         // The attempt is on record before anything of it exists.
         if !transfer.accept(&reach, &prepared).await? {

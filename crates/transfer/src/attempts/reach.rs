@@ -5,8 +5,8 @@ use tokio_util::sync::CancellationToken;
 use super::{REPOSITORY_PACE, REPOSITORY_PATIENCE, Reach, Transfer, Unusable};
 
 impl Transfer {
-    /// The repository. What it waits for is written into the record. The error says why it cannot be used.
-    pub(super) async fn reach(&self, cancel: &CancellationToken) -> Result<Reach, String> {
+    /// The repository. What it waits for is written into the record.
+    pub(super) async fn reach(&self, cancel: &CancellationToken) -> Result<Reach, Unusable> {
         let mut tries = 0;
         loop {
             match self.work.effects.reach(&self.key, self.make).await {
@@ -14,7 +14,8 @@ impl Transfer {
                 Err(Unusable { message, may_pass }) => {
                     tries += 1;
                     if !may_pass || tries >= REPOSITORY_PATIENCE || cancel.is_cancelled() {
-                        return Err(format!("{} cannot be used: {message}", self.repository));
+                        let message = format!("{} cannot be used: {message}", self.repository);
+                        return Err(Unusable { message, may_pass });
                     }
                     let _ = self.record.waiting(&format!("waits for the repository: {message}")).await;
                 }

@@ -4,6 +4,26 @@ use lifeboat_mover::report::BackedUp;
 
 use super::{REPOSITORY_PACE, REPOSITORY_PATIENCE, Stored, Transfer, Unusable};
 
+/// What a mover reported of its snapshot.
+#[derive(Debug)]
+pub enum Reported<'a> {
+    Snapshot(BackedUp),
+    /// It did not report one, for this reason.
+    Nothing(&'a str),
+}
+
+/// Why a mover that has ended left no snapshot.
+#[derive(Debug, thiserror::Error)]
+pub enum NotStored {
+    #[error("nobody can tell whether the volume was copied: {0}")]
+    Unknown(String),
+    #[error("the mover named snapshot {0}, which is not in the repository")]
+    Missing(String),
+    /// The mover did not report a snapshot, for this reason.
+    #[error("{0}")]
+    NotReported(String),
+}
+
 impl Transfer {
     /// The snapshot of this attempt; asked again while storage does not answer.
     async fn stored(&self) -> Result<Option<Stored>, String> {
@@ -29,20 +49,15 @@ impl Transfer {
     }
 
     /// What came of the mover that has ended: the snapshot, with what the mover reported of it, or why there is none.
-    /// `reported` is an error where the mover did not report that it stored one.
-    pub async fn copy(&self, reported: Result<BackedUp, &str>) -> Result<Stored, String> {
-        let stored = self.stored().await;
-        let stored =
-            stored.map_err(|trouble| format!("nobody can tell whether the volume was copied: {trouble}"))?;
+    pub async fn copy(&self, reported: Reported<'_>) -> Result<Stored, NotStored> {
+        let stored = self.stored().await.map_err(NotStored::Unknown)?;
         let Some(mut stored) = stored else {
             return Err(match reported {
-                Ok(reported) => {
-                    format!("the mover named snapshot {}, which is not in the repository", reported.snapshot)
-                }
-                Err(message) => message.to_owned(),
+                Reported::Snapshot(reported) => NotStored::Missing(reported.snapshot),
+                Reported::Nothing(message) => NotStored::NotReported(message.to_owned()),
             });
         };
-        if let Ok(reported) = reported {
+        if let Reported::Snapshot(reported) = reported {
             let snapshot = &mut stored.snapshot;
             snapshot.bytes = reported.bytes;
             snapshot.bytes_added = reported.bytes_added;

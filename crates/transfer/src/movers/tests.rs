@@ -211,7 +211,7 @@ async fn what_the_admin_did_not_allow_is_refused_before_anything_is_made(
     #[case] change: fn(&mut crate::settings::MoverSettings),
     #[case] flag: &str,
 ) {
-    let fake = Fake::with(|settings| change(settings)).await;
+    let fake = Fake::with(change).await;
     let death = died(simply(&fake, "a-1").await);
     assert_eq!((death.cause, death.may_retry), (DeathCause::Refused, false));
     assert!(death.message.contains(flag), "{}", death.message);

@@ -17,8 +17,8 @@ pub trait AccessSource: Send + Sync {
 pub trait RepositoryRecords: Send + Sync {
     /// Data is about to be stored: the record exists after this, and does not say that the repository was emptied.
     async fn expect_data(&self, access: &Access) -> Result<(), ApiError>;
-    /// Whether the repository could be opened; the error is for people.
-    async fn set_state(&self, access: &Access, state: Result<(), String>) -> Result<(), ApiError>;
+    /// Whether the repository could be opened: None, or the reason for people.
+    async fn set_state(&self, access: &Access, problem: Option<String>) -> Result<(), ApiError>;
     /// Whether the last snapshot was forgotten by Lifeboat.
     async fn set_emptied(&self, key: &RepositoryKey, emptied: bool) -> Result<(), ApiError>;
     /// A snapshot that the mover of this task may still store until its deadline is to be forgotten.

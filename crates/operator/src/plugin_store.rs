@@ -1,4 +1,4 @@
-//! Locations whose object store is a plugin. Takes what [`super::opening`] found out, gives the store. One process serves a
+//! Locations whose object store is a plugin. Takes what [`crate::locations::opening`] found out, gives the store. One process serves a
 //! location for as long as somebody uses it and a while longer, whoever asks: a look at the bucket each minute must not
 //! start a program each minute. Other settings or other credentials get another process.
 
@@ -8,18 +8,19 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 use std::time::Duration;
 
 use lifeboat_archive::ObjectStore;
+use lifeboat_control::locked;
 use lifeboat_plugin::host::{PluginHost, ServerLog, Session};
 use lifeboat_plugin::remote::ObjectStoreLocation;
 use secrecy::{ExposeSecret, SecretSlice};
 use tempfile::NamedTempFile;
 use tokio::time::{Instant, sleep};
 
-use super::Problem;
 use crate::credential_files;
+use crate::storage_problem::Problem;
 use leased::Leased;
 
 /// How long a process stays that nobody uses.
@@ -106,7 +107,7 @@ impl PluginStores {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Open>> {
-        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+        locked(&self.open)
     }
 }
 
@@ -140,7 +141,7 @@ async fn end_when_idle(all: Weak<Mutex<BTreeMap<String, Open>>>, uid: String, wa
         sleep(IDLE / 5).await;
         let Some(all) = all.upgrade() else { return };
         let idle = {
-            let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut all = locked(&all);
             let Some(open) =
                 all.get(&uid).filter(|open| std::ptr::eq(Arc::as_ptr(&open.held), watched.as_ptr()))
             else {
