@@ -21,11 +21,11 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use kube::ResourceExt;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::runtime::controller::Action;
 use kube::runtime::reflector::Store;
+use kube::{Api, ResourceExt};
 use lifeboat_api::velero::names::RESTORE_FINALIZER;
 use lifeboat_api::velero::{Restore, RestorePhase};
 use lifeboat_cluster::{ApiError, objects};
@@ -173,13 +173,8 @@ async fn reconcile(
         }
         // Another server began it; the run goes on at the stage that the phase names.
         _ => {
-            let written = objects::merge(&api, &object, status::go_on(&context, &restore)).await?;
-            match objects::typed::<Restore>(&written) {
-                Ok(restore) if !restore.phase().is_terminal() => state.order(restore),
-                _ => {
-                    status::gave_up(&context, &restore).await;
-                    return Ok(Action::await_change());
-                }
+            if !go_on(&context, &api, &object, &restore, &state).await? {
+                return Ok(Action::await_change());
             }
             // A run that is to be cancelled is cancelled at the next look.
             return Ok(Action::requeue(if cancelled { AT_ONCE } else { LOOK }));
@@ -202,6 +197,27 @@ async fn reconcile(
                 state.order(restore);
             }
             Ok(Action::requeue(LOOK))
+        }
+    }
+}
+
+/// Orders the next attempt of a run that another server began; false where there were too many.
+async fn go_on(
+    context: &Context,
+    api: &Api<DynamicObject>,
+    object: &DynamicObject,
+    restore: &Restore,
+    state: &State,
+) -> Result<bool, ApiError> {
+    let written = objects::merge(api, object, status::go_on(context, restore)).await?;
+    match objects::typed::<Restore>(&written) {
+        Ok(next) if !next.phase().is_terminal() => {
+            state.order(next);
+            Ok(true)
+        }
+        _ => {
+            status::gave_up(context, restore).await;
+            Ok(false)
         }
     }
 }

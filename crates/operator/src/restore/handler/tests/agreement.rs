@@ -125,6 +125,9 @@ fn world(backup: &Backup, settings: &Settings, there: Vec<(String, Value)>) -> W
     world.snapshots = backup.snapshots.clone();
     world.copies = backup.copies.clone();
     world.also_there = there;
+    let own =
+        json!({"metadata": {"name": "b", "namespace": "lifeboat"}, "spec": {"storageLocation": "default"}});
+    world.also_there.push(("/apis/velero.io/v1/namespaces/lifeboat/backups/b".to_owned(), own));
     world.short(std::time::Duration::from_millis(30));
     // An object that is being deleted is gone after the first look at it.
     world.rule = Box::new(|asked, api| {
@@ -157,8 +160,7 @@ async fn before(backup: &Backup, settings: &Settings, states: &[Before]) -> Vec<
         object["metadata"]["creationTimestamp"] = json!("2020-01-01T00:00:00Z");
         match state {
             Before::Different => object["metadata"]["annotations"]["changed"] = json!("yes"),
-            // A namespace takes what is in it along.
-            Before::Terminating if object["kind"] != "Namespace" => {
+            Before::Terminating if !is_needed(&object) => {
                 object["metadata"]["deletionTimestamp"] = json!("2020-01-01T00:00:00Z");
             }
             _ => {}
@@ -166,6 +168,14 @@ async fn before(backup: &Backup, settings: &Settings, states: &[Before]) -> Vec<
         there.push((path, object));
     }
     there
+}
+
+/// Whether other items are restored differently while this object is missing. A restore goes on with them while it waits for the
+/// deletion, and how long that takes no preview can know; it names the object.
+fn is_needed(object: &Value) -> bool {
+    let kind = object["kind"].as_str().unwrap_or_default();
+    let needed = ["Namespace", "ServiceAccount", "PersistentVolume", "PersistentVolumeClaim", "StorageClass"];
+    needed.contains(&kind) || kind.starts_with("VolumeSnapshot") || kind.starts_with("CustomResource")
 }
 
 fn previewed(would: &Would) -> Fate {
@@ -191,6 +201,12 @@ impl Done {
         });
         let errors: Vec<String> = ended.results.errors.all().map(|(_, text)| text.to_string()).collect();
         Self { list: list.collect(), errors: errors.join("\n"), asked: api.asked.lock().unwrap().clone() }
+    }
+
+    /// Whether an error names the item.
+    fn has_error(&self, resource_id: &str) -> bool {
+        let ends = |rest: &str| !rest.starts_with(|next: char| next.is_alphanumeric() || next == '-');
+        self.errors.match_indices(resource_id).any(|(at, _)| ends(&self.errors[at + resource_id.len()..]))
     }
 
     fn fate(&self, planned: &PlannedItem, backup: &Backup) -> Fate {
@@ -222,7 +238,7 @@ impl Done {
             Fate::Created
         } else if listed("updated") || patched() {
             Fate::Updated
-        } else if listed("failed") && self.errors.contains(&resource_id) {
+        } else if listed("failed") && self.has_error(&resource_id) {
             Fate::Failed
         } else {
             Fate::Untouched
