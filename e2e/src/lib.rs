@@ -2,6 +2,7 @@
 //! objects, waiting with a deadline, namespaces that go away, repositories, file trees. `cargo xtask test` says in the environment where cluster, storage and programs are.
 #![allow(clippy::unwrap_used, clippy::panic, clippy::missing_panics_doc, clippy::print_stderr)] // tests end by panicking
 
+mod api;
 mod bucket;
 mod command;
 mod data;
@@ -99,6 +100,9 @@ pub fn xtask() -> Program {
 
 /// An object of the cluster; `Null` where there is none.
 pub fn get(arguments: &[&str]) -> Value {
+    if let Some(found) = api::get(arguments) {
+        return found;
+    }
     let text = kubectl().arg("get").args(arguments).args(["-o", "json", "--ignore-not-found"]).ok();
     if text.trim().is_empty() { Value::Null } else { serde_json::from_str(&text).unwrap() }
 }

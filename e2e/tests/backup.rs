@@ -1,11 +1,8 @@
 //! Backup and restore of objects on a real cluster, through our own command line.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests end by panicking
 
-#[path = "backup/faults.rs"]
 mod faults;
-#[path = "backup/order.rs"]
 mod order;
-#[path = "backup/round_trip.rs"]
 mod round_trip;
 
 use lifeboat_e2e::{Installation, get, lifeboat, wait_for};

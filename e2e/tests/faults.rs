@@ -2,15 +2,10 @@
 //! nonsense; objects that the API server refuses; archives that nobody should have written.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests end by panicking
 
-#[path = "faults/archives.rs"]
 mod archives;
-#[path = "faults/cluster.rs"]
 mod cluster;
-#[path = "faults/kills.rs"]
 mod kills;
-#[path = "faults/refusals.rs"]
 mod refusals;
-#[path = "faults/storage.rs"]
 mod storage;
 
 use lifeboat_e2e::{HostServer, Namespace, get};

@@ -2,15 +2,10 @@
 //! files. `cargo xtask test interop` starts the peer and says where it is.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests end by panicking
 
-#[path = "interop/app.rs"]
 mod app;
-#[path = "interop/bucket.rs"]
 mod bucket;
-#[path = "interop/files.rs"]
 mod files;
-#[path = "interop/plugins.rs"]
 mod plugins;
-#[path = "interop/restores.rs"]
 mod restores;
 
 use lifeboat_e2e::{Program, get, variable, wait_for};

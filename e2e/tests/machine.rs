@@ -1,7 +1,6 @@
 //! The box on this machine: it comes, comes again, survives the death of all its processes, and goes without a trace.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests end by panicking
 
-#[path = "machine/processes.rs"]
 mod processes;
 
 use std::collections::BTreeSet;

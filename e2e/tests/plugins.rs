@@ -3,13 +3,9 @@
 //! and the stock command line in `plugins_installed.rs`.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests end by panicking
 
-#[path = "plugins/actions.rs"]
 mod actions;
-#[path = "plugins/misbehaving.rs"]
 mod misbehaving;
-#[path = "plugins/snapshots.rs"]
 mod snapshots;
-#[path = "plugins/waits.rs"]
 mod waits;
 
 use lifeboat_e2e::{HostServer, Namespace, variable};

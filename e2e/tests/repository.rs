@@ -2,11 +2,8 @@
 //! builds the programs and says where they are; no cluster is needed.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests end by panicking
 
-#[path = "repository/interop.rs"]
 mod interop;
-#[path = "repository/places.rs"]
 mod places;
-#[path = "repository/several.rs"]
 mod several;
 
 use std::path::Path;

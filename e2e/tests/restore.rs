@@ -1,7 +1,5 @@
 //! What a Restore can be told, and what becomes of backups over time: on a real cluster, with a server of our own process.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests end by panicking
 
-#[path = "restore/choices.rs"]
 mod choices;
-#[path = "restore/lifetime.rs"]
 mod lifetime;

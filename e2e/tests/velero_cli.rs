@@ -1,13 +1,9 @@
 //! The stock Velero command line against Lifeboat: people who know it find what they expect.
 #![allow(clippy::unwrap_used)] // tests end by panicking
 
-#[path = "velero_cli/backups.rs"]
 mod backups;
-#[path = "velero_cli/locations.rs"]
 mod locations;
-#[path = "velero_cli/schedules.rs"]
 mod schedules;
-#[path = "velero_cli/server.rs"]
 mod server;
 
 use lifeboat_e2e::{apply, kubectl, s3};

@@ -25,17 +25,10 @@
 //! | server killed | `volumes.rs`: `kills::…` (F, S, M and restores) |
 #![allow(clippy::unwrap_used, clippy::panic)] // tests end by panicking
 
-#[path = "volume_faults/faults.rs"]
 mod faults;
-#[path = "volume_faults/locks.rs"]
 mod locks;
-#[path = "volume_faults/movements.rs"]
 mod movements;
-#[path = "volume_faults/restores.rs"]
 mod restores;
-#[path = "volume_faults/scratch.rs"]
 mod scratch;
-#[path = "volume_faults/sources.rs"]
 mod sources;
-#[path = "volume_faults/targets.rs"]
 mod targets;

@@ -2,11 +2,7 @@
 //! meanwhile. What else goes wrong is in `volume_faults.rs` and `nodes.rs`.
 #![allow(clippy::unwrap_used, clippy::panic)] // tests end by panicking
 
-#[path = "volumes/databases.rs"]
 mod databases;
-#[path = "volumes/kills.rs"]
 mod kills;
-#[path = "volumes/pod_volumes.rs"]
 mod pod_volumes;
-#[path = "volumes/snapshots.rs"]
 mod snapshots;

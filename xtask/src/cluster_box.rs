@@ -173,6 +173,13 @@ pub(crate) fn tool(name: &str) -> Result<PathBuf> {
     programs::tool(name)
 }
 
+/// Builds what is missing of the programs that `up` starts; gives the directory of those of Kubernetes.
+pub(crate) fn make_programs() -> Result<PathBuf> {
+    preflight::machine()?;
+    packages::install()?;
+    programs::for_box()?.remove("kube").context("the box has programs of Kubernetes")
+}
+
 /// Starts the second API server; `environment` then has LIFEBOAT_BARE_KUBECONFIG.
 pub(crate) fn apiserver_up() -> Result<()> {
     bare::up(&running()?)

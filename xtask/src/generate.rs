@@ -7,6 +7,7 @@ mod protocol;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
@@ -27,9 +28,18 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 pub(crate) fn check() -> Result<()> {
-    let (wanted, present) = (generated()?, present()?);
+    compare(&generated(&mut generator())?)
+}
+
+/// The same with a generator that is compiled already.
+pub(crate) fn check_with(generator: &Path) -> Result<()> {
+    compare(&generated(Command::new(generator).current_dir(run::checkout()))?)
+}
+
+fn compare(wanted: &BTreeMap<PathBuf, String>) -> Result<()> {
+    let present = present()?;
     let mut wrong = Vec::new();
-    for (path, text) in &wanted {
+    for (path, text) in wanted {
         match present.get(path) {
             None => wrong.push(format!("{} is missing", path.display())),
             Some(old) if old != text => wrong.push(format!("{} is not up to date", path.display())),
@@ -50,7 +60,7 @@ pub(crate) fn check() -> Result<()> {
 
 fn write() -> Result<()> {
     let root = run::checkout();
-    let wanted = generated()?;
+    let wanted = generated(&mut generator())?;
     for path in present()?.keys().filter(|path| !wanted.contains_key(*path)) {
         fs::remove_file(root.join(path)).with_context(|| format!("cannot remove {}", path.display()))?;
     }
@@ -63,11 +73,15 @@ fn write() -> Result<()> {
     Ok(())
 }
 
-/// What the code says the files should be, by path in the checkout.
-fn generated() -> Result<BTreeMap<PathBuf, String>> {
+fn generator() -> Command {
     let mut command = run::cargo();
     command.args(["run", "--quiet", "--package", "lifeboat-cli", "--example", "generate"]);
-    let text = run::output(&mut command)?;
+    command
+}
+
+/// What the code says the files should be, by path in the checkout.
+fn generated(generator: &mut Command) -> Result<BTreeMap<PathBuf, String>> {
+    let text = run::output(generator)?;
     let mut files: BTreeMap<PathBuf, String> =
         serde_json::from_str(&text).context("cannot read what the generator printed")?;
     let (path, page) = protocol::page()?;

@@ -93,7 +93,7 @@ pub(crate) fn run(args: Args) -> Result<()> {
         archives.push(databases()?);
     }
     if wants(Which::Plugins) {
-        archives.extend(plugins::build()?);
+        archives.extend(plugins::build(|name| program::build(name, Profile::Fast))?);
     }
     for archive in archives {
         let archive = match &output {
@@ -118,9 +118,14 @@ pub(crate) fn binary(profile: Profile) -> Result<PathBuf> {
     lifeboat::binary(profile)
 }
 
-/// Builds a static program of the workspace if needed and gives its path.
-pub(crate) fn program(name: &str, profile: Profile) -> Result<PathBuf> {
-    program::build(name, profile)
+/// The archive of a `lifeboat` that is there already, tagged [`LIFEBOAT`].
+pub(crate) fn lifeboat_of(program: &Path) -> Result<PathBuf> {
+    lifeboat::pack(program, Profile::Fast, LIFEBOAT)
+}
+
+/// Gives a cargo command the profile and the flags of programs in images, and returns the target that it builds for.
+pub(crate) fn link_statically(command: &mut Command, profile: Profile) -> Result<String> {
+    program::link_statically(command, profile)
 }
 
 /// The archive of [`DEBIAN`], from the machine's cache or made now.
@@ -133,9 +138,9 @@ pub(crate) fn databases() -> Result<PathBuf> {
     debian::build(&recipes::DATABASES)
 }
 
-/// The archives of plugin images.
-pub(crate) fn plugins() -> Result<Vec<PathBuf>> {
-    plugins::build()
+/// The archives of plugin images; `example` gives the program of an example on our SDK.
+pub(crate) fn plugins(example: impl Fn(&str) -> Result<PathBuf>) -> Result<Vec<PathBuf>> {
+    plugins::build(example)
 }
 
 /// The archive of [`VELERO`].

@@ -1,35 +1,76 @@
-//! `cargo xtask lint`: format, clippy with warnings denied, the directions between crates, banned crates, generated
-//! files. Green means that a reviewer can read for meaning alone.
+//! `cargo xtask lint`: format, clippy with warnings denied, the directions between crates, cycles between modules, sizes
+//! of files and functions, errors that are text, names that leave the process, paths that ARCHITECTURE.md names, banned
+//! crates, generated files. Green means that a reviewer can read for meaning alone.
 
+mod cycles;
 mod directions;
+mod known;
 mod locked;
+mod names;
+mod paths;
+mod results;
+mod sizes;
+mod source;
 
+use std::cell::OnceCell;
 use std::process::Command;
 
 use anyhow::Result;
 
 use crate::{generate, run};
+use source::Target;
 
 #[derive(clap::Args, Default)]
 pub(crate) struct Args {
-    /// Only this check: fmt, directions, locked, clippy or generated
+    /// Only this check: fmt, directions, cycles, sizes, results, names, paths, locked, clippy or generated
     #[arg(long)]
     only: Option<String>,
 }
 
+/// The parsed source, read once, because several checks need it.
+#[derive(Default)]
+struct Workspace {
+    sources: OnceCell<Vec<Target>>,
+}
+
+impl Workspace {
+    fn sources(&self) -> Result<&[Target]> {
+        if self.sources.get().is_none() {
+            let _ = self.sources.set(source::workspace(&run::checkout())?);
+        }
+        Ok(self.sources.get().map_or(&[], Vec::as_slice))
+    }
+}
+
 /// A name and what it checks.
-type Check = (&'static str, fn() -> Result<()>);
+type Check<'a> = (&'static str, &'a dyn Fn() -> Result<()>);
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    let checks: [Check; 5] = [
-        ("fmt", fmt),
-        ("directions", directions),
-        ("locked", locked),
-        ("clippy", clippy),
-        ("generated", generate::check),
+    each(args.only.as_deref(), clippy, generate::check)
+}
+
+/// Every check, or only one. A caller that has compiled the code already passes its own results for clippy and the
+/// generated files.
+pub(crate) fn each(
+    only: Option<&str>,
+    clippy: impl Fn() -> Result<()>,
+    generated: impl Fn() -> Result<()>,
+) -> Result<()> {
+    let (root, workspace) = (run::checkout(), Workspace::default());
+    let checks: [Check<'_>; 10] = [
+        ("fmt", &fmt),
+        ("directions", &|| directions::check(&root)),
+        ("cycles", &|| cycles::check(workspace.sources()?)),
+        ("sizes", &|| sizes::check(workspace.sources()?)),
+        ("results", &|| results::check(workspace.sources()?)),
+        ("names", &|| names::check(&root, workspace.sources()?)),
+        ("paths", &|| paths::check(&root)),
+        ("locked", &|| locked::check(&root)),
+        ("clippy", &clippy),
+        ("generated", &generated),
     ];
     for (name, check) in checks {
-        if args.only.as_deref().is_none_or(|only| only == name) {
+        if only.is_none_or(|only| only == name) {
             check()?;
             println!("lint: {name} ok");
         }
@@ -39,14 +80,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 fn fmt() -> Result<()> {
     run::run(run::cargo().args(["fmt", "--all", "--check"]))
-}
-
-fn directions() -> Result<()> {
-    directions::check(&run::checkout())
-}
-
-fn locked() -> Result<()> {
-    locked::check(&run::checkout())
 }
 
 fn clippy() -> Result<()> {
@@ -62,4 +95,16 @@ fn clippy() -> Result<()> {
         "warnings",
     ]);
     run::run(&mut command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_workspace_passes_the_lints_of_its_sources() {
+        for only in ["directions", "cycles", "sizes", "results", "names", "paths"] {
+            each(Some(only), || Ok(()), || Ok(())).expect(only);
+        }
+    }
 }

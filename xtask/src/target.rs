@@ -46,28 +46,37 @@ const STORAGE: [&str; 4] =
     ["LIFEBOAT_S3_ENDPOINT", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION"];
 
 impl Target {
-    /// Brings the box up and loads the images, or checks that a named cluster can be used.
+    /// Builds Lifeboat, then brings the box up and loads the images, or checks that a named cluster can be used.
     pub(crate) fn prepare(args: &TargetArgs) -> Result<Self> {
         match &args.context {
-            Some(context) => Self::named(context, args),
-            None => Self::in_the_box(),
+            Some(context) => Self::named(Cluster::named(context)?, args),
+            None => Self::in_the_box(&image::binary(image::Profile::Fast)?),
         }
     }
 
-    fn in_the_box() -> Result<Self> {
+    /// The same with a Lifeboat that is there already.
+    pub(crate) fn prepare_with(args: &TargetArgs, lifeboat: &Path) -> Result<Self> {
+        match &args.context {
+            Some(context) => Self::named(Cluster::with(context, lifeboat), args),
+            None => Self::in_the_box(lifeboat),
+        }
+    }
+
+    fn in_the_box(lifeboat: &Path) -> Result<Self> {
         cluster_box::up()?;
-        let archive = image::lifeboat(image::Profile::Fast)?;
+        let archive = image::lifeboat_of(lifeboat)?;
         cluster_box::load(&[archive.clone(), image::debian()?])?;
-        let binary = image::binary(image::Profile::Fast)?;
+        let (binary, environment) = (lifeboat.to_owned(), cluster_box::environment()?);
         Ok(Self {
-            cluster: Cluster { context: None, binary, environment: cluster_box::environment()? },
+            cluster: Cluster { context: None, binary, environment },
             image: image::LIFEBOAT.to_owned(),
             test_image: image::DEBIAN.to_owned(),
             archive: Some(archive),
         })
     }
 
-    fn named(context: &str, args: &TargetArgs) -> Result<Self> {
+    fn named(mut cluster: Cluster, args: &TargetArgs) -> Result<Self> {
+        let context = cluster.context.clone().unwrap_or_default();
         let (Some(image), Some(test_image)) = (&args.image, &args.test_image) else {
             bail!(
                 "cluster {context:?} cannot see images of this machine: make them with `cargo xtask image all`, push \
@@ -77,7 +86,6 @@ impl Target {
         let storage = storage(|name| std::env::var(name).ok()).with_context(|| {
             format!("cluster {context:?} has no S3 server of ours beside it: name one that it reaches, with a bucket `lifeboat`")
         })?;
-        let mut cluster = Cluster::named(context)?;
         cluster.environment.extend(storage);
         Ok(Self { cluster, image: image.clone(), test_image: test_image.clone(), archive: None })
     }
@@ -96,11 +104,16 @@ impl Cluster {
     /// A cluster of the user's kubeconfig. Needs nothing but cargo: no root, no packages, no Linux.
     pub(crate) fn named(context: &str) -> Result<Self> {
         run::run(run::cargo().args(["build", "--quiet", "--package", "lifeboat"]))?;
-        Ok(Self {
+        Ok(Self::with(context, &run::target_directory()?.join("debug/lifeboat")))
+    }
+
+    /// A cluster of the user's kubeconfig and a Lifeboat that is there already.
+    fn with(context: &str, lifeboat: &Path) -> Self {
+        Self {
             context: Some(context.to_owned()),
-            binary: run::target_directory()?.join("debug/lifeboat"),
+            binary: lifeboat.to_owned(),
             environment: BTreeMap::from([("LIFEBOAT_CONTEXT".to_owned(), context.to_owned())]),
-        })
+        }
     }
 
     pub(crate) fn context(&self) -> Option<&str> {

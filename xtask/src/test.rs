@@ -1,19 +1,24 @@
 //! `cargo xtask test`: every test, least powerful first, with one closing line. It brings up what it needs. Each part
 //! can be run alone; `volumes`, `interop` and `soak` run only when named.
 
+mod ahead;
+mod api_proxy;
 mod box_only;
+mod compiled;
+mod harness;
 mod interop;
+mod on_cluster;
 mod part;
 mod plugins;
 mod repository;
 mod tally;
+mod times;
 
 use std::time::Instant;
 
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 
-use crate::lint;
 use crate::target::TargetArgs;
 use part::Run;
 use tally::Tally;
@@ -62,6 +67,7 @@ const DEFAULT: [Part; 8] =
 pub(crate) fn run(args: &Args) -> Result<()> {
     let parts = if args.parts.is_empty() { DEFAULT.to_vec() } else { args.parts.clone() };
     let mut run = Run::new(args.target.clone(), args.filter.clone());
+    run.make_ahead(&parts);
     let mut total = Tally::default();
     for part in parts {
         let start = Instant::now();
@@ -74,7 +80,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
                 Tally { passed: 0, failed: 1 }
             }
         };
-        println!("== {}: {tally} in {} s", name(part), start.elapsed().as_secs());
+        let time = start.elapsed();
+        println!("== {}: {tally} in {} s", name(part), time.as_secs());
+        run.times.part(&name(part), time);
         total = total + tally;
     }
     if total.failed == 0
@@ -83,7 +91,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         eprintln!("{error:#}");
         total.failed += 1;
     }
-    println!("\n{total}");
+    println!("\n{}\n\n{total}", run.times);
     if let Err(error) = run.finish() {
         eprintln!("the machine is not as it was found: {error:#}");
         total.failed += 1;
@@ -100,11 +108,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 fn run_part(part: Part, run: &mut Run) -> Result<Tally> {
     match part {
-        Part::Lint => {
-            lint::run(&lint::Args::default())?;
-            Ok(Tally { passed: 1, failed: 0 })
-        }
-        Part::Unit => Run::unit(),
+        Part::Lint => run.lint(),
+        Part::Unit => run.unit(),
         Part::Box => run.machine(),
         Part::Storage => run.storage(),
         Part::Repository => run.repository(),

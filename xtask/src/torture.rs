@@ -24,7 +24,7 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut command = run::cargo();
     command.args(["test", "--quiet", "--package", "lifeboat-e2e", "--features", "torture"]);
-    command.args(["--test", "torture", "--", "--nocapture"]);
+    command.args(["--test", "e2e", "torture::", "--", "--nocapture"]);
     command.env("LIFEBOAT_TORTURE_CYCLES", args.cycles.to_string());
     command.env("LIFEBOAT_TORTURE_SEED", args.seed.unwrap_or_else(new_seed).to_string());
     if args.keep {

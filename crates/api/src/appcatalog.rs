@@ -1,6 +1,7 @@
-//! Group `appcatalog.appscode.com`: AppBinding, which says how a database or other application is reached.
+//! Group `appcatalog.appscode.com`: AppBinding, which describes how to connect to a database or other
+//! application.
 //!
-//! Stash's database addons, KubeDB and others share it; Lifeboat reads it and writes nothing into it.
+//! Stash's database addons, KubeDB and others share it; Lifeboat reads it and never writes to it.
 #![allow(unreachable_pub, reason = "KubeSchema copies each struct, `pub` and all, into a function")]
 
 mod app_binding;
@@ -10,7 +11,7 @@ pub use app_binding::{
     RenameKeyTransform, SecretRef, SecretTransform, ServiceReference,
 };
 
-use crate::crds::Crd;
+use crate::definition::Crd;
 use crate::stash::Strict;
 
 /// The API group of all kinds here.

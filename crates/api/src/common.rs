@@ -1,12 +1,13 @@
 //! What kinds of all groups share: Go durations, string enums that survive unknown values, the Kubernetes
 //! types our objects embed, and small schema helpers for the derives.
 //!
-//! Used by `velero` and `stash` here, and by whoever reads a duration or a phase from one of their objects.
+//! Used by `velero` and `stash` here, and by all code that reads a duration or a phase from their objects.
 
 mod duration;
 mod refs;
 mod schema;
 mod string_enum;
+pub mod time;
 
 pub use duration::{GoDuration, ParseDurationError};
 pub use k8s_openapi::ByteString;

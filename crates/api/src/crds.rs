@@ -1,24 +1,11 @@
-//! The CustomResourceDefinitions, made from the Rust types and polished into what the API server takes and
-//! what `kubectl explain` shows.
+//! The CustomResourceDefinitions of all groups.
 //!
 //! [`all`] is every kind we define, [`installed`] the kinds this version has controllers for. Used by
 //! `lifeboat crds`, `lifeboat install`, the chart's generator and the API tests.
 
-mod polish;
-
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinition, CustomResourceDefinitionVersion,
-};
-use kube::CustomResourceExt;
-use serde::Serialize;
-
 use crate::{appcatalog, stash, velero};
 
-/// The label with which everything of ours is found.
-pub const NAME_LABEL: (&str, &str) = ("app.kubernetes.io/name", "lifeboat");
-
-/// The label by which stock Velero tools find the CRDs of their group.
-pub const VELERO_LABEL: (&str, &str) = ("component", "velero");
+pub use crate::definition::{Crd, NAME_LABEL, VELERO_LABEL};
 
 /// Every kind of every group, installed or not.
 pub fn all() -> Vec<Crd> {
@@ -29,84 +16,6 @@ pub fn all() -> Vec<Crd> {
 /// because stock clients list all its kinds.
 pub fn installed() -> Vec<Crd> {
     velero::crds()
-}
-
-/// One CustomResourceDefinition with one version, ready to apply.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(transparent)]
-pub struct Crd(CustomResourceDefinition);
-
-impl Crd {
-    /// The definition of kind `K`: labelled as ours, with words for every field.
-    pub fn of<K: CustomResourceExt>() -> Self {
-        let mut definition = K::crd();
-        for version in &mut definition.spec.versions {
-            polish::version(version);
-        }
-        Self(definition).label(NAME_LABEL)
-    }
-
-    /// The same with one more label.
-    #[must_use]
-    pub fn label(mut self, (key, value): (&str, &str)) -> Self {
-        self.0.metadata.labels.get_or_insert_default().insert(key.to_owned(), value.to_owned());
-        self
-    }
-
-    /// The same without the status subresource that kube's derive adds: clients may then write spec and
-    /// status in one request, as stock Velero clients do.
-    #[must_use]
-    pub fn without_status_subresource(mut self) -> Self {
-        for version in &mut self.0.spec.versions {
-            version.subresources = None;
-        }
-        self
-    }
-
-    /// The same for a kind whose objects may come without `spec`. Where the spec needs no field, the API
-    /// server adds an empty one, so that readers always find it.
-    #[must_use]
-    pub fn with_optional_spec(mut self) -> Self {
-        for version in &mut self.0.spec.versions {
-            polish::make_spec_optional(version);
-        }
-        self
-    }
-
-    /// The object to apply.
-    pub fn definition(&self) -> &CustomResourceDefinition {
-        &self.0
-    }
-
-    /// The object to apply, given away.
-    pub fn into_definition(self) -> CustomResourceDefinition {
-        self.0
-    }
-
-    /// The CRD's own name, such as `backups.velero.io`.
-    pub fn name(&self) -> &str {
-        self.0.metadata.name.as_deref().unwrap_or_default()
-    }
-
-    /// The API group, such as `velero.io`.
-    pub fn group(&self) -> &str {
-        &self.0.spec.group
-    }
-
-    /// The kind, such as `Backup`.
-    pub fn kind(&self) -> &str {
-        &self.0.spec.names.kind
-    }
-
-    /// The name in URLs and RBAC rules, such as `backups`.
-    pub fn plural(&self) -> &str {
-        &self.0.spec.names.plural
-    }
-
-    /// The versions it serves; each of our kinds has one.
-    pub fn versions(&self) -> &[CustomResourceDefinitionVersion] {
-        &self.0.spec.versions
-    }
 }
 
 #[cfg(test)]

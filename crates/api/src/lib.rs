@@ -1,13 +1,15 @@
 //! Lifeboat's API objects: every kind of `velero.io`, `stash.appscode.com` and `appcatalog.appscode.com` as
-//! Rust types, and the CustomResourceDefinitions made from them.
+//! Rust types, the CustomResourceDefinitions made from them, and what names an item of any cluster ([`catalogue`]).
 //!
-//! Takes nothing and talks to nobody: types, their JSON form and their schema. Used by every other crate;
+//! Only types, their JSON form and their schema; no I/O. Used by every other crate;
 //! [`crds`] feeds `lifeboat crds`, `lifeboat install` and the Helm chart.
 
 #![allow(clippy::duplicated_attributes, reason = "two printer columns of one type are no duplicates")]
 
 pub mod appcatalog;
+pub mod catalogue;
 pub mod common;
 pub mod crds;
+mod definition;
 pub mod stash;
 pub mod velero;

@@ -85,7 +85,7 @@ pub use target::{BackupTarget, RestoreTarget};
 pub use task::{FunctionRef, Task, TaskSpec};
 pub use volume_source::VolumeSource;
 
-use crate::crds::Crd;
+use crate::definition::Crd;
 
 /// The API group of all kinds here.
 pub const GROUP: &str = "stash.appscode.com";

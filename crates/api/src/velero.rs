@@ -6,7 +6,7 @@
 //! backup; what is wrong with it, the controllers say in its status. And nothing has a status subresource,
 //! because stock clients write spec and status in one patch.
 //!
-//! Go clients send zero values for what nobody set: "0s", `{}`, `""`. Durations of zero mean "not set" unless
+//! Go clients send zero values for fields that are not set: "0s", `{}`, `""`. Durations of zero mean "not set" unless
 //! a field says otherwise ([`GoDuration::set`](crate::common::GoDuration::set)), and empty objects decode to
 //! the type's default, which has nothing set.
 
@@ -49,7 +49,7 @@ pub use volume_snapshot_location::*;
 
 use kube::CustomResourceExt;
 
-use crate::crds::{Crd, VELERO_LABEL};
+use crate::definition::{Crd, VELERO_LABEL};
 
 /// The group's name.
 pub const GROUP: &str = "velero.io";

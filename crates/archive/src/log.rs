@@ -131,7 +131,7 @@ impl RunLog {
 
     fn line(&self, level: Level, message: &str, fields: &[(&str, &str)], now: Timestamp) -> String {
         let mut line =
-            format!("time=\"{}\" level={} msg=", lifeboat_plan::time::seconds(now), level.as_str());
+            format!("time=\"{}\" level={} msg=", lifeboat_api::common::time::seconds(now), level.as_str());
         value(&mut line, message);
         let context = self.context.iter().map(|(key, value)| (key.as_str(), value.as_str()));
         let mut all: Vec<(&str, &str)> = context.chain(fields.iter().copied()).collect();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use flate2::read::MultiGzDecoder;
 use futures::TryStreamExt;
-use lifeboat_plan::catalogue::ItemId;
+use lifeboat_api::catalogue::ItemId;
 use tokio::sync::mpsc;
 
 use crate::object_store::{ObjectStore, StoreError};
@@ -127,7 +127,7 @@ fn unpack(chunks: Chunks, entries: &mpsc::Sender<(String, Bytes)>) -> Result<(),
 mod tests {
     use std::io::Read;
 
-    use lifeboat_plan::catalogue::GroupResource;
+    use lifeboat_api::catalogue::GroupResource;
     use lifeboat_store::Store;
 
     use super::*;

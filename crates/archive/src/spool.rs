@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
 use futures::TryStreamExt;
-use lifeboat_plan::catalogue::{GroupResource, ItemId};
+use lifeboat_api::catalogue::{GroupResource, ItemId};
 use tokio::sync::mpsc;
 
 use crate::object_store::{ObjectReading, StoreError};

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
-use lifeboat_plan::catalogue::ItemId;
+use lifeboat_api::catalogue::ItemId;
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::FORMAT_VERSION;

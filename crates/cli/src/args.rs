@@ -1,27 +1,16 @@
-//! The command tree as clap sees it. Each command keeps its own arguments in its own file.
+//! Arguments that several commands have: which cluster, which format, names and times. Each command keeps its own in its
+//! own file.
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, ValueEnum};
 
 use lifeboat_plan::install::DEFAULT_NAMESPACE;
-
-use crate::commands;
-
-/// Backup and recovery for applications on Kubernetes
-#[derive(Parser)]
-#[command(name = "lifeboat", version, propagate_version = true, max_term_width = 110)]
-pub(crate) struct Cli {
-    #[command(flatten)]
-    pub(crate) global: Global,
-    #[command(subcommand)]
-    pub(crate) command: Command,
-}
 
 /// Which cluster, which namespace.
 #[derive(Args, Clone)]
 pub(crate) struct Global {
-    /// Namespace in which Lifeboat lives; $VELERO_NAMESPACE counts too
+    /// Namespace of Lifeboat's server; $VELERO_NAMESPACE is also read
     #[arg(short, long, global = true, env = "LIFEBOAT_NAMESPACE", default_value = DEFAULT_NAMESPACE, value_parser = namespace_name)]
     pub(crate) namespace: String,
     /// Context of the kubeconfig to use instead of the current one
@@ -55,108 +44,62 @@ pub(crate) struct OutputArg {
     pub(crate) output: Output,
 }
 
-#[derive(Subcommand)]
-pub(crate) enum Command {
-    /// Install the server into a cluster
-    Install(Box<commands::install::Args>),
-    /// Remove the server from a cluster; backups and custom resources stay
-    Uninstall(commands::uninstall::Args),
-    /// Print the version of this program and of the server
-    Version(commands::version::Args),
-    /// Back up objects of the cluster, and work with the backups that there are
-    #[command(subcommand)]
-    Backup(commands::backup::Command),
-    /// Restore objects from a backup, and work with the restores that there are
-    #[command(subcommand)]
-    Restore(commands::restore::Command),
-    /// Back up at regular times
-    #[command(subcommand)]
-    Schedule(commands::schedule::Command),
-    /// List objects: `get backups` is `backup get`
-    #[command(subcommand)]
-    Get(commands::verbs::Get),
-    /// Make objects: `create backup` is `backup create`
-    #[command(subcommand)]
-    Create(Box<commands::verbs::Create>),
-    /// Show objects in full: `describe backup` is `backup describe`
-    #[command(subcommand)]
-    Describe(commands::verbs::Describe),
-    /// Delete objects: `delete backup` is `backup delete`
-    #[command(subcommand)]
-    Delete(commands::verbs::Delete),
-    /// Work with backup storage locations: where backups are kept
-    #[command(subcommand, visible_alias = "bsl")]
-    BackupLocation(Box<commands::backup_location::Command>),
-    /// Work with volume snapshot locations: where plugins keep snapshots of volumes
-    #[command(subcommand, visible_alias = "vsl")]
-    SnapshotLocation(Box<commands::snapshot_location::Command>),
-    /// Work with the repositories of volume data
-    #[command(subcommand)]
-    Repo(commands::repo::Command),
-    /// Work with the server's Velero plugins
-    #[command(subcommand)]
-    Plugin(commands::plugin::Command),
-    /// Work with the password that protects volume data
-    #[command(subcommand)]
-    RepositoryPassword(commands::repository_password::Command),
-    /// Look into the volumes of a backup, and bring single files of them back
-    #[command(subcommand)]
-    Volume(commands::volume::Command),
-    /// Work with a repository of volume data, without a cluster: back up, restore, forget, prune, check
-    Repository(Box<commands::repository::Args>),
-    /// Print the custom resource definitions
-    Crds(commands::crds::Args),
-    /// Run the server (what the Deployment does)
-    Server(Box<commands::server::Args>),
-    /// Move the data of one volume (what the Job of a mover does)
-    #[command(hide = true)]
-    Mover(commands::mover::Args),
-    /// Wait for the data of a restored pod (what its init container does)
-    #[command(hide = true)]
-    RestoreWait(commands::restore_wait::Args),
-    /// Print a shell's completion script
-    Completion(commands::completion::Args),
+/// Why a name or a time is refused; shown behind the flag that it was given to.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum ValueError {
+    #[error(
+        "a namespace has at most 63 lower-case letters, digits and \"-\", and starts and ends with a letter or digit"
+    )]
+    Namespace,
+    #[error(
+        "a name has lower-case letters, digits, \"-\" and \".\", and starts and ends with a letter or digit"
+    )]
+    Name,
+    #[error("it has {0} characters; a name has at most 253")]
+    TooLong(usize),
+    #[error(
+        "it has {length} characters; use at most {longest}, for files in the bucket are called by the name{more}"
+    )]
+    TooLongForFiles { length: usize, longest: usize, more: &'static str },
+    #[error("{0:?} is no time; write seconds (\"90\") or a duration (\"1m30s\")")]
+    Time(String),
 }
 
 /// A namespace's name as Kubernetes takes it.
-pub(crate) fn namespace_name(text: &str) -> Result<String, String> {
+pub(crate) fn namespace_name(text: &str) -> Result<String, ValueError> {
     if text.len() <= 63 && is_label(text) {
         return Ok(text.to_owned());
     }
-    Err("a namespace has at most 63 lower-case letters, digits and \"-\", and starts and ends with a letter or digit".to_owned())
+    Err(ValueError::Namespace)
 }
 
 /// An object's name as Kubernetes takes it.
-pub(crate) fn object_name(text: &str) -> Result<String, String> {
+pub(crate) fn object_name(text: &str) -> Result<String, ValueError> {
     if text.len() <= 253 && text.split('.').all(is_label) {
         return Ok(text.to_owned());
     }
     if text.len() > 253 {
-        return Err(format!("it has {} characters; a name has at most 253", text.len()));
+        return Err(ValueError::TooLong(text.len()));
     }
-    Err("a name has lower-case letters, digits, \"-\" and \".\", and starts and ends with a letter or digit"
-        .to_owned())
+    Err(ValueError::Name)
 }
 
 /// The name of a backup or restore that is made: its files in the bucket are called after it, and many stores take names of
 /// at most 255 characters.
-pub(crate) fn new_name(text: &str) -> Result<String, String> {
+pub(crate) fn new_name(text: &str) -> Result<String, ValueError> {
     const LONGEST: usize = 255 - "-csi-volumesnapshotcontents.json.gz".len();
     limited(text, LONGEST, "")
 }
 
 /// The name of a schedule: those of its backups have the time behind it.
-pub(crate) fn schedule_name(text: &str) -> Result<String, String> {
+pub(crate) fn schedule_name(text: &str) -> Result<String, ValueError> {
     const LONGEST: usize = 255 - "-20261116010203-csi-volumesnapshotcontents.json.gz".len();
     limited(text, LONGEST, " and the time of the backup")
 }
 
-fn limited(text: &str, longest: usize, more: &str) -> Result<String, String> {
+fn limited(text: &str, longest: usize, more: &'static str) -> Result<String, ValueError> {
     if text.len() > longest {
-        return Err(format!(
-            "it has {} characters; use at most {longest}, for files in the bucket are called by the name{more}",
-            text.len()
-        ));
+        return Err(ValueError::TooLongForFiles { length: text.len(), longest, more });
     }
     object_name(text)
 }
@@ -167,11 +110,11 @@ fn is_label(text: &str) -> bool {
 }
 
 /// How long to wait: seconds, or a duration as the stock command line takes it.
-pub(crate) fn seconds(text: &str) -> Result<u64, String> {
+pub(crate) fn seconds(text: &str) -> Result<u64, ValueError> {
     if let Ok(seconds) = text.parse() {
         return Ok(seconds);
     }
-    let wrong = || format!("{text:?} is no time; write seconds (\"90\") or a duration (\"1m30s\")");
+    let wrong = || ValueError::Time(text.to_owned());
     let parsed: lifeboat_api::common::GoDuration = text.parse().map_err(|_| wrong())?;
     u64::try_from(parsed.as_nanos()).map(|nanos| nanos.div_ceil(1_000_000_000)).map_err(|_| wrong())
 }
@@ -185,18 +128,21 @@ mod tests {
         assert_eq!(seconds("90"), Ok(90));
         assert_eq!(seconds("1m30s"), Ok(90));
         assert_eq!(seconds("1500ms"), Ok(2));
-        assert!(seconds("soon").unwrap_err().contains("\"soon\""));
+        assert!(seconds("soon").unwrap_err().to_string().contains("\"soon\""));
         assert!(seconds("-5s").is_err());
     }
 
     #[test]
     fn a_name_that_is_too_long_is_refused_with_the_limit() {
         assert!(
-            object_name(&"a".repeat(260)).unwrap_err().contains("260 characters; a name has at most 253")
+            object_name(&"a".repeat(260))
+                .unwrap_err()
+                .to_string()
+                .contains("260 characters; a name has at most 253")
         );
         assert!(new_name(&"a".repeat(220)).is_ok() && schedule_name(&"a".repeat(205)).is_ok());
-        assert!(new_name(&"a".repeat(221)).unwrap_err().contains("at most 220"));
-        assert!(schedule_name(&"a".repeat(244)).unwrap_err().contains("at most 205"));
+        assert!(new_name(&"a".repeat(221)).unwrap_err().to_string().contains("at most 220"));
+        assert!(schedule_name(&"a".repeat(244)).unwrap_err().to_string().contains("at most 205"));
     }
 
     #[test]

@@ -15,14 +15,17 @@ pub(crate) mod restore_wait;
 pub(crate) mod schedule;
 pub(crate) mod server;
 pub(crate) mod snapshot_location;
+mod tree;
 pub(crate) mod uninstall;
 pub(crate) mod verbs;
 pub(crate) mod version;
 pub(crate) mod volume;
 
-use crate::args::{Cli, Command};
 use crate::error::CliError;
 use crate::settings::Settings;
+
+pub use tree::command;
+pub(crate) use tree::{Cli, Command};
 
 pub(crate) async fn run(cli: Cli) -> Result<(), CliError> {
     let settings = Settings::new(cli.global);

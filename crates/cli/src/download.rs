@@ -19,7 +19,7 @@ use reqwest::{Certificate, Response, StatusCode};
 use serde::de::DeserializeOwned;
 
 use crate::error::CliError;
-use crate::objects::{LOCATION, text};
+use crate::nouns::{LOCATION, text};
 
 /// Lists and results are read whole; nothing that a backup writes comes near this size.
 const LARGEST: u64 = 512 << 20;
@@ -27,10 +27,10 @@ const LARGEST: u64 = 512 << 20;
 /// How the storage's certificate is verified.
 #[derive(clap::Args, Clone, Default)]
 pub(crate) struct TlsArgs {
-    /// File with the certificate authority of the storage (PEM), besides the location's own
+    /// File with a certificate authority of the storage (PEM), in addition to the location's own
     #[arg(long, value_name = "FILE")]
     cacert: Option<PathBuf>,
-    /// Do not verify the storage's certificate: anyone on the way can read and change what is fetched
+    /// Do not verify the storage's certificate: others on the network can then read and change the data
     #[arg(long)]
     insecure_skip_tls_verify: bool,
 }

@@ -99,7 +99,7 @@ mod tests {
     #[case::other_text("backup delete b --confirm=maybe", "backup delete b --confirm=maybe")]
     #[case::behind_two_dashes("backup delete -- --confirm=true", "backup delete -- --confirm=true")]
     fn go_programs_take(#[case] line: &str, #[case] expected: &str) {
-        let mut tree = crate::command();
+        let mut tree = crate::commands::command();
         tree.build();
         let words = std::iter::once("lifeboat").chain(line.split(' ')).map(OsString::from);
         let plain = plain(&tree, words);

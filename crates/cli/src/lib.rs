@@ -8,17 +8,22 @@ mod download;
 mod error;
 pub mod generate;
 mod go_flags;
+mod nouns;
 mod objects;
 mod printer;
 mod restic;
+mod runtime;
 mod server_status;
 mod settings;
+mod units;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, FromArgMatches};
+use clap::FromArgMatches;
 
-use args::Cli;
+use commands::Cli;
+
+pub use commands::command;
 
 /// Runs the program with the process's own arguments.
 pub fn main() -> ExitCode {
@@ -34,7 +39,7 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => error.exit(),
     };
-    finish(|| run(commands::run(cli)))
+    finish(|| runtime::run(commands::run(cli)))
 }
 
 fn finish(work: impl FnOnce() -> Result<(), error::CliError>) -> ExitCode {
@@ -57,16 +62,6 @@ fn show(error: error::CliError) {
     eprintln!("{:?}", miette::Report::new(error));
 }
 
-/// The whole command tree, under the name the program was called by.
-pub fn command() -> clap::Command {
-    let as_plugin = std::env::args_os().next().is_some_and(|name| {
-        std::path::Path::new(&name).file_stem().is_some_and(|stem| stem == "kubectl-lifeboat")
-    });
-    let command = Cli::command();
-    // `kubectl lifeboat` runs this program as `kubectl-lifeboat`; help must show what the user typed.
-    if as_plugin { command.bin_name("kubectl lifeboat") } else { command }
-}
-
 /// Where nothing else names the namespace, upstream's variable does.
 fn with_namespace(command: clap::Command, namespace: Option<String>) -> clap::Command {
     match namespace.filter(|name| !name.is_empty()) {
@@ -74,18 +69,6 @@ fn with_namespace(command: clap::Command, namespace: Option<String>) -> clap::Co
         Some(name) => command.mut_arg("namespace", |arg| arg.default_value(&*name.leak())),
         None => command,
     }
-}
-
-/// Runs a command to its end. What still blocks then (a read from a pipe that nobody writes to) is not waited for.
-fn run(command: impl Future<Output = Result<(), error::CliError>>) -> Result<(), error::CliError> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|source| error::CliError::failed("cannot start", source))?;
-    let outcome = runtime.block_on(command);
-    runtime.shutdown_background();
-    lifeboat_store::abandon_unfinished();
-    outcome
 }
 
 #[cfg(test)]

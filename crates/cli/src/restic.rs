@@ -10,7 +10,7 @@ use clap::{CommandFactory, FromArgMatches, Parser};
 
 use crate::commands::repository::{self, CommonArgs};
 use crate::error::CliError;
-use crate::printer;
+use crate::{printer, runtime};
 
 /// Back up and restore; restic's command line, carried out by Lifeboat
 #[derive(Parser)]
@@ -59,7 +59,7 @@ pub(crate) fn run() -> Result<(), CliError> {
     match restic.command {
         Command::Repository(mut command) => {
             command.as_restic();
-            crate::run(repository::run_command(restic.common, command))
+            runtime::run(repository::run_command(restic.common, command))
         }
         Command::Other(other) => others::run(other, &restic.common),
     }

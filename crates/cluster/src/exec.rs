@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Status;
 use kube::api::AttachParams;
@@ -14,6 +15,22 @@ use crate::{ApiError, Attempt};
 
 /// As much of what a command says is kept; the rest is read and dropped, so that it never blocks.
 const KEPT: usize = 4096;
+
+/// Runs commands in pods. Tests put their own in place.
+#[async_trait]
+pub trait Commands: Send + Sync {
+    async fn run(&self, request: &ExecRequest) -> Result<ExecOutput, ExecError>;
+}
+
+/// Runs commands in the pods of the cluster, with a client that waits for silent commands.
+pub struct PodCommands(pub Client);
+
+#[async_trait]
+impl Commands for PodCommands {
+    async fn run(&self, request: &ExecRequest) -> Result<ExecOutput, ExecError> {
+        exec(&self.0, request).await
+    }
+}
 
 /// What to run where.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use futures::AsyncReadExt;
 use kube::Client;
 use kube::api::{GetParams, ListParams};
 use kube::core::Request;
-use lifeboat_plan::catalogue::ResourceType;
+use lifeboat_api::catalogue::ResourceType;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 

@@ -53,3 +53,21 @@ pub fn failure(code: u16, reason: &str) -> (u16, Value) {
             "message": reason, "code": code}),
     )
 }
+
+/// JSON merge patch.
+pub fn merge(object: &mut Value, patch: &Value) {
+    let Some(patch) = patch.as_object() else {
+        *object = patch.clone();
+        return;
+    };
+    if !object.is_object() {
+        *object = json!({});
+    }
+    for (key, value) in patch {
+        if value.is_null() {
+            object.as_object_mut().unwrap().remove(key);
+        } else {
+            merge(&mut object[key], value);
+        }
+    }
+}

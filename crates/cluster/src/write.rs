@@ -11,7 +11,7 @@ use kube::Client;
 use kube::api::{GetParams, ListParams, Patch, PatchParams, PostParams};
 use kube::client::Body;
 use kube::core::{Request, Status};
-use lifeboat_plan::catalogue::ResourceType;
+use lifeboat_api::catalogue::ResourceType;
 use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout};
 

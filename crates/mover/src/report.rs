@@ -1,9 +1,13 @@
-//! What a mover says: lines of JSON on its standard output while it works, a result of at most [`RESULT_LIMIT`] bytes
+//! What a mover reports: lines of JSON on its standard output while it works, a result of at most [`RESULT_LIMIT`] bytes
 //! in its termination message, and the full report as an object beside the data. Written by the mover, read by the
 //! server, which believes none of it without the snapshot that carries the task's UID.
 
 use serde::{Deserialize, Serialize};
 
+/// The version of results of one part, and of full reports. Servers of every version read it.
+pub const VERSION: u32 = 1;
+/// The version of results of several parts.
+pub const PARTS_VERSION: u32 = 2;
 /// What Kubernetes keeps of a termination message.
 pub const RESULT_LIMIT: usize = 4096;
 /// The file of the result in a mover's container.
@@ -15,7 +19,7 @@ pub const RESULT_FILE: &str = "/dev/termination-log";
 pub enum Line {
     /// At most one a second.
     Progress(Reading),
-    /// A lock of somebody else is in the way.
+    /// The mover waits for the lock of another process.
     Waiting {
         holder: String,
         until: Option<String>,
@@ -34,10 +38,13 @@ pub enum Level {
     Error,
 }
 
-/// How far it is.
+/// How far the work is.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Reading {
+    /// The UID of the part that is at work, where it is not the task's. The counts are this part's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub part: Option<String>,
     pub step: String,
     pub files_done: u64,
     pub files_total: u64,
@@ -52,10 +59,29 @@ pub struct Reading {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskResult {
+    /// [`VERSION`] or [`PARTS_VERSION`].
     pub version: u32,
     /// The task's.
     pub uid: String,
     pub outcome: Outcome,
+}
+
+impl TaskResult {
+    pub fn new(uid: impl Into<String>, outcome: Outcome) -> Self {
+        let version = if matches!(outcome, Outcome::Parts(_)) { PARTS_VERSION } else { VERSION };
+        Self { version, uid: uid.into(), outcome }
+    }
+
+    /// How one part ended; none if the result had no room for it. What failed before the first part failed for each.
+    pub fn of_part(&self, uid: &str) -> Option<&Outcome> {
+        match &self.outcome {
+            Outcome::Parts(results) => {
+                results.parts.iter().find(|part| part.uid == uid).map(|part| &part.outcome)
+            }
+            failed @ Outcome::Failed(_) => Some(failed),
+            outcome => (self.uid == uid).then_some(outcome),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -65,6 +91,56 @@ pub enum Outcome {
     Restored(Restored),
     Maintained(Maintained),
     Failed(Failure),
+    /// Of a task with several parts; never of a part.
+    Parts(PartResults),
+}
+
+impl Outcome {
+    /// Whether everything was done. A restore that left something out failed, however much of it is there.
+    pub fn is_done(&self) -> bool {
+        match self {
+            Self::Failed(_) => false,
+            Self::Restored(restored) => restored.failed.count == 0,
+            Self::BackedUp(_) | Self::Maintained(_) => true,
+            Self::Parts(results) => {
+                results.not_listed.failed == 0 && results.parts.iter().all(|part| part.outcome.is_done())
+            }
+        }
+    }
+}
+
+/// How each part of a task ended.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct PartResults {
+    /// In the order of the task.
+    pub parts: Vec<PartResult>,
+    /// Parts that the result has no room for. Their snapshots are in the repository, tagged with their UIDs.
+    #[serde(skip_serializing_if = "NotListed::is_empty")]
+    pub not_listed: NotListed,
+}
+
+/// How one part ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PartResult {
+    /// The part's.
+    pub uid: String,
+    pub outcome: Outcome,
+}
+
+/// Parts that are only counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct NotListed {
+    pub done: u64,
+    pub failed: u64,
+}
+
+impl NotListed {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 /// A snapshot was written.
@@ -78,12 +154,14 @@ pub struct BackedUp {
     pub bytes: u64,
     /// What the repository grew by, before compression.
     pub bytes_added: u64,
-    /// The same as it is stored.
+    /// What the repository grew by, as it is stored.
     pub bytes_stored: u64,
     pub milliseconds: u64,
     /// Files that changed while they were read, twice; or went away.
+    #[serde(skip_serializing_if = "Listed::is_empty")]
     pub changed: Listed,
     /// What is missing in the snapshot. Not empty: it is incomplete.
+    #[serde(skip_serializing_if = "Listed::is_empty")]
     pub unreadable: Listed,
 }
 
@@ -96,6 +174,7 @@ pub struct Restored {
     pub verified: bool,
     pub milliseconds: u64,
     /// What could not be written, or is not equal. Not empty: it failed.
+    #[serde(skip_serializing_if = "Listed::is_empty")]
     pub failed: Listed,
 }
 
@@ -105,6 +184,7 @@ pub struct Maintained {
     pub bytes_freed: u64,
     pub packs_deleted: u64,
     /// What the check found wrong.
+    #[serde(skip_serializing_if = "Listed::is_empty")]
     pub problems: Listed,
 }
 
@@ -117,7 +197,7 @@ pub struct Failure {
     pub message: String,
 }
 
-/// A bounded word for status, events and metrics.
+/// Why a task failed, as one of few values for status, events and metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Cause {
@@ -136,22 +216,23 @@ pub enum Cause {
     Credentials,
     Password,
     NoRepository,
-    /// Somebody else holds the repository.
+    /// Another process holds the lock of the repository.
     Locked,
     /// What the repository holds is damaged or missing.
     Damaged,
     Deadline,
-    /// Told to end.
+    /// Cancelled by a signal.
     Stopped,
     Other,
 }
 
-/// Everything that a backup found, gzipped JSON beside the data: for whoever wants more than the first few names.
+/// Everything that a backup found, as gzipped JSON beside the data: the whole lists of which the result has the first few names.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FullReport {
+    /// [`VERSION`].
     pub version: u32,
-    /// The task's.
+    /// The part's.
     pub uid: String,
     pub snapshot: String,
     pub host: String,
@@ -160,7 +241,7 @@ pub struct FullReport {
     pub bytes_added: u64,
     pub bytes_stored: u64,
     pub milliseconds: u64,
-    /// Files that changed while they were read, twice; or went away. Paths count from the root of the volume.
+    /// Files that changed while they were read, twice; or went away. Paths are those of the snapshot.
     pub changed: Vec<String>,
     pub unreadable: Vec<Unreadable>,
 }
@@ -180,4 +261,10 @@ pub struct Listed {
     pub count: u64,
     /// The first ones.
     pub first: Vec<String>,
+}
+
+impl Listed {
+    fn is_empty(&self) -> bool {
+        self.count == 0 && self.first.is_empty()
+    }
 }

@@ -1,5 +1,5 @@
-//! Carries a task out: reads it, opens the repository, moves the bytes, says how far it is, and leaves the result. Takes
-//! the directory with the task and where to report; gives the exit code. Called by `lifeboat mover`.
+//! Carries a task out: reads it, opens the repository, moves the bytes, reports progress and writes the result. Takes the
+//! directory with the task and where to report; gives the exit code. Called by `lifeboat mover`.
 
 mod backup;
 mod block;
@@ -9,11 +9,12 @@ mod failure;
 mod load;
 mod maintain;
 mod open;
+mod parts;
 mod proof;
+mod reporter;
 mod restore;
 mod result;
 mod space;
-mod voice;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -26,15 +27,16 @@ use lifeboat_store::Environment;
 use tokio_util::sync::CancellationToken;
 
 use crate::report::{Cause, Failure, Level, Outcome, TaskResult};
-use crate::task::{Task, VERSION, Work};
+use crate::task::{Part, Task, Work};
 use failure::Failed;
 use open::Opened;
+use parts::PartOutcomes;
+use reporter::Reporter;
 #[cfg(test)]
 pub(crate) use space::needed as space_needed;
-use voice::Voice;
 
-/// How long work that was told to end may take to put things in order: the kubelet kills after 30 seconds.
-const LAST_MOMENTS: Duration = Duration::from_secs(20);
+/// How long cancelled work may take to release its lock and end: the kubelet kills after 30 seconds.
+const CLEANUP_TIME: Duration = Duration::from_secs(20);
 
 /// What a mover is started with.
 pub struct MoverSettings {
@@ -49,53 +51,57 @@ pub struct MoverSettings {
     pub output: Box<dyn Write + Send>,
 }
 
-/// Carries the task out and leaves the result. Gives the exit code: 0 if it is done, else 1.
+/// Carries the task out and writes the result. Gives the exit code: 0 if every part is done, else 1.
 pub async fn run(settings: MoverSettings, stop: CancellationToken) -> u8 {
     let MoverSettings { directory, result_file, pod_uid, environment, output } = settings;
-    let voice = Voice::new(output);
-    let surroundings = Surroundings {
+    let reporter = Reporter::new(output);
+    let context = WorkContext {
         environment: Environment::from_vars(environment),
         directory,
         pod_uid,
-        voice: voice.clone(),
+        reporter: reporter.clone(),
         progress: Arc::default(),
     };
-    let (uid, outcome) = match load::load(&surroundings.directory) {
-        Ok(task) => (task.uid.clone(), carry_out(&surroundings, &task, stop).await),
+    let (uid, outcome) = match load::load(&context.directory) {
+        Ok(task) => (task.uid.clone(), carry_out(&context, &task, stop).await),
         Err((uid, failure)) => (uid.unwrap_or_default(), Outcome::Failed(failure)),
     };
-    if let Outcome::Failed(failure) = &outcome {
-        voice.message(Level::Error, &failure.message);
-    }
-    let code = u8::from(!is_done(&outcome));
-    let written = result::write(&result_file, TaskResult { version: VERSION, uid, outcome });
+    report_failures(&reporter, &outcome);
+    let code = u8::from(!outcome.is_done());
+    let written = result::write(&result_file, TaskResult::new(uid, outcome));
     if let Err(error) = written {
         let text = format!("cannot write the result to '{}': {error}", result_file.display());
-        voice.message(Level::Error, &text);
+        reporter.message(Level::Error, &text);
     }
     code
 }
 
-/// A restore that left something out failed, however much of it is there.
-fn is_done(outcome: &Outcome) -> bool {
+fn report_failures(reporter: &Reporter, outcome: &Outcome) {
     match outcome {
-        Outcome::Failed(_) => false,
-        Outcome::Restored(restored) => restored.failed.count == 0,
-        Outcome::BackedUp(_) | Outcome::Maintained(_) => true,
+        Outcome::Failed(failure) => reporter.message(Level::Error, &failure.message),
+        Outcome::Parts(results) => {
+            for part in &results.parts {
+                if let Outcome::Failed(failure) = &part.outcome {
+                    reporter.message(Level::Error, &format!("part {}: {}", part.uid, failure.message));
+                }
+            }
+        }
+        _ => {}
     }
 }
 
-/// What every piece of work has at hand.
-pub(crate) struct Surroundings {
+/// What every kind of work needs beside its part of the task.
+#[derive(Clone)]
+pub(crate) struct WorkContext {
     directory: PathBuf,
     pod_uid: String,
     environment: Environment,
-    voice: Voice,
+    reporter: Reporter,
     progress: Arc<Progress>,
 }
 
-/// Works until it is done, the deadline has come, or it is told to stop.
-async fn carry_out(surroundings: &Surroundings, task: &Task, stop: CancellationToken) -> Outcome {
+/// Works until it is done, the deadline has come, or `stop` is cancelled.
+async fn carry_out(context: &WorkContext, task: &Task, stop: CancellationToken) -> Outcome {
     let cancel = stop.child_token();
     let _ends = cancel.clone().drop_guard();
     if let Some(deadline) = task.deadline {
@@ -108,23 +114,22 @@ async fn carry_out(surroundings: &Surroundings, task: &Task, stop: CancellationT
             }
         });
     }
-    let telling = voice::tell(&surroundings.voice, &surroundings.progress);
-    let outcome = tokio::select! {
-        outcome = Box::pin(work(surroundings, task, &cancel)) => outcome,
+    let mut parts = PartOutcomes::new(task);
+    let worked = tokio::select! {
+        worked = Box::pin(work(context, task, &mut parts, &cancel)) => worked,
         () = overdue(&cancel) => Err(Failed::Cancelled),
     };
-    telling.finish().await;
-    match outcome {
-        Ok(outcome) => outcome,
+    match worked {
+        Ok(()) => parts.finish(None),
         Err(Failed::Because(failure)) => Outcome::Failed(failure),
-        Err(Failed::Cancelled) => Outcome::Failed(ended(task, &stop)),
+        Err(Failed::Cancelled) => parts.finish(Some(&ended(task, &stop))),
     }
 }
 
-/// Ends when work that was cancelled has not come to its end for too long.
+/// Ends when work that was cancelled has not ended within [`CLEANUP_TIME`].
 async fn overdue(cancel: &CancellationToken) {
     cancel.cancelled().await;
-    tokio::time::sleep(LAST_MOMENTS).await;
+    tokio::time::sleep(CLEANUP_TIME).await;
 }
 
 fn ended(task: &Task, stop: &CancellationToken) -> Failure {
@@ -144,27 +149,56 @@ fn ended(task: &Task, stop: &CancellationToken) -> Failure {
     }
 }
 
+/// Opens the repository and does one part after the other. An error is of what comes before the parts, or ends them all.
 async fn work(
-    surroundings: &Surroundings,
+    context: &WorkContext,
     task: &Task,
+    parts: &mut PartOutcomes<'_>,
+    cancel: &CancellationToken,
+) -> Result<(), Failed> {
+    let reporting = context.reporter.follow(&context.progress, None);
+    let opening = Opened::open(context, task, cancel);
+    let opened = tokio::select! {
+        opened = opening => opened,
+        () = cancel.cancelled() => Err(Failed::Cancelled),
+    };
+    drop(reporting);
+    let opened = opened?;
+    for part in &task.parts {
+        if cancel.is_cancelled() {
+            return Err(Failed::Cancelled);
+        }
+        let context = WorkContext { progress: Arc::default(), ..context.clone() };
+        let name = (part.uid != task.uid).then_some(part.uid.as_str());
+        let reporting = context.reporter.follow(&context.progress, name);
+        let outcome = work_on(&context, part, &opened, cancel).await;
+        reporting.finish().await;
+        parts.add(match outcome {
+            Ok(outcome) => outcome,
+            Err(Failed::Because(failure)) => Outcome::Failed(failure),
+            Err(Failed::Cancelled) => return Err(Failed::Cancelled),
+        });
+    }
+    Ok(())
+}
+
+async fn work_on(
+    context: &WorkContext,
+    part: &Part,
+    opened: &Opened,
     cancel: &CancellationToken,
 ) -> Result<Outcome, Failed> {
-    let opening = Opened::open(surroundings, task, cancel);
-    let opened = tokio::select! {
-        opened = opening => opened?,
-        () = cancel.cancelled() => return Err(Failed::Cancelled),
-    };
-    match &task.work {
+    match &part.work {
         Work::Backup(work) => {
-            let backup = backup::Backup { surroundings, task, work, opened: &opened };
+            let backup = backup::Backup { context, uid: &part.uid, work, opened };
             backup.carry_out(cancel).await.map(Outcome::BackedUp)
         }
         Work::Restore(work) => {
-            let restore = restore::Restore { surroundings, work, opened: &opened };
+            let restore = restore::Restore { context, work, opened };
             restore.carry_out(cancel).await.map(Outcome::Restored)
         }
         Work::Maintain(work) => {
-            maintain::carry_out(surroundings, work, &opened, cancel).await.map(Outcome::Maintained)
+            maintain::carry_out(context, work, opened, cancel).await.map(Outcome::Maintained)
         }
     }
 }

@@ -4,6 +4,8 @@ mod backup;
 mod devices;
 mod faults;
 mod maintain;
+mod parts;
+mod placed;
 mod protocol;
 mod restore;
 mod space;

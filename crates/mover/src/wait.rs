@@ -12,36 +12,36 @@ use tokio_util::sync::CancellationToken;
 pub const VOLUMES: &str = "/restores";
 /// The directory of the file, in each volume; Velero's own.
 pub const DIRECTORY: &str = ".velero";
-const BETWEEN: Duration = Duration::from_secs(1);
-/// How often it is said what is waited for.
-const SAY_EVERY: u32 = 30;
+const INTERVAL: Duration = Duration::from_secs(1);
+/// After how many looks the missing volumes are reported again.
+const REPORT_EVERY: u32 = 30;
 
-/// Waits for all volumes; false if it was told to stop before. `say` gets lines for people.
+/// Waits for all volumes; false if `stop` was cancelled before. `report` gets lines for people.
 pub async fn wait(
     volumes: &Path,
     uid: &str,
-    say: &mut (dyn FnMut(&str) + Send),
+    report: &mut (dyn FnMut(&str) + Send),
     stop: &CancellationToken,
 ) -> io::Result<bool> {
     let all = directories(volumes)?;
-    let mut told: Vec<PathBuf> = Vec::new();
+    let mut reported: Vec<PathBuf> = Vec::new();
     for round in 0_u32.. {
         let missing: Vec<_> = all.iter().filter(|volume| !is_there(volume, uid)).cloned().collect();
         if missing.is_empty() {
             break;
         }
-        if missing != told || round % SAY_EVERY == 0 {
+        if missing != reported || round % REPORT_EVERY == 0 {
             for volume in &missing {
-                say(&format!("waiting for {}", volume.join(DIRECTORY).join(uid).display()));
+                report(&format!("waiting for {}", volume.join(DIRECTORY).join(uid).display()));
             }
-            told = missing;
+            reported = missing;
         }
         tokio::select! {
-            () = tokio::time::sleep(BETWEEN) => {}
+            () = tokio::time::sleep(INTERVAL) => {}
             () = stop.cancelled() => return Ok(false),
         }
     }
-    say("all volumes are restored");
+    report("all volumes are restored");
     Ok(true)
 }
 
@@ -82,17 +82,17 @@ mod tests {
         std::fs::write(one.join(DIRECTORY).join("uid"), "").unwrap();
         std::fs::write(two.join(DIRECTORY).join("other"), "").unwrap();
         let mut lines = Vec::new();
-        let mut say = |line: &str| {
+        let mut report = |line: &str| {
             // The mover of the second volume ends while it is waited for.
             std::fs::write(two.join(DIRECTORY).join("uid"), "").unwrap();
             lines.push(line.to_owned());
         };
-        assert!(wait(root.path(), "uid", &mut say, &CancellationToken::new()).await.unwrap());
+        assert!(wait(root.path(), "uid", &mut report, &CancellationToken::new()).await.unwrap());
         let expected = format!("waiting for {}", two.join(DIRECTORY).join("uid").display());
         assert_eq!(lines, [expected.as_str(), "all volumes are restored"]);
         let mut lines = Vec::new();
-        let mut say = |line: &str| lines.push(line.to_owned());
-        assert!(wait(root.path(), "uid", &mut say, &CancellationToken::new()).await.unwrap());
+        let mut report = |line: &str| lines.push(line.to_owned());
+        assert!(wait(root.path(), "uid", &mut report, &CancellationToken::new()).await.unwrap());
         assert_eq!(lines, ["all volumes are restored"]);
     }
 
@@ -105,7 +105,7 @@ mod tests {
         std::fs::write(elsewhere.path().join("uid"), "").unwrap();
         std::os::unix::fs::symlink(elsewhere.path(), volume.join(DIRECTORY)).unwrap();
         let stop = CancellationToken::new();
-        let mut say = |_: &str| stop.cancel();
-        assert!(!wait(root.path(), "uid", &mut say, &stop.clone()).await.unwrap());
+        let mut report = |_: &str| stop.cancel();
+        assert!(!wait(root.path(), "uid", &mut report, &stop.clone()).await.unwrap());
     }
 }

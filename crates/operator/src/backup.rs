@@ -42,7 +42,7 @@ use tokio_util::sync::CancellationToken;
 use crate::context::Context;
 use crate::dynamic;
 use finish::{deleted, operations};
-pub(crate) use pass::{Commands, PodCommands, Report};
+pub(crate) use pass::{Commands, Report};
 
 /// How long a Backup waits in the queue until it is looked at without anything having changed.
 const QUEUE_LOOK: Duration = Duration::from_secs(30);

@@ -1,23 +1,10 @@
-//! Carrying an object to its end with a mover: what PodVolumeBackup, PodVolumeRestore, DataUpload and DataDownload have in
-//! common, from the first phase to the last. What differs is in [`crate::pod_volumes`] and [`crate::data_movement`]; the
-//! controller of all four is `controllers/carried.rs`. Every step can be taken again by another server: what is done shows in
-//! the object, the mover's Job and the repository.
+//! PodVolumeBackup, PodVolumeRestore, DataUpload and DataDownload as transfers: what the four kinds have in common beside
+//! crate `transfer`, which brings them to their ends. What differs is in [`crate::pod_volumes`] and
+//! [`crate::data_movement`]; the controller of all four is `controllers/carried.rs`.
 
-pub(crate) mod carriers;
-mod case;
-mod copies;
-mod drive;
-mod hands;
-mod place;
-mod reach;
-mod shown;
-#[cfg(test)]
-pub(crate) mod testing;
-
-pub(crate) use case::{Case, Mission, Terms};
-pub(crate) use drive::{Work, cancelled, carry, failed, misunderstood};
-pub(crate) use hands::{Hands, Made, Reach, ServerHands, Unusable};
-pub(crate) use place::{Place, api};
+mod record;
+mod reports;
+mod tasks;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -26,16 +13,19 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::Resource;
 use lifeboat_api::common::GoDuration;
-use lifeboat_api::velero::names;
+use lifeboat_api::velero::{DataMovePhase, names};
 use lifeboat_cluster::ApiError;
+use lifeboat_plan::pod_volumes::{ATTEMPT, DEAD_OWNERS, attempt, dead_owners};
+use lifeboat_transfer::attempts::{ServerEffects, Transfer, TransferSpec, WorkContext};
 use serde::de::DeserializeOwned;
 use tokio_util::sync::CancellationToken;
 
-use crate::context::Context;
+pub(crate) use record::{ObjectRecord, Shows, api};
+pub(crate) use tasks::VeleroTasks;
 
-/// How often a repository or its storage that cannot be reached is tried again, and how long in all.
-const REPOSITORY_PACE: u32 = 5;
-const REPOSITORY_PATIENCE: u32 = 60;
+use crate::context::Context;
+use crate::repositories::{LocationRepositories, RepositoryKey};
+use reports::LocationReports;
 
 /// A kind whose objects movers bring to their ends.
 pub(crate) trait Carried:
@@ -44,7 +34,7 @@ pub(crate) trait Carried:
     /// Its controller, in logs.
     const CONTROLLER: &'static str;
 
-    /// Objects for the programs of others are left to those.
+    /// Objects for other data movers are left to those.
     fn is_ours(&self) -> bool {
         true
     }
@@ -52,43 +42,21 @@ pub(crate) trait Carried:
     /// Brings the object to its end. An error is the API's, and worth another try from the beginning.
     fn carry(
         &self,
-        desk: &Desk,
+        work: &WorkContext,
         cancel: &CancellationToken,
     ) -> impl Future<Output = Result<(), ApiError>> + Send;
 }
 
-/// Words of a volume that cannot be reached; or the API's trouble, which is worth another try.
-pub(crate) enum Trouble {
-    Words(String),
-    Api(ApiError),
-}
-
-impl From<ApiError> for Trouble {
-    fn from(error: ApiError) -> Self {
-        Self::Api(error)
-    }
-}
-
-/// What the work on one object needs.
-#[derive(Clone)]
-pub(crate) struct Desk {
-    pub(crate) context: Context,
-    pub(crate) hands: Arc<dyn Hands>,
-    /// How fast things are looked at again; tests are in a hurry.
-    pub(crate) pace: Duration,
-}
-
-impl Desk {
-    pub(crate) fn new(context: &Context) -> Self {
-        let hands = Arc::new(ServerHands(context.clone()));
-        Self { context: context.clone(), hands, pace: Duration::from_secs(2) }
-    }
-
-    /// How long one volume may take: what the object's annotation says, else the server's setting.
-    fn limit(&self, metadata: &kube::api::ObjectMeta) -> Duration {
-        let noted = metadata.annotations.as_ref().and_then(|all| all.get(names::POD_VOLUME_TIMEOUT));
-        limit(noted.map(String::as_str), self.context.settings.movers.copy_timeout)
-    }
+/// The server's work on transfers.
+pub(crate) fn work_context(context: &Context) -> WorkContext {
+    let effects = ServerEffects {
+        core: context.core.clone(),
+        movers: context.movers.clone(),
+        repositories: context.repositories.clone(),
+        host: Arc::new(LocationRepositories(context.clone())),
+        reports: Arc::new(LocationReports(context.clone())),
+    };
+    WorkContext::new(&context.core, Arc::new(context.settings.movers.clone()), Arc::new(effects))
 }
 
 /// How long one volume may take: what the annotation says, else the server's setting.
@@ -97,7 +65,39 @@ pub(crate) fn limit(annotation: Option<&str>, setting: Duration) -> Duration {
     noted.filter(|limit| !limit.is_zero()).unwrap_or(setting)
 }
 
-/// How long is left, as seconds for a pod; at least one.
-fn left(deadline: Timestamp, now: Timestamp) -> u64 {
-    u64::try_from(deadline.as_second() - now.as_second()).unwrap_or(0).max(1)
+/// What an object says of its transfer.
+pub(crate) struct Terms<'a> {
+    pub(crate) key: RepositoryKey,
+    /// Whether a repository that does not exist is made.
+    pub(crate) make: bool,
+    /// The backup or restore that it is part of.
+    pub(crate) group: String,
+    pub(crate) phase: &'a DataMovePhase,
+    /// When an earlier attempt began.
+    pub(crate) started: Option<Timestamp>,
+    pub(crate) shows: Shows,
+}
+
+/// The transfer of an object, and its record.
+pub(crate) fn transfer<K: Resource<DynamicType = ()>>(
+    work: &WorkContext,
+    object: &K,
+    terms: Terms<'_>,
+) -> (Transfer, Arc<ObjectRecord>) {
+    let meta = object.meta();
+    let note = |name: &str| meta.annotations.as_ref()?.get(name).map(String::as_str);
+    let record = ObjectRecord::new(&work.core, object, terms.started, terms.shows);
+    let record = Arc::new(record);
+    let spec = TransferSpec {
+        repository: format!("the repository of namespace {}", terms.key.name()),
+        key: terms.key,
+        make: terms.make,
+        group: terms.group,
+        created: meta.creation_timestamp.as_ref().map(|time| time.0),
+        limit: limit(note(names::POD_VOLUME_TIMEOUT), work.settings.copy_timeout),
+        is_new: matches!(terms.phase, DataMovePhase::New),
+        attempt: note(ATTEMPT).map(|text| attempt(Some(text))),
+        dead_owners: dead_owners(note(DEAD_OWNERS)),
+    };
+    (Transfer::new(work, record.clone(), spec), record)
 }

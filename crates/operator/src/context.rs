@@ -1,34 +1,28 @@
-//! What every controller gets: the client, the reporter, the metrics, the settings.
+//! What the server's controllers share: [`Core`], which any controller needs, and what only those of Velero's kinds use.
 
 use std::collections::BTreeMap;
+use std::ops::Deref;
 use std::sync::Arc;
 
-use jiff::Timestamp;
 use kube::Client;
-use lifeboat_cluster::events::Events;
+use lifeboat_cluster::exec::{Commands, PodCommands};
+use lifeboat_control::{Core, Turns};
 use lifeboat_plugin::actions::Registry;
 use lifeboat_plugin::host::PluginHost;
 use lifeboat_plugin::volume::VolumeSnapshotter;
+use lifeboat_transfer::movers::Movers;
+use lifeboat_transfer::repositories::Repositories;
 use lifeboat_web::Metrics;
 
-use crate::backup::{Commands, PodCommands};
+use crate::carrying::VeleroTasks;
 use crate::csi;
 use crate::locations::PluginStores;
-use crate::movers::Movers;
-use crate::refused::Refused;
-use crate::repositories::Repositories;
 use crate::settings::ServerSettings;
-use crate::turns::Turns;
 
 /// Shared by all controllers of one term of leadership.
 #[derive(Clone)]
 pub(crate) struct Context {
-    pub(crate) client: Client,
-    /// Makes each request once: for whoever regulates how many are made.
-    pub(crate) direct: Client,
-    pub(crate) events: Events,
-    pub(crate) metrics: Metrics,
-    pub(crate) refused: Refused,
+    pub(crate) core: Core,
     pub(crate) settings: Arc<ServerSettings>,
     /// Built-in actions; one operation's own, plugins' included, are made by `acting`.
     pub(crate) actions: Arc<Registry>,
@@ -50,7 +44,6 @@ pub(crate) struct Context {
 
 impl Context {
     pub(crate) fn new(client: Client, metrics: Metrics, settings: Arc<ServerSettings>) -> Self {
-        let events = Events::new(client.clone(), &settings.identity);
         let mut actions = Registry {
             backup: lifeboat_plugin::builtin::backup::actions(),
             blocks: lifeboat_plugin::builtin::backup::blocks(),
@@ -60,19 +53,16 @@ impl Context {
         actions.backup.extend(csi::backup_actions(&client));
         actions.restore.extend(csi::restore_actions(&client));
         let commands = Arc::new(PodCommands(client.clone()));
+        let core = Core::new(client, metrics, &settings.namespace, &settings.identity);
         Self {
-            direct: client.clone(),
-            client,
-            events,
-            metrics,
-            refused: Refused::default(),
+            movers: Movers::new(&core, settings.movers.clone(), Arc::new(VeleroTasks(core.clone()))),
+            core,
             settings,
             actions: Arc::new(actions),
             plugins: PluginHost::empty(),
             snapshotters: BTreeMap::new(),
             turns: Turns::default(),
             stores: PluginStores::default(),
-            movers: Movers::default(),
             repositories: Repositories::default(),
             commands,
         }
@@ -85,20 +75,28 @@ impl Context {
 
     /// Restores write through `direct`: a client that makes each request once.
     pub(crate) fn with_direct_client(mut self, direct: Client) -> Self {
-        self.direct = direct;
+        self.core.direct = direct;
         self
     }
 
-    /// Hooks are run through `patient`: a client that bears silence.
+    /// Hooks run through `patient`: a client that waits for commands which print nothing for a long time.
     pub(crate) fn with_patient_client(mut self, patient: Client) -> Self {
         self.commands = Arc::new(PodCommands(patient));
         self
     }
+}
 
-    /// The one place of the server that looks at the clock.
-    #[allow(clippy::unused_self)] // the clock belongs to the context; tests of callers stay free to replace it
-    pub(crate) fn now(&self) -> Timestamp {
-        Timestamp::now()
+impl Deref for Context {
+    type Target = Core;
+
+    fn deref(&self) -> &Core {
+        &self.core
+    }
+}
+
+impl AsRef<Core> for Context {
+    fn as_ref(&self) -> &Core {
+        &self.core
     }
 }
 

@@ -17,7 +17,7 @@ mod volume_snapshot_location;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
-use crate::{backup, movers, password};
+use crate::{backup, password};
 
 /// Runs every controller until `resting` is cancelled and reconciles in flight have ended.
 pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
@@ -42,7 +42,7 @@ pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
         delete_backup_request::run(context, resting),
         download_request::run(context, resting),
         garbage_collection::run(context, resting),
-        movers::run(context, resting),
+        context.movers.run(resting),
         own_deployment::run(context, resting),
         schedule::run(context, resting),
         restore::run(context, resting),

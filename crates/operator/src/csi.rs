@@ -18,7 +18,7 @@ use kube::Client;
 use lifeboat_plugin::actions::{BackupItemAction, DeleteItemAction, RestoreItemAction};
 
 pub(crate) use movement::{cancel_unused, upload_of};
-pub(crate) use objects::{Patience, Snapshots, Unusable};
+pub(crate) use objects::{Snapshots, Unusable};
 pub(crate) use tidy::{backups, discard, origins, release, remove, unused};
 
 /// The backup item actions, in the order in which they run.

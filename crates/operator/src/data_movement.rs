@@ -2,7 +2,6 @@
 //! way to their ends ([`crate::carrying`]). What is made for a mover in its namespace is named by the object's UID, and
 //! everything that cannot be repeated is on record in the object before it is done, so that another server goes on.
 
-mod claims;
 mod downloading;
 mod exposing;
 mod handing;

@@ -12,15 +12,12 @@ mod credential_files;
 mod csi;
 mod data_movement;
 mod downloads;
-mod dynamic;
 mod locations;
 mod lookup;
-mod movers;
 mod operations;
 pub mod password;
 mod plugins;
 mod pod_volumes;
-mod refused;
 mod repositories;
 mod restore;
 pub mod runtime;
@@ -28,8 +25,9 @@ pub mod settings;
 mod snapshot_locations;
 #[cfg(test)]
 mod testing;
-mod turns;
 mod volume_plugin;
+
+use lifeboat_control::dynamic;
 
 pub use locations::{LocationError, store_config};
 pub use restore::{Fight, NotPlanned, Planned, PlannedItem, Would};

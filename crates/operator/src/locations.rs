@@ -18,6 +18,7 @@ use lifeboat_plan::location::{self, CaSource, SecretKey, ValidLocation};
 use lifeboat_plugin::host::{Kind, PluginHost, qualified};
 use lifeboat_plugin::remote::ObjectStoreLocation;
 use lifeboat_store::{Provider, StoreConfig, Tuning};
+use lifeboat_transfer::repositories::storage_message;
 use secrecy::SecretSlice;
 
 use crate::context::Context;
@@ -377,16 +378,7 @@ fn no_secret(message: String) -> Problem {
 
 /// An error of storage, its causes where they add something, and what to do.
 pub(crate) fn problem(error: &lifeboat_store::Error) -> Problem {
-    let mut text = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        source = cause.source();
-    }
-    Problem { category: error.category(), message: format!("{text}; {}", error.hint()) }
+    Problem { category: error.category(), message: storage_message(error) }
 }
 
 /// The same for an error on the way through the narrow trait.

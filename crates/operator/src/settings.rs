@@ -1,7 +1,6 @@
 //! The server's settings, resolved once by the CLI (flag, then environment, then default) and passed down.
 
 mod backup;
-mod movers;
 mod plugins;
 mod restore;
 
@@ -11,10 +10,10 @@ use std::time::Duration;
 
 use lifeboat_archive::SpoolLimits;
 use lifeboat_plan::lease::LeaseTimes;
+pub use lifeboat_transfer::MoverSettings;
 use url::Url;
 
 pub use backup::BackupSettings;
-pub use movers::MoverSettings;
 pub use plugins::PluginSettings;
 pub use restore::RestoreSettings;
 

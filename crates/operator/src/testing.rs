@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use kube::Client;
+pub(crate) use lifeboat_cluster::testing::merge;
 use lifeboat_cluster::testing::{Asked, client, failure};
 use lifeboat_store::Store;
 use lifeboat_web::Metrics;
@@ -212,22 +213,4 @@ fn served() -> Value {
 fn version() -> Value {
     json!({"major": "1", "minor": "34", "gitVersion": "v1.34.4", "gitCommit": "", "gitTreeState": "",
         "buildDate": "", "goVersion": "", "compiler": "", "platform": ""})
-}
-
-/// JSON merge patch.
-pub(crate) fn merge(object: &mut Value, patch: &Value) {
-    let Some(patch) = patch.as_object() else {
-        *object = patch.clone();
-        return;
-    };
-    if !object.is_object() {
-        *object = json!({});
-    }
-    for (key, value) in patch {
-        if value.is_null() {
-            object.as_object_mut().unwrap().remove(key);
-        } else {
-            merge(&mut object[key], value);
-        }
-    }
 }

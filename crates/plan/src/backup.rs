@@ -10,6 +10,8 @@ pub mod undo;
 pub mod validate;
 pub mod volumes;
 
+pub use crate::filter::ALWAYS_EXCLUDED;
+
 /// Annotation: how often the pass of this backup was begun. Fences the last writes of a server that leads no more.
 pub const ATTEMPT: &str = "lifeboat.io/attempt";
 
@@ -21,10 +23,6 @@ pub const ARCHIVE_BYTES: &str = "lifeboat.io/archive-bytes";
 
 /// Label of journals; its value says of what they are.
 pub const JOURNAL: &str = "lifeboat.io/journal";
-
-/// Types that no backup lists: they come as additional items of their volumes, or not at all.
-pub const ALWAYS_EXCLUDED: [&str; 2] =
-    ["volumesnapshots.snapshot.storage.k8s.io", "volumesnapshotcontents.snapshot.storage.k8s.io"];
 
 /// The number of an attempt, as the annotation says it; 0 where there was none.
 pub fn attempt(annotation: Option<&str>) -> u64 {

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
 use lifeboat_api::common::GoDuration;
+use lifeboat_api::common::time::seconds;
 use lifeboat_api::velero::names;
 use serde_json::{Value, json};
 
-use crate::time::seconds;
 use crate::{label, pod_volumes};
 
 /// Set on a BackupRepository: the number of the maintenance that runs, so that whoever leads next finds the same Job.

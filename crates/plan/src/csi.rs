@@ -9,9 +9,9 @@ mod provisioning;
 mod restored;
 mod taken;
 
+use lifeboat_api::catalogue::{GroupResource, ItemId};
 use sha2::{Digest, Sha256};
 
-use crate::catalogue::{GroupResource, ItemId};
 use crate::json::text;
 use crate::label;
 

@@ -15,16 +15,20 @@ pub(crate) mod unknown;
 
 use std::collections::BTreeMap;
 
+use lifeboat_api::catalogue::{Catalogue, GroupResource, ResourceType};
 use lifeboat_api::velero::BackupSpec;
 
 pub use namespaces::{NamespaceError, NamespaceFilter, NamespacesToList};
 use policies::{FilterPolicies, Ruling};
 pub use types::{TypeFilter, uses_old_filters};
 
-use crate::catalogue::{Catalogue, GroupResource, ResourceType};
 use crate::glob::GlobError;
 use crate::policy::{Policies, ResourceRule};
 use crate::selector::{Selector, SelectorError};
+
+/// Types that no backup lists: they come as additional items of their volumes, or not at all.
+pub const ALWAYS_EXCLUDED: [&str; 2] =
+    ["volumesnapshots.snapshot.storage.k8s.io", "volumesnapshotcontents.snapshot.storage.k8s.io"];
 
 /// Why a spec is no filter.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use lifeboat_api::catalogue::{Catalogue, GroupResource};
 use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::{BackupResourceHook, BackupSpec, HookErrorMode};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::catalogue::{Catalogue, GroupResource};
 use crate::glob::GlobError;
 use crate::includes::Includes;
 use crate::json::text;

@@ -4,7 +4,6 @@
 
 pub mod backup;
 pub mod backup_repository;
-pub mod catalogue;
 pub mod conditions;
 pub mod csi;
 pub mod data_movement;
@@ -32,5 +31,8 @@ pub mod schedule;
 pub mod selector;
 pub mod server_status;
 pub mod sync;
-pub mod time;
 pub mod volume_plugin;
+pub mod wishes;
+
+pub use lifeboat_api::catalogue;
+pub use lifeboat_api::common::time;

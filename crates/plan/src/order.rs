@@ -15,10 +15,9 @@ use std::collections::BTreeMap;
 
 use entry::Entry;
 pub use entry::EntryError;
+use lifeboat_api::catalogue::{Catalogue, GroupResource};
 pub use text::{OrderTextError, parse_ordered_resources};
 pub use volumes::{Claimed, Listed, Mounts, Step, VolumeOrder, order_volumes};
-
-use crate::catalogue::{Catalogue, GroupResource};
 
 /// What makes `spec.orderedResources` wrong as a whole.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]

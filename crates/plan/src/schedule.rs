@@ -27,10 +27,9 @@ pub use cron::{Cron, CronError};
 pub use due::{Made, Past, Run, SKEW, Submission, run, submission};
 
 use jiff::Timestamp;
+use lifeboat_api::common::time::seconds;
 use lifeboat_api::velero::{Schedule, SchedulePhase};
 use serde_json::{Value, json};
-
-use crate::time::seconds;
 
 /// Longer names leave no room for the time in a backup's name.
 const LONGEST_NAME: usize = 253 - "-20261116010203".len();

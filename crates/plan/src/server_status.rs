@@ -5,10 +5,9 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use lifeboat_api::common::time::seconds;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-
-use crate::time::seconds;
 
 /// The version of Velero's API that is served. Stock clients warn unless major and minor are theirs; our own version
 /// follows as build metadata.

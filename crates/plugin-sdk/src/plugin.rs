@@ -1,4 +1,4 @@
-//! What a plugin program serves, and how it begins: `Plugin::new().….serve()`.
+//! What a plugin program serves: `Plugin::new().….serve()`; how it serves is in `serve`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,7 +10,6 @@ use crate::actions::{BackupItemAction, DeleteItemAction, ItemBlockAction, Restor
 use crate::error::{ServeError, Served};
 use crate::snapshotter::VolumeSnapshotter;
 use crate::store::ObjectStore;
-use crate::{install, logging, serve};
 
 const CALLS: u32 = 16;
 
@@ -97,34 +96,8 @@ impl Plugin {
         self
     }
 
-    /// Serves until the host says that it is enough. The last line of `main`; makes its own tokio runtime.
-    ///
-    /// Called as `PROGRAM install [DIRECTORY]` it copies itself into the directory (`/target`) instead: an image with nothing in it
-    /// but the program, and `ENTRYPOINT ["/program", "install"]`, is a plugin image.
-    pub fn serve(self) -> Served {
-        self.check_all()?;
-        if let Some(directory) = install::asked_for(std::env::args_os().skip(1))? {
-            return install::install(&directory);
-        }
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .enable_all()
-            .build()
-            .map_err(|error| ServeError::Serve(error.to_string()))?;
-        let served = runtime.block_on(self.serve_here());
-        // Calls that nobody waits for any more must not keep the program.
-        runtime.shutdown_background();
-        served
-    }
-
-    /// As [`Self::serve`], for programs that have a runtime already.
-    pub async fn serve_here(self) -> Served {
-        self.check_all()?;
-        serve::check_host()?;
-        logging::begin();
-        serve::run(self).await
-    }
-
-    fn check_all(&self) -> Served {
+    /// Whether every name is a good one, and there is any.
+    pub(crate) fn check_all(&self) -> Served {
         match &self.wrong {
             Some(wrong) => Err(ServeError::Name(wrong.clone())),
             None if self.listed().is_empty() => {

@@ -28,14 +28,44 @@ use tonic::transport::Server;
 
 use crate::Plugin;
 use crate::error::{ServeError, Served};
+use crate::{install, logging};
 
 /// The largest message from a host: an item, the item of the backup, and the Restore.
 const LARGEST: usize = 64 * 1024 * 1024;
 /// How long answers may still be on their way after the host said that it is enough.
 const LAST_ANSWERS: Duration = Duration::from_millis(300);
 
+impl Plugin {
+    /// Serves until the host says that it is enough. The last line of `main`; makes its own tokio runtime.
+    ///
+    /// Called as `PROGRAM install [DIRECTORY]` it copies itself into the directory (`/target`) instead: an image with nothing in it
+    /// but the program, and `ENTRYPOINT ["/program", "install"]`, is a plugin image.
+    pub fn serve(self) -> Served {
+        self.check_all()?;
+        if let Some(directory) = install::asked_for(std::env::args_os().skip(1))? {
+            return install::install(&directory);
+        }
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .map_err(|error| ServeError::Serve(error.to_string()))?;
+        let served = runtime.block_on(self.serve_here());
+        // Calls that nobody waits for any more must not keep the program.
+        runtime.shutdown_background();
+        served
+    }
+
+    /// As [`Self::serve`], for programs that have a runtime already.
+    pub async fn serve_here(self) -> Served {
+        self.check_all()?;
+        check_host()?;
+        logging::begin();
+        run(self).await
+    }
+}
+
 /// Whether a host that we understand started this program.
-pub(crate) fn check_host() -> Served {
+fn check_host() -> Served {
     if std::env::var(COOKIE_NAME).ok().as_deref() != Some(COOKIE_VALUE) {
         return Err(ServeError::NotStartedByAHost);
     }
@@ -52,7 +82,7 @@ pub(crate) struct Shared {
     enough: Notify,
 }
 
-pub(crate) async fn run(plugin: Plugin) -> Served {
+async fn run(plugin: Plugin) -> Served {
     let path = socket();
     let listener = UnixListener::bind(&path)
         .map_err(|error| ServeError::Listen { path: path.display().to_string(), error })?;

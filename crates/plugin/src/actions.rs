@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
+use lifeboat_api::catalogue::{GroupResource, ItemId};
 use lifeboat_api::velero::{Backup, Restore};
-use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use serde_json::Value;
 
 /// What an action could not do, in words for the backup's or restore's results.

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use lifeboat_plan::catalogue::{Catalogue, GroupResource};
+use lifeboat_api::catalogue::{Catalogue, GroupResource};
 use lifeboat_plan::includes::Includes;
 use lifeboat_plan::selector::Selector;
 
@@ -75,7 +75,7 @@ impl Applies {
 
 #[cfg(test)]
 mod tests {
-    use lifeboat_plan::catalogue::ResourceType;
+    use lifeboat_api::catalogue::ResourceType;
     use rstest::rstest;
 
     use super::*;

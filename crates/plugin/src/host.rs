@@ -5,6 +5,7 @@
 mod discovery;
 mod error;
 mod handshake;
+mod init;
 mod keeper;
 mod kind;
 mod log;

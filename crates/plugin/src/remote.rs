@@ -5,7 +5,6 @@ mod backup;
 mod blocks;
 mod convert;
 mod delete;
-pub(crate) mod init;
 mod object_store;
 mod restore;
 mod snapshotter;

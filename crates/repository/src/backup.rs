@@ -41,8 +41,9 @@ use crate::source::metadata::MetadataOptions;
 /// What is backed up.
 pub enum Source {
     Paths(Vec<PathBuf>),
-    /// What a directory holds becomes the root of the snapshot, which names it `path` wherever it is mounted. Patterns
-    /// and reported paths count from that root, too.
+    /// An open directory, stored at `path` of the snapshot wherever it is mounted. With `/` its content becomes the root
+    /// of the snapshot; with `/source/data` the snapshot has that directory, as if it had been read there, and the
+    /// directories above it are made up. Patterns and reported paths count from the root of the snapshot.
     Root {
         directory: OwnedFd,
         path: String,
@@ -74,8 +75,8 @@ pub enum Parent {
     None,
 }
 
-/// Asked when everything is stored and before the snapshot is written, under the lock: an error means that there is no
-/// snapshot.
+/// Called when everything is stored and before the snapshot is written, under the lock. An error means that no snapshot
+/// is written; a caller with a reason of its own gives it as `Error::NotConfirmed` and gets it back from `backup`.
 pub type Confirm = Box<dyn FnOnce() -> BoxFuture<'static, Result<()>> + Send>;
 
 /// How to back up.

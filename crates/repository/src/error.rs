@@ -77,6 +77,9 @@ pub enum Error {
     /// It would endanger data, so it was not done.
     #[error("refused: {reason}")]
     Refused { reason: String, hint: &'static str },
+    /// The caller of a backup refused the snapshot in its `Confirm`. Holds the caller's own reason, to be downcast by it.
+    #[error("the snapshot was not confirmed")]
+    NotConfirmed(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("cancelled")]
     Cancelled,
 }
@@ -108,7 +111,7 @@ impl Error {
             Self::Damaged { .. } | Self::MissingBlob { .. } | Self::NoKeys => "damaged",
             Self::File { .. } | Self::Local { .. } => "local-files",
             Self::Invalid { .. } | Self::NothingFound { .. } => "invalid",
-            Self::Refused { .. } => "refused",
+            Self::Refused { .. } | Self::NotConfirmed(_) => "refused",
             Self::Cancelled => "cancelled",
         }
     }

@@ -15,7 +15,7 @@ use crate::crypto::{Key, Material};
 use crate::error::{Error, Result};
 use crate::files::FileKind;
 use crate::id::{Id, KeyId};
-use crate::repository::Identity;
+use crate::identity::Identity;
 
 /// The cost of scrypt: 2^15 · 8 · 3, which takes a tenth of a second and 32 MiB, and is what OWASP asks for.
 const DEFAULT_COST: Cost = Cost { n: 1 << 15, r: 8, p: 3 };

@@ -19,6 +19,7 @@ pub mod files;
 pub mod find;
 pub mod forget;
 pub mod id;
+pub mod identity;
 pub mod index;
 pub mod keys;
 mod listing;

@@ -32,6 +32,7 @@ use crate::listing;
 use crate::lock::{Lock, LockKind, LockOptions, store_clock};
 use crate::progress::Progress;
 use crate::repository::Repository;
+use crate::snapshots::Loaded;
 use index_copies::IndexCopies;
 use marks::Marks;
 use plan::{Input, ListedPack, PrunePlan};
@@ -136,13 +137,8 @@ impl Gathered {
     }
 }
 
-async fn decide(
-    repository: &Repository,
-    options: &PruneOptions,
-    progress: &Progress,
-) -> Result<(Gathered, PrunePlan)> {
-    progress.begin("reading the snapshots");
-    let loaded = repository.load_all_snapshots().await?;
+/// Refuses to go on where it is not known what each snapshot needs.
+fn refuse_unknown_needs(loaded: &Loaded, options: &PruneOptions) -> Result<()> {
     if !options.dry_run && loaded.ids().any(|id| options.without.contains(&id)) {
         let problem = "they are still in the repository; only a dry run may leave them out";
         return Err(Error::invalid("snapshots to leave out", problem));
@@ -157,6 +153,17 @@ async fn decide(
                    with `forget ID`, then prune",
         });
     }
+    Ok(())
+}
+
+async fn decide(
+    repository: &Repository,
+    options: &PruneOptions,
+    progress: &Progress,
+) -> Result<(Gathered, PrunePlan)> {
+    progress.begin("reading the snapshots");
+    let loaded = repository.load_all_snapshots().await?;
+    refuse_unknown_needs(&loaded, options)?;
     let snapshots = loaded.found;
     progress.begin("reading the index");
     let index = Arc::new(repository.load_index().await?);

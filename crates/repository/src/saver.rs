@@ -7,27 +7,25 @@
 //! complete before any snapshot needs it. Whatever dies in between leaves packs that nobody names.
 
 mod claims;
+mod packer;
 mod pending;
+mod seal;
 mod upload;
 
-use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use crate::compress::{self, Compression};
-use crate::config::Version;
-use crate::crypto::{Key, NotAuthentic, OVERHEAD};
 use crate::error::{Error, Result};
 use crate::id::{BlobId, BlobKind, Id};
 use crate::index::Index;
 use crate::lock::Lock;
-use crate::pack::Builder;
 use crate::repository::Repository;
 use claims::Claims;
+use packer::Packer;
 use pending::PendingIndex;
 
 /// What `save` did.
@@ -92,10 +90,6 @@ struct Counters {
     uploaded: AtomicU64,
     /// Blobs in index files that were written.
     indexed: AtomicU64,
-}
-
-thread_local! {
-    static BUFFERS: RefCell<Buffers> = RefCell::new(Buffers::new());
 }
 
 impl Saver {
@@ -190,55 +184,6 @@ impl Saver {
         Ok(true)
     }
 
-    fn seal_and_pack(&self, kind: BlobKind, id: BlobId, plain: &[u8]) -> Result<u64> {
-        BUFFERS.with_borrow_mut(|buffers| {
-            let uncompressed_length = self.seal(kind, id, plain, buffers)?;
-            self.pack(kind, id, &buffers.sealed, uncompressed_length)?;
-            let length = buffers.sealed.len();
-            buffers.shrink();
-            Ok(length as u64)
-        })
-    }
-
-    /// Compresses and seals, and reads back both (restic#4529): what was compressed gives `plain`, and what was
-    /// sealed gives what was compressed.
-    fn seal(&self, kind: BlobKind, id: BlobId, plain: &[u8], buffers: &mut Buffers) -> Result<u32> {
-        let repository = &self.shared.repository;
-        let length = u32::try_from(plain.len()).ok().filter(|length| *length <= crate::blobs::MAX_BLOB);
-        let length =
-            length.ok_or_else(|| Error::invalid(format!("{kind} blob"), "it is larger than 1 GiB"))?;
-        let compression = repository.options().compression;
-        let compressed = repository.config().version == Version::V2
-            && length > 0
-            && (compression != Compression::Off || kind == BlobKind::Tree);
-        let misread = || {
-            let detail = "it does not read as it was written, so it was not stored: look for bad memory in this machine";
-            Error::damaged(format!("new {kind} blob {}", id.short()), detail)
-        };
-        let Buffers { packed, sealed } = buffers;
-        let body = if compressed {
-            let failed = |source| Error::Local { action: "compress a blob".to_owned(), source };
-            packed.clear();
-            compress::compress(plain, compression, packed).map_err(failed)?;
-            sealed.clear();
-            compress::decompress(packed, plain.len(), sealed).map_err(|_| misread())?;
-            if sealed != plain {
-                return Err(misread());
-            }
-            packed
-        } else {
-            plain
-        };
-        sealed.clear();
-        let start = Key::begin(sealed);
-        sealed.extend_from_slice(body);
-        repository.key().seal(sealed, start);
-        if !opens_as(repository.key(), sealed, body) {
-            return Err(misread());
-        }
-        Ok(if compressed { length } else { 0 })
-    }
-
     fn pack(&self, kind: BlobKind, id: BlobId, sealed: &[u8], uncompressed_length: u32) -> Result<()> {
         let full = if self.dry {
             None
@@ -276,8 +221,8 @@ impl Saver {
     /// Uploads what is left and writes the index. After this, and not before, a snapshot may name the blobs.
     pub async fn finish(self) -> Result<SaverTotals> {
         for slot in &self.packers {
-            let packer = std::mem::take(&mut *slot.lock().unwrap_or_else(PoisonError::into_inner));
-            if let Some(filling) = packer.0 {
+            let filling = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
+            if let Some(filling) = filling {
                 upload::start(&self.shared, filling)?;
             }
         }
@@ -305,61 +250,7 @@ fn permits(repository: &Repository) -> u32 {
     u32::try_from(repository.uploads()).unwrap_or(u32::MAX).saturating_add(1)
 }
 
-/// The pack of one kind that is being filled.
-#[derive(Debug, Default)]
-struct Packer(Option<Filling>);
-
-/// A pack in memory, and the permission to have it there.
-#[derive(Debug)]
-struct Filling {
-    builder: Builder,
-    permit: OwnedSemaphorePermit,
-}
-
-impl Packer {
-    /// Adds a blob; gives the pack if it is full. Waits for an upload to end before it begins another pack.
-    fn add(
-        &mut self,
-        shared: &Shared,
-        kind: BlobKind,
-        id: BlobId,
-        sealed: &[u8],
-        uncompressed_length: u32,
-    ) -> Result<Option<Filling>> {
-        let filling = match &mut self.0 {
-            Some(filling) => filling,
-            empty => empty.insert(shared.begin_pack(kind)?),
-        };
-        filling.builder.add(kind, id, sealed, uncompressed_length)?;
-        let size = shared.repository.options().pack_size;
-        let is_full = filling.builder.size() >= size || filling.builder.has_many_blobs();
-        Ok(if is_full { self.0.take() } else { None })
-    }
-}
-
 impl Shared {
-    fn begin_pack(&self, kind: BlobKind) -> Result<Filling> {
-        let waiting = async {
-            tokio::select! {
-                permit = Arc::clone(&self.permits).acquire_owned() => permit.map_err(|_| Error::Cancelled),
-                () = self.cancel.cancelled() => Err(self.take_problem().unwrap_or(Error::Cancelled)),
-            }
-        };
-        let permit = self.runtime.block_on(waiting)?;
-        let buffer = match kind {
-            // Room for a last blob that does not fit and for the header; what is not touched costs nothing.
-            BlobKind::Data => self.take_buffer().unwrap_or_else(|| {
-                Vec::with_capacity(self.repository.options().pack_size + crate::chunker::MAX_SIZE + (1 << 20))
-            }),
-            BlobKind::Tree => Vec::new(),
-        };
-        Ok(Filling { builder: Builder::into_buffer(buffer), permit })
-    }
-
-    fn take_buffer(&self) -> Option<Vec<u8>> {
-        self.buffers.lock().unwrap_or_else(PoisonError::into_inner).pop()
-    }
-
     /// Fails once anything has: what went wrong itself is told by `finish`.
     fn go_on(&self) -> Result<()> {
         if self.cancel.is_cancelled() {
@@ -380,41 +271,6 @@ impl Shared {
 
     fn take_problem(&self) -> Option<Error> {
         self.problem.lock().unwrap_or_else(PoisonError::into_inner).take()
-    }
-}
-
-/// Whether what is sealed is exactly `body`.
-fn opens_as(key: &Key, sealed: &[u8], body: &[u8]) -> bool {
-    let mut rest = body;
-    let compare = |piece: &[u8]| match rest.split_off(..piece.len()) {
-        Some(expected) if expected == piece => Ok(()),
-        _ => Err(NotAuthentic),
-    };
-    key.open_in_pieces(sealed, compare).is_ok() && rest.is_empty()
-}
-
-/// A thread's memory, kept from blob to blob. Both have room for any piece of a file from the start: what is never
-/// touched costs nothing.
-#[derive(Debug)]
-struct Buffers {
-    packed: Vec<u8>,
-    /// At first for reading back what was compressed.
-    sealed: Vec<u8>,
-}
-
-impl Buffers {
-    /// For the largest piece, should it not compress.
-    const KEPT: usize = crate::chunker::MAX_SIZE + crate::chunker::MAX_SIZE / 128 + OVERHEAD;
-
-    fn new() -> Self {
-        Self { packed: Vec::with_capacity(Self::KEPT), sealed: Vec::with_capacity(Self::KEPT) }
-    }
-
-    /// The room for a giant blob is given back.
-    fn shrink(&mut self) {
-        if self.packed.capacity().max(self.sealed.capacity()) > Self::KEPT {
-            *self = Self::new();
-        }
     }
 }
 

@@ -7,7 +7,7 @@ mod classify;
 mod hint;
 
 pub(crate) use answer::{Answer, xml_text};
-pub(crate) use classify::{Operation, Site, Transport, classify, find};
+pub(crate) use classify::{BadListing, Operation, Site, Transport, classify, find};
 
 /// What every operation of this crate returns.
 pub type Result<T, E = Error> = std::result::Result<T, E>;

@@ -17,7 +17,7 @@ use object_store::client::{
 };
 use object_store::{ClientConfigKey, ClientOptions};
 
-use crate::error::{self, Answer};
+use crate::error::{self, Answer, BadListing};
 use crate::layers::bandwidth::Bucket;
 use transport::Transport;
 
@@ -113,11 +113,6 @@ impl HttpService for Service {
         Ok(HttpResponse::from_parts(parts, body.into()))
     }
 }
-
-/// An answer of status 200 that must not be taken for a listing.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
-pub(crate) struct BadListing(pub &'static str);
 
 async fn answer(origin: String, response: HttpResponse) -> Answer {
     let (parts, body) = response.into_parts();

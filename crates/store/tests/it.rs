@@ -2,6 +2,11 @@
 //! layers; the behaviour of the layers; and what goes over the wire, against a small HTTP and TLS server.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+#[cfg(feature = "real-rest")]
+mod rest;
+#[cfg(feature = "real-s3")]
+mod s3;
+
 mod it {
     mod bandwidth;
     mod conformance;

@@ -1,4 +1,4 @@
-//! Against restic's own rest-server (`cargo test -p lifeboat-store --features real-rest --test rest`).
+//! Against restic's own rest-server (`cargo test -p lifeboat-store --features real-rest --test it rest::`).
 //!
 //! The environment names it: `LIFEBOAT_REST_URL`, for example of `rest-server --path DIR --no-auth --listen
 //! 127.0.0.1:8000`. The tests make a new repository below that URL and remove what they wrote into it.

@@ -1,4 +1,4 @@
-//! Against a real S3 server, plain and over TLS (`cargo test -p lifeboat-store --features real-s3 --test s3`).
+//! Against a real S3 server, plain and over TLS (`cargo test -p lifeboat-store --features real-s3 --test it s3::`).
 //!
 //! The environment names it: `LIFEBOAT_S3_ENDPOINT`, `LIFEBOAT_S3_TLS_ENDPOINT`, `LIFEBOAT_S3_CA` (a PEM file),
 //! `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`; the bucket is `lifeboat`. `cargo xtask test` sets

@@ -11,8 +11,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use lifeboat_api::catalogue::{GroupResource, ItemId};
 use lifeboat_api::velero::{Backup, Restore};
-use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use lifeboat_plugin::actions::{ActionError, Lookup};
 use lifeboat_plugin::host::{HostSettings, LogLine, LogSink, PluginHost, Session, Timeouts};
 use serde_json::{Value, json};

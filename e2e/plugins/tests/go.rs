@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::StreamExt;
+use lifeboat_api::catalogue::{GroupResource, ItemId};
 use lifeboat_archive::StoreError;
-use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use lifeboat_plugin::actions::{AppliesTo, RestoreInput};
 use lifeboat_plugin::host::{Kind, LogLevel, Session};
 use lifeboat_plugin::remote::ObjectStoreLocation;

@@ -5,7 +5,7 @@ use std::process::Stdio;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-use crate::bench::{Bench, code, messages, stderr, stdout};
+use super::bench::{Bench, code, messages, stderr, stdout};
 
 #[test]
 fn what_was_backed_up_is_restored() {
@@ -333,7 +333,7 @@ fn a_dump_whose_reader_goes_away_ends_as_other_programs_do() {
     let bench = Bench::new();
     std::fs::write(bench.path("data/large"), vec![b'x'; 20_000_000]).unwrap();
     assert_eq!(code(&bench.lifeboat(["backup", "data"])), 0);
-    let mut child = crate::bench::piped(&mut bench.command(["dump", "latest", "/data/large"]));
+    let mut child = super::bench::piped(&mut bench.command(["dump", "latest", "/data/large"]));
     drop(child.stdout.take());
     let output = child.wait_with_output().unwrap();
     assert_eq!((code(&output), stderr(&output), bench.locks()), (141, String::new(), 0));
@@ -343,7 +343,7 @@ fn a_dump_whose_reader_goes_away_ends_as_other_programs_do() {
 fn unlock_tells_whose_lock_stays_and_how_to_remove_it() {
     let bench = Bench::new();
     let mut holder =
-        crate::bench::piped(&mut bench.command(["lock", "--", "sh", "-c", "echo held; exec cat"]));
+        super::bench::piped(&mut bench.command(["lock", "--", "sh", "-c", "echo held; exec cat"]));
     let mut line = [0; 5];
     std::io::Read::read_exact(holder.stdout.as_mut().unwrap(), &mut line).unwrap();
     holder.kill().unwrap();

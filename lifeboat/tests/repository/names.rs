@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 
-use crate::bench::{Bench, code, stderr};
+use super::bench::{Bench, code, stderr};
 
 /// `\xff` is in no text.
 const NAME: &[u8] = b"odd\xff";

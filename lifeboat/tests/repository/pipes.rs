@@ -5,7 +5,7 @@ use std::io::Write;
 
 use rstest::rstest;
 
-use crate::bench::{Bench, code, piped, stderr, stdout, with_input};
+use super::bench::{Bench, code, piped, stderr, stdout, with_input};
 
 #[test]
 fn standard_input_becomes_one_file_and_comes_back_byte_for_byte() {

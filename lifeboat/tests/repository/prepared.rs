@@ -1,6 +1,6 @@
 //! Prepared snapshots: nothing is in the repository until a commit, and a commit needs the lock that the backup had.
 
-use crate::bench::{Bench, code, stderr, stdout, with_input};
+use super::bench::{Bench, code, stderr, stdout, with_input};
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_lifeboat");
 

@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use rstest::rstest;
 
-use crate::bench::{Bench, code, stderr, stdout, with_input};
+use super::bench::{Bench, code, stderr, stdout, with_input};
 
 #[test]
 fn the_short_forms_read_and_write_a_pipe() {

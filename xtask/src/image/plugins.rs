@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::layer::Tree;
 use super::oci::{self, Image, Layer};
-use super::{Profile, program, progress};
+use super::progress;
 use crate::{run, tools};
 
 /// Velero's plugin for S3.
@@ -16,8 +16,8 @@ const AWS: &str = "localhost/lifeboat-test/velero-plugin-for-aws:v1.14.3";
 /// Plugins on Velero's framework that record what they are asked.
 const RECORDER: &str = "localhost/lifeboat-test/recorder:dev";
 
-/// Every archive; builds what is missing.
-pub(super) fn build() -> Result<Vec<PathBuf>> {
+/// Every archive; builds what is missing. `example` gives the program of an example on our SDK.
+pub(super) fn build(example: impl Fn(&str) -> Result<PathBuf>) -> Result<Vec<PathBuf>> {
     let copier = read(&tools::plugin_copier()?)?;
     let aws = tools::velero_plugins()?.join("velero-plugin-for-aws");
     let mut archives = vec![
@@ -25,7 +25,7 @@ pub(super) fn build() -> Result<Vec<PathBuf>> {
         with_copier(RECORDER, "recorder", &read(&tools::recorder_plugin()?)?, &copier)?,
     ];
     for name in ["wait-for-database", "directory-snapshotter"] {
-        let program = program::build(name, Profile::Fast)?;
+        let program = example(name)?;
         archives.push(alone(&format!("localhost/lifeboat-example/{name}:dev"), name, &read(&program)?)?);
     }
     Ok(archives)

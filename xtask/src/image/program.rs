@@ -1,7 +1,8 @@
 //! Static programs of the workspace: takes a program and a cargo profile, gives the path. Refuses one that is not
-//! static, because nothing else is in an image to load it. `lifeboat.rs` and `plugins.rs` call it.
+//! static, because nothing else is in an image to load it. `lifeboat.rs` and `plugins.rs` call it; the test run, which
+//! compiles everything at once, takes the flags from here.
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
@@ -13,35 +14,52 @@ use crate::run;
 /// Named together for each program: features of what they share are then the same, and it is compiled once.
 const PACKAGES: [&str; 2] = ["lifeboat", "lifeboat-example-plugins"];
 
-/// Compiles with the C library linked in. The target is named even though it is the host's, so that the flags do not
-/// reach build scripts and procedural macros, which cannot be static.
+/// Compiles with the C library linked in.
 pub(super) fn build(name: &str, profile: Profile) -> Result<PathBuf> {
     progress(&format!("building {name} (profile {})", profile.name()));
-    let triple = host_triple()?;
-    let mut flags = vec!["-Ctarget-feature=+crt-static".to_owned()];
-    if let Some(home) = cargo_home() {
-        // Keeps the builder's home out of the program; C code (aws-lc-sys) still carries it.
-        flags.push(format!("--remap-path-prefix={}=/cargo", home.display()));
-    }
     let mut command = run::cargo();
     command
         .arg("build")
         .args(PACKAGES.iter().flat_map(|package| ["--package", package]))
-        .args(["--bin", name])
+        .args(["--bin", name]);
+    let triple = link_statically(&mut command, profile)?;
+    run::run(&mut command)?;
+    let path = run::target_directory()?.join(&triple).join(profile.name()).join(name);
+    require_static(&path)?;
+    Ok(path)
+}
+
+/// Gives a cargo command a profile and the flags that link the C library in, and returns the target. The target is named
+/// even though it is the host's, so that the flags do not reach build scripts and procedural macros, which cannot be
+/// static.
+pub(super) fn link_statically(command: &mut Command, profile: Profile) -> Result<String> {
+    let triple = host_triple()?;
+    let mut flags = Vec::new();
+    if cfg!(target_os = "linux") {
+        flags.push("-Ctarget-feature=+crt-static".to_owned());
+    }
+    if let Some(home) = cargo_home() {
+        // Keeps the builder's home out of the program; C code (aws-lc-sys) still carries it.
+        flags.push(format!("--remap-path-prefix={}=/cargo", home.display()));
+    }
+    command
         .args(["--profile", profile.name(), "--target", &triple])
         .arg("--config")
         .arg(format!("target.{triple}.rustflags={}", json!(flags)))
         // Either of these would replace the flags above.
         .env_remove("RUSTFLAGS")
         .env_remove("CARGO_ENCODED_RUSTFLAGS");
-    run::run(&mut command)?;
-    let path = run::target_directory()?.join(&triple).join(profile.name()).join(name);
-    let program = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(triple)
+}
+
+/// Fails for a program that needs a loader or a library.
+pub(super) fn require_static(path: &Path) -> Result<()> {
+    let program = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
     let needs = elf::needs(&program).with_context(|| format!("cannot inspect {}", path.display()))?;
     if !needs.nothing() {
         bail!("{} is not static ({needs:?}): it would not start in its image", path.display());
     }
-    Ok(path)
+    Ok(())
 }
 
 fn host_triple() -> Result<String> {

@@ -11,18 +11,32 @@ use serde::Deserialize;
 use crate::run;
 
 /// The crates of ours that each crate may use.
-const MAY_USE: [(&str, &[&str]); 18] = [
+const MAY_USE: [(&str, &[&str]); 20] = [
     ("lifeboat-api", &[]),
     ("lifeboat-plan", &["lifeboat-api"]),
     ("lifeboat-store", &[]),
     ("lifeboat-repository", &["lifeboat-store"]),
     ("lifeboat-mover", &["lifeboat-store", "lifeboat-repository"]),
-    ("lifeboat-archive", &["lifeboat-api", "lifeboat-plan", "lifeboat-store"]),
+    ("lifeboat-archive", &["lifeboat-api", "lifeboat-store"]),
     ("lifeboat-plugin-protocol", &[]),
     ("lifeboat-plugin-sdk", &["lifeboat-plugin-protocol"]),
     ("lifeboat-plugin", &["lifeboat-api", "lifeboat-plan", "lifeboat-archive", "lifeboat-plugin-protocol"]),
     ("lifeboat-web", &[]),
     ("lifeboat-cluster", &["lifeboat-api", "lifeboat-plan"]),
+    ("lifeboat-control", &["lifeboat-api", "lifeboat-plan", "lifeboat-cluster", "lifeboat-web"]),
+    (
+        "lifeboat-transfer",
+        &[
+            "lifeboat-api",
+            "lifeboat-plan",
+            "lifeboat-store",
+            "lifeboat-repository",
+            "lifeboat-mover",
+            "lifeboat-cluster",
+            "lifeboat-control",
+            "lifeboat-web",
+        ],
+    ),
     (
         "lifeboat-operator",
         &[
@@ -34,6 +48,8 @@ const MAY_USE: [(&str, &[&str]); 18] = [
             "lifeboat-archive",
             "lifeboat-plugin",
             "lifeboat-cluster",
+            "lifeboat-control",
+            "lifeboat-transfer",
             "lifeboat-web",
         ],
     ),

@@ -17,14 +17,14 @@ const FLAGS: [&str; 2] = ["--backup-sync-period=5s", "--store-validation-frequen
 
 impl Run {
     pub(crate) fn interop(&mut self) -> Result<Tally> {
-        if let Some(context) = self.context() {
+        if let Some(context) = &self.args.context {
             bail!("the peer runs beside the box and uses its storage: it cannot run beside {context:?}");
         }
-        let mut command = self.e2e_command(&["interop"], &[])?;
+        self.install_tools()?;
         cluster_box::up()?;
         cluster_box::load(&[image::debian()?])?;
         let environment = cluster_box::environment()?;
-        let binary = image::binary(image::Profile::Fast)?;
+        let binary = self.compiled()?.program("lifeboat")?;
         // Velero's server does not start before its kinds are there, and sees others late.
         run::output(Command::new(&binary).envs(&environment).args(["install", "--crds-only"]))?;
         let (theirs, ours) = (
@@ -34,11 +34,13 @@ impl Run {
         let definition = run::checkout().join("e2e/fixtures/interop/definition.yaml");
         run::output(theirs.kubectl().args(["apply", "-f"]).arg(&definition))?;
         // Plugins on our SDK run under both.
-        let example = |name| image::program(name, image::Profile::Fast);
-        let examples = [example("wait-for-database")?, example("directory-snapshotter")?];
+        let compiled = self.compiled()?;
+        let examples = [compiled.program("wait-for-database")?, compiled.program("directory-snapshotter")?];
         let _velero = servers::velero(&environment, &theirs, &FLAGS, &examples)?;
         let _lifeboat = servers::lifeboat(&binary, &environment, &ours, &FLAGS, &examples)?;
-        command
+        let tests = self
+            .e2e_tests()?
+            .threads(1)
             .envs(&environment)
             .env("LIFEBOAT_BIN", &binary)
             .env("VELERO_BIN", tools::velero()?)
@@ -46,9 +48,9 @@ impl Run {
             .env("LIFEBOAT_PEER_NAMESPACE", &theirs.namespace)
             .env("LIFEBOAT_OWN_NAMESPACE", &ours.namespace)
             .env("LIFEBOAT_PEER_PREFIX", PREFIX);
-        let tally = self.filtered(&mut command);
+        let outcome = tests.run(|name| self.wants(&["interop"], name));
         let remove = ["delete", "--ignore-not-found", "--wait=false", "-f"];
         run::output(theirs.kubectl().args(remove).arg(&definition))?;
-        tally
+        self.filtered(outcome?)
     }
 }

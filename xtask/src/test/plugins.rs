@@ -5,10 +5,11 @@ use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 
+use super::harness::{Outcome, Tests};
 use super::part::Run;
 use super::tally::Tally;
 use crate::s3_server::{self, S3Server};
-use crate::{run, tools};
+use crate::tools;
 
 /// Programs, and how they are made. A variable that is already set names one that people have.
 type Build = fn() -> Result<PathBuf>;
@@ -18,22 +19,27 @@ const PROGRAMS: [(&str, Build); 3] = [
     ("LIFEBOAT_AWS_PLUGIN", || Ok(tools::velero_plugins()?.join("velero-plugin-for-aws"))),
 ];
 
+/// Packages with such tests, and their module in each.
+const TESTS: [(&str, &str); 2] = [("e2e/plugins", "go"), ("examples/plugins", "velero")];
+
 impl Run {
     pub(crate) fn plugins(&mut self) -> Result<Tally> {
-        let mut command = run::cargo();
-        command.args(["test", "--quiet", "--no-fail-fast", "--test", "go", "--test", "velero"]);
-        for package in ["lifeboat-test-plugins", "lifeboat-example-plugins"] {
-            command.args(["--package", package, "--features", &format!("{package}/go-plugins")]);
-        }
-        command.args(self.filter());
+        let mut environment = Vec::new();
         for (variable, build) in PROGRAMS {
             if std::env::var_os(variable).is_none() {
-                command.env(variable, build()?);
+                environment.push((variable, build()?));
             }
         }
         let directory = tempfile::tempdir().context("no directory for the S3 server")?;
         let server = S3Server::start(directory.path())?;
-        command.env("LIFEBOAT_S3_BUCKET", s3_server::BUCKET);
-        self.filtered(command.envs(server.environment()))
+        let mut outcome = Outcome::default();
+        for (package, module) in TESTS {
+            let tests = Tests::of(self.compiled()?.tests(package)?)
+                .envs(environment.clone())
+                .envs(server.environment())
+                .env("LIFEBOAT_S3_BUCKET", s3_server::BUCKET);
+            outcome = outcome.and(tests.run(|name| self.wants(&[module], name))?);
+        }
+        self.filtered(outcome)
     }
 }

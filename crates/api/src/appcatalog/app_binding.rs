@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::common::ByteString;
 use crate::stash::TypedObjectRef;
 
-/// How an application is reached.
+/// How to connect to an application.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, CustomResource, KubeSchema)]
 #[kube(
     group = "appcatalog.appscode.com",
@@ -30,7 +30,7 @@ pub struct AppBindingSpec {
     /// Type of the application, such as "mongodb" or "kubedb.com/mysql".
     #[serde(default, rename = "type", skip_serializing_if = "Option::is_none")]
     pub type_: Option<String>,
-    /// The object that stands for the application itself, such as a KubeDB MySQL.
+    /// The object that represents the application itself, such as a KubeDB MySQL.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub app_ref: Option<TypedObjectRef>,
     /// Version of the application, such as "8.0.35".
@@ -45,7 +45,7 @@ pub struct AppBindingSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 128))]
     pub secret_transforms: Vec<SecretTransform>,
-    /// Settings that depend on the application, not secret. `stash.addon` in it names the Tasks to use.
+    /// Settings of the application that are not secret. `stash.addon` names the Tasks to use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "any_object")]
     pub parameters: Option<Map<String, Value>>,
@@ -54,7 +54,7 @@ pub struct AppBindingSpec {
     pub tls_secret: Option<SecretRef>,
 }
 
-/// An object of whatever fields.
+/// An object with any fields.
 fn any_object(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "object", "x-kubernetes-preserve-unknown-fields": true })
 }
@@ -64,7 +64,7 @@ fn base64(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "type": "string", "format": "byte" })
 }
 
-/// A Secret, or what stands in for one, of the AppBinding's namespace.
+/// A Secret, or an object that replaces one, in the AppBinding's namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SecretRef {
@@ -92,19 +92,19 @@ pub struct ClientConfig {
     /// Service of an application in the cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service: Option<ServiceReference>,
-    /// Whether to accept a server certificate that nobody vouches for. `caBundle` is better.
+    /// Whether to skip the verification of the server certificate. Prefer `caBundle`.
     #[serde(default, rename = "insecureSkipTLSVerify", skip_serializing_if = "std::ops::Not::not")]
     pub insecure_skip_tls_verify: bool,
-    /// Certificates, in PEM, that vouch for the server's.
+    /// Certificates (PEM) of the authorities that may sign the server's certificate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "base64")]
     pub ca_bundle: Option<ByteString>,
-    /// Name that the server's certificate must have, if it is not the address's.
+    /// Host name in the server's certificate, if it differs from the address.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_name: Option<String>,
 }
 
-/// A Service, and what is asked of it.
+/// A Service, with scheme, port and path.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceReference {
@@ -135,7 +135,7 @@ pub struct ServiceReference {
     .message("secretTransforms: exactly one of renameKey, addKey, addKeysFrom, removeKey must be set"))]
 #[serde(rename_all = "camelCase")]
 pub struct SecretTransform {
-    /// Gives a key another name.
+    /// Renames a key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rename_key: Option<RenameKeyTransform>,
     /// Adds a key whose value is not secret.
@@ -144,18 +144,18 @@ pub struct SecretTransform {
     /// Adds all keys of another Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub add_keys_from: Option<AddKeysFromTransform>,
-    /// Leaves a key out.
+    /// Removes a key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remove_key: Option<RemoveKeyTransform>,
 }
 
-/// Gives a key another name.
+/// Renames a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RenameKeyTransform {
     /// The key as it is in the Secret.
     pub from: String,
-    /// The key as the application's tools want it.
+    /// The key that the application's tools expect.
     pub to: String,
 }
 
@@ -165,11 +165,11 @@ pub struct RenameKeyTransform {
 pub struct AddKeyTransform {
     /// The key.
     pub key: String,
-    /// Its value, in base64. `stringValue` goes before it.
+    /// Its value, in base64. `stringValue` takes precedence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "base64")]
     pub value: Option<ByteString>,
-    /// Its value, as text.
+    /// Its value, as a string.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub string_value: Option<String>,
 }
@@ -178,12 +178,12 @@ pub struct AddKeyTransform {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct AddKeysFromTransform {
-    /// That Secret.
+    /// The other Secret.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret_ref: Option<LocalObjectReference>,
 }
 
-/// Leaves a key out.
+/// Removes a key.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RemoveKeyTransform {

@@ -29,7 +29,7 @@ const UNITS: [(&str, u64); 8] = [
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GoDuration(i64);
 
-/// Text that is no Go duration.
+/// A string that is not a Go duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid duration {text:?}: {reason}; write it like \"720h\", \"1h30m\" or \"90s\"")]
 pub struct ParseDurationError {
@@ -38,7 +38,7 @@ pub struct ParseDurationError {
 }
 
 impl GoDuration {
-    /// No time at all, which in most fields of the API means "not set".
+    /// Zero, which in most fields of the API means "not set".
     pub const ZERO: Self = Self(0);
 
     /// A duration of so many nanoseconds.
@@ -56,17 +56,17 @@ impl GoDuration {
         self.0
     }
 
-    /// Whether it is zero: stock clients send "0s" for every duration that nobody set.
+    /// Whether it is zero: stock clients send "0s" for every duration that is not set.
     pub const fn is_unset(&self) -> bool {
         self.0 == 0
     }
 
-    /// The same for time arithmetic with `jiff`.
+    /// Converts to a `jiff` duration, for time arithmetic.
     pub const fn to_signed(self) -> SignedDuration {
         SignedDuration::from_nanos(self.0)
     }
 
-    /// The same for timers; `None` if it is negative.
+    /// Converts to a std duration, for timers; `None` if it is negative.
     pub fn to_std(self) -> Option<std::time::Duration> {
         u64::try_from(self.0).ok().map(std::time::Duration::from_nanos)
     }
@@ -125,7 +125,7 @@ impl JsonSchema for GoDuration {
         "GoDuration".into()
     }
 
-    /// Any string, as upstream's CRDs say: a pattern here could refuse an object that Velero takes.
+    /// Any string, as in upstream's CRDs: a pattern here could reject an object that Velero accepts.
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({ "type": "string" })
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[schemars(extend("x-kubernetes-map-type" = "atomic"))]
 pub struct SecretKeySelector {
-    /// Name of the Secret. The schema lets it be empty for old objects' sake; no empty name is ever found.
+    /// Name of the Secret. The schema allows an empty name for old objects; a Secret is never found by it.
     #[serde(default)]
     pub name: String,
     /// The key inside the Secret whose value is used.

@@ -6,8 +6,8 @@ use serde_json::Value;
 
 const MAP_TYPE: &str = "x-kubernetes-map-type";
 
-/// Marks an object as one value for server-side apply: whoever sets it owns the whole of it, as upstream's
-/// CRDs say for selectors and references.
+/// Marks an object as atomic for server-side apply: the field manager that sets it owns all of it, as in
+/// upstream's CRDs for selectors and references.
 pub(crate) fn atomic(schema: &mut Schema) {
     schema.insert(MAP_TYPE.to_owned(), Value::from("atomic"));
 }

@@ -1,7 +1,7 @@
 //! `string_enum!`: an enum that is a string on the wire and never fails to decode.
 //!
-//! A newer server, an older backup or a stranger's plugin may write a value we do not know. With a derived
-//! enum that one word would make the whole object, and with it every list that holds it, unreadable. So each
+//! A newer server, an older backup or a third-party plugin may write an unknown value. With a derived
+//! enum that value would make the whole object, and with it every list that holds it, unreadable. So each
 //! of these enums ends in `Other(String)`, while the CRD's schema still lists the known values.
 
 /// Declares a string enum: `string_enum! { /// doc
@@ -32,7 +32,7 @@ macro_rules! string_enum {
             /// Every value this version knows, in the order of the schema.
             $vis const KNOWN: &'static [Self] = &[$(Self::$variant),+];
 
-            /// The value as it stands in the object.
+            /// The value as written in the object.
             $vis fn as_str(&self) -> &str {
                 match self {
                     $(Self::$variant => $text,)+

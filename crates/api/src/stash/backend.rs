@@ -1,4 +1,4 @@
-//! [`Backend`]: where a repository's data lies, and the Secret that opens it.
+//! [`Backend`]: where a repository's data is stored, and the Secret with password and credentials.
 
 use kube::KubeSchema;
 use kube::core::Rule;
@@ -11,7 +11,7 @@ use super::volume_source::VolumeSource;
 
 const BACKENDS: [&str; 7] = ["local", "s3", "gcs", "azure", "swift", "b2", "rest"];
 
-/// Where data is kept: a Secret and exactly one kind of storage.
+/// Where data is stored: a Secret and exactly one kind of storage.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[x_kube(validation = exactly_one_storage())]
 #[serde(rename_all = "camelCase")]
@@ -22,7 +22,7 @@ pub struct Backend {
     /// A volume: a claim, a node's directory, an NFS server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub local: Option<LocalBackend>,
-    /// Amazon S3 or any server that speaks its protocol.
+    /// Amazon S3 or a compatible server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub s3: Option<S3Backend>,
     /// Google Cloud Storage.
@@ -57,7 +57,7 @@ pub struct LocalBackend {
     /// The volume, as in a pod.
     #[serde(flatten)]
     pub volume: VolumeSource,
-    /// Directory under which the volume is mounted. Not /stash or below, which belongs to the backup itself.
+    /// Directory at which the volume is mounted. Not /stash or below, which is reserved.
     #[schemars(length(min = 1, max = limits::PATH))]
     #[x_kube(validation = Rule::new("self.startsWith('/')").message("mountPath must be absolute"))]
     #[x_kube(validation = Rule::new("!self.matches(r'^/+stash(/.*)?$')")
@@ -79,7 +79,7 @@ pub(super) fn exactly_one_volume(what: &str) -> Rule {
     )
 }
 
-/// A repository in a bucket of S3 or a server like it.
+/// A repository in an S3 bucket.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct S3Backend {
@@ -94,7 +94,7 @@ pub struct S3Backend {
     /// Region of the bucket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub region: Option<String>,
-    /// Whether to accept a server certificate that nobody vouches for. CA_CERT_DATA in the Secret is better.
+    /// Whether to skip the verification of the server certificate. Prefer CA_CERT_DATA in the Secret.
     #[serde(default, rename = "insecureTLS", skip_serializing_if = "std::ops::Not::not")]
     pub insecure_tls: bool,
 }
@@ -164,7 +164,7 @@ pub struct B2Backend {
 #[serde(rename_all = "camelCase")]
 pub struct RestBackend {
     /// Address of the repository, such as "https://backup.example.com:8000/demo". User and password belong
-    /// into the Secret.
+    /// in the Secret.
     #[schemars(length(min = 1))]
     pub url: String,
 }

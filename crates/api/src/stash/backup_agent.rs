@@ -1,4 +1,4 @@
-//! Kind BackupAgent: the image and the commands with which Restic and Recovery do their work.
+//! Kind BackupAgent: the image and the commands that Restic and Recovery run.
 
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::cel;
 use super::limits;
 
-/// An image, and what to run in it.
+/// An image, and the commands to run in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, CustomResource, KubeSchema)]
 #[kube(
     group = "stash.appscode.com",
@@ -22,14 +22,14 @@ use super::limits;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct BackupAgentSpec {
-    /// Image that has the commands' programs.
+    /// Image with the programs of the commands.
     #[schemars(length(min = 1))]
     pub image: String,
-    /// What is run for a backup and for a recovery.
+    /// Commands for a backup and for a recovery.
     pub commands: AgentCommands,
 }
 
-/// What is run in an agent's image. ${DB_USER}, ${DB_PASSWORD}, ${DB_HOST} and {{RepoName}} are filled in.
+/// Commands of an agent. ${DB_USER}, ${DB_PASSWORD}, ${DB_HOST} and {{RepoName}} are replaced.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[x_kube(validation = cel::required(
     "(has(self.backup) && self.backup.size() > 0) || (has(self.recovery) && self.recovery.size() > 0)",
@@ -37,11 +37,11 @@ pub struct BackupAgentSpec {
 ))]
 #[serde(rename_all = "camelCase")]
 pub struct AgentCommands {
-    /// What makes a backup: the arguments of a program, or a single line for the shell.
+    /// Command for a backup: program and arguments, or a single line for the shell.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = limits::LIST))]
     pub backup: Vec<String>,
-    /// What brings a backup back: the arguments of a program, or a single line for the shell.
+    /// Command for a recovery: program and arguments, or a single line for the shell.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = limits::LIST))]
     pub recovery: Vec<String>,

@@ -14,7 +14,7 @@ use super::retention::RetentionPolicy;
 use super::runtime::RuntimeSettings;
 use crate::common::{Condition, GoDuration};
 
-/// What to back up together, when, whereto, and what to keep.
+/// Targets to back up together, schedule, repository and retention.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, CustomResource, KubeSchema)]
 #[kube(
     group = "stash.appscode.com",
@@ -41,51 +41,51 @@ pub struct BackupBatchSpec {
     #[schemars(length(min = 1, max = limits::MEMBERS))]
     #[x_kube(validation = invoker::aliases_are_unique())]
     pub members: Vec<BackupMember>,
-    /// When to back up: five cron fields, "@daily" and its like, or "@every 1h".
+    /// When to back up: five cron fields, "@daily" and the like, or "@every 1h".
     #[schemars(length(max = limits::TIME))]
     #[x_kube(validation = cel::schedule())]
     pub schedule: String,
-    /// How pods that serve the batch as a whole are made; members have their own settings.
+    /// Settings of the pods for the batch as a whole; members have their own settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime_settings: Option<RuntimeSettings>,
-    /// What moves the data: Restic or VolumeSnapshotter.
+    /// How data is stored: Restic or VolumeSnapshotter.
     #[serde(default)]
     pub driver: Driver,
-    /// Repository that gets the data of all members. Not needed by driver VolumeSnapshotter.
+    /// Repository that stores the data of all members. Not needed by driver VolumeSnapshotter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repository: Option<ObjectRef>,
     /// Which snapshots to keep.
     pub retention_policy: RetentionPolicy,
-    /// Whether the schedule rests. A BackupSession made by hand still runs.
+    /// Whether the schedule is paused. A BackupSession that is created by hand still runs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
     /// How many finished BackupSessions to keep.
     #[serde(default = "one")]
     #[schemars(range(min = 0))]
     pub backup_history_limit: i32,
-    /// What runs before the first and after the last member.
+    /// Hooks before the first and after the last member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hooks: Option<BackupHooks>,
-    /// Whether members are backed up one after another, in their order. The same as `executionOrder:
+    /// Whether members are backed up one after another, in their order. Equivalent to `executionOrder:
     /// Sequential`. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maintain_order: Option<bool>,
-    /// Whether members are backed up all at once (Parallel) or in their order (Sequential). Default: Parallel,
+    /// Whether members are backed up in parallel (Parallel) or in their order (Sequential). Default: Parallel,
     /// unless `maintainOrder` is true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_order: Option<ExecutionOrder>,
-    /// How long a backup may take, such as "2h"; one that takes longer is stopped and Failed. Default: no limit.
+    /// How long a backup may take, such as "2h"; after that it is stopped and Failed. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = limits::TIME))]
     #[x_kube(validation = cel::duration())]
     pub time_out: Option<GoDuration>,
-    /// Whether and when a failed backup is tried again.
+    /// Whether and when a failed backup is retried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_config: Option<RetryConfig>,
 }
 
 impl BackupBatchSpec {
-    /// Whether members run one after another, whichever field asks for it.
+    /// Whether members run one after another, from `maintainOrder` or `executionOrder`.
     pub fn is_sequential(&self) -> bool {
         invoker::is_sequential(self.maintain_order, self.execution_order.as_ref())
     }
@@ -95,14 +95,14 @@ impl BackupBatchSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BackupBatchStatus {
-    /// Generation of the object that this status is about.
+    /// Generation of the object that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// What was found and done for the batch: RepositoryFound, BackendSecretFound, ValidationPassed and
-    /// CronJobCreated (the schedule is in force).
+    /// Conditions of the batch: RepositoryFound, BackendSecretFound, ValidationPassed and
+    /// CronJobCreated (the schedule is active).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// What was found and done for each member.
+    /// Conditions of each member.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub member_conditions: Vec<MemberConditions>,
     /// Ready, NotReady or Invalid.
@@ -110,7 +110,7 @@ pub struct BackupBatchStatus {
     pub phase: Option<InvokerPhase>,
 }
 
-/// What was found and done for one member.
+/// Conditions of one member.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct MemberConditions {

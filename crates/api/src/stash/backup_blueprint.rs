@@ -1,4 +1,4 @@
-//! Kind BackupBlueprint: what becomes of a workload that asks, by annotation, to be backed up.
+//! Kind BackupBlueprint: template of the backup of workloads that request it by annotation.
 
 use kube::{CustomResource, KubeSchema};
 use serde::{Deserialize, Serialize};
@@ -14,8 +14,8 @@ use super::retention::RetentionPolicy;
 use super::runtime::{RuntimeSettings, TempDirSettings};
 use crate::common::GoDuration;
 
-/// The Repository and BackupConfiguration to make for each target. "${TARGET_NAMESPACE}", "${TARGET_KIND}",
-/// "${TARGET_NAME}" and the like are filled in for it.
+/// The Repository and BackupConfiguration to create for each target. "${TARGET_NAMESPACE}", "${TARGET_KIND}",
+/// "${TARGET_NAME}" and similar variables are replaced.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, CustomResource, KubeSchema)]
 #[kube(
     group = "stash.appscode.com",
@@ -33,7 +33,7 @@ use crate::common::GoDuration;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct BackupBlueprintSpec {
-    /// The Repository to make.
+    /// The Repository to create.
     #[serde(flatten)]
     pub repository: RepositorySpec,
     /// Namespace of the BackupConfiguration. Default: the target's.
@@ -42,39 +42,39 @@ pub struct BackupBlueprintSpec {
     /// Namespace of the Repository. Default: the target's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repo_namespace: Option<String>,
-    /// When to back up: five cron fields, "@daily" and its like, or "@every 1h". A target's annotation goes
-    /// before it.
+    /// When to back up: five cron fields, "@daily" and the like, or "@every 1h". An annotation of the target
+    /// takes precedence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = limits::TIME))]
     #[x_kube(validation = cel::schedule_template())]
     pub schedule: Option<String>,
-    /// Task that makes the backup, such as "mysql-backup-${TARGET_APP_VERSION}".
+    /// Task that runs the backup, such as "mysql-backup-${TARGET_APP_VERSION}".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskRef>,
     /// Which snapshots to keep.
     pub retention_policy: RetentionPolicy,
-    /// How the pods that do the work are made.
+    /// Settings of the pods that do the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime_settings: Option<RuntimeSettings>,
     /// Directory for temporary files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temp_dir: Option<TempDirSettings>,
-    /// Claim to create for data on its way, where the temporary directory would be too small.
+    /// Claim to create for intermediate data, if the temporary directory would be too small.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interim_volume_template: Option<ClaimTemplate>,
-    /// What runs before and after a backup.
+    /// Hooks before and after a backup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hooks: Option<BackupHooks>,
     /// How many finished BackupSessions to keep.
     #[serde(default = "one")]
     #[schemars(range(min = 0))]
     pub backup_history_limit: i32,
-    /// How long a backup may take, such as "2h"; one that takes longer is stopped and Failed. Default: no limit.
+    /// How long a backup may take, such as "2h"; after that it is stopped and Failed. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = limits::TIME))]
     #[x_kube(validation = cel::duration())]
     pub time_out: Option<GoDuration>,
-    /// Whether and when a failed backup is tried again.
+    /// Whether and when a failed backup is retried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_config: Option<RetryConfig>,
 }

@@ -12,7 +12,7 @@ use super::reference::ObjectRef;
 use super::retention::RetentionPolicy;
 use crate::common::{Condition, GoDuration};
 
-/// What to back up, when, whereto, and what to keep.
+/// Target to back up, schedule, repository and retention.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, CustomResource, KubeSchema)]
 #[kube(
     group = "stash.appscode.com",
@@ -38,31 +38,31 @@ pub struct BackupConfigurationSpec {
     /// The target and how it is backed up.
     #[serde(flatten)]
     pub member: BackupMember,
-    /// When to back up: five cron fields, "@daily" and its like, or "@every 1h".
+    /// When to back up: five cron fields, "@daily" and the like, or "@every 1h".
     #[schemars(length(max = limits::TIME))]
     #[x_kube(validation = cel::schedule())]
     pub schedule: String,
-    /// What moves the data: Restic or VolumeSnapshotter.
+    /// How data is stored: Restic or VolumeSnapshotter.
     #[serde(default)]
     pub driver: Driver,
-    /// Repository that gets the data. Not needed by driver VolumeSnapshotter.
+    /// Repository that stores the data. Not needed by driver VolumeSnapshotter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repository: Option<ObjectRef>,
     /// Which snapshots to keep.
     pub retention_policy: RetentionPolicy,
-    /// Whether the schedule rests. A BackupSession made by hand still runs.
+    /// Whether the schedule is paused. A BackupSession that is created by hand still runs.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub paused: bool,
     /// How many finished BackupSessions to keep.
     #[serde(default = "one")]
     #[schemars(range(min = 0))]
     pub backup_history_limit: i32,
-    /// How long a backup may take, such as "2h"; one that takes longer is stopped and Failed. Default: no limit.
+    /// How long a backup may take, such as "2h"; after that it is stopped and Failed. Default: no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = limits::TIME))]
     #[x_kube(validation = cel::duration())]
     pub time_out: Option<GoDuration>,
-    /// Whether and when a failed backup is tried again.
+    /// Whether and when a failed backup is retried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_config: Option<RetryConfig>,
 }
@@ -71,11 +71,11 @@ pub struct BackupConfigurationSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BackupConfigurationStatus {
-    /// Generation of the object that this status is about.
+    /// Generation of the object that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// What was found and done: RepositoryFound, BackendSecretFound, ValidationPassed, BackupTargetFound and
-    /// CronJobCreated (the schedule is in force).
+    /// Conditions: RepositoryFound, BackendSecretFound, ValidationPassed, BackupTargetFound and
+    /// CronJobCreated (the schedule is active).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
     /// Ready, NotReady or Invalid.

@@ -9,7 +9,7 @@ use super::limits;
 use super::reference::TargetRef;
 use crate::common::{Condition, GoDuration, Time, string_enum};
 
-/// Whose backup this is.
+/// The invoker of this session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, CustomResource, KubeSchema)]
 #[kube(
     group = "stash.appscode.com",
@@ -33,7 +33,7 @@ use crate::common::{Condition, GoDuration, Time, string_enum};
 pub struct BackupSessionSpec {
     /// The BackupConfiguration or BackupBatch that is run.
     pub invoker: InvokerRef,
-    /// How many more times the backup is tried if this run fails.
+    /// How many retries are left if this session fails.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0))]
     pub retry_left: Option<i32>,
@@ -43,7 +43,7 @@ pub struct BackupSessionSpec {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InvokerRef {
-    /// "stash.appscode.com", if it is written.
+    /// "stash.appscode.com", if set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_group: Option<String>,
     /// BackupConfiguration or BackupBatch.
@@ -66,67 +66,67 @@ string_enum! {
 }
 
 string_enum! {
-    /// How far a backup has come.
+    /// Phases of a backup.
     pub enum BackupSessionPhase {
-        /// Not begun.
+        /// Not started.
         Pending = "Pending",
-        /// Not done, because another run was under way or the invoker was not ready.
+        /// Skipped, because another session was running or the invoker was not ready.
         Skipped = "Skipped",
-        /// Under way.
+        /// Running.
         Running = "Running",
-        /// Done, every host of it.
+        /// All hosts succeeded.
         Succeeded = "Succeeded",
-        /// Done, not every host of it.
+        /// At least one host failed.
         Failed = "Failed",
-        /// Nobody can tell.
+        /// The result is not known.
         Unknown = "Unknown",
     }
 }
 
 string_enum! {
-    /// How far the backup of one target has come.
+    /// Phases of the backup of one target.
     pub enum TargetPhase {
-        /// Not begun.
+        /// Not started.
         Pending = "Pending",
-        /// Done, every host of it.
+        /// All hosts succeeded.
         Succeeded = "Succeeded",
-        /// Under way.
+        /// Running.
         Running = "Running",
-        /// Done, not every host of it.
+        /// At least one host failed.
         Failed = "Failed",
     }
 }
 
 string_enum! {
-    /// What came of the backup of one host.
+    /// Result of the backup of one host.
     pub enum HostBackupPhase {
-        /// Every path is in a snapshot.
+        /// Every path was stored in a snapshot.
         Succeeded = "Succeeded",
-        /// Not every path is; `error` says why.
+        /// At least one path was not stored; see `error`.
         Failed = "Failed",
     }
 }
 
-/// What has come of a backup so far.
+/// Progress and result of a backup.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BackupSessionStatus {
-    /// How far the backup has come: Pending, Skipped, Running, Succeeded, Failed or Unknown.
+    /// Phase of the backup: Pending, Skipped, Running, Succeeded, Failed or Unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<BackupSessionPhase>,
     /// Time from the session's creation to its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_duration: Option<GoDuration>,
-    /// When the backup fails for taking too long, if its invoker has a `timeOut`.
+    /// When the backup times out, if its invoker has a `timeOut`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_deadline: Option<Time>,
-    /// Whether the session failed and was followed by another try.
+    /// Whether the session failed and was retried.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retried: Option<bool>,
-    /// When the next try begins.
+    /// When the next retry starts.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next_retry: Option<Time>,
-    /// How far each target has come.
+    /// Progress of each target.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub targets: Vec<BackupTargetStatus>,
     /// Steps of the session as a whole: BackendRepositoryInitialized, RetentionPolicyApplied,
@@ -135,7 +135,7 @@ pub struct BackupSessionStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// How far the backup of one target has come.
+/// Progress of the backup of one target.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BackupTargetStatus {
@@ -148,13 +148,13 @@ pub struct BackupTargetStatus {
     /// Pending, Running, Succeeded or Failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<TargetPhase>,
-    /// What came of each host.
+    /// Result of each host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stats: Vec<HostBackupStats>,
-    /// What is done for the whole session before this target's backup: InitializeBackendRepository.
+    /// Actions for the whole session before this target's backup: InitializeBackendRepository.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pre_backup_actions: Vec<String>,
-    /// What is done for the whole session after this target's backup: ApplyRetentionPolicy,
+    /// Actions for the whole session after this target's backup: ApplyRetentionPolicy,
     /// VerifyRepositoryIntegrity, SendRepositoryMetrics.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub post_backup_actions: Vec<String>,
@@ -163,7 +163,7 @@ pub struct BackupTargetStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// What came of the backup of one host.
+/// Result of the backup of one host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HostBackupStats {
@@ -173,7 +173,7 @@ pub struct HostBackupStats {
     /// Succeeded or Failed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<HostBackupPhase>,
-    /// The snapshots that were made, one for each path.
+    /// The snapshots that were created, one for each path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub snapshots: Vec<SnapshotStats>,
     /// How long the host took.
@@ -184,26 +184,26 @@ pub struct HostBackupStats {
     pub error: Option<String>,
 }
 
-/// One snapshot that was made.
+/// One snapshot.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SnapshotStats {
     /// Id of the snapshot in the repository.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Path that it holds.
+    /// Path that was backed up.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// Size of what it holds, such as "1.234 GiB".
+    /// Size of the data in it, such as "1.234 GiB".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_size: Option<String>,
-    /// Size of what was new and had to be sent, such as "12.5 MiB".
+    /// Size of the new data that was uploaded, such as "12.5 MiB".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uploaded: Option<String>,
     /// How long it took, as minutes and seconds ("1:05").
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub processing_time: Option<String>,
-    /// How many files it holds.
+    /// Number of files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub file_stats: Option<FileStats>,
 }
@@ -215,13 +215,13 @@ pub struct FileStats {
     /// All files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_files: Option<i64>,
-    /// Files that were not there before.
+    /// New files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub new_files: Option<i64>,
-    /// Files that have changed.
+    /// Modified files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modified_files: Option<i64>,
-    /// Files that are as they were.
+    /// Unmodified files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unmodified_files: Option<i64>,
 }

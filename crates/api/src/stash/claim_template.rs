@@ -1,4 +1,4 @@
-//! [`ClaimTemplate`]: a PersistentVolumeClaim that is still to be made.
+//! [`ClaimTemplate`]: a PersistentVolumeClaim to create.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClaimTemplate {
-    /// "v1", if it is written.
+    /// "v1", if set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_version: Option<String>,
-    /// "PersistentVolumeClaim", if it is written.
+    /// "PersistentVolumeClaim", if set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kind: Option<String>,
     /// Name, labels and annotations of the claim.
@@ -23,22 +23,22 @@ pub struct ClaimTemplate {
     /// Size, access modes, storage class and data source of the claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub spec: Option<PersistentVolumeClaimSpec>,
-    /// Read over; here so that a claim copied from a cluster is accepted.
+    /// Ignored; accepted so that a claim copied from a cluster is valid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<PersistentVolumeClaimStatus>,
 }
 
-/// What a claim template may say about the claim's metadata.
+/// Metadata of the claim.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClaimMetadata {
     /// Name of the claim. "${POD_ORDINAL}" in it becomes 0, 1, 2 … for the replicas of a restore.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Beginning of a generated name, if `name` is empty.
+    /// Prefix of a generated name, if `name` is empty.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub generate_name: Option<String>,
-    /// Namespace of the claim. Default: the namespace of the object this stands in.
+    /// Namespace of the claim. Default: the namespace of the object that contains the template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
     /// Labels of the claim.
@@ -47,7 +47,7 @@ pub struct ClaimMetadata {
     /// Annotations of the claim.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub annotations: Option<BTreeMap<String, String>>,
-    /// Objects with which the claim is deleted.
+    /// Owners of the claim, with which it is deleted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner_references: Option<Vec<OwnerReference>>,
 }

@@ -1,4 +1,4 @@
-//! How Restic and Recovery reach a database: through an AppBinding, or by address and Secret.
+//! How Restic and Recovery connect to a database: through an AppBinding, or by address and Secret.
 
 use kube::KubeSchema;
 use kube::core::Rule;
@@ -14,7 +14,7 @@ use super::reference::ObjectRef;
 #[x_kube(validation = app_ref_or_url())]
 #[serde(rename_all = "camelCase")]
 pub struct DatabaseAccessor {
-    /// AppBinding that says how the database is reached.
+    /// AppBinding with the address of the database.
     #[serde(default, rename = "AppRef", skip_serializing_if = "Option::is_none")]
     pub app_ref: Option<ObjectRef>,
     /// Address of the database.
@@ -26,7 +26,7 @@ fn app_ref_or_url() -> Rule {
     cel::exactly_one_of(&["AppRef", "connectionURL"], "exactly one of AppRef, connectionURL must be set")
 }
 
-/// The address of a database, and the Secret that opens it.
+/// The address of a database, and the Secret with its credentials.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ConnectionUrl {
@@ -41,7 +41,7 @@ pub struct ConnectionUrl {
     pub credentials: Option<Credentials>,
 }
 
-/// A Secret with user and password, and the keys under which they stand.
+/// A Secret with user and password, and their keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Credentials {
@@ -51,7 +51,7 @@ pub struct Credentials {
     /// Namespace of the Secret. Default: the namespace of the object that refers to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Key of the user's name.
+    /// Key of the user name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user_key: Option<String>,
     /// Key of the password.

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::runtime::ContainerRuntimeSettings;
 
-/// A container. "${NAME}" and "${NAME:=default}" in any of its strings are filled in when it is used.
+/// A container. "${NAME}" and "${NAME:=default}" in any of its strings are replaced when it is used.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, CustomResource, KubeSchema)]
 #[kube(
     group = "stash.appscode.com",
@@ -38,16 +38,16 @@ pub struct FunctionSpec {
     /// Ports that the container listens on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<ContainerPort>,
-    /// Volumes of the Task, and where they are mounted.
+    /// Mounts of the Task's volumes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volume_mounts: Vec<VolumeMount>,
-    /// Volumes of the Task that appear as devices.
+    /// Block devices among the Task's volumes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volume_devices: Vec<VolumeDevice>,
-    /// Resources, probes, environment and the like. What the invoker says goes before it.
+    /// Resources, probes, environment and the like. Settings of the invoker take precedence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime_settings: Option<ContainerRuntimeSettings>,
-    /// Accepted for old manifests; Kubernetes has no pod security policies any more.
+    /// Accepted for old manifests and ignored; Kubernetes has removed pod security policies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_security_policy_name: Option<String>,
 }

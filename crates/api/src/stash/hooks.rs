@@ -1,4 +1,4 @@
-//! Hooks: what runs before and after a backup or a restore.
+//! Hooks that run before and after a backup or a restore.
 
 use k8s_openapi::api::core::v1::{ExecAction, HTTPGetAction, HTTPHeader, TCPSocketAction};
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
@@ -10,26 +10,26 @@ use serde::{Deserialize, Serialize};
 use super::cel;
 use crate::common::string_enum;
 
-/// What runs around a backup.
+/// Hooks of a backup.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BackupHooks {
-    /// Runs before the backup. If it fails, the backup is not made.
+    /// Runs before the backup. If it fails, the backup does not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pre_backup: Option<HookHandler>,
-    /// Runs after the backup, as its execution policy says.
+    /// Runs after the backup, according to its execution policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub post_backup: Option<PostBackupHook>,
 }
 
-/// What runs around a restore.
+/// Hooks of a restore.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RestoreHooks {
     /// Runs before the restore. If it fails, nothing is restored.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pre_restore: Option<HookHandler>,
-    /// Runs after the restore, as its execution policy says.
+    /// Runs after the restore, according to its execution policy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub post_restore: Option<PostRestoreHook>,
 }
@@ -44,16 +44,16 @@ pub struct HookHandler {
     #[x_kube(validation = Rule::new("has(self.command) && self.command.size() > 0")
         .field_path(".command").message("exec.command must have at least one word"))]
     pub exec: Option<ExecAction>,
-    /// An HTTP GET. The answer must have a status from 200 to 399.
+    /// An HTTP GET. The response must have a status from 200 to 399.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http_get: Option<HTTPGetAction>,
-    /// An HTTP POST. The answer must have a status from 200 to 399.
+    /// An HTTP POST. The response must have a status from 200 to 399.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub http_post: Option<HttpPostAction>,
     /// A TCP connection, which must be accepted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tcp_socket: Option<TCPSocketAction>,
-    /// Container in which the command runs or whose port is meant. Default: the pod's first.
+    /// Container in which the command runs, or to whose port the hook connects. Default: the pod's first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub container_name: Option<String>,
 }
@@ -65,7 +65,7 @@ fn exactly_one_action() -> Rule {
     )
 }
 
-/// What an HTTP POST hook sends, and where.
+/// An HTTP POST request.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HttpPostAction {
@@ -80,10 +80,10 @@ pub struct HttpPostAction {
     /// HTTP or HTTPS. Default: HTTP.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheme: Option<HttpScheme>,
-    /// Headers of the request; a name may come more than once.
+    /// Headers of the request; names may be repeated.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub http_headers: Vec<HTTPHeader>,
-    /// Body of the request: a Go template over the session's summary.
+    /// Body of the request: a Go template with the session's summary.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub body: Option<String>,
     /// Form fields of the request, instead of a body.
@@ -117,7 +117,7 @@ string_enum! {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PostBackupHook {
-    /// What runs.
+    /// The hook.
     #[serde(flatten)]
     pub handler: HookHandler,
     /// When it runs: Always, OnSuccess, OnFailure, or OnFinalRetryFailure (failed, and no retry is left).
@@ -129,7 +129,7 @@ pub struct PostBackupHook {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PostRestoreHook {
-    /// What runs.
+    /// The hook.
     #[serde(flatten)]
     pub handler: HookHandler,
     /// When it runs: Always, OnSuccess or OnFailure.
@@ -141,14 +141,14 @@ string_enum! {
     /// When a hook after a backup runs.
     #[derive(Default)]
     pub enum BackupHookPolicy {
-        /// Whatever came of the backup.
+        /// In any case.
         #[default]
         Always = "Always",
         /// If the backup succeeded.
         OnSuccess = "OnSuccess",
         /// If the backup failed.
         OnFailure = "OnFailure",
-        /// If the backup failed and will not be tried again.
+        /// If the backup failed and no retry is left.
         OnFinalRetryFailure = "OnFinalRetryFailure",
     }
 }
@@ -157,7 +157,7 @@ string_enum! {
     /// When a hook after a restore runs.
     #[derive(Default)]
     pub enum RestoreHookPolicy {
-        /// Whatever came of the restore.
+        /// In any case.
         #[default]
         Always = "Always",
         /// If the restore succeeded.

@@ -1,4 +1,4 @@
-//! What the invokers of backups and restores share: driver, order, retries, phases.
+//! Types shared by the invokers of backups and restores: driver, order, retries, phases.
 
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
@@ -8,48 +8,48 @@ use super::limits;
 use crate::common::{GoDuration, string_enum};
 
 string_enum! {
-    /// What moves the data.
+    /// How data is stored.
     #[derive(Default)]
     pub enum Driver {
         /// Files and dumps into a restic repository.
         #[default]
         Restic = "Restic",
-        /// Volume snapshots of the storage itself.
+        /// Volume snapshots in the storage system.
         VolumeSnapshotter = "VolumeSnapshotter",
     }
 }
 
 string_enum! {
-    /// Whether the members of a batch run at once or one after another.
+    /// Whether the members of a batch run in parallel or one after another.
     pub enum ExecutionOrder {
-        /// All at once.
+        /// In parallel.
         Parallel = "Parallel",
-        /// In the order in which they stand in `members`.
+        /// One after another, in the order of `members`.
         Sequential = "Sequential",
     }
 }
 
 string_enum! {
-    /// Whether an invoker of backups can do its work.
+    /// Whether the backups of an invoker can run.
     pub enum InvokerPhase {
-        /// Something in its spec is wrong.
+        /// The spec is invalid.
         Invalid = "Invalid",
-        /// Its backups run.
+        /// Backups run on schedule.
         Ready = "Ready",
-        /// Something it needs is missing; its conditions say what.
+        /// Something it needs is missing; see its conditions.
         NotReady = "NotReady",
     }
 }
 
-/// Whether and when a failed backup is tried again.
+/// Whether and when a failed backup is retried.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RetryConfig {
-    /// How many times to try again.
+    /// Number of retries.
     #[serde(default = "one")]
     #[schemars(range(min = 0))]
     pub max_retry: i32,
-    /// How long to wait before that, such as "5m". Default: not at all.
+    /// How long to wait before a retry, such as "5m". Default: no delay.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = limits::TIME))]
     #[x_kube(validation = cel::duration())]
@@ -62,12 +62,12 @@ impl Default for RetryConfig {
     }
 }
 
-/// How many finished sessions stay by default, and how often a failed one is tried again.
+/// Defaults for the number of finished sessions to keep and for the number of retries.
 pub(super) const fn one() -> i32 {
     1
 }
 
-/// `maintainOrder` and `executionOrder` of one batch, read together: true if members run one after another.
+/// Whether members of a batch run one after another, from `maintainOrder` and `executionOrder`.
 pub(super) fn is_sequential(maintain_order: Option<bool>, execution_order: Option<&ExecutionOrder>) -> bool {
     match execution_order {
         Some(order) => *order == ExecutionOrder::Sequential,
@@ -75,7 +75,7 @@ pub(super) fn is_sequential(maintain_order: Option<bool>, execution_order: Optio
     }
 }
 
-/// The rule that the two ways to ask for an order agree.
+/// Rule: `maintainOrder` and `executionOrder` do not contradict each other.
 pub(super) fn orders_agree() -> kube::core::Rule {
     cel::forbidden(
         "!(has(self.maintainOrder) && has(self.executionOrder)) \
@@ -85,7 +85,7 @@ pub(super) fn orders_agree() -> kube::core::Rule {
     )
 }
 
-/// The rule that no two members of a batch have the same alias.
+/// Rule: no two members of a batch have the same alias.
 pub(super) fn aliases_are_unique() -> kube::core::Rule {
     kube::core::Rule::new(
         "self.all(m, !has(m.target) || !has(m.target.alias) || m.target.alias == '' || \
@@ -95,7 +95,7 @@ pub(super) fn aliases_are_unique() -> kube::core::Rule {
     .reason(kube::core::Reason::FieldValueDuplicate)
 }
 
-/// The rule that everything but volume snapshots names a repository.
+/// Rule: every driver except VolumeSnapshotter needs a repository.
 pub(super) fn repository_for_restic() -> kube::core::Rule {
     cel::required(
         "has(self.repository) || self.driver == 'VolumeSnapshotter'",

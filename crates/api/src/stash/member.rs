@@ -17,22 +17,22 @@ use super::target::{BackupTarget, RestoreTarget};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BackupMember {
-    /// Task that makes the backup, such as "mysql-backup-8.0.14".
+    /// Task that runs the backup, such as "mysql-backup-8.0.14".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskRef>,
-    /// What is backed up. A Task that needs none, such as a dump of the cluster's objects, may go without.
+    /// Target of the backup. Optional for a Task that needs none, such as a dump of the cluster's objects.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<BackupTarget>,
-    /// How the pods that do the work are made.
+    /// Settings of the pods that do the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime_settings: Option<RuntimeSettings>,
     /// Directory for temporary files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temp_dir: Option<TempDirSettings>,
-    /// Claim to create for data on its way, where the temporary directory would be too small.
+    /// Claim to create for intermediate data, if the temporary directory would be too small.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interim_volume_template: Option<ClaimTemplate>,
-    /// What runs before and after the backup of this target.
+    /// Hooks before and after the backup of this target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hooks: Option<BackupHooks>,
 }
@@ -46,34 +46,35 @@ pub struct BackupMember {
 ))]
 #[serde(rename_all = "camelCase")]
 pub struct RestoreMember {
-    /// Task that restores, such as "mysql-restore-8.0.14". The name of the backup's task is understood too.
+    /// Task that runs the restore, such as "mysql-restore-8.0.14". The name of the backup's task is accepted
+    /// too.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task: Option<TaskRef>,
-    /// What data is restored into.
+    /// Target of the restore.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<RestoreTarget>,
-    /// What each host gets; the same as `target.rules`, which new objects should use. Not both.
+    /// Rules of the hosts; deprecated in favour of `target.rules`. Not both.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = limits::RULES))]
     #[x_kube(validation = rule::one_rule_for_all_others())]
     #[x_kube(validation = rule::no_host_twice())]
     pub rules: Vec<RestoreRule>,
-    /// How the pods that do the work are made.
+    /// Settings of the pods that do the work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub runtime_settings: Option<RuntimeSettings>,
     /// Directory for temporary files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temp_dir: Option<TempDirSettings>,
-    /// Claim to create for data on its way, where the temporary directory would be too small.
+    /// Claim to create for intermediate data, if the temporary directory would be too small.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub interim_volume_template: Option<ClaimTemplate>,
-    /// What runs before and after the restore of this target.
+    /// Hooks before and after the restore of this target.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hooks: Option<RestoreHooks>,
 }
 
 impl RestoreMember {
-    /// The rules, whichever of the two places they stand in.
+    /// The rules, from `target.rules` or `rules`.
     pub fn effective_rules(&self) -> &[RestoreRule] {
         match &self.target {
             Some(target) if !target.rules.is_empty() => &target.rules,

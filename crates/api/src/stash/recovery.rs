@@ -1,5 +1,5 @@
-//! Kind Recovery: data of one directory of a Repository, brought back by an agent. It needs the Repository
-//! only, not the Restic that made the backup.
+//! Kind Recovery: recovers data of one directory of a Repository with an agent. It needs the Repository
+//! only, not the Restic that created the backup.
 
 use kube::core::Rule;
 use kube::{CustomResource, KubeSchema};
@@ -15,7 +15,7 @@ use super::restore_session::RestorePhase;
 use super::volume_source::VolumeSource;
 use crate::common::{Condition, GoDuration, string_enum};
 
-/// What to bring back, wherefrom and whereto.
+/// What to recover, from which repository, and the target.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, CustomResource, KubeSchema)]
 #[kube(
     group = "stash.appscode.com",
@@ -39,22 +39,22 @@ use crate::common::{Condition, GoDuration, string_enum};
 #[x_kube(validation = restores("Database", "databaseRestorer"))]
 #[serde(rename_all = "camelCase")]
 pub struct RecoverySpec {
-    /// What is brought back: Volume or Database. The restorer of that name must be set, not the other.
+    /// What is recovered: Volume or Database. The restorer of that type must be set, and not the other.
     pub target_type: RecoveryTargetType,
-    /// Name of the BackupAgent whose image and command bring it back.
+    /// Name of the BackupAgent whose image and command run the recovery.
     #[schemars(length(min = 1, max = limits::NAME))]
     pub recovery_agent: String,
-    /// Repository that has the data.
+    /// Repository that holds the data.
     pub repository: ObjectRef,
-    /// Files to bring back, for targetType Volume.
+    /// Files to recover, for targetType Volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume_restorer: Option<VolumeRestorer>,
-    /// Database to bring back, for targetType Database.
+    /// Database to recover, for targetType Database.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub database_restorer: Option<DatabaseRestorer>,
 }
 
-/// The restorer belongs to its target type: necessary there, out of place elsewhere.
+/// Rule: the restorer is required for its target type, and not allowed for others.
 fn restores(target_type: &str, field: &str) -> Rule {
     cel::required(
         &format!("(self.targetType == '{target_type}') == has(self.{field})"),
@@ -64,7 +64,7 @@ fn restores(target_type: &str, field: &str) -> Rule {
 }
 
 string_enum! {
-    /// What a Recovery brings back.
+    /// What a Recovery recovers.
     #[derive(Default)]
     pub enum RecoveryTargetType {
         /// Files.
@@ -75,30 +75,30 @@ string_enum! {
     }
 }
 
-/// Files to bring back.
+/// Files to recover.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VolumeRestorer {
     /// Directory in the backend, as the Repository's status shows it.
     #[schemars(length(min = 1))]
     pub repo_dir: String,
-    /// Snapshot to bring back, by name or id. Default: the newest.
+    /// Snapshot to recover, by name or id. Default: the newest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
-    /// Paths in the snapshot to bring back. Default: all.
+    /// Paths in the snapshot to recover. Default: all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<String>,
-    /// Volumes that get the files, mounted where the paths begin.
+    /// Volumes to write to, mounted at the beginning of the paths.
     #[schemars(length(min = 1, max = 32))]
     pub recover_to: Vec<RecoveredVolume>,
 }
 
-/// A volume that gets files.
+/// A volume to write to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[x_kube(validation = exactly_one_volume("recoverTo"))]
 #[serde(rename_all = "camelCase")]
 pub struct RecoveredVolume {
-    /// Where it is mounted for the recovery.
+    /// Path at which it is mounted for the recovery.
     #[schemars(length(min = 1, max = limits::PATH))]
     #[x_kube(validation = Rule::new("self.startsWith('/')").message("mountPath must be absolute"))]
     pub mount_path: String,
@@ -107,46 +107,46 @@ pub struct RecoveredVolume {
     pub volume: VolumeSource,
 }
 
-/// A database to bring back.
+/// A database to recover.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DatabaseRestorer {
     /// Directory in the backend, as the Repository's status shows it.
     #[schemars(length(min = 1))]
     pub repo_dir: String,
-    /// Snapshot to bring back, by name or id. Default: the newest.
+    /// Snapshot to recover, by name or id. Default: the newest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
-    /// Database that gets the data.
+    /// Database to write to.
     pub recover_to: DatabaseAccessor,
 }
 
-/// What has come of a Recovery so far.
+/// Progress and result of a Recovery.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RecoveryStatus {
-    /// Generation of the object that this status is about.
+    /// Generation of the object that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// How far the recovery has come: Pending, Running, Succeeded, Failed, Unknown or Invalid.
+    /// Phase of the recovery: Pending, Running, Succeeded, Failed, Unknown or Invalid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<RestorePhase>,
-    /// What came of each path.
+    /// Result of each path.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stats: Vec<RecoveryStats>,
-    /// What was found and done: RepositoryFound, BackendSecretFound, RestoreJobCreated and others.
+    /// Conditions: RepositoryFound, BackendSecretFound, RestoreJobCreated and others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
 
-/// What came of one path of a Recovery.
+/// Result of one path of a Recovery.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RecoveryStats {
     /// The path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
-    /// How far it has come.
+    /// Phase of the recovery of this path.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<RestorePhase>,
     /// How long it took.

@@ -1,4 +1,4 @@
-//! How the Stash kinds point at other objects: a Repository, a target, a Task, the invoker of a session.
+//! References of the Stash kinds to other objects: a Repository, a target, a Task, the invoker of a session.
 
 use kube::KubeSchema;
 use schemars::JsonSchema;
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::limits;
 
-/// An object by name, with a namespace where it is not the one of the object that says so.
+/// An object by name and optional namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectRef {
@@ -22,7 +22,7 @@ pub struct ObjectRef {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TargetRef {
-    /// API version of the target, such as "apps/v1". An AppBinding is found whatever stands here.
+    /// API version of the target, such as "apps/v1". Ignored for an AppBinding.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_version: Option<String>,
     /// Kind of the target, such as Deployment, StatefulSet, DaemonSet, PersistentVolumeClaim or AppBinding.
@@ -59,10 +59,11 @@ pub struct TypedObjectRef {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskRef {
-    /// Name of the Task. Empty: the built-in way for the target's kind, or what the AppBinding asks for.
+    /// Name of the Task. Default: the built-in method for the target's kind, or the Task that the AppBinding
+    /// names.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// Values that replace those of the Task's own steps.
+    /// Values that override those of the Task's steps.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub params: Vec<Param>,
 }

@@ -1,4 +1,4 @@
-//! Kind Repository: a backend and what is known of the backups in it.
+//! Kind Repository: a backend and the state of the backups in it.
 
 use kube::{CustomResource, KubeSchema};
 use schemars::JsonSchema;
@@ -9,7 +9,7 @@ use super::cel;
 use super::reference::TypedObjectRef;
 use crate::common::{Condition, GoDuration, LabelSelector, Time, string_enum};
 
-/// Where data is kept, and who may use it.
+/// The backend, and the namespaces that may use it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, CustomResource, KubeSchema)]
 #[kube(
     group = "stash.appscode.com",
@@ -36,7 +36,7 @@ use crate::common::{Condition, GoDuration, LabelSelector, Time, string_enum};
 ))]
 #[serde(rename_all = "camelCase")]
 pub struct RepositorySpec {
-    /// Where the data is kept.
+    /// Where the data is stored.
     pub backend: Backend,
     /// Whether the data is deleted together with this object. Not possible for local and b2. Default: no.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -67,7 +67,7 @@ pub struct UsagePolicy {
 ))]
 #[serde(rename_all = "camelCase")]
 pub struct AllowedNamespaces {
-    /// All namespaces, the Same namespace, or those that the Selector picks.
+    /// `All` namespaces, the `Same` namespace, or those that match the `Selector`.
     #[serde(default)]
     pub from: NamespacesFrom,
     /// Labels of the namespaces, for `from: Selector`.
@@ -76,51 +76,51 @@ pub struct AllowedNamespaces {
 }
 
 string_enum! {
-    /// How a set of namespaces is given.
+    /// How a set of namespaces is selected.
     #[derive(Default)]
     pub enum NamespacesFrom {
         /// Every namespace.
         All = "All",
-        /// Those with certain labels.
+        /// Namespaces that match the selector.
         Selector = "Selector",
-        /// The object's own.
+        /// The object's own namespace.
         #[default]
         Same = "Same",
     }
 }
 
-/// What is known of the backups in a Repository.
+/// State of the backups in a Repository.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RepositoryStatus {
-    /// Generation of the object that this status is about.
+    /// Generation of the object that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
-    /// When the first backup was made.
+    /// When the first backup was taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_backup_time: Option<Time>,
-    /// When the last successful backup was made.
+    /// When the last successful backup was taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_backup_time: Option<Time>,
-    /// Whether the last check found the repository whole.
+    /// Whether the last check of the repository found no problem.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub integrity: Option<bool>,
     /// Size of all data in the backend, such as "1.234 GiB".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total_size: Option<String>,
-    /// How many snapshots there are.
+    /// Number of snapshots.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_count: Option<i64>,
-    /// How many snapshots the retention policy removed the last time.
+    /// Number of snapshots that the retention policy removed at its last run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshots_removed_on_last_cleanup: Option<i64>,
     /// The objects that use it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub references: Vec<TypedObjectRef>,
-    /// The backups that Restic objects keep in it, one entry for each directory.
+    /// The backups that Restic objects store in it, one entry for each directory.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub backup_repos: Vec<BackupRepo>,
-    /// What was found: whether the backend answers, whether its Secret is there.
+    /// Conditions: whether the backend is reachable and its Secret exists.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
 }
@@ -147,22 +147,22 @@ pub struct BackupRepo {
     /// Directory in the backend, such as "/volumes/deployment/stash-demo".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repo_dir: Option<String>,
-    /// How many backups were made.
+    /// Number of backups.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backup_count: Option<i64>,
-    /// When the first backup was made.
+    /// When the first backup was taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub first_backup_time: Option<Time>,
     /// How long the last backup took.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_backup_duration: Option<GoDuration>,
-    /// When the last backup was made.
+    /// When the last backup was taken.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_backup_time: Option<Time>,
 }
 
 string_enum! {
-    /// What a directory of a Repository holds.
+    /// Content of a directory of a Repository.
     #[derive(Default)]
     pub enum BackupRepoType {
         /// Files of a workload's volumes.

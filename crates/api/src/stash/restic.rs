@@ -13,7 +13,7 @@ use super::reference::ObjectRef;
 use super::retention::RetentionPolicy;
 use crate::common::{Condition, GoDuration, LabelSelector, Time, string_enum};
 
-/// What to back up, how, when, whereto, and what to keep.
+/// What to back up, how and when, repository and retention.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, CustomResource, KubeSchema)]
 #[kube(
     group = "stash.appscode.com",
@@ -51,11 +51,11 @@ use crate::common::{Condition, GoDuration, LabelSelector, Time, string_enum};
 #[x_kube(validation = policy_exists("clusterResources"))]
 #[serde(rename_all = "camelCase")]
 pub struct ResticSpec {
-    /// What is backed up: Volume, Database or Cluster. The selector of that name must be set, no other.
+    /// What is backed up: Volume, Database or Cluster. The selector of that type must be set, and no other.
     pub target_type: ResticTargetType,
-    /// Scheduled, or Instant for a single backup right now.
+    /// Scheduled, or Instant for a single backup at once.
     pub backup_type: BackupType,
-    /// When to back up: five cron fields, "@daily" and its like, or "@every 1m".
+    /// When to back up: five cron fields, "@daily" and the like, or "@every 1m".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = limits::TIME))]
     #[x_kube(validation = cel::schedule())]
@@ -63,15 +63,15 @@ pub struct ResticSpec {
     /// Online, while the workload runs, or Offline, while it is stopped. Default: Online.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backup_mode: Option<BackupMode>,
-    /// Name of the BackupAgent whose image and command make the backup.
+    /// Name of the BackupAgent whose image and command run the backup.
     #[schemars(length(min = 1, max = limits::NAME))]
     pub backup_agent: String,
-    /// Directory in the backend under which the backups are kept, such as "databases" or "cluster".
+    /// Directory in the backend below which the backups are stored, such as "databases" or "cluster".
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
-    /// Repository that gets the data.
+    /// Repository that stores the data.
     pub repository: ObjectRef,
-    /// Workloads and the volumes of theirs to back up, for targetType Volume.
+    /// Workloads and their volumes to back up, for targetType Volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume_selector: Option<VolumeSelector>,
     /// Databases to back up, for targetType Database.
@@ -80,7 +80,7 @@ pub struct ResticSpec {
     /// Objects of the cluster to back up, for targetType Cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cluster_resources: Option<ClusterResources>,
-    /// The policies that the selectors name.
+    /// The policies that selectors refer to.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 16))]
     #[x_kube(validation = Rule::new("self.all(p, self.exists_one(o, o.name == p.name))")
@@ -88,7 +88,7 @@ pub struct ResticSpec {
     pub retention_policies: Vec<RetentionPolicy>,
 }
 
-/// The selector belongs to its target type: necessary there, out of place elsewhere.
+/// Rule: the selector is required for its target type, and not allowed for others.
 fn selects(target_type: &str, field: &str) -> Rule {
     cel::required(
         &format!("(self.targetType == '{target_type}') == has(self.{field})"),
@@ -97,7 +97,7 @@ fn selects(target_type: &str, field: &str) -> Rule {
     )
 }
 
-/// A selector's policy is among the policies.
+/// Rule: the policy of a selector is one of the policies.
 fn policy_exists(selector: &str) -> Rule {
     let given = format!("self.{selector}.retentionPolicyName");
     Rule::new(format!(
@@ -108,7 +108,7 @@ fn policy_exists(selector: &str) -> Rule {
     .message(&*format!("{selector}.retentionPolicyName must be the name of one of retentionPolicies"))
 }
 
-/// The policies of all directories are among the policies.
+/// Rule: the policies of all directories are among the policies.
 fn volume_policies_exist() -> Rule {
     Rule::new(
         "!has(self.volumeSelector) || self.volumeSelector.targetVolumes.all(v, !has(v.directories) || \
@@ -140,7 +140,7 @@ string_enum! {
         /// On a schedule.
         #[default]
         Scheduled = "Scheduled",
-        /// Once, now.
+        /// Once, at creation.
         Instant = "Instant",
     }
 }
@@ -149,15 +149,15 @@ string_enum! {
     /// Whether workloads run while they are backed up.
     #[derive(Default)]
     pub enum BackupMode {
-        /// They run.
+        /// Workloads keep running.
         #[default]
         Online = "Online",
-        /// They are stopped and started again.
+        /// Workloads are stopped for the backup and started again.
         Offline = "Offline",
     }
 }
 
-/// Workloads, and the volumes of theirs to back up.
+/// Workloads, and their volumes to back up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VolumeSelector {
@@ -168,14 +168,14 @@ pub struct VolumeSelector {
     pub target_volumes: Vec<TargetVolume>,
 }
 
-/// A volume of a workload, and the directories of it to back up.
+/// A volume of a workload, and its directories to back up.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TargetVolume {
     /// Name of the volume in the workload's pods.
     #[schemars(length(min = 1, max = limits::NAME))]
     pub name: String,
-    /// Where it is mounted for the backup.
+    /// Path at which it is mounted for the backup.
     #[schemars(length(min = 1, max = limits::PATH))]
     #[x_kube(validation = Rule::new("self.startsWith('/')").message("mountPath must be absolute"))]
     pub mount_path: String,
@@ -192,7 +192,8 @@ pub struct TargetDirectory {
     /// Path of the directory, as seen under the volume's `mountPath`.
     #[schemars(length(min = 1, max = limits::PATH))]
     pub path: String,
-    /// Policy for the directory's snapshots: the name of one of `retentionPolicies`. Default: all stay.
+    /// Policy for the directory's snapshots: the name of one of `retentionPolicies`. Default: all snapshots
+    /// are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = limits::NAME))]
     pub retention_policy_name: Option<String>,
@@ -206,7 +207,7 @@ pub struct TargetDirectory {
 ))]
 #[serde(rename_all = "camelCase")]
 pub struct DatabaseSelector {
-    /// AppBinding that says how the database is reached.
+    /// AppBinding with the address of the database.
     #[serde(default, rename = "AppRef", skip_serializing_if = "Option::is_none")]
     pub app_ref: Option<ObjectRef>,
     /// Address of the database.
@@ -216,7 +217,7 @@ pub struct DatabaseSelector {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(min = 1, max = limits::LIST))]
     pub database_accessors: Vec<DatabaseAccessor>,
-    /// Policy for the snapshots: the name of one of `retentionPolicies`. Default: all stay.
+    /// Policy for the snapshots: the name of one of `retentionPolicies`. Default: all snapshots are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = limits::NAME))]
     pub retention_policy_name: Option<String>,
@@ -226,15 +227,15 @@ pub struct DatabaseSelector {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterResources {
-    /// Policy for the snapshots: the name of one of `retentionPolicies`. Default: all stay.
+    /// Policy for the snapshots: the name of one of `retentionPolicies`. Default: all snapshots are kept.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = limits::NAME))]
     pub retention_policy_name: Option<String>,
-    /// Whether to leave out what a cluster adds by itself (status, uid, resourceVersion and the like), so that
-    /// the objects can be applied elsewhere. Default: no.
+    /// Whether to remove fields that the cluster adds (status, uid, resourceVersion and the like), so that
+    /// the objects can be applied to another cluster. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sanitize: bool,
-    /// Whether to leave out objects that another object owns, such as a Deployment's pods. Default: no.
+    /// Whether to exclude objects that another object owns, such as a Deployment's pods. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub parents_only: bool,
     /// Kinds of objects to back up. Default: all.
@@ -253,24 +254,24 @@ pub struct ResourceSelector {
     pub resources: Vec<String>,
 }
 
-/// What has come of a Restic's backups so far.
+/// State and statistics of a Restic's backups.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ResticStatus {
-    /// Generation of the object that this status is about.
+    /// Generation of the object that this status describes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     /// Ready, NotReady or Invalid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<InvokerPhase>,
-    /// What was found and done: RepositoryFound, BackendSecretFound, ValidationPassed, BackupTargetFound and
+    /// Conditions: RepositoryFound, BackendSecretFound, ValidationPassed, BackupTargetFound and
     /// others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// When the last backup began.
+    /// When the last backup started.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_backup_time: Option<Time>,
-    /// How long it took, all directories together.
+    /// How long it took, for all directories together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_backup_duration: Option<GoDuration>,
     /// How many backups succeeded.

@@ -14,7 +14,7 @@ use super::restore_session::{HostRestoreStats, RestorePhase};
 use super::rule;
 use crate::common::{Condition, GoDuration, Time, string_enum};
 
-/// What to restore together, and wherefrom.
+/// Targets to restore together, and the repository.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, CustomResource, KubeSchema)]
 #[kube(
     group = "stash.appscode.com",
@@ -38,28 +38,28 @@ use crate::common::{Condition, GoDuration, Time, string_enum};
 #[x_kube(validation = cel::immutable())]
 #[serde(rename_all = "camelCase")]
 pub struct RestoreBatchSpec {
-    /// What moves the data: Restic or VolumeSnapshotter.
+    /// How data is stored: Restic or VolumeSnapshotter.
     #[serde(default)]
     pub driver: Driver,
-    /// Repository that has the data of all members. Not needed by driver VolumeSnapshotter.
+    /// Repository that holds the data of all members. Not needed by driver VolumeSnapshotter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repository: Option<ObjectRef>,
     /// The targets and how each is restored.
     #[schemars(length(min = 1, max = limits::MEMBERS), transform = rule::bounds_for_members)]
     #[x_kube(validation = invoker::aliases_are_unique())]
     pub members: Vec<RestoreMember>,
-    /// Whether members are restored one after another, in their order. The same as `executionOrder:
+    /// Whether members are restored one after another, in their order. Equivalent to `executionOrder:
     /// Sequential`. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub maintain_order: Option<bool>,
-    /// Whether members are restored all at once (Parallel) or in their order (Sequential). Default: Parallel,
+    /// Whether members are restored in parallel (Parallel) or in their order (Sequential). Default: Parallel,
     /// unless `maintainOrder` is true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub execution_order: Option<ExecutionOrder>,
-    /// What runs before the first and after the last member.
+    /// Hooks before the first and after the last member.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hooks: Option<RestoreHooks>,
-    /// How long the restore may take, such as "2h"; one that takes longer is stopped and Failed. Default: no
+    /// How long the restore may take, such as "2h"; after that it is stopped and Failed. Default: no
     /// limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = limits::TIME))]
@@ -68,51 +68,51 @@ pub struct RestoreBatchSpec {
 }
 
 impl RestoreBatchSpec {
-    /// Whether members run one after another, whichever field asks for it.
+    /// Whether members run one after another, from `maintainOrder` or `executionOrder`.
     pub fn is_sequential(&self) -> bool {
         invoker::is_sequential(self.maintain_order, self.execution_order.as_ref())
     }
 }
 
 string_enum! {
-    /// How far the restore of one member has come.
+    /// Phases of the restore of one member.
     pub enum RestoreTargetPhase {
-        /// Not begun.
+        /// Not started.
         Pending = "Pending",
-        /// Under way.
+        /// Running.
         Running = "Running",
-        /// Done, every host of it.
+        /// All hosts succeeded.
         Succeeded = "Succeeded",
-        /// Done, not every host of it.
+        /// At least one host failed.
         Failed = "Failed",
-        /// Nobody can tell.
+        /// The result is not known.
         Unknown = "Unknown",
     }
 }
 
-/// What has come of a batch's restore so far.
+/// Progress and result of the restore of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RestoreBatchStatus {
-    /// How far the restore has come: Pending, Running, Succeeded, Failed, Unknown or Invalid.
+    /// Phase of the restore: Pending, Running, Succeeded, Failed, Unknown or Invalid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<RestorePhase>,
     /// Time from the object's creation to the end of the restore.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_duration: Option<GoDuration>,
-    /// When the restore fails for taking too long, if it has a `timeOut`.
+    /// When the restore times out, if it has a `timeOut`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_deadline: Option<Time>,
     /// Steps of the batch as a whole: RepositoryFound, BackendSecretFound, GlobalPreRestoreHookSucceeded and
     /// others.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conditions: Vec<Condition>,
-    /// How far each member has come.
+    /// Progress of each member.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub members: Vec<RestoreMemberStatus>,
 }
 
-/// How far the restore of one member has come.
+/// Progress of the restore of one member.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RestoreMemberStatus {
@@ -128,7 +128,7 @@ pub struct RestoreMemberStatus {
     /// Pending, Running, Succeeded, Failed or Unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<RestoreTargetPhase>,
-    /// What came of each host.
+    /// Result of each host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stats: Vec<HostRestoreStats>,
 }

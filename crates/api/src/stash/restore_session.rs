@@ -11,7 +11,7 @@ use super::member::RestoreMember;
 use super::reference::ObjectRef;
 use crate::common::{Condition, GoDuration, Time, string_enum};
 
-/// What to restore, and wherefrom.
+/// Target to restore, and the repository.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, CustomResource, KubeSchema)]
 #[kube(
     group = "stash.appscode.com",
@@ -37,13 +37,13 @@ pub struct RestoreSessionSpec {
     /// The target and how it is restored. `rules` beside the target is the deprecated place.
     #[serde(flatten)]
     pub member: RestoreMember,
-    /// What moves the data: Restic or VolumeSnapshotter.
+    /// How data is stored: Restic or VolumeSnapshotter.
     #[serde(default)]
     pub driver: Driver,
-    /// Repository that has the data. Not needed by driver VolumeSnapshotter.
+    /// Repository that holds the data. Not needed by driver VolumeSnapshotter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub repository: Option<ObjectRef>,
-    /// How long the restore may take, such as "2h"; one that takes longer is stopped and Failed. Default: no
+    /// How long the restore may take, such as "2h"; after that it is stopped and Failed. Default: no
     /// limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = limits::TIME))]
@@ -52,42 +52,42 @@ pub struct RestoreSessionSpec {
 }
 
 string_enum! {
-    /// How far a restore has come.
+    /// Phases of a restore.
     pub enum RestorePhase {
-        /// Not begun, or waiting for something its conditions name.
+        /// Not started, or waiting for something that its conditions name.
         Pending = "Pending",
-        /// Under way.
+        /// Running.
         Running = "Running",
-        /// Done, every host of it.
+        /// All hosts succeeded.
         Succeeded = "Succeeded",
-        /// Done, not every host of it.
+        /// At least one host failed.
         Failed = "Failed",
-        /// Nobody can tell.
+        /// The result is not known.
         Unknown = "Unknown",
-        /// Something in the spec is wrong.
+        /// The spec is invalid.
         Invalid = "Invalid",
     }
 }
 
 string_enum! {
-    /// What came of the restore of one host.
+    /// Result of the restore of one host.
     pub enum HostRestorePhase {
-        /// Everything asked for is there.
+        /// All requested data was restored.
         Succeeded = "Succeeded",
-        /// Not everything is; `error` says why.
+        /// Not all data was restored; see `error`.
         Failed = "Failed",
-        /// Under way.
+        /// Running.
         Running = "Running",
-        /// Nobody can tell, such as for a claim that waits for its first pod.
+        /// The result is not known, for example of a claim that waits for its first pod.
         Unknown = "Unknown",
     }
 }
 
-/// What has come of a restore so far.
+/// Progress and result of a restore.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RestoreSessionStatus {
-    /// How far the restore has come: Pending, Running, Succeeded, Failed, Unknown or Invalid.
+    /// Phase of the restore: Pending, Running, Succeeded, Failed, Unknown or Invalid.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<RestorePhase>,
     /// How many hosts are restored.
@@ -96,10 +96,10 @@ pub struct RestoreSessionStatus {
     /// Time from the session's creation to its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_duration: Option<GoDuration>,
-    /// When the restore fails for taking too long, if it has a `timeOut`.
+    /// When the restore times out, if it has a `timeOut`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub session_deadline: Option<Time>,
-    /// What came of each host.
+    /// Result of each host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stats: Vec<HostRestoreStats>,
     /// Steps of the restore: RepositoryFound, BackendSecretFound, RestoreTargetFound, RestoreJobCreated,
@@ -108,7 +108,7 @@ pub struct RestoreSessionStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// What came of the restore of one host.
+/// Result of the restore of one host.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HostRestoreStats {

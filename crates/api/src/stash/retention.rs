@@ -1,16 +1,16 @@
-//! [`RetentionPolicy`]: which snapshots stay when a backup is done.
+//! [`RetentionPolicy`]: which snapshots are kept after a backup.
 
 use kube::KubeSchema;
 use serde::{Deserialize, Serialize};
 
 use super::limits;
 
-/// Which snapshots to keep, per host and path. A snapshot stays if any of the `keep…` fields asks for it;
-/// with none of them set, all stay.
+/// Which snapshots to keep, per host and path. A snapshot is kept if any of the `keep…` fields matches it;
+/// if none is set, all are kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RetentionPolicy {
-    /// Name of the policy, for people and for fields that refer to it.
+    /// Name of the policy, for fields that refer to it.
     #[schemars(length(min = 1, max = limits::NAME))]
     pub name: String,
     /// How many of the newest snapshots to keep.
@@ -40,9 +40,9 @@ pub struct RetentionPolicy {
     /// Tags whose snapshots are always kept.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub keep_tags: Vec<String>,
-    /// Whether data that no snapshot needs any more is removed from the backend right away.
+    /// Whether to remove data that no snapshot needs any more from the backend at once.
     pub prune: bool,
-    /// Whether to report only what would be removed, and remove nothing.
+    /// Whether to only report which snapshots would be removed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub dry_run: bool,
 }

@@ -1,4 +1,4 @@
-//! [`RestoreRule`]: which snapshots' data goes to which hosts.
+//! [`RestoreRule`]: which snapshots are restored to which hosts.
 
 use kube::KubeSchema;
 use kube::core::Rule;
@@ -8,14 +8,14 @@ use serde_json::Value;
 
 use super::limits;
 
-/// What some hosts of a restore get. The rule that lists a host wins; a rule without `targetHosts` is for all
-/// hosts that no other rule lists.
+/// Which data some hosts of a restore get. The rule that lists a host applies to it; a rule without
+/// `targetHosts` applies to all hosts that no other rule lists.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, KubeSchema)]
 #[x_kube(validation = not_snapshots_and_paths())]
 #[serde(rename_all = "camelCase")]
 pub struct RestoreRule {
-    /// Hosts this rule is for: the alias, with "-<ordinal>" for a StatefulSet and "-<node>" for a DaemonSet.
-    /// Empty: every host that no other rule lists.
+    /// Hosts to which this rule applies: the alias, with "-<ordinal>" for a StatefulSet and "-<node>" for a
+    /// DaemonSet. Empty: every host that no other rule lists.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = limits::HOSTS), inner(length(max = limits::NAME)))]
     pub target_hosts: Option<Vec<String>>,
@@ -28,10 +28,10 @@ pub struct RestoreRule {
     /// Paths to restore, each from its newest snapshot. Not together with `snapshots`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paths: Option<Vec<String>>,
-    /// Patterns of files to leave out.
+    /// Patterns of files to exclude.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub exclude: Option<Vec<String>>,
-    /// Patterns of files to restore; all others are left out.
+    /// Patterns of files to restore; all others are excluded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub include: Option<Vec<String>>,
 }
@@ -43,7 +43,7 @@ fn not_snapshots_and_paths() -> Rule {
     .message("snapshots and paths exclude each other: a snapshot has its own paths")
 }
 
-/// At most one rule of a list is for "all other hosts".
+/// Rule: at most one entry applies to "all other hosts".
 pub(super) fn one_rule_for_all_others() -> Rule {
     Rule::new("self.filter(rule, !has(rule.targetHosts) || rule.targetHosts.size() == 0).size() <= 1")
         .message(
@@ -51,7 +51,7 @@ pub(super) fn one_rule_for_all_others() -> Rule {
         )
 }
 
-/// No host is listed by two rules of a list.
+/// Rule: no host is listed by two entries.
 pub(super) fn no_host_twice() -> Rule {
     Rule::new(
         "self.all(rule, !has(rule.targetHosts) || rule.targetHosts.all(host, \

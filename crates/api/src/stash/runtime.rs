@@ -1,5 +1,5 @@
-//! [`RuntimeSettings`]: how the pods that do the work are made. This is how environment variables, labels,
-//! annotations, resources and placement reach a backup or restore job.
+//! [`RuntimeSettings`]: settings of the pods that do the work: environment variables, labels, annotations,
+//! resources and placement of a backup or restore job.
 
 use std::collections::BTreeMap;
 
@@ -23,29 +23,29 @@ pub struct RuntimeSettings {
     pub container: Option<ContainerRuntimeSettings>,
 }
 
-/// Settings for a pod; each field is the pod's own of the same name unless its text says otherwise.
+/// Settings for a pod; each field corresponds to the pod's field of the same name, unless noted otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodRuntimeSettings {
-    /// Labels to put on the pod.
+    /// Labels of the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_labels: Option<BTreeMap<String, String>>,
-    /// Annotations to put on the pod.
+    /// Annotations of the pod.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod_annotations: Option<BTreeMap<String, String>>,
     /// Labels that the pod's node must have.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_selector: Option<BTreeMap<String, String>>,
-    /// Service account the pod runs as. Default: one that is made for it.
+    /// Service account of the pod. Default: one that is created for it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account_name: Option<String>,
-    /// Annotations to put on the service account that is made for the pod, for cloud identities.
+    /// Annotations of the service account that is created for the pod, for cloud identities.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_account_annotations: Option<BTreeMap<String, String>>,
     /// Whether the pod gets the service account's token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub automount_service_account_token: Option<bool>,
-    /// Node the pod is put on, past the scheduler.
+    /// Node of the pod; bypasses the scheduler.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub node_name: Option<String>,
     /// User, groups and other security settings of the whole pod.
@@ -54,13 +54,13 @@ pub struct PodRuntimeSettings {
     /// Secrets with which the pod's images are pulled.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub image_pull_secrets: Option<Vec<LocalObjectReference>>,
-    /// Nodes and pods that the pod wants or does not want to be near.
+    /// Affinity and anti-affinity to nodes and pods.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub affinity: Option<Affinity>,
     /// Scheduler that places the pod. Default: the cluster's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scheduler_name: Option<String>,
-    /// Taints of nodes that the pod puts up with.
+    /// Tolerated taints of nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tolerations: Option<Vec<Toleration>>,
     /// PriorityClass of the pod.
@@ -78,34 +78,35 @@ pub struct PodRuntimeSettings {
     /// Whether the namespace's services appear as environment variables. Default: yes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub enable_service_links: Option<bool>,
-    /// How such pods are spread over zones and nodes.
+    /// How the pods are spread over zones and nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub topology_spread_constraints: Option<Vec<TopologySpreadConstraint>>,
 }
 
-/// Settings for a container; each field is the container's own of the same name unless its text says otherwise.
+/// Settings for a container; each field corresponds to the container's field of the same name, unless noted
+/// otherwise.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ContainerRuntimeSettings {
-    /// Memory, CPU and other resources the container asks for and may use.
+    /// Requests and limits for memory, CPU and other resources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourceRequirements>,
-    /// Check after whose failure the container is started again.
+    /// Probe after whose failure the container is restarted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub liveness_probe: Option<Probe>,
-    /// Check that tells whether the container is ready.
+    /// Probe that determines whether the container is ready.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub readiness_probe: Option<Probe>,
-    /// What runs right after the container's start and before its end.
+    /// Commands after the container's start and before its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lifecycle: Option<Lifecycle>,
     /// User, capabilities and other security settings of the container.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub security_context: Option<SecurityContext>,
-    /// How much CPU time the work leaves to others.
+    /// CPU priority of the process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nice: Option<NiceSettings>,
-    /// How much disk time the work leaves to others.
+    /// Disk priority of the process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ionice: Option<IoNiceSettings>,
     /// Secrets and ConfigMaps whose keys become environment variables.
@@ -116,17 +117,17 @@ pub struct ContainerRuntimeSettings {
     pub env: Option<Vec<EnvVar>>,
 }
 
-/// The process priority of the work, as of `nice`.
+/// CPU priority, as set by `nice`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct NiceSettings {
-    /// From -20 (first) to 19 (last).
+    /// From -20 (highest) to 19 (lowest).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = -20, max = 19))]
     pub adjustment: Option<i32>,
 }
 
-/// The disk priority of the work, as of `ionice`.
+/// Disk priority, as set by `ionice`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct IoNiceSettings {
@@ -134,23 +135,23 @@ pub struct IoNiceSettings {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 3))]
     pub class: Option<i32>,
-    /// Priority inside class 1 or 2, from 0 (first) to 7 (last).
+    /// Priority within class 1 or 2, from 0 (highest) to 7 (lowest).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 0, max = 7))]
     pub class_data: Option<i32>,
 }
 
-/// The directory in which the work keeps its temporary files.
+/// The directory for temporary files.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TempDirSettings {
     /// "" for the node's disk, "Memory" for its memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub medium: Option<String>,
-    /// The most it may hold.
+    /// Size limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_limit: Option<Quantity>,
-    /// Whether to work without a local cache of the repository's index: less space, more requests.
+    /// Whether to disable the local cache of the repository's index: less space, more requests.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub disable_caching: bool,
 }

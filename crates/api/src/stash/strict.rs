@@ -1,8 +1,8 @@
 //! [`Strict`]: the schema of a kind without `null`.
 //!
-//! schemars marks every `Option` as nullable. Where a schema is not nullable the API server drops a `null`
-//! before anything else looks at the object, so that `has(field)` in a rule means what it says; upstream's
-//! CRDs are made that way too. Used by [`super::crds`] and `appcatalog::crds` only.
+//! schemars marks every `Option` as nullable. If a schema is not nullable, the API server drops a `null`
+//! before validation, so that `has(field)` in a rule is false for it; upstream's CRDs do the same. Used by
+//! [`super::crds`] and `appcatalog::crds` only.
 
 use std::marker::PhantomData;
 
@@ -40,7 +40,7 @@ impl<K: CustomResourceExt> CustomResourceExt for Strict<K> {
     }
 }
 
-/// Takes `null` out of a schema and of everything inside it.
+/// Removes `null` from a schema and all nested schemas.
 fn forbid_null(schema: &mut JSONSchemaProps) {
     schema.nullable = None;
     if let Some(values) = &mut schema.enum_ {

@@ -1,4 +1,4 @@
-//! [`BackupTarget`] and [`RestoreTarget`]: what is backed up, and what data is restored into.
+//! [`BackupTarget`] and [`RestoreTarget`]: the target of a backup and of a restore.
 
 use k8s_openapi::api::core::v1::VolumeMount;
 use kube::KubeSchema;
@@ -10,11 +10,11 @@ use super::limits;
 use super::reference::TargetRef;
 use super::rule::{self, RestoreRule};
 
-/// What is backed up.
+/// The target of a backup.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BackupTarget {
-    /// Host name under which the data is kept in the repository. A StatefulSet's pods get "-<ordinal>" after
+    /// Host name of the snapshots in the repository. A StatefulSet's pods get "-<ordinal>" after
     /// it, a DaemonSet's "-<node>". Default: "host-0", "host-<ordinal>" or the node's name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = limits::NAME))]
@@ -22,10 +22,10 @@ pub struct BackupTarget {
     /// The object that is backed up.
     #[serde(rename = "ref")]
     pub reference: TargetRef,
-    /// Directories or files to back up, as seen under `volumeMounts`. Default: all that is mounted.
+    /// Directories or files to back up, as mounted by `volumeMounts`. Default: everything that is mounted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub paths: Vec<String>,
-    /// Volumes of the target that hold the paths, and where they are mounted.
+    /// Mounts of the target's volumes that hold the paths.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volume_mounts: Vec<VolumeMount>,
     /// How many replicas of the target are backed up by volume snapshots. Default: 1.
@@ -35,15 +35,15 @@ pub struct BackupTarget {
     /// VolumeSnapshotClass for driver VolumeSnapshotter. Default: the cluster's default class.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot_class_name: Option<String>,
-    /// Patterns of files to leave out.
+    /// Patterns of files to exclude.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exclude: Vec<String>,
-    /// Further arguments for the backup, as restic takes them.
+    /// Further arguments for the backup, in restic's syntax.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
 }
 
-/// What data is restored into.
+/// Target of the restore.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, KubeSchema)]
 #[x_kube(validation = cel::required(
     "has(self.ref) || (has(self.volumeClaimTemplates) && self.volumeClaimTemplates.size() > 0)",
@@ -51,14 +51,14 @@ pub struct BackupTarget {
 ))]
 #[serde(rename_all = "camelCase")]
 pub struct RestoreTarget {
-    /// The alias under which the data was backed up; gives the hosts of rules that name none.
+    /// The alias of the backup; determines the source hosts of rules that name none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(length(max = limits::NAME))]
     pub alias: Option<String>,
-    /// The object that gets the data. Not needed with `volumeClaimTemplates`.
+    /// The object to restore into. Not needed with `volumeClaimTemplates`.
     #[serde(default, rename = "ref", skip_serializing_if = "Option::is_none")]
     pub reference: Option<TargetRef>,
-    /// Volumes of the target that get the data, mounted where they were mounted for the backup.
+    /// Mounts of the target's volumes to restore into, at the same paths as for the backup.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub volume_mounts: Vec<VolumeMount>,
     /// How many times to restore into `volumeClaimTemplates`, once for each ordinal. Default: 1.
@@ -69,13 +69,13 @@ pub struct RestoreTarget {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = limits::LIST))]
     pub volume_claim_templates: Vec<ClaimTemplate>,
-    /// What each host gets. Default: every host the newest snapshots of its own.
+    /// Which snapshots each host gets. Default: each host the newest of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = limits::RULES))]
     #[x_kube(validation = rule::one_rule_for_all_others())]
     #[x_kube(validation = rule::no_host_twice())]
     pub rules: Vec<RestoreRule>,
-    /// Further arguments for the restore, as restic takes them.
+    /// Further arguments for the restore, in restic's syntax.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<String>,
 }

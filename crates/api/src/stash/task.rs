@@ -1,4 +1,4 @@
-//! Kind Task: Functions that run one after another and make a backup or a restore.
+//! Kind Task: Functions that run one after another to back up or restore.
 
 use k8s_openapi::api::core::v1::Volume;
 use kube::{CustomResource, KubeSchema};
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::limits;
 use super::reference::Param;
 
-/// Steps, and the volumes they share. By custom named "<database>-backup-<version>" or
+/// Steps, and the volumes they share. By convention named "<database>-backup-<version>" or
 /// "<database>-restore-<version>".
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, CustomResource, KubeSchema)]
 #[kube(

@@ -1,4 +1,4 @@
-//! [`VolumeSource`]: where a volume's content lies, written inline as in a pod's `volumes`.
+//! [`VolumeSource`]: the source of a volume, written inline as in a pod's `volumes`.
 //!
 //! k8s-openapi has the sources only as part of `Volume`, which has a name; the backend and a Recovery name
 //! their volumes themselves. The inner types are Kubernetes' own.
@@ -51,13 +51,13 @@ volume_sources! {
     cinder("cinder"): CinderVolumeSource,
     /// The content of a ConfigMap.
     config_map("configMap"): ConfigMapVolumeSource,
-    /// A volume that a CSI driver makes for the pod alone.
+    /// An inline volume that a CSI driver creates for the pod.
     csi("csi"): CSIVolumeSource,
     /// Fields of the pod, as files.
     downward_api("downwardAPI"): DownwardAPIVolumeSource,
-    /// An empty directory that ends with the pod.
+    /// An empty directory that is deleted with the pod.
     empty_dir("emptyDir"): EmptyDirVolumeSource,
-    /// A claim that is made for the pod and ends with it.
+    /// A claim that is created for the pod and deleted with it.
     ephemeral("ephemeral"): EphemeralVolumeSource,
     /// A Fibre Channel disk.
     fc("fc"): FCVolumeSource,

@@ -1,6 +1,6 @@
 //! `BackupRepository`: the repository that holds the volume data of one namespace in one storage location.
 //!
-//! Made when the first volume of a namespace is backed up, kept by the repository controller, which also
+//! Created when the first volume of a namespace is backed up. The repository controller reports its state and
 //! runs its maintenance.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::data_movement::UploaderType;
 use crate::common::{GoDuration, Time, string_enum};
 
-/// Where the repository is, and how often it is tidied up.
+/// Where the repository is, and how often maintenance runs.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "velero.io",
@@ -49,7 +49,7 @@ use crate::common::{GoDuration, Time, string_enum};
         type_ = "string",
         json_path = ".spec.volumeNamespace",
         priority = 1,
-        description = "Whose volumes it holds"
+        description = "Namespace of the volumes"
     ),
     printcolumn(
         name = "Storage Location",
@@ -78,15 +78,18 @@ pub struct BackupRepositorySpec {
     pub volume_namespace: String,
     /// Name of the BackupStorageLocation that holds the repository.
     pub backup_storage_location: String,
-    /// Format of the repository: `kopia` or `restic`; empty in old objects, where it means restic.
+    /// Format of the repository: `kopia` or `restic`. Empty in old objects, which means restic. Lifeboat uses
+    /// restic only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repository_type: Option<UploaderType>,
-    /// Address of the repository as restic writes it. Only for the format `restic`.
+    /// Address of the repository in restic's syntax. Only for the format `restic`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restic_identifier: Option<String>,
-    /// How often maintenance runs, as a Go duration such as `168h`; it frees the space of deleted backups.
+    /// How often maintenance runs, as a Go duration such as `168h`. Maintenance frees the space of deleted
+    /// backups.
     pub maintenance_frequency: GoDuration,
-    /// Settings of the repository, such as the size of its cache. Default: none.
+    /// Settings of the repository, such as the size of its cache. Accepted for compatibility; Lifeboat ignores
+    /// it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repository_config: Option<BTreeMap<String, String>>,
 }
@@ -94,16 +97,16 @@ pub struct BackupRepositorySpec {
 string_enum! {
     /// Whether a repository can be used.
     pub enum BackupRepositoryPhase {
-        /// Created, and not looked at yet.
+        /// Created; the server has not processed it yet.
         New = "New",
-        /// It can be used.
+        /// The repository opened at the last check.
         Ready = "Ready",
-        /// It cannot be used; `message` says why.
+        /// The repository cannot be used; `message` has the reason.
         NotReady = "NotReady",
     }
 }
 
-/// What is known about a repository.
+/// State and maintenance history of a repository.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BackupRepositoryStatus {
@@ -124,9 +127,9 @@ pub struct BackupRepositoryStatus {
 string_enum! {
     /// How a maintenance run ended.
     pub enum MaintenanceResult {
-        /// Well.
+        /// The repository was pruned and checked without an error.
         Succeeded = "Succeeded",
-        /// With an error; `message` says which.
+        /// The run failed; `message` has the reason.
         Failed = "Failed",
     }
 }
@@ -135,22 +138,22 @@ string_enum! {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BackupRepositoryMaintenanceStatus {
-    /// How it ended.
+    /// Result of the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub result: Option<MaintenanceResult>,
-    /// When it began.
+    /// When the run started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_timestamp: Option<Time>,
-    /// When it ended.
+    /// When the run ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub complete_timestamp: Option<Time>,
-    /// What went wrong.
+    /// Why the run failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 }
 
 impl BackupRepository {
-    /// Whether the repository can be used; one without a phase is new.
+    /// The phase; `New` if none is set.
     pub fn phase(&self) -> &BackupRepositoryPhase {
         let phase = self.status.as_ref().and_then(|status| status.phase.as_ref());
         phase.unwrap_or(&BackupRepositoryPhase::New)

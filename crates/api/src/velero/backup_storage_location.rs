@@ -1,6 +1,6 @@
 //! `BackupStorageLocation`: a bucket, or a part of one, in which backups are stored.
 //!
-//! Read by its own controller and by everything that reads or writes storage; `store` gets its settings from
+//! Read by its own controller and by all code that reads or writes storage; `store` gets its settings from
 //! here.
 
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::common::{ByteString, Condition, GoDuration, SecretKeySelector, Time, base64_bytes, string_enum};
 
-/// Which bucket, how to reach it, and what may be done in it.
+/// The bucket, how to access it, and whether it may be written to.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "velero.io",
@@ -47,7 +47,7 @@ use crate::common::{ByteString, Condition, GoDuration, SecretKeySelector, Time, 
         name = "Default",
         type_ = "boolean",
         json_path = ".spec.default",
-        description = "Whether backups that name no location go here"
+        description = "Whether it is the default location"
     ),
     printcolumn(
         name = "Bucket",
@@ -61,7 +61,7 @@ use crate::common::{ByteString, Condition, GoDuration, SecretKeySelector, Time, 
         type_ = "string",
         json_path = ".spec.accessMode",
         priority = 1,
-        description = "Whether backups may be written"
+        description = "Access mode"
     ),
     printcolumn(
         name = "Message",
@@ -73,60 +73,61 @@ use crate::common::{ByteString, Condition, GoDuration, SecretKeySelector, Time, 
 )]
 #[serde(rename_all = "camelCase")]
 pub struct BackupStorageLocationSpec {
-    /// The kind of storage: `aws` for S3 and what speaks like it, `gcp`, `azure`, or the name under which a
-    /// plugin offers it; a plugin's full name such as `velero.io/aws` is the same.
+    /// Kind of storage: `aws` for S3 and compatible servers, `gcp`, `azure`, `lifeboat.io/local`, or the name
+    /// of an object store plugin. Full names such as `velero.io/aws` are equivalent.
     pub provider: String,
     /// Settings of the provider, such as `region`, `s3Url` or `s3ForcePathStyle`. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<BTreeMap<String, String>>,
-    /// Secret with the credentials for this location. Default: those the server was installed with.
+    /// Secret with the credentials for this location. Default: Secret `cloud-credentials`, then the server's
+    /// own identity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credential: Option<SecretKeySelector>,
-    /// Which bucket, and which part of it.
+    /// Bucket and prefix.
     pub object_storage: ObjectStorageLocation,
-    /// Whether backups that name no location are stored here. Default: false. One location at most keeps it:
-    /// the newest.
+    /// Whether backups that name no location are stored here. Default: false. If several locations set it, the
+    /// server keeps it on the newest only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default: Option<bool>,
-    /// Whether backups may be written and deleted. Default: `ReadWrite`.
+    /// Whether backups may be created and deleted here. Default: `ReadWrite`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access_mode: Option<AccessMode>,
-    /// How often to look for backups that other clusters stored here, as a Go duration; `0s` means never.
+    /// How often to sync backups from the bucket into the cluster, as a Go duration; `0s` means never.
     /// Default: the server's setting, normally 1m.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backup_sync_period: Option<GoDuration>,
-    /// How often to check that the storage can be used, as a Go duration; `0s` means only when the location or its
+    /// How often to validate the location, as a Go duration; `0s` means only when the location or its
     /// credentials change. Default: the server's setting, normally 1m.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub validation_frequency: Option<GoDuration>,
 }
 
-/// A bucket, or the part of it under a prefix.
+/// A bucket, or a prefix in it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ObjectStorageLocation {
-    /// Name of the bucket; of the container on Azure.
+    /// Name of the bucket, or of the container on Azure.
     pub bucket: String,
-    /// Path in the bucket under which everything is kept. Default: the whole bucket.
+    /// Path in the bucket below which everything is stored. Default: the whole bucket.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prefix: Option<String>,
-    /// Certificates (PEM, in base64) of the authorities that may sign the storage's certificate. Prefer
-    /// `caCertRef`; both together are an error. Default: the authorities the system trusts.
+    /// Certificates (PEM, in base64) of additional authorities that may sign the storage's certificate. Prefer
+    /// `caCertRef`; both together are an error. Default: the system's authorities only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "base64_bytes")]
     pub ca_cert: Option<ByteString>,
-    /// Secret in this namespace with the certificates (PEM) of the authorities that may sign the storage's
-    /// certificate. Default: the authorities the system trusts.
+    /// Secret in this namespace with the certificates (PEM) of additional authorities that may sign the
+    /// storage's certificate. Default: the system's authorities only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ca_cert_ref: Option<SecretKeySelector>,
 }
 
 string_enum! {
-    /// What may be done in a location.
+    /// Access to a location.
     pub enum AccessMode {
-        /// Backups can be restored, and neither made nor deleted.
+        /// Backups can be restored, but neither created nor deleted.
         ReadOnly = "ReadOnly",
-        /// Everything.
+        /// Backups can be created, restored and deleted.
         ReadWrite = "ReadWrite",
     }
 }
@@ -134,27 +135,27 @@ string_enum! {
 string_enum! {
     /// Whether a location can be used.
     pub enum BackupStorageLocationPhase {
-        /// The last check went well.
+        /// The last validation succeeded.
         Available = "Available",
-        /// The last check failed; `message` says why.
+        /// The last validation failed; see `message`.
         Unavailable = "Unavailable",
     }
 }
 
-/// What is known about a location.
+/// State of a location.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BackupStorageLocationStatus {
-    /// Whether the storage can be reached and used. Nothing is backed up or restored unless it is Available.
+    /// Whether the storage can be used. Backups and restores need a location that is Available.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<BackupStorageLocationPhase>,
-    /// When backups in the storage were last compared with those in the cluster.
+    /// When backups were last synced from the bucket.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_synced_time: Option<Time>,
-    /// When the storage was last checked.
+    /// When the location was last validated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_validation_time: Option<Time>,
-    /// Why the storage is not available, and what to do about it.
+    /// Why the location is not available, and what to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// Written by early versions of Velero; not used.
@@ -163,15 +164,15 @@ pub struct BackupStorageLocationStatus {
     /// Written by early versions of Velero; not used. See `spec.accessMode`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub access_mode: Option<AccessMode>,
-    /// What a person should know about the location, such as that nobody has exported the repository
-    /// password yet. Stock clients do not know this field.
+    /// Conditions such as `Available`, `StorageSecure` and `RepositoryPasswordExported`. Stock clients do not
+    /// know this field.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Option<Vec<Condition>>,
 }
 
 impl BackupStorageLocation {
-    /// Whether the last check of the storage went well; `None` before the first one.
+    /// The phase; `None` before the first validation.
     pub fn phase(&self) -> Option<&BackupStorageLocationPhase> {
         self.status.as_ref()?.phase.as_ref()
     }
@@ -181,12 +182,12 @@ impl BackupStorageLocation {
         self.phase() == Some(&BackupStorageLocationPhase::Available)
     }
 
-    /// Whether backups that name no location go here.
+    /// Whether backups that name no location are stored here.
     pub fn is_default(&self) -> bool {
         self.spec.default.unwrap_or_default()
     }
 
-    /// Whether backups may be neither made nor deleted here.
+    /// Whether backups can neither be created nor deleted here.
     pub fn is_read_only(&self) -> bool {
         self.spec.access_mode == Some(AccessMode::ReadOnly)
     }

@@ -1,7 +1,7 @@
 //! `DataDownload`: the copying of one volume from a repository into a new volume.
 //!
-//! Made during a restore for each snapshot whose data was moved; the built-in mover, or one that someone else
-//! installed, carries it out.
+//! Created during a restore for each snapshot whose data was moved; carried out by the built-in mover, or by
+//! another data mover that is installed in the cluster.
 
 use std::collections::BTreeMap;
 
@@ -30,13 +30,13 @@ use crate::common::{GoDuration, Time};
         name = "Status",
         type_ = "string",
         json_path = ".status.phase",
-        description = "Where the copying stands"
+        description = "Phase of the transfer"
     ),
     printcolumn(
         name = "Started",
         type_ = "date",
         json_path = ".status.startTimestamp",
-        description = "Time since copying began"
+        description = "Time since copying started"
     ),
     printcolumn(
         name = "Bytes Done",
@@ -68,7 +68,7 @@ use crate::common::{GoDuration, Time};
         name = "Node",
         type_ = "string",
         json_path = ".status.node",
-        description = "The node that copies"
+        description = "The node of the mover"
     ),
     printcolumn(
         name = "Namespace",
@@ -82,14 +82,14 @@ use crate::common::{GoDuration, Time};
         type_ = "string",
         json_path = ".spec.targetVolume.pvc",
         priority = 1,
-        description = "The claim that is filled"
+        description = "The claim to restore into"
     ),
     printcolumn(
         name = "Message",
         type_ = "string",
         json_path = ".status.message",
         priority = 1,
-        description = "What went wrong"
+        description = "Why it failed"
     )
 )]
 #[serde(rename_all = "camelCase")]
@@ -98,74 +98,74 @@ pub struct DataDownloadSpec {
     pub target_volume: TargetVolumeSpec,
     /// Name of the BackupStorageLocation that holds the repository.
     pub backup_storage_location: String,
-    /// Which data mover copies. Default, also for `velero`: the built-in one.
+    /// Data mover that copies. Default, also for `velero`: the built-in one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub datamover: Option<String>,
     /// ID of the snapshot in the repository.
     #[serde(rename = "snapshotID")]
     pub snapshot_id: String,
-    /// Namespace the volume was backed up from. It differs from the target's if namespaces are mapped.
+    /// Namespace from which the volume was backed up. It differs from the target's if namespaces are mapped.
     pub source_namespace: String,
-    /// Settings for the data mover. Default: none.
+    /// Settings for the data mover. The built-in one ignores them. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_mover_config: Option<BTreeMap<String, String>>,
-    /// Set to true to stop the copying. Default: false.
+    /// Set to true to cancel the transfer. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancel: Option<bool>,
     /// How long single steps of the preparation may take, as a Go duration.
     pub operation_timeout: GoDuration,
-    /// Operating system of the node that is to copy. Default: any that suits.
+    /// Operating system of the node that copies. Default: any.
     #[serde(rename = "nodeOS", skip_serializing_if = "Option::is_none")]
     pub node_os: Option<NodeOs>,
-    /// Size of the snapshot in bytes, counting every file in full.
+    /// Size of the snapshot in bytes, with the full size of every file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot_size: Option<i64>,
 }
 
-/// The claim and volume that a restore has made.
+/// The claim and volume that a restore created.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct TargetVolumeSpec {
     /// Name of the claim.
     pub pvc: String,
-    /// Name of the volume; empty if it is made later.
+    /// Name of the volume; empty if it is created later.
     pub pv: String,
     /// Namespace of the claim.
     pub namespace: String,
 }
 
-/// How far the copying has come and how it ended.
+/// Progress and result of the transfer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DataDownloadStatus {
-    /// Where the copying stands. Completed, Failed and Canceled are ends.
+    /// Phase of the transfer. Completed, Failed and Canceled are final.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<DataMovePhase>,
-    /// What went wrong, or what the copying waits for.
+    /// Why the transfer failed, or what it waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// When copying began, by the server's clock.
+    /// When copying started, by the server's clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_timestamp: Option<Time>,
-    /// When copying ended, well or not, by the server's clock.
+    /// When the transfer ended, successfully or not, by the server's clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completion_timestamp: Option<Time>,
     /// How much has been copied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<DataMoveOperationProgress>,
-    /// Name of the node that copies.
+    /// Node on which the mover runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     /// Name of the node that prepared the volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepted_by_node: Option<String>,
-    /// When a node took the work on, by the server's clock.
+    /// When the server accepted the work, by its own clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepted_timestamp: Option<Time>,
 }
 
 impl DataDownload {
-    /// Where the copying stands; an object without a phase is new.
+    /// The phase; `New` if none is set.
     pub fn phase(&self) -> &DataMovePhase {
         self.status.as_ref().and_then(|status| status.phase.as_ref()).unwrap_or(&DataMovePhase::New)
     }

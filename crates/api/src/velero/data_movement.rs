@@ -1,4 +1,4 @@
-//! What the kinds that copy volume data have in common: PodVolumeBackup, PodVolumeRestore, DataUpload and
+//! Types shared by the kinds that copy volume data: PodVolumeBackup, PodVolumeRestore, DataUpload and
 //! DataDownload.
 
 use schemars::JsonSchema;
@@ -7,42 +7,42 @@ use serde::{Deserialize, Serialize};
 use crate::common::string_enum;
 
 string_enum! {
-    /// Where the copying of a volume stands. The same for all four kinds.
+    /// Phases of a transfer of volume data, for all four kinds.
     pub enum DataMovePhase {
-        /// Created, and not looked at yet.
+        /// Created; the server has not processed it yet.
         New = "New",
-        /// A node has taken it on and prepares the volume.
+        /// The server accepted it and prepares the volume.
         Accepted = "Accepted",
         /// The volume is ready; copying is about to start.
         Prepared = "Prepared",
         /// Data is being copied.
         InProgress = "InProgress",
-        /// Someone asked for it to be cancelled; it has not stopped yet.
+        /// Cancellation was requested; the mover has not stopped yet.
         Canceling = "Canceling",
-        /// Stopped before its end because someone asked for it.
+        /// Cancelled before it was complete.
         Canceled = "Canceled",
-        /// All data is copied.
+        /// All data was copied.
         Completed = "Completed",
-        /// Ended without a usable result; `message` says why.
+        /// Ended without a usable result; see `message`.
         Failed = "Failed",
     }
 }
 
 impl DataMovePhase {
-    /// Whether the copying has ended, well or not.
+    /// Whether the transfer has ended, successfully or not.
     pub fn is_terminal(&self) -> bool {
         matches!(self, Self::Canceled | Self::Completed | Self::Failed)
     }
 }
 
 string_enum! {
-    /// Which program reads or wrote a repository.
+    /// Program that reads or writes a repository.
     pub enum UploaderType {
         /// Kopia.
         Kopia = "kopia",
         /// restic.
         Restic = "restic",
-        /// Not said; old objects mean restic by it.
+        /// Not set; in old objects this means restic.
         Unset = "",
     }
 }
@@ -51,7 +51,7 @@ string_enum! {
     /// Operating system of a node.
     #[derive(Default)]
     pub enum NodeOs {
-        /// Whichever node suits.
+        /// Any operating system.
         #[default]
         Auto = "auto",
         /// Linux.
@@ -65,7 +65,7 @@ string_enum! {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DataMoveOperationProgress {
-    /// Bytes to copy, as known now.
+    /// Bytes to copy, as known so far.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_bytes: Option<i64>,
     /// Bytes copied so far.

@@ -1,7 +1,7 @@
 //! `DataUpload`: the copying of one volume snapshot into a repository.
 //!
-//! Made during a backup for each snapshot whose data is to be moved; the built-in mover, or one that someone
-//! else installed, carries it out.
+//! Created during a backup for each snapshot whose data is to be moved; carried out by the built-in mover, or
+//! by another data mover that is installed in the cluster.
 
 use std::collections::BTreeMap;
 
@@ -30,13 +30,13 @@ use crate::common::{GoDuration, Time, string_enum};
         name = "Status",
         type_ = "string",
         json_path = ".status.phase",
-        description = "Where the copying stands"
+        description = "Phase of the transfer"
     ),
     printcolumn(
         name = "Started",
         type_ = "date",
         json_path = ".status.startTimestamp",
-        description = "Time since copying began"
+        description = "Time since copying started"
     ),
     printcolumn(
         name = "Bytes Done",
@@ -58,7 +58,7 @@ use crate::common::{GoDuration, Time, string_enum};
         json_path = ".status.incrementalBytes",
         format = "int64",
         priority = 10,
-        description = "Bytes that were new"
+        description = "New bytes"
     ),
     printcolumn(
         name = "Storage Location",
@@ -76,7 +76,7 @@ use crate::common::{GoDuration, Time, string_enum};
         name = "Node",
         type_ = "string",
         json_path = ".status.node",
-        description = "The node that copies"
+        description = "The node of the mover"
     ),
     printcolumn(
         name = "Namespace",
@@ -97,30 +97,30 @@ use crate::common::{GoDuration, Time, string_enum};
         type_ = "string",
         json_path = ".status.message",
         priority = 1,
-        description = "What went wrong"
+        description = "Why it failed"
     )
 )]
 #[serde(rename_all = "camelCase")]
 pub struct DataUploadSpec {
-    /// Kind of the snapshot. Only `CSI` is known.
+    /// Type of the snapshot. Only `CSI` is supported.
     pub snapshot_type: SnapshotType,
-    /// The CSI snapshot, if the kind is `CSI`.
+    /// The CSI snapshot, if the type is `CSI`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub csi_snapshot: Option<CsiSnapshotSpec>,
-    /// Name of the claim the snapshot was taken of.
+    /// Name of the claim that was snapshotted.
     #[serde(rename = "sourcePVC")]
     pub source_pvc: String,
-    /// Which data mover copies. Default, also for `velero`: the built-in one.
+    /// Data mover that copies. Default, also for `velero`: the built-in one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub datamover: Option<String>,
     /// Name of the BackupStorageLocation that holds the repository.
     pub backup_storage_location: String,
     /// Namespace of the claim and of its snapshot.
     pub source_namespace: String,
-    /// Settings for the data mover. Default: none.
+    /// Settings for the data mover. The built-in one ignores them. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_mover_config: Option<BTreeMap<String, String>>,
-    /// Set to true to stop the copying. Default: false.
+    /// Set to true to cancel the transfer. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancel: Option<bool>,
     /// How long single steps of the preparation may take, as a Go duration.
@@ -128,7 +128,7 @@ pub struct DataUploadSpec {
 }
 
 string_enum! {
-    /// Kind of a snapshot. Upstream takes any string; so does the schema.
+    /// Type of a snapshot. Upstream accepts any string; so does the schema.
     #[derive(Default)]
     pub open enum SnapshotType {
         /// Taken by a CSI driver.
@@ -143,7 +143,7 @@ string_enum! {
 pub struct CsiSnapshotSpec {
     /// Name of the VolumeSnapshot.
     pub volume_snapshot: String,
-    /// Storage class of the claim that the snapshot was taken of.
+    /// Storage class of the claim that was snapshotted.
     pub storage_class: String,
     /// Class of the VolumeSnapshot.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -153,38 +153,38 @@ pub struct CsiSnapshotSpec {
     pub driver: Option<String>,
 }
 
-/// How far the copying has come and how it ended.
+/// Progress and result of the transfer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DataUploadStatus {
-    /// Where the copying stands. Completed, Failed and Canceled are ends.
+    /// Phase of the transfer. Completed, Failed and Canceled are final.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<DataMovePhase>,
-    /// Path of the volume, where the mover saw it.
+    /// Path of the volume in the mover's pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// ID of the snapshot in the repository.
     #[serde(rename = "snapshotID", skip_serializing_if = "Option::is_none")]
     pub snapshot_id: Option<String>,
-    /// What the data mover wants to be told when the data is restored.
+    /// Data that the data mover needs when the volume is restored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub data_mover_result: Option<BTreeMap<String, String>>,
-    /// What went wrong, or what the copying waits for.
+    /// Why the transfer failed, or what it waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// When copying began, by the server's clock.
+    /// When copying started, by the server's clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_timestamp: Option<Time>,
-    /// When copying ended, well or not, by the server's clock.
+    /// When the transfer ended, successfully or not, by the server's clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completion_timestamp: Option<Time>,
     /// How much has been copied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<DataMoveOperationProgress>,
-    /// Bytes that were new or changed since the last backup of this volume.
+    /// Bytes that were new or changed since the previous backup of this volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub incremental_bytes: Option<i64>,
-    /// Name of the node that copies.
+    /// Node on which the mover runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
     /// Operating system of that node.
@@ -193,13 +193,13 @@ pub struct DataUploadStatus {
     /// Name of the node that prepared the volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepted_by_node: Option<String>,
-    /// When a node took the work on, by the server's clock.
+    /// When the server accepted the work, by its own clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepted_timestamp: Option<Time>,
 }
 
 impl DataUpload {
-    /// Where the copying stands; an object without a phase is new.
+    /// The phase; `New` if none is set.
     pub fn phase(&self) -> &DataMovePhase {
         self.status.as_ref().and_then(|status| status.phase.as_ref()).unwrap_or(&DataMovePhase::New)
     }

@@ -1,6 +1,6 @@
-//! `DeleteBackupRequest`: asks for a backup and all its data to be deleted.
+//! `DeleteBackupRequest`: requests the deletion of a backup and all its data.
 //!
-//! Made by `backup delete` and the expiry controller, read by the delete controller.
+//! Created by `backup delete` and the expiry controller, read by the delete controller.
 
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -38,7 +38,7 @@ use crate::common::string_enum;
         name = "Errors",
         type_ = "string",
         json_path = ".status.errors",
-        description = "What went wrong"
+        description = "Why it failed"
     ),
     printcolumn(
         name = "Age",
@@ -54,31 +54,31 @@ pub struct DeleteBackupRequestSpec {
 }
 
 string_enum! {
-    /// How far a deletion has come.
+    /// Phases of a deletion.
     pub enum DeleteBackupRequestPhase {
-        /// Created, and not looked at yet.
+        /// Created; the server has not processed it yet.
         New = "New",
-        /// Deletion is under way.
+        /// The backup is being deleted.
         InProgress = "InProgress",
-        /// Ended; with `errors`, the backup is still there.
+        /// Ended. If there are `errors`, the backup still exists.
         Processed = "Processed",
     }
 }
 
-/// How far a deletion has come and what went wrong.
+/// Progress and errors of a deletion.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DeleteBackupRequestStatus {
-    /// How far the deletion has come. Processed is its end, well or not.
+    /// Phase of the deletion. Processed is final, with or without errors.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<DeleteBackupRequestPhase>,
-    /// What went wrong, one sentence for each problem. Where there are any, the backup is kept.
+    /// What could not be deleted, one entry each. If there are any, the backup is kept.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub errors: Option<Vec<String>>,
 }
 
 impl DeleteBackupRequest {
-    /// How far the deletion has come; a request without a phase is new.
+    /// The phase; `New` if none is set.
     pub fn phase(&self) -> &DeleteBackupRequestPhase {
         let phase = self.status.as_ref().and_then(|status| status.phase.as_ref());
         phase.unwrap_or(&DeleteBackupRequestPhase::New)

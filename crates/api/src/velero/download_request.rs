@@ -1,6 +1,6 @@
-//! `DownloadRequest`: asks for a link to one file of a backup or restore in storage.
+//! `DownloadRequest`: requests a link to one file of a backup or restore in storage.
 //!
-//! Made by the commands that show logs and details (ours and stock ones), read by the download controller.
+//! Created by the commands that show logs and details (ours and stock ones), read by the download controller.
 
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::common::{Time, string_enum};
 
-/// Which file is wanted.
+/// The requested file.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "velero.io",
@@ -49,7 +49,7 @@ use crate::common::{Time, string_enum};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct DownloadRequestSpec {
-    /// Which file is wanted, and of which backup or restore.
+    /// The requested file, and the backup or restore it belongs to.
     pub target: DownloadTarget,
 }
 
@@ -57,14 +57,14 @@ pub struct DownloadRequestSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DownloadTarget {
-    /// Which of its files: `BackupLog`, `RestoreResults` and so on.
+    /// Kind of the file, such as `BackupLog` or `RestoreResults`.
     pub kind: DownloadTargetKind,
     /// Name of the backup or restore.
     pub name: String,
 }
 
 string_enum! {
-    /// The files that can be asked for.
+    /// The files that can be requested.
     #[derive(Default)]
     pub enum DownloadTargetKind {
         /// Log of a backup.
@@ -74,7 +74,7 @@ string_enum! {
         BackupContents = "BackupContents",
         /// The volume snapshots that plugins took in a backup.
         BackupVolumeSnapshots = "BackupVolumeSnapshots",
-        /// The operations that plugins did in the background of a backup.
+        /// The operations of a backup.
         BackupItemOperations = "BackupItemOperations",
         /// The names of the objects in a backup.
         BackupResourceList = "BackupResourceList",
@@ -86,7 +86,7 @@ string_enum! {
         RestoreResults = "RestoreResults",
         /// The names of the objects in a restore.
         RestoreResourceList = "RestoreResourceList",
-        /// The operations that plugins did in the background of a restore.
+        /// The operations of a restore.
         RestoreItemOperations = "RestoreItemOperations",
         /// The CSI volume snapshots of a backup.
         CsiBackupVolumeSnapshots = "CSIBackupVolumeSnapshots",
@@ -100,32 +100,32 @@ string_enum! {
 }
 
 string_enum! {
-    /// How far a request has come.
+    /// Phases of a request.
     pub enum DownloadRequestPhase {
-        /// Created, and not looked at yet.
+        /// Created; the server has not processed it yet.
         New = "New",
-        /// Answered: the link is in `downloadURL`.
+        /// The link is in `downloadURL`.
         Processed = "Processed",
     }
 }
 
-/// The link, once there is one.
+/// The link to the file.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct DownloadRequestStatus {
-    /// Whether the request has been answered.
+    /// Whether the link is available.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<DownloadRequestPhase>,
-    /// Link to the file. It works without further credentials, so keep it to yourself.
+    /// Link to the file. It works without further credentials, so treat it as a secret.
     #[serde(rename = "downloadURL", skip_serializing_if = "Option::is_none")]
     pub download_url: Option<String>,
-    /// When the link stops working and this object is deleted.
+    /// When the link expires and this object is deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expiration: Option<Time>,
 }
 
 impl DownloadRequest {
-    /// Whether the request has been answered; one without a phase is new.
+    /// The phase; `New` if none is set.
     pub fn phase(&self) -> &DownloadRequestPhase {
         let phase = self.status.as_ref().and_then(|status| status.phase.as_ref());
         phase.unwrap_or(&DownloadRequestPhase::New)

@@ -1,6 +1,6 @@
 //! `PodVolumeBackup`: the copying of one volume of a running pod into a repository.
 //!
-//! Made by the backup controller for each such volume, carried out by a mover, shown by `backup describe`.
+//! Created by the backup controller for each such volume, carried out by a mover, shown by `backup describe`.
 
 use std::collections::BTreeMap;
 
@@ -29,13 +29,13 @@ use crate::common::{ObjectReference, Time, atomic};
         name = "Status",
         type_ = "string",
         json_path = ".status.phase",
-        description = "Where the copying stands"
+        description = "Phase of the transfer"
     ),
     printcolumn(
         name = "Started",
         type_ = "date",
         json_path = ".status.startTimestamp",
-        description = "Time since copying began"
+        description = "Time since copying started"
     ),
     printcolumn(
         name = "Bytes Done",
@@ -57,7 +57,7 @@ use crate::common::{ObjectReference, Time, atomic};
         json_path = ".status.incrementalBytes",
         format = "int64",
         priority = 10,
-        description = "Bytes that were new"
+        description = "New bytes"
     ),
     printcolumn(
         name = "Storage Location",
@@ -75,7 +75,7 @@ use crate::common::{ObjectReference, Time, atomic};
         name = "Node",
         type_ = "string",
         json_path = ".spec.node",
-        description = "The node the pod runs on"
+        description = "The node of the pod"
     ),
     printcolumn(
         name = "Uploader",
@@ -109,12 +109,12 @@ use crate::common::{ObjectReference, Time, atomic};
         type_ = "string",
         json_path = ".status.message",
         priority = 1,
-        description = "What went wrong"
+        description = "Why it failed"
     )
 )]
 #[serde(rename_all = "camelCase")]
 pub struct PodVolumeBackupSpec {
-    /// Name of the node the pod runs on.
+    /// Node on which the pod runs.
     pub node: String,
     /// The pod whose volume is copied.
     #[schemars(transform = atomic)]
@@ -125,55 +125,56 @@ pub struct PodVolumeBackupSpec {
     pub backup_storage_location: String,
     /// Address of the repository in the storage.
     pub repo_identifier: String,
-    /// The program that copies: `kopia` or `restic`; empty in old objects, where it means restic.
+    /// The program that copies: `kopia` or `restic`. Empty in old objects, which means restic. Lifeboat
+    /// supports restic only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uploader_type: Option<UploaderType>,
-    /// Tags to put on the snapshot in the repository, such as the backup, pod and volume it belongs to.
+    /// Tags of the snapshot in the repository, such as the backup, pod and volume it belongs to.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tags: Option<BTreeMap<String, String>>,
-    /// Settings for the program that copies.
+    /// Settings for the program that copies. Accepted for compatibility; Lifeboat ignores them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uploader_settings: Option<BTreeMap<String, String>>,
-    /// Set to true to stop the copying. Default: false.
+    /// Set to true to cancel the transfer. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancel: Option<bool>,
 }
 
-/// How far the copying has come and how it ended.
+/// Progress and result of the transfer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodVolumeBackupStatus {
-    /// Where the copying stands. Completed, Failed and Canceled are ends.
+    /// Phase of the transfer. Completed, Failed and Canceled are final.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<DataMovePhase>,
-    /// Path of the volume's files, where the mover saw them.
+    /// Path of the volume in the mover's pod.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub path: Option<String>,
     /// ID of the snapshot in the repository.
     #[serde(rename = "snapshotID", skip_serializing_if = "Option::is_none")]
     pub snapshot_id: Option<String>,
-    /// What went wrong, or what the copying waits for.
+    /// Why the transfer failed, or what it waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// When copying began, by the server's clock.
+    /// When copying started, by the server's clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_timestamp: Option<Time>,
-    /// When copying ended, well or not, by the server's clock.
+    /// When the transfer ended, successfully or not, by the server's clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completion_timestamp: Option<Time>,
     /// How much has been copied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<DataMoveOperationProgress>,
-    /// Bytes that were new or changed since the last backup of this volume.
+    /// Bytes that were new or changed since the previous backup of this volume.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub incremental_bytes: Option<i64>,
-    /// When a node took the work on, by the server's clock.
+    /// When the server accepted the work, by its own clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepted_timestamp: Option<Time>,
 }
 
 impl PodVolumeBackup {
-    /// Where the copying stands; an object without a phase is new.
+    /// The phase; `New` if none is set.
     pub fn phase(&self) -> &DataMovePhase {
         self.status.as_ref().and_then(|status| status.phase.as_ref()).unwrap_or(&DataMovePhase::New)
     }

@@ -1,6 +1,6 @@
 //! `PodVolumeRestore`: the copying of one volume from a repository into a restored pod.
 //!
-//! Made by the restore controller for each such volume, carried out by a mover, shown by `restore describe`.
+//! Created by the restore controller for each such volume, carried out by a mover, shown by `restore describe`.
 
 use std::collections::BTreeMap;
 
@@ -29,13 +29,13 @@ use crate::common::{ObjectReference, Time, atomic};
         name = "Status",
         type_ = "string",
         json_path = ".status.phase",
-        description = "Where the copying stands"
+        description = "Phase of the transfer"
     ),
     printcolumn(
         name = "Started",
         type_ = "date",
         json_path = ".status.startTimestamp",
-        description = "Time since copying began"
+        description = "Time since copying started"
     ),
     printcolumn(
         name = "Bytes Done",
@@ -67,7 +67,7 @@ use crate::common::{ObjectReference, Time, atomic};
         name = "Node",
         type_ = "string",
         json_path = ".status.node",
-        description = "The node that copies"
+        description = "The node of the mover"
     ),
     printcolumn(
         name = "Uploader Type",
@@ -101,7 +101,7 @@ use crate::common::{ObjectReference, Time, atomic};
         type_ = "string",
         json_path = ".status.message",
         priority = 1,
-        description = "What went wrong"
+        description = "Why it failed"
     )
 )]
 #[serde(rename_all = "camelCase")]
@@ -115,54 +115,55 @@ pub struct PodVolumeRestoreSpec {
     pub backup_storage_location: String,
     /// Address of the repository in the storage.
     pub repo_identifier: String,
-    /// The program that copies: `kopia` or `restic`; empty in old objects, where it means restic.
+    /// The program that copies: `kopia` or `restic`. Empty in old objects, which means restic. Lifeboat
+    /// supports restic only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uploader_type: Option<UploaderType>,
     /// ID of the snapshot in the repository.
     #[serde(rename = "snapshotID")]
     pub snapshot_id: String,
-    /// Namespace the volume was backed up from; it names the repository.
+    /// Namespace from which the volume was backed up; it determines the repository.
     pub source_namespace: String,
-    /// Settings for the program that copies.
+    /// Settings for the program that copies. Accepted for compatibility; Lifeboat ignores them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uploader_settings: Option<BTreeMap<String, String>>,
-    /// Set to true to stop the copying. Default: false.
+    /// Set to true to cancel the transfer. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cancel: Option<bool>,
-    /// Size of the snapshot in bytes, counting every file in full.
+    /// Size of the snapshot in bytes, with the full size of every file.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot_size: Option<i64>,
 }
 
-/// How far the copying has come and how it ended.
+/// Progress and result of the transfer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PodVolumeRestoreStatus {
-    /// Where the copying stands. Completed, Failed and Canceled are ends.
+    /// Phase of the transfer. Completed, Failed and Canceled are final.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<DataMovePhase>,
-    /// What went wrong, or what the copying waits for.
+    /// Why the transfer failed, or what it waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// When copying began, by the server's clock.
+    /// When copying started, by the server's clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_timestamp: Option<Time>,
-    /// When copying ended, well or not, by the server's clock.
+    /// When the transfer ended, successfully or not, by the server's clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completion_timestamp: Option<Time>,
     /// How much has been copied.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<DataMoveOperationProgress>,
-    /// When a node took the work on, by the server's clock.
+    /// When the server accepted the work, by its own clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub accepted_timestamp: Option<Time>,
-    /// Name of the node that copies.
+    /// Node on which the mover runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node: Option<String>,
 }
 
 impl PodVolumeRestore {
-    /// Where the copying stands; an object without a phase is new.
+    /// The phase; `New` if none is set.
     pub fn phase(&self) -> &DataMovePhase {
         self.status.as_ref().and_then(|status| status.phase.as_ref()).unwrap_or(&DataMovePhase::New)
     }

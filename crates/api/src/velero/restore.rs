@@ -1,4 +1,4 @@
-//! `Restore`: puts objects and volumes of one backup back into the cluster.
+//! `Restore`: restores objects and volumes of one backup into the cluster.
 //!
 //! Read by the restore controllers and by every command that shows restores.
 
@@ -20,7 +20,7 @@ use crate::common::{
     GoDuration, LabelSelector, TypedLocalObjectReference, atomic, atomic_items, string_enum,
 };
 
-/// What to restore, from which backup, and how to treat what is already there.
+/// What to restore, from which backup, and how to treat existing objects.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "velero.io",
@@ -38,7 +38,7 @@ use crate::common::{
         name = "Status",
         type_ = "string",
         json_path = ".status.phase",
-        description = "Where the restore stands"
+        description = "Phase of the restore"
     ),
     printcolumn(
         name = "Backup",
@@ -69,7 +69,7 @@ use crate::common::{
         type_ = "date",
         json_path = ".status.startTimestamp",
         priority = 1,
-        description = "Time since the restore began"
+        description = "Time since the restore started"
     ),
     printcolumn(
         name = "Completed",
@@ -90,28 +90,27 @@ use crate::common::{
         type_ = "string",
         json_path = ".status.failureReason",
         priority = 1,
-        description = "What made the whole restore fail"
+        description = "Why the restore failed"
     )
 )]
 #[serde(rename_all = "camelCase")]
 pub struct RestoreSpec {
-    /// Name of the backup to restore from. Give this or `scheduleName`.
+    /// Name of the backup to restore from. Either this or `scheduleName` is required.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backup_name: Option<String>,
-    /// Name of the schedule whose newest completed backup is restored. Give this or `backupName`.
+    /// Name of the schedule whose newest completed backup is restored. Either this or `backupName` is required.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub schedule_name: Option<String>,
     /// Namespaces to restore; `*`, `?` and `[…]` are wildcards. Default: all in the backup.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub included_namespaces: Option<Vec<String>>,
-    /// Namespaces to leave out, even where they are included; wildcards as above. Default: none.
+    /// Namespaces to exclude, even if they are included; wildcards as above. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub excluded_namespaces: Option<Vec<String>>,
     /// Resource types to restore, such as `deployments.apps`. Default: all in the backup.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub included_resources: Option<Vec<String>>,
-    /// Resource types to leave out. Default: none. Nodes, events and Lifeboat's own records are always left
-    /// out.
+    /// Resource types to exclude. Default: none. Nodes, events and Lifeboat's own records are always excluded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub excluded_resources: Option<Vec<String>>,
     /// New names for namespaces: the key is the name in the backup, the value the one to restore into.
@@ -128,14 +127,13 @@ pub struct RestoreSpec {
     #[schemars(transform = atomic_items)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub or_label_selectors: Option<Vec<LabelSelector>>,
-    /// Whether to restore volumes from their snapshots. Default: yes.
+    /// Whether to restore the data of volumes: from snapshots and from copies. Default: true.
     #[serde(rename = "restorePVs", skip_serializing_if = "Option::is_none")]
     pub restore_pvs: Option<bool>,
-    /// Resource types whose `status` is restored as well. Default: none.
+    /// Resource types whose `status` is restored too. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restore_status: Option<RestoreStatusSpec>,
-    /// Whether services get their old node ports back. Default: the server's setting, normally false: only
-    /// ports that were set by hand.
+    /// Whether services keep all their old node ports. Default: false: only ports that were set explicitly.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub preserve_node_ports: Option<bool>,
     /// Whether to restore cluster-scoped objects: `true` all of them, `false` none. Default: those that
@@ -145,11 +143,11 @@ pub struct RestoreSpec {
     /// Commands and init containers for restored pods. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hooks: Option<RestoreHooks>,
-    /// What to do with an object that is already in the cluster: `none` leaves it as it is, `update` patches
-    /// it to what the backup holds. Default: `none`.
+    /// What to do with an object that exists in the cluster: `none` leaves it unchanged, `update` patches
+    /// it to its state in the backup. Default: `none`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub existing_resource_policy: Option<ExistingResourcePolicy>,
-    /// How long to wait for work that plugins do in the background, as a Go duration. Default, also for
+    /// How long operations of actions (data movement, plugins) may take, as a Go duration. Default, also for
     /// `0s`: the server's setting, normally 4h.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub item_operation_timeout: Option<GoDuration>,
@@ -162,19 +160,19 @@ pub struct RestoreSpec {
     #[schemars(transform = atomic)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resource_policy: Option<TypedLocalObjectReference>,
-    /// Settings for the writing of files.
+    /// Settings for the writing of files. Accepted for compatibility; Lifeboat ignores it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub uploader_config: Option<UploaderConfigForRestore>,
 }
 
 string_enum! {
-    /// What to do with an object that is already in the cluster.
+    /// What to do with an object that exists in the cluster.
     ///
-    /// Upstream takes any string here and refuses wrong ones in its controller; so does the schema.
+    /// As in upstream, the schema accepts any string; the controller rejects invalid ones.
     pub open enum ExistingResourcePolicy {
-        /// Leave it as it is.
+        /// Leave it unchanged.
         None = "none",
-        /// Patch it to what the backup holds.
+        /// Patch it to its state in the backup.
         Update = "update",
     }
 }
@@ -183,7 +181,7 @@ string_enum! {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RestoreStatusSpec {
-    /// Resource types whose status is restored; `*` means all. Default: all, once this section is there.
+    /// Resource types whose status is restored; `*` means all. Default: all, if `restoreStatus` is set.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub included_resources: Option<Vec<String>>,
     /// Resource types whose status is not restored. Default: none.
@@ -191,20 +189,20 @@ pub struct RestoreStatusSpec {
     pub excluded_resources: Option<Vec<String>>,
 }
 
-/// Settings for the writing of files during a restore.
+/// Settings for the writing of files during a restore. Accepted for compatibility; Lifeboat ignores them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UploaderConfigForRestore {
-    /// Whether long runs of zero bytes are left as holes in restored files. Default: false.
+    /// Whether to write sparse files. Ignored: a mover always writes sparse files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write_sparse_files: Option<bool>,
-    /// Number of files to write at the same time. Default, also for 0: the number of CPUs of the node.
+    /// Number of files to write in parallel. Ignored: a mover uses up to 4 threads.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parallel_files_download: Option<i64>,
 }
 
 impl Restore {
-    /// Where the restore stands; one without a phase is new.
+    /// The phase; `New` if none is set.
     pub fn phase(&self) -> &RestorePhase {
         self.status.as_ref().and_then(|status| status.phase.as_ref()).unwrap_or(&RestorePhase::New)
     }

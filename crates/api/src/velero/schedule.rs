@@ -1,4 +1,4 @@
-//! `Schedule`: makes backups from a template at the times of a cron expression.
+//! `Schedule`: creates backups from a template at the times of a cron expression.
 //!
 //! Read by the schedule controller and the schedule commands.
 
@@ -39,7 +39,7 @@ use crate::velero::BackupSpec;
         name = "LastBackup",
         type_ = "date",
         json_path = ".status.lastBackup",
-        description = "Time since the last backup was made"
+        description = "Time since the last backup"
     ),
     printcolumn(
         name = "Age",
@@ -51,7 +51,7 @@ use crate::velero::BackupSpec;
         name = "Paused",
         type_ = "boolean",
         json_path = ".spec.paused",
-        description = "Whether no backups are made for now"
+        description = "Whether the schedule is paused"
     ),
     printcolumn(
         name = "Storage Location",
@@ -63,61 +63,61 @@ use crate::velero::BackupSpec;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ScheduleSpec {
-    /// The specification of each backup this schedule makes.
+    /// The specification of the backups that this schedule creates.
     pub template: BackupSpec,
-    /// When to make a backup: a cron expression of five fields, `@daily` and the like, or `@every 6h`. A
-    /// leading `CRON_TZ=Europe/Berlin` sets the time zone. Default zone: the server's, normally UTC.
+    /// When to back up: a cron expression of five fields, `@daily` and the like, or `@every 6h`. A
+    /// leading `CRON_TZ=Europe/Berlin` sets the time zone. Default time zone: UTC.
     pub schedule: String,
-    /// Whether the backups are owned by this schedule, so that they are deleted from the cluster (and synced
-    /// again from storage) when it is. Default: false.
+    /// Whether this schedule owns its backups, so that their objects are deleted with it (and synced
+    /// again from storage). Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub use_owner_references_in_backup: Option<bool>,
-    /// Whether to make no backups for now. Default: false.
+    /// Whether the schedule is paused. Default: false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub paused: Option<bool>,
-    /// Whether to leave out a backup that is due at once when the schedule is created or resumed, and wait
-    /// for the next time instead. Default: the server's setting, normally false.
+    /// Whether to skip a backup that is due when the schedule is created or unpaused, and wait
+    /// for the next due time. Default: the server's setting, normally false.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub skip_immediately: Option<bool>,
 }
 
 string_enum! {
-    /// Where a Schedule stands.
+    /// Phases of a Schedule.
     pub enum SchedulePhase {
-        /// Created, and not looked at yet.
+        /// Created; the server has not processed it yet.
         New = "New",
-        /// Valid; backups are made at the given times.
+        /// Valid; backups are created at the due times.
         Enabled = "Enabled",
-        /// Makes no backups: the specification is wrong, `validationErrors` says why.
+        /// Creates no backups: the specification is invalid, see `validationErrors`.
         FailedValidation = "FailedValidation",
     }
 }
 
-/// What a Schedule has done so far.
+/// State of a Schedule.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ScheduleStatus {
-    /// Whether the schedule is valid and at work.
+    /// Whether the schedule is valid.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<SchedulePhase>,
-    /// When the last backup of this schedule was made.
+    /// When the last backup of this schedule was created.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_backup: Option<Time>,
-    /// When a due backup was last left out on purpose.
+    /// When a due backup was last skipped.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub last_skipped: Option<Time>,
-    /// What is wrong with the specification, one sentence for each problem.
+    /// Problems of the specification, one entry each.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub validation_errors: Option<Vec<String>>,
 }
 
 impl Schedule {
-    /// Where the schedule stands; one without a phase is new.
+    /// The phase; `New` if none is set.
     pub fn phase(&self) -> &SchedulePhase {
         self.status.as_ref().and_then(|status| status.phase.as_ref()).unwrap_or(&SchedulePhase::New)
     }
 
-    /// Whether it makes no backups for now.
+    /// Whether the schedule is paused.
     pub fn is_paused(&self) -> bool {
         self.spec.paused.unwrap_or_default()
     }

@@ -1,6 +1,6 @@
-//! `ServerStatusRequest`: asks the running server for its version and plugins.
+//! `ServerStatusRequest`: requests version and plugins of the running server.
 //!
-//! Made by `version` and `plugin get` (ours and stock ones), read by its own controller.
+//! Created by `version` and `plugin get` (ours and stock ones), read by its own controller.
 
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::common::{Time, string_enum};
 
-/// Nothing: the question is always the same.
+/// Empty: the request has no parameters.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "velero.io",
@@ -44,9 +44,9 @@ use crate::common::{Time, string_enum};
 pub struct ServerStatusRequestSpec {}
 
 string_enum! {
-    /// How far a request has come.
+    /// Phases of a request.
     pub enum ServerStatusRequestPhase {
-        /// Created, and not looked at yet.
+        /// Created; the server has not processed it yet.
         New = "New",
         /// The server has answered.
         Processed = "Processed",
@@ -63,10 +63,11 @@ pub struct ServerStatusRequestStatus {
     /// When the server answered. The request is deleted soon after.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processed_timestamp: Option<Time>,
-    /// The server's version, as the version of Velero it stands for, such as `v1.18.3`.
+    /// The server's version: the Velero version it is compatible with, and Lifeboat's own, such as
+    /// `v1.18.3+lifeboat.0.1.0`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub server_version: Option<String>,
-    /// The plugins the server has, built-in ones included.
+    /// The plugins of the server, including built-in ones.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plugins: Option<Vec<PluginInfo>>,
 }
@@ -77,12 +78,12 @@ pub struct ServerStatusRequestStatus {
 pub struct PluginInfo {
     /// Name of the plugin, such as `velero.io/aws`.
     pub name: String,
-    /// What it does, such as `ObjectStore` or `BackupItemActionV2`.
+    /// Kind of the plugin, such as `ObjectStore` or `BackupItemActionV2`.
     pub kind: String,
 }
 
 impl ServerStatusRequest {
-    /// Whether the server has answered; a request without a phase is new.
+    /// The phase; `New` if none is set.
     pub fn phase(&self) -> &ServerStatusRequestPhase {
         let phase = self.status.as_ref().and_then(|status| status.phase.as_ref());
         phase.unwrap_or(&ServerStatusRequestPhase::New)

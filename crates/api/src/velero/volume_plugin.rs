@@ -1,9 +1,9 @@
-//! What VolumePluginBackup and VolumePluginRestore have in common.
+//! Types shared by VolumePluginBackup and VolumePluginRestore.
 //!
-//! Both are written by plugins we do not know, following a design document rather than a library. Their
-//! schemas therefore require nothing: a plugin that creates its object first and fills it in later, or
-//! leaves out what it does not have, must not be refused, for its progress would then be lost. What a field
-//! means is checked where it is used.
+//! Third-party plugins write both, following a design document rather than a library. Their
+//! schemas therefore require no field: if the API server refused a plugin that creates its object first and
+//! fills it in later, or leaves fields out, its progress would be lost. Fields are validated where they are
+//! used.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -15,16 +15,16 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VolumeOperationProgress {
-    /// Bytes to copy, as known now.
+    /// Bytes to copy, as known so far.
     #[serde(rename = "totalBytes", skip_serializing_if = "Option::is_none")]
     pub camel_total_bytes: Option<i64>,
     /// Bytes copied so far.
     #[serde(rename = "bytesDone", skip_serializing_if = "Option::is_none")]
     pub camel_bytes_done: Option<i64>,
-    /// Bytes to copy, in the other spelling.
+    /// Bytes to copy, in PascalCase.
     #[serde(rename = "TotalBytes", skip_serializing_if = "Option::is_none")]
     pub pascal_total_bytes: Option<i64>,
-    /// Bytes copied so far, in the other spelling.
+    /// Bytes copied so far, in PascalCase.
     #[serde(rename = "BytesDone", skip_serializing_if = "Option::is_none")]
     pub pascal_bytes_done: Option<i64>,
 }
@@ -40,7 +40,7 @@ impl VolumeOperationProgress {
         }
     }
 
-    /// Bytes to copy. Where both spellings are there, the larger one: counts only grow, so it is the newer.
+    /// Bytes to copy. If both spellings are present, the larger one: counts only grow, so it is the newer.
     pub fn total_bytes(&self) -> Option<i64> {
         self.camel_total_bytes.max(self.pascal_total_bytes)
     }
@@ -51,20 +51,20 @@ impl VolumeOperationProgress {
     }
 }
 
-/// The phases the server itself writes. A plugin may write any word.
+/// The phases known to the server. A plugin may write any string.
 pub mod phase {
-    /// The server is about to call the plugin.
+    /// The plugin has not started yet. The server itself starts with `InProgress`.
     pub const NEW: &str = "New";
-    /// The plugin is at work.
+    /// The plugin is working.
     pub const IN_PROGRESS: &str = "InProgress";
-    /// Ended well.
+    /// Ended successfully.
     pub const COMPLETED: &str = "Completed";
     /// Ended without a usable result.
     pub const FAILED: &str = "Failed";
 }
 
-/// Whether an object of either kind is at its end: it has a completion time, or its phase says completed or
-/// failed in any spelling.
+/// Whether an object of either kind has ended: it has a completion time, or its phase is Completed or Failed in
+/// upper or lower case.
 pub(super) fn has_ended(phase: Option<&str>, completed: bool) -> bool {
     let is_end = |phase: &str| {
         phase.eq_ignore_ascii_case(phase::COMPLETED) || phase.eq_ignore_ascii_case(phase::FAILED)

@@ -1,6 +1,6 @@
-//! `VolumePluginRestore`: how far a plugin has come with making one volume from a snapshot.
+//! `VolumePluginRestore`: progress of one volume that a plugin creates from a snapshot.
 //!
-//! Made by the server before it calls a plugin, or by the plugin itself, in the server's namespace; never
+//! Created by the server before it calls a plugin, or by the plugin itself, in the server's namespace; never
 //! stored with a backup.
 
 use std::collections::BTreeMap;
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::volume_plugin::{VolumeOperationProgress, has_ended};
 use crate::common::Time;
 
-/// Which snapshot is restored, of which backup, by which plugin.
+/// The snapshot, its backup and the plugin.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "velero.io",
@@ -30,7 +30,7 @@ use crate::common::Time;
         name = "Status",
         type_ = "string",
         json_path = ".status.phase",
-        description = "Where the restore stands, in the plugin's own words"
+        description = "Phase of the restore"
     ),
     printcolumn(
         name = "Backup",
@@ -42,7 +42,7 @@ use crate::common::Time;
         name = "Snapshot",
         type_ = "string",
         json_path = ".spec.snapshotID",
-        description = "The snapshot, as the plugin names it"
+        description = "ID of the snapshot"
     ),
     printcolumn(
         name = "Bytes Done",
@@ -69,26 +69,26 @@ use crate::common::Time;
         type_ = "string",
         json_path = ".spec.plugin",
         priority = 1,
-        description = "The plugin at work"
+        description = "The plugin"
     ),
     printcolumn(
         name = "Volume",
         type_ = "string",
         json_path = ".status.volumeID",
         priority = 1,
-        description = "The PersistentVolume that is filled"
+        description = "The PersistentVolume"
     ),
     printcolumn(
         name = "Message",
         type_ = "string",
         json_path = ".status.message",
         priority = 1,
-        description = "What went wrong"
+        description = "Why it failed"
     )
 )]
 #[serde(rename_all = "camelCase")]
 pub struct VolumePluginRestoreSpec {
-    /// The snapshot, as the plugin names it; the same as in the backup's description.
+    /// ID of the snapshot, as the plugin names it and `backup describe` shows it.
     #[serde(rename = "snapshotID", skip_serializing_if = "Option::is_none")]
     pub snapshot_id: Option<String>,
     /// Name of the backup the snapshot belongs to.
@@ -97,29 +97,29 @@ pub struct VolumePluginRestoreSpec {
     /// Name of the plugin that restores.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plugin: Option<String>,
-    /// What the plugin wants to tell users about this restore, as keys and values of its own.
+    /// Information of the plugin for users about this restore, as the plugin's own keys and values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub plugin_specific: Option<BTreeMap<String, String>>,
 }
 
-/// How far the restore has come and how it ended.
+/// Progress and result of the restore.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VolumePluginRestoreStatus {
-    /// Where the restore stands, in the plugin's own words. The server writes New, InProgress, Completed
-    /// and Failed.
+    /// Phase of the restore: any string that the plugin writes. The server writes InProgress, Completed and
+    /// Failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<String>,
-    /// Name of the PersistentVolume that is filled.
+    /// Name of the PersistentVolume that is restored; in an object of a plugin, the ID that the plugin wrote.
     #[serde(rename = "volumeID", skip_serializing_if = "Option::is_none")]
     pub volume_id: Option<String>,
-    /// What went wrong, or what the plugin waits for.
+    /// Why it failed, or what the plugin waits for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// When the work began.
+    /// When the plugin started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_timestamp: Option<Time>,
-    /// When the work ended, well or not.
+    /// When the plugin ended, successfully or not.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completion_timestamp: Option<Time>,
     /// How much of the snapshot has been copied.
@@ -128,12 +128,12 @@ pub struct VolumePluginRestoreStatus {
 }
 
 impl VolumePluginRestore {
-    /// Where the restore stands, in the plugin's own words, where it has any.
+    /// The phase, if one is set.
     pub fn phase(&self) -> Option<&str> {
         self.status.as_ref()?.phase.as_deref()
     }
 
-    /// Whether the work has ended, well or not.
+    /// Whether the plugin has ended, successfully or not.
     pub fn has_ended(&self) -> bool {
         let completed = |status: &VolumePluginRestoreStatus| status.completion_timestamp.is_some();
         has_ended(self.phase(), self.status.as_ref().is_some_and(completed))

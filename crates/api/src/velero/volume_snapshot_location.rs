@@ -1,4 +1,4 @@
-//! `VolumeSnapshotLocation`: where, and with which plugin, volume snapshots are taken.
+//! `VolumeSnapshotLocation`: plugin and settings for volume snapshots.
 //!
 //! Read by the backup and restore controllers for volumes that a plugin snapshots.
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::common::{SecretKeySelector, string_enum};
 
-/// Which provider takes the snapshots, and its settings.
+/// The provider that takes the snapshots, and its settings.
 #[derive(CustomResource, Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[kube(
     group = "velero.io",
@@ -50,7 +50,8 @@ pub struct VolumeSnapshotLocationSpec {
     /// Settings of the provider, such as `region`. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub config: Option<BTreeMap<String, String>>,
-    /// Secret with the credentials for this location. Default: those the server was installed with.
+    /// Secret with the credentials for this location. Default: Secret `cloud-credentials`, then the server's
+    /// own identity.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub credential: Option<SecretKeySelector>,
 }
@@ -58,24 +59,25 @@ pub struct VolumeSnapshotLocationSpec {
 string_enum! {
     /// Whether a location can be used.
     pub enum VolumeSnapshotLocationPhase {
-        /// It can be used.
+        /// The plugin accepted the settings.
         Available = "Available",
-        /// It cannot be used.
+        /// The plugin is missing or refused the settings; the reason is in annotation
+        /// `lifeboat.io/unavailable-because`.
         Unavailable = "Unavailable",
     }
 }
 
-/// What is known about a location.
+/// State of a location.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct VolumeSnapshotLocationStatus {
-    /// Whether the location can be used. Velero itself never sets it.
+    /// Whether the location can be used. Velero does not set it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<VolumeSnapshotLocationPhase>,
 }
 
 impl VolumeSnapshotLocation {
-    /// Whether the location can be used, where someone wrote it down.
+    /// The phase, if one is set.
     pub fn phase(&self) -> Option<&VolumeSnapshotLocationPhase> {
         self.status.as_ref()?.phase.as_ref()
     }

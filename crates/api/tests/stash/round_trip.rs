@@ -9,7 +9,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-use crate::fixtures::{Fixture, load};
+use super::fixtures::{Fixture, load};
 
 #[test]
 fn the_objects_of_the_seed_documents_come_back_unchanged() {

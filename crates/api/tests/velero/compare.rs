@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::facts::{Kind, Node};
+use super::facts::{Kind, Node};
 
 /// Every place where `ours` is stricter than `upstream`, or does something else with the same object.
 pub(crate) fn stricter(name: &str, ours: &Kind, upstream: &Kind) -> Vec<String> {

@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use lifeboat_api::velero;
 use serde_json::Value;
 
-use crate::compare::stricter;
-use crate::facts::{self, Facts};
+use super::compare::stricter;
+use super::facts::{self, Facts};
 
 const FIXTURE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/fixtures/velero-1.18.3-schema.json");
 

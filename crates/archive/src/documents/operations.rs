@@ -1,7 +1,7 @@
 //! `NAME-itemoperations.json.gz`: what actions go on with in the background.
 
+use lifeboat_api::catalogue::{GroupResource, ItemId};
 use lifeboat_api::common::Time;
-use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use serde::{Deserialize, Serialize};
 
 use super::is_zero;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use lifeboat_plan::catalogue::ItemId;
+use lifeboat_api::catalogue::ItemId;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
@@ -102,20 +102,37 @@ const MOST_LABEL_BYTES: usize = 256 * 1024;
 const MOST_OWNERS: usize = 1000;
 const MOST_CLAIMS: usize = 1000;
 
+/// Why an item cannot be restored as it is.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum HeadError {
+    #[error("it is no object: {0}")]
+    NoObject(serde_json::Error),
+    #[error("it is no pod: {0}")]
+    NoPod(serde_json::Error),
+    #[error("it has no apiVersion or no kind")]
+    NoKind,
+    #[error("it holds a {kind} of '{api_version}', which is another API group")]
+    OtherGroup { kind: String, api_version: String },
+    #[error("it holds the object '{name}' of namespace '{namespace}'")]
+    OtherObject { name: String, namespace: String },
+    #[error("it has more labels, owners or claims than any object has")]
+    TooLarge,
+}
+
 /// Reads the head of the object that is stored under `id`; says what is wrong with it otherwise. Where it is stored decides
 /// whether it is restored, so the object must say the same of itself.
-pub(super) fn read(id: &ItemId, json: &[u8]) -> Result<Head, String> {
-    let object: Object = serde_json::from_slice(json).map_err(|error| format!("it is no object: {error}"))?;
+pub(super) fn read(id: &ItemId, json: &[u8]) -> Result<Head, HeadError> {
+    let object: Object = serde_json::from_slice(json).map_err(HeadError::NoObject)?;
     let Object { api_version, kind, metadata } = object;
     if api_version.is_empty() || kind.is_empty() {
-        return Err("it has no apiVersion or no kind".into());
+        return Err(HeadError::NoKind);
     }
     if group(&api_version) != Some(id.resource.group.as_str()) {
-        return Err(format!("it holds a {kind} of '{api_version}', which is another API group"));
+        return Err(HeadError::OtherGroup { kind, api_version });
     }
     let namespace = metadata.namespace.unwrap_or_default();
     if metadata.name != id.name || namespace != id.namespace.as_deref().unwrap_or_default() {
-        return Err(format!("it holds the object '{}' of namespace '{namespace}'", metadata.name));
+        return Err(HeadError::OtherObject { name: metadata.name, namespace });
     }
     let is_pod = id.resource.resource == "pods" && id.resource.group.is_empty();
     let owners = metadata.owner_references.unwrap_or_default();
@@ -123,7 +140,7 @@ pub(super) fn read(id: &ItemId, json: &[u8]) -> Result<Head, String> {
     let claims = if is_pod { claims(json)? } else { Vec::new() };
     let label_bytes: usize = labels.iter().map(|(key, value)| key.len() + value.len()).sum();
     if label_bytes > MOST_LABEL_BYTES || owners.len() > MOST_OWNERS || claims.len() > MOST_CLAIMS {
-        return Err("it has more labels, owners or claims than any object has".into());
+        return Err(HeadError::TooLarge);
     }
     Ok(Head {
         api_version,
@@ -144,8 +161,8 @@ fn group(api_version: &str) -> Option<&str> {
     (is_version && is_group && !api_version.starts_with('/')).then_some(group)
 }
 
-fn claims(json: &[u8]) -> Result<Vec<String>, String> {
-    let pod: Pod = serde_json::from_slice(json).map_err(|error| format!("it is no pod: {error}"))?;
+fn claims(json: &[u8]) -> Result<Vec<String>, HeadError> {
+    let pod: Pod = serde_json::from_slice(json).map_err(HeadError::NoPod)?;
     let volumes = pod.spec.volumes.unwrap_or_default();
     let claims = volumes.into_iter().filter_map(|volume| volume.persistent_volume_claim);
     Ok(claims.map(|claim| claim.claim_name).filter(|name| !name.is_empty()).collect())

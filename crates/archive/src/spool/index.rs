@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
-use lifeboat_plan::catalogue::{GroupResource, ItemId};
+use lifeboat_api::catalogue::{GroupResource, ItemId};
 
 use super::blocks::Place;
 use super::head::{Head, Uid};

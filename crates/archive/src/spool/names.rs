@@ -1,7 +1,7 @@
 //! What the name of an entry says: an item in the preferred version, its twin, another version, or something about the
 //! archive.
 
-use lifeboat_plan::catalogue::{GroupResource, ItemId};
+use lifeboat_api::catalogue::{GroupResource, ItemId};
 
 use super::SpoolError;
 

@@ -119,7 +119,7 @@ impl<'a> Pass<'a> {
                 }
                 Err(problem) if self.unreadable.len() < MOST_UNREADABLE => {
                     // The words may quote the object, which may be large.
-                    let problem = problem.chars().take(LONGEST_PROBLEM).collect();
+                    let problem = problem.to_string().chars().take(LONGEST_PROBLEM).collect();
                     self.unreadable.push(Unreadable { id, problem });
                 }
                 Err(problem) => return Err(SpoolError::Damaged(format!("{id}: {problem}"))),

@@ -4,7 +4,7 @@ mod properties;
 use std::io::Write;
 
 use futures::{StreamExt, stream};
-use lifeboat_plan::catalogue::GroupResource;
+use lifeboat_api::catalogue::GroupResource;
 use rstest::rstest;
 
 use super::*;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use flate2::read::MultiGzDecoder;
 use futures::future::join_all;
-use lifeboat_plan::catalogue::GroupResource;
+use lifeboat_api::catalogue::GroupResource;
 use lifeboat_store::{Memory, Store, Tuning};
 use rstest::rstest;
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use lifeboat_api::catalogue::{GroupResource, ItemId};
 use lifeboat_archive::{ArchiveWriter, BackupFiles, ObjectStore, Spool, SpoolLimits, Uid, WriterOptions};
-use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use lifeboat_store::Store;
 use serde_json::Value;
 

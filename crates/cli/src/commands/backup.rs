@@ -20,19 +20,19 @@ use crate::settings::Settings;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// Make a backup
+    /// Create a backup
     Create(Box<create::Args>),
     /// List backups
     Get(GetArgs),
-    /// Show what backups hold and how they went
+    /// Show backups in full: content, volumes, errors, warnings
     Describe(describe::Args),
     /// Print the log of a backup
     Logs(logs::Args),
-    /// Fetch the objects of a backup as an archive
+    /// Download the objects of a backup as an archive
     Download(download::Args),
-    /// Delete backups with everything they made: files, snapshots, and restores' records
+    /// Delete backups with their files, snapshots, copies and restores
     Delete(delete::Args),
-    /// Stop a running backup; it ends Failed
+    /// Cancel a queued or running backup; it ends Failed
     Cancel(cancel::Args),
     /// Follow a backup until it ends
     Watch(watch::Args),

@@ -24,7 +24,7 @@ use crate::settings::Settings;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// Make a location
+    /// Create a location
     Create(create::Args),
     /// List locations
     Get(get::Args),

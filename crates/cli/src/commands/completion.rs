@@ -12,6 +12,6 @@ pub(crate) struct Args {
 
 #[allow(clippy::unnecessary_wraps)] // every command has this shape
 pub(crate) fn run(args: &Args) -> Result<(), CliError> {
-    generate(args.shell, &mut crate::command(), "lifeboat", &mut std::io::stdout());
+    generate(args.shell, &mut super::command(), "lifeboat", &mut std::io::stdout());
     Ok(())
 }

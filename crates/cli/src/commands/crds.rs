@@ -8,7 +8,7 @@ use crate::printer;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Every kind, also those that this version does not install because nothing would work on them
+    /// Include kinds that this version does not install, because it has no controllers for them
     #[arg(long)]
     all: bool,
     /// Format of the output

@@ -13,9 +13,9 @@ use crate::settings::Settings;
 pub(crate) enum Command {
     /// Add an image of plugins to the server
     Add(add::Args),
-    /// List plugins, built-in ones included, and what keeps others from being used
+    /// List plugins, including built-in ones, and why others are not used
     Get(get::Args),
-    /// Take an image of plugins out of the server
+    /// Remove an image of plugins from the server
     Remove(remove::Args),
 }
 
@@ -30,10 +30,10 @@ pub(crate) async fn run(settings: &Settings, command: Command) -> Result<(), Cli
 /// Whether to wait for the server, and how long.
 #[derive(clap::Args)]
 pub(crate) struct WaitArgs {
-    /// Wait until the server has started anew
+    /// Wait until the new server runs
     #[arg(long, default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     wait: bool,
-    /// How many seconds to wait
+    /// Seconds to wait
     #[arg(long, default_value_t = 300, value_name = "SECONDS", value_parser = crate::args::seconds)]
     timeout: u64,
     /// Accepted and without effect: a restart loses no work here, so nothing is asked

@@ -11,7 +11,7 @@ use crate::settings::Settings;
 pub(crate) enum Command {
     /// List the repositories of volume data
     Get(GetArgs),
-    /// Free the space of deleted backups and check what is kept, now
+    /// Run maintenance now: free the space of deleted backups and check the repository
     Maintain(maintain::Args),
 }
 

@@ -43,7 +43,6 @@ mod snapshots;
 mod source;
 mod stats;
 mod tag;
-pub(crate) mod units;
 mod unlock;
 
 pub(crate) use arguments::{COMMON_HEADING, CommonArgs};
@@ -71,13 +70,13 @@ pub(crate) struct Args {
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// Make a new repository
+    /// Create a new repository
     Init(init::Args),
     /// Back up files, standard input or the output of a command as a new snapshot
     Backup(Box<backup::Args>),
-    /// Write a prepared snapshot into the repository
+    /// Add a prepared snapshot to the repository
     Commit(prepared::Args),
-    /// Give a prepared snapshot up
+    /// Discard a prepared snapshot
     Discard(prepared::Args),
     /// Restore a snapshot, or a part of it, to a directory
     Restore(Box<restore::Args>),
@@ -87,37 +86,37 @@ pub(crate) enum Command {
     Snapshots(snapshots::Args),
     /// List the files of a snapshot
     Ls(ls::Args),
-    /// Find files in snapshots, or what a blob, tree or pack belongs to
+    /// Find files in snapshots, or the files of a blob, tree or pack
     Find(find::Args),
     /// Show what changed between two snapshots
     Diff(diff::Args),
-    /// Show how much is stored
+    /// Show statistics of the stored data
     Stats(stats::Args),
     /// Change the tags of snapshots
     Tag(tag::Args),
-    /// Remove snapshots by a policy or by name; the data goes with prune
+    /// Remove snapshots by a policy or by id; prune removes their data
     Forget(Box<forget::Args>),
-    /// Free the space of what no snapshot uses
+    /// Remove data that no snapshot uses
     Prune(prune::Args),
-    /// Find out whether the repository is whole
+    /// Check the repository for errors
     Check(check::Args),
-    /// Mend a damaged repository
+    /// Repair a damaged repository
     #[command(subcommand)]
     Repair(repair::Command),
     /// Copy snapshots from another repository into this one
     Copy(copy::Args),
     /// Upgrade the repository's format
     Migrate(migrate::Args),
-    /// Work with the keys, each of which has a password
+    /// Manage keys; each has its own password
     #[command(subcommand)]
     Key(key::Command),
-    /// Remove locks whose holder is gone
+    /// Remove stale locks
     Unlock(unlock::Args),
     /// Hold the repository's lock while a command runs
     Lock(lock::Args),
-    /// List the objects of a kind
+    /// List the objects of one type
     List(list::Args),
-    /// Print an object as it is stored, for experts
+    /// Print an object as it is stored (for debugging)
     Cat(cat::Args),
     /// List the caches on this machine
     Cache(cache::Args),

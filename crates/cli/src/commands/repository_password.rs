@@ -18,10 +18,10 @@ use crate::settings::Settings;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// Print the repository password, to be kept outside the cluster
+    /// Print the repository password, so that you can keep it outside the cluster
     ///
-    /// Without it volume data cannot be restored once this cluster is gone. The output is what
-    /// `lifeboat install --repository-password-file` takes.
+    /// Without it volume data cannot be restored after this cluster is lost. `lifeboat install
+    /// --repository-password-file` accepts the output.
     Export(ExportArgs),
 }
 
@@ -47,7 +47,7 @@ async fn export(settings: &Settings, args: ExportArgs) -> Result<(), CliError> {
         ))
         .help("it is made by `lifeboat install` or by the server's first start"));
     };
-    let now = lifeboat_plan::time::seconds(Timestamp::now());
+    let now = lifeboat_api::common::time::seconds(Timestamp::now());
     let (Some((_, value)), Some(mark)) = (to_export(&secret), exported_mark(&secret, &now)) else {
         return Err(CliError::not_found(format!("Secret {SECRET} holds no password to export"))
             .help("the server makes one within seconds; is it running? `lifeboat version` tells"));

@@ -25,13 +25,13 @@ pub(crate) enum Command {
     Create(Box<create::Args>),
     /// List restores
     Get(GetArgs),
-    /// Show what restores did
+    /// Show restores in full: items, volumes, errors, warnings
     Describe(describe::Args),
     /// Print the log of a restore
     Logs(logs::Args),
-    /// Delete the records of restores; what they restored stays
+    /// Delete the records of restores; restored objects stay
     Delete(delete::Args),
-    /// Stop a running restore; it ends Failed, and what it restored stays
+    /// Cancel a running restore; it ends Failed, and restored objects stay
     Cancel(cancel::Args),
     /// Follow a restore until it ends
     Watch(watch::Args),

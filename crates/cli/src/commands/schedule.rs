@@ -13,17 +13,17 @@ use crate::settings::Settings;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// Make a schedule
+    /// Create a schedule
     Create(Box<create::Args>),
     /// List schedules
     Get(GetArgs),
-    /// Show what schedules back up, and when next
+    /// Show schedules in full, with the next times
     Describe(describe::Args),
-    /// Make no backups for now
+    /// Pause schedules
     Pause(pause::Args),
-    /// Make backups again
+    /// Unpause schedules
     Unpause(pause::Args),
-    /// Delete schedules; the backups they made stay
+    /// Delete schedules; their backups stay
     Delete(delete::Args),
 }
 

@@ -29,31 +29,31 @@ pub(crate) struct Args {
     /// Name of this replica in the leader election; the pod's name in a cluster
     #[arg(long, env = "LIFEBOAT_IDENTITY", default_value_t = default_identity(), hide_default_value = true)]
     identity: String,
-    /// Address of metrics and probes; a bare ":8085" listens everywhere
+    /// Address of metrics and probes; ":8085" listens on all interfaces
     #[arg(long, default_value = ":8085", value_parser = address)]
     metrics_address: SocketAddr,
-    /// How often locations without a frequency of their own are validated; 0 only when they change
+    /// How often to validate locations without a frequency of their own; 0 for only when they change
     #[arg(long, default_value = "1m0s", value_parser = duration)]
     store_validation_frequency: Duration,
-    /// How often locations without a period of their own are synced with their bucket; 0 never
+    /// How often to sync locations without a period of their own; 0 for never
     #[arg(long, default_value = "1m0s", value_parser = duration)]
     backup_sync_period: Duration,
-    /// How often expired backups are looked for; 0 never
+    /// How often to delete expired backups; 0 for never
     #[arg(long, default_value = "1h0m0s", value_parser = duration)]
     garbage_collection_frequency: Duration,
-    /// Base URL under which people reach this server for files of backups; without it storage signs links itself
+    /// Base URL of this server for downloads of backup files [default: links that storage signs]
     #[arg(long, value_name = "URL", overrides_with = "download_url")]
     download_url: Option<Url>,
-    /// Address that downloads are served on, with --download-url
+    /// Address for downloads, with --download-url
     #[arg(long, default_value = ":8086", value_parser = address)]
     download_address: SocketAddr,
-    /// Directory for archives that are being read and logs that are being written
+    /// Directory for unpacked archives and logs
     #[arg(long, default_value_os_t = std::env::temp_dir(), hide_default_value = true, overrides_with = "spool_directory")]
     spool_directory: PathBuf,
-    /// How large the archive of a restore may become in that directory, in MiB; without it as large as the disk allows
+    /// Maximum size of a restore's archive in that directory, in MiB [default: free space of the disk]
     #[arg(long, value_name = "MIB", overrides_with = "spool_size")]
     spool_size: Option<u64>,
-    /// Schedules that do not say so leave out a backup that is due when they are created or unpaused
+    /// Default of skipImmediately: skip a backup that is due when a schedule is created or unpaused
     #[arg(long)]
     schedule_skip_immediately: bool,
     #[command(flatten)]
@@ -64,10 +64,10 @@ pub(crate) struct Args {
     movers: MoverArgs,
     #[command(flatten)]
     plugins: PluginArgs,
-    /// What to log: error, warn, info, debug or trace, also per module as in "info,kube=debug"
+    /// Log level: error, warn, info, debug or trace, also per module as in "info,kube=debug"
     #[arg(long, default_value = "info", value_parser = log_filter)]
     log_level: String,
-    /// Form of the log lines
+    /// Format of log lines
     #[arg(long, value_enum, default_value = "text")]
     log_format: LogFormat,
 }

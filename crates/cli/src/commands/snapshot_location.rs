@@ -11,7 +11,7 @@ use crate::settings::Settings;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// Make a volume snapshot location
+    /// Create a volume snapshot location
     Create(create::Args),
     /// List volume snapshot locations
     Get(GetArgs),

@@ -1,6 +1,6 @@
 //! The verb in front of the noun, as the stock command line also has it: `lifeboat get backups` is `lifeboat backup get`.
 
-use crate::args::Command;
+use super::Command;
 use crate::commands::{backup, backup_location, plugin, repo, restore, schedule, snapshot_location};
 use crate::objects::get::GetArgs;
 
@@ -33,16 +33,16 @@ pub(crate) enum Get {
 /// `lifeboat create …`
 #[derive(clap::Subcommand)]
 pub(crate) enum Create {
-    /// Make a backup, as `lifeboat backup create`
+    /// Create a backup, as `lifeboat backup create`
     Backup(Box<backup::create::Args>),
     /// Restore from a backup, as `lifeboat restore create`
     Restore(Box<restore::create::Args>),
-    /// Make a schedule, as `lifeboat schedule create`
+    /// Create a schedule, as `lifeboat schedule create`
     Schedule(Box<schedule::create::Args>),
-    /// Make a location, as `lifeboat backup-location create`
+    /// Create a location, as `lifeboat backup-location create`
     #[command(visible_alias = "bsl")]
     BackupLocation(Box<backup_location::create::Args>),
-    /// Make a volume snapshot location, as `lifeboat snapshot-location create`
+    /// Create a volume snapshot location, as `lifeboat snapshot-location create`
     #[command(visible_alias = "vsl")]
     SnapshotLocation(Box<snapshot_location::create::Args>),
 }
@@ -145,7 +145,7 @@ mod tests {
     use rstest::rstest;
 
     use super::*;
-    use crate::args::Cli;
+    use crate::commands::Cli;
 
     #[rstest]
     #[case("get backups")]

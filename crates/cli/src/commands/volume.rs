@@ -14,7 +14,7 @@ use crate::settings::Settings;
 pub(crate) enum Command {
     /// List the volumes in a backup, or the files of one of them
     Ls(ls::Args),
-    /// Bring back a volume of a backup, or a file or directory of it, onto this machine or into a volume
+    /// Restore a volume of a backup, or a file or directory in it, to this machine or into a volume
     Restore(restore::Args),
 }
 

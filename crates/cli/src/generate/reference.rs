@@ -18,7 +18,7 @@ pub(super) fn cli() -> String {
          Those of `lifeboat repository` are [restic's](../repository.md#exit-codes); the options that all its commands \
          take are described once.\n"
     );
-    describe(&mut crate::command().bin_name("lifeboat"), "lifeboat", &mut text);
+    describe(&mut crate::commands::command().bin_name("lifeboat"), "lifeboat", &mut text);
     text
 }
 

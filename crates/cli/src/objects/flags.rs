@@ -4,17 +4,34 @@ use std::collections::BTreeMap;
 use std::str::FromStr;
 
 use lifeboat_api::common::{GoDuration, LabelSelector, ParseDurationError};
-use lifeboat_plan::selector::Selector;
+use lifeboat_plan::selector::{Selector, SelectorError};
+
+/// Why the value of a flag is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum FlagError {
+    #[error(transparent)]
+    Selector(#[from] SelectorError),
+    #[error("{0:?} has an empty alternative, which would take everything; write SELECTOR or SELECTOR")]
+    EmptyAlternative(String),
+    #[error("{0:?} names no two namespaces; write FROM:TO,FROM:TO")]
+    Mapping(String),
+    #[error("namespace {0:?} is mapped twice")]
+    MappedTwice(String),
+    #[error(transparent)]
+    Duration(#[from] ParseDurationError),
+    #[error("a length of time cannot be negative; write it like 720h or 1h30m")]
+    Negative,
+}
 
 /// `app=web,tier in (a,b)`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct SelectorArg(pub(crate) LabelSelector);
 
 impl FromStr for SelectorArg {
-    type Err = String;
+    type Err = FlagError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        Selector::parse(text).map(|selector| Self(selector.to_spec())).map_err(|error| error.to_string())
+    fn from_str(text: &str) -> Result<Self, FlagError> {
+        Ok(Self(Selector::parse(text)?.to_spec()))
     }
 }
 
@@ -23,12 +40,12 @@ impl FromStr for SelectorArg {
 pub(crate) struct OrSelectorArg(pub(crate) Vec<LabelSelector>);
 
 impl FromStr for OrSelectorArg {
-    type Err = String;
+    type Err = FlagError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, FlagError> {
         text.split(" or ")
             .map(|part| match part.trim() {
-                "" => Err(format!("{text:?} has an empty alternative, which would take everything; write SELECTOR or SELECTOR")),
+                "" => Err(FlagError::EmptyAlternative(text.to_owned())),
                 part => part.parse().map(|SelectorArg(selector)| selector),
             })
             .collect::<Result<_, _>>()
@@ -41,17 +58,17 @@ impl FromStr for OrSelectorArg {
 pub(crate) struct MappingArg(pub(crate) BTreeMap<String, String>);
 
 impl FromStr for MappingArg {
-    type Err = String;
+    type Err = FlagError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, FlagError> {
         let mut map = BTreeMap::new();
         for pair in text.split(',').map(str::trim) {
             let (from, to) = pair
                 .split_once(':')
                 .filter(|(from, to)| !from.is_empty() && !to.is_empty())
-                .ok_or_else(|| format!("{pair:?} names no two namespaces; write FROM:TO,FROM:TO"))?;
+                .ok_or_else(|| FlagError::Mapping(pair.to_owned()))?;
             if map.insert(from.to_owned(), to.to_owned()).is_some() {
-                return Err(format!("namespace {from:?} is mapped twice"));
+                return Err(FlagError::MappedTwice(from.to_owned()));
             }
         }
         Ok(Self(map))
@@ -59,10 +76,10 @@ impl FromStr for MappingArg {
 }
 
 /// A length of time that is not negative.
-pub(crate) fn length(text: &str) -> Result<GoDuration, String> {
-    let length: GoDuration = text.parse().map_err(|error: ParseDurationError| error.to_string())?;
+pub(crate) fn length(text: &str) -> Result<GoDuration, FlagError> {
+    let length: GoDuration = text.parse()?;
     if length.to_signed().is_negative() {
-        return Err("a length of time cannot be negative; write it like 720h or 1h30m".to_owned());
+        return Err(FlagError::Negative);
     }
     Ok(length)
 }
@@ -101,21 +118,24 @@ mod tests {
         );
         let any: OrSelectorArg = "app=web or app=db".parse().unwrap();
         assert_eq!(any.0.len(), 2);
-        assert!("a b=c".parse::<SelectorArg>().unwrap_err().contains("\"a b=c\""));
+        assert!("a b=c".parse::<SelectorArg>().unwrap_err().to_string().contains("\"a b=c\""));
     }
 
     #[test]
     fn what_would_take_everything_by_a_slip_is_refused() {
         for slip in ["app=web or ", " or app=web", "a=b or  or c=d"] {
-            assert!(slip.parse::<OrSelectorArg>().unwrap_err().contains("empty alternative"), "{slip}");
+            assert!(
+                slip.parse::<OrSelectorArg>().unwrap_err().to_string().contains("empty alternative"),
+                "{slip}"
+            );
         }
         assert!("app=web or".parse::<OrSelectorArg>().is_err());
-        assert!("a==b,,c".parse::<SelectorArg>().unwrap_err().contains("comma"));
+        assert!("a==b,,c".parse::<SelectorArg>().unwrap_err().to_string().contains("comma"));
     }
 
     #[test]
     fn a_length_of_time_is_not_negative() {
-        assert!(length("-5h").unwrap_err().contains("negative"));
+        assert!(length("-5h").unwrap_err().to_string().contains("negative"));
         assert!(length("0").is_ok() && length("24h").is_ok() && length("1d").is_err());
     }
 
@@ -126,7 +146,7 @@ mod tests {
         for (wrong, words) in
             [("shop", "FROM:TO"), ("shop:", "FROM:TO"), ("a:b,a:c", "twice"), ("", "FROM:TO")]
         {
-            assert!(wrong.parse::<MappingArg>().unwrap_err().contains(words), "{wrong}");
+            assert!(wrong.parse::<MappingArg>().unwrap_err().to_string().contains(words), "{wrong}");
         }
     }
 }

@@ -16,9 +16,9 @@ use crate::settings::Settings;
 
 #[derive(clap::Args)]
 pub(crate) struct GetArgs {
-    /// Names; all without one
+    /// Names [default: all]
     names: Vec<String>,
-    /// Only those with these labels
+    /// Only objects with these labels
     #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "names")]
     selector: Option<String>,
     /// Show all labels in a last column

@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
+use lifeboat_cluster::ApiError;
 use serde::Deserialize;
 
 use super::show::{Node, Page};
+use crate::error::CliError;
 
 /// The results file.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -47,11 +49,25 @@ fn clean(messages: &[String]) -> Vec<String> {
     messages.iter().map(|message| message.trim().to_owned()).collect()
 }
 
+/// Why a part of a description is missing; shown in its place.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum NotFetched {
+    #[error("{}", .0.full_text())]
+    File(CliError),
+    #[error("{}", .0.chain())]
+    Objects(ApiError),
+}
+
 /// What was fetched for a description: not asked for or not there, there, or why not.
-pub(crate) type Fetched<T> = Option<Result<T, String>>;
+pub(crate) type Fetched<T> = Option<Result<T, NotFetched>>;
 
 /// Puts errors and warnings into a description; `errors` and `warnings` are the numbers that the object shows.
-pub(crate) fn put(page: &mut Page, results: Option<&Result<Results, String>>, errors: i64, warnings: i64) {
+pub(crate) fn put(
+    page: &mut Page,
+    results: Option<&Result<Results, NotFetched>>,
+    errors: i64,
+    warnings: i64,
+) {
     match results {
         Some(Ok(results)) => {
             page.page("Errors", results.errors.page());

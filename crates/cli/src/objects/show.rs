@@ -206,7 +206,7 @@ pub(crate) fn moment(time: Timestamp) -> String {
 
 /// The same for machines.
 pub(crate) fn instant(time: Timestamp) -> Value {
-    json!(lifeboat_plan::time::seconds(time))
+    json!(lifeboat_api::common::time::seconds(time))
 }
 
 /// `5s`, `12m`, `3h`, `9d`: the largest unit that says enough.

@@ -2,9 +2,12 @@
 
 use std::sync::{Arc, Mutex};
 
-use kube::ResourceExt;
+use kube::api::DynamicObject;
+use kube::{Client, ResourceExt};
+use lifeboat_api::velero::{Backup, Restore, Schedule};
 use lifeboat_cluster::testing::{Asked, client, failure};
-use serde_json::json;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
 
 use super::*;
 use crate::objects::follow::follow;
@@ -36,15 +39,6 @@ pub(crate) fn backup(name: &str, phase: &str) -> (&'static str, Value) {
     let object = json!({"apiVersion": "velero.io/v1", "kind": "Backup", "metadata": {"name": name}, "spec": {},
         "status": {"phase": phase}});
     ("backups", object)
-}
-
-#[test]
-fn the_names_that_there_are_begin_with_those_alike() {
-    let names = ["daily-1", "weekly-1", "weekly-2"].map(str::to_owned).to_vec();
-    assert_eq!(BACKUP.there_are("weekly-3", names), "there are: weekly-1, weekly-2, daily-1");
-    assert_eq!(RESTORE.there_are("x", Vec::new()), "there are no restores");
-    let many: Vec<_> = (0..15).map(|number| format!("b{number:02}")).collect();
-    assert!(BACKUP.there_are("b", many).ends_with("b09 and 5 more"));
 }
 
 #[tokio::test]

@@ -10,7 +10,7 @@ use jiff::{SignedDuration, Timestamp};
 use kube::api::{DynamicObject, ListParams};
 use kube::{Client, ResourceExt};
 use lifeboat_api::velero::names;
-use lifeboat_cluster::{Attempt, objects};
+use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::pod_volumes::{CHANGED_FILES, CONSISTENCY};
 use lifeboat_plan::volume_plugin::{
     Kind, PROVIDER_VOLUME, SNAPSHOT_LOCATION, Standing, hung, progress, standing,
@@ -18,9 +18,9 @@ use lifeboat_plan::volume_plugin::{
 use serde_json::{Value, json};
 
 use super::Noun;
-use super::results::Fetched;
+use super::results::{Fetched, NotFetched};
 use super::show::{Page, span};
-use crate::commands::repository::units::bytes;
+use crate::units::bytes;
 
 /// How often running ones are asked for.
 const INTERVAL: Duration = Duration::from_secs(2);
@@ -221,7 +221,7 @@ impl Volume {
 
     fn to_json(&self) -> Value {
         let (done, total) = self.bytes.unzip();
-        let time = |time: Option<Timestamp>| time.map(lifeboat_plan::time::seconds);
+        let time = |time: Option<Timestamp>| time.map(lifeboat_api::common::time::seconds);
         json!({
             "volume": self.name,
             "way": match self.copy.as_ref().map(|copy| copy.way) {
@@ -247,7 +247,7 @@ pub(crate) async fn list(
     namespace: &str,
     kind: Kind,
     owner: &str,
-) -> Result<Vec<Value>, String> {
+) -> Result<Vec<Value>, ApiError> {
     let (of_pods, moved) = match kind {
         Kind::Backup => (("PodVolumeBackup", "podvolumebackups"), ("DataUpload", "datauploads")),
         Kind::Restore => (("PodVolumeRestore", "podvolumerestores"), ("DataDownload", "datadownloads")),
@@ -262,7 +262,7 @@ pub(crate) async fn list(
             Ok(listed) => found.extend(listed.items.iter().map(objects::to_json)),
             // An older server has no definition of them.
             Err(error) if version != "v1" && error.is_not_found() => {}
-            Err(error) => return Err(error.chain()),
+            Err(error) => return Err(error),
         }
     }
     Ok(found)
@@ -271,7 +271,7 @@ pub(crate) async fn list(
 /// Those that run or failed are always shown, the others with details.
 pub(crate) fn put(
     page: &mut Page,
-    objects: Option<&Result<Vec<Value>, String>>,
+    objects: Option<&Result<Vec<Value>, NotFetched>>,
     now: Timestamp,
     details: bool,
 ) {
@@ -293,7 +293,7 @@ pub(crate) fn put(
 
 /// As a description is gathered.
 pub(crate) async fn fetch(client: &Client, namespace: &str, kind: Kind, owner: &str) -> Fetched<Vec<Value>> {
-    Some(list(client, namespace, kind, owner).await)
+    Some(list(client, namespace, kind, owner).await.map_err(NotFetched::Objects))
 }
 
 /// What a person sees of those that run: a bar for each on a terminal, lines elsewhere.

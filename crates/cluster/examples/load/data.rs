@@ -1,6 +1,6 @@
 //! The sets of data: which types, which namespaces, how many objects of each. Always the same for the same number.
 
-use crate::Result;
+use crate::error::Result;
 use crate::types::{CONFIG, DEFINITIONS, Type, custom, mixed};
 
 /// On every object and every namespace.

@@ -8,8 +8,8 @@ use kube::api::{Api, ApiResource, DeleteParams, DynamicObject, GroupVersionKind,
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::Result;
 use crate::data::{Data, LABEL, Planned};
+use crate::error::Result;
 use crate::types::{DEFINITIONS, Type};
 
 const AT_ONCE: usize = 48;

@@ -4,19 +4,18 @@
 #![allow(clippy::print_stdout)] // xtask reads what it prints
 
 mod data;
+mod error;
 mod fill;
 mod memory;
 mod rest;
 mod types;
 mod work;
 
-use std::error::Error;
 use std::process::ExitCode;
 
 use data::Data;
+use error::Result;
 use kube::Client;
-
-type Result<T, E = Box<dyn Error + Send + Sync>> = std::result::Result<T, E>;
 
 const USAGE: &str = "\
 load fill DATA OBJECTS        create the objects (DATA is config or mixed)

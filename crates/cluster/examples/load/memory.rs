@@ -8,8 +8,8 @@ use kube::Client;
 use kube::api::ListParams;
 use serde_json::Value;
 
-use crate::Result;
 use crate::data::Data;
+use crate::error::Result;
 use crate::fill::api;
 
 const ASSIGNED: [&str; 12] = [

@@ -4,7 +4,7 @@ use futures::{StreamExt, stream};
 use kube::Client;
 use serde_json::{Value, json};
 
-use crate::Result;
+use crate::error::Result;
 use crate::fill::{api, create};
 use crate::types::Type;
 

@@ -91,6 +91,10 @@ pub(crate) fn custom() -> Vec<Type> {
 
 /// The 27 types of Kubernetes itself.
 pub(crate) fn mixed() -> Vec<Type> {
+    [core(), workloads(), others()].concat()
+}
+
+fn core() -> Vec<Type> {
     vec![
         CONFIG[0],
         CONFIG[1],
@@ -114,6 +118,11 @@ pub(crate) fn mixed() -> Vec<Type> {
             |_| json!({"spec": {"limits": [{"type": "Container", "default": {"memory": "64Mi"}}]}}),
         ),
         own("v1", "podtemplates", "PodTemplate", |number| json!({"template": template(number)})),
+    ]
+}
+
+fn workloads() -> Vec<Type> {
+    vec![
         own("apps/v1", "deployments", "Deployment", workload),
         own("apps/v1", "replicasets", "ReplicaSet", workload),
         own("apps/v1", "statefulsets", "StatefulSet", workload),
@@ -135,6 +144,11 @@ pub(crate) fn mixed() -> Vec<Type> {
             "CronJob",
             |number| json!({"spec": {"schedule": "0 0 1 1 *", "suspend": true, "jobTemplate": job(number)}}),
         ),
+    ]
+}
+
+fn others() -> Vec<Type> {
+    vec![
         own(RBAC, "roles", "Role", rules),
         own(RBAC, "rolebindings", "RoleBinding", |number| binding(number, "Role")),
         shared(RBAC, "clusterroles", "ClusterRole", rules),

@@ -10,7 +10,7 @@ use kube::{Client, Config};
 use serde_json::{Value, json};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
-use crate::Result;
+use crate::error::Result;
 use crate::fill::{self, create};
 use crate::types::Type;
 

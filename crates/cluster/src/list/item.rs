@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use lifeboat_api::catalogue::{ItemId, ResourceType};
 use lifeboat_api::velero::names;
-use lifeboat_plan::catalogue::{ItemId, ResourceType};
 use lifeboat_plan::filter::ObjectFacts;
 use serde::Deserialize;
 use serde::de::IgnoredAny;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use lifeboat_plan::catalogue::ResourceType;
+use lifeboat_api::catalogue::ResourceType;
 
 /// `/api/v1/namespaces/shop/pods`, `/apis/apps/v1/deployments`.
 pub fn collection_path(kind: &ResourceType, namespace: Option<&str>) -> String {

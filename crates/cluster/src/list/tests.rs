@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use lifeboat_plan::catalogue::GroupResource;
+use lifeboat_api::catalogue::GroupResource;
 use rstest::rstest;
 use serde_json::{Value, json};
 

@@ -1,10 +1,11 @@
-//! From a volume or a command into a snapshot that carries the task's UID. If there is one already, this is the second
-//! mover of the task and has nothing to do.
+//! Backs a volume, a device or a command's output up into a snapshot that carries the UID. If such a snapshot exists
+//! already, this is the second mover of the task and has nothing to do.
 
+mod input;
 mod report;
 
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use lifeboat_repository::Error;
 use lifeboat_repository::backup::{self, BackupOptions, BackupOutcome, Confirm};
@@ -17,34 +18,45 @@ use lifeboat_repository::source::filter::Filter;
 use lifeboat_repository::source::patterns::{Case, Patterns};
 use tokio_util::sync::CancellationToken;
 
-use super::Surroundings;
+use super::WorkContext;
 use super::failure::{self, Failed};
 use super::open::Opened;
 use super::proof::Volume;
 use crate::report::{BackedUp, Cause, Failure, Level, Listed};
-use crate::task::{BackupWork, Source, Task, UID_TAG, UNREADABLE_TAG, unreadable};
+use crate::task::{BackupWork, UID_TAG, UNREADABLE_TAG, unreadable};
+use input::Input;
 
-/// What the snapshots of a volume name as their path, wherever the volume was mounted.
-const ROOT: &str = "/";
-/// What those who wait for a restore look for; it belongs to no volume.
-const WAIT_FILES: &str = "/.velero";
-/// Owner and mode of the volume's own root, which no entry of the snapshot has: `lifeboat-root=755:1000:1000`.
+/// The done files of restores, which belong to no volume.
+const DONE_FILES: &str = "/.velero";
+/// Owner and mode of a directory stored at the root of the snapshot, where no entry has them:
+/// `lifeboat-root=755:1000:1000`.
 pub(super) const ROOT_TAG: &str = "lifeboat-root=";
 /// How much of a file is read that was written after it was opened.
 const GROWTH: u64 = 64 * 1024 * 1024;
 
 /// One backup.
 pub(super) struct Backup<'a> {
-    pub(super) surroundings: &'a Surroundings,
-    pub(super) task: &'a Task,
+    pub(super) context: &'a WorkContext,
+    /// The part's.
+    pub(super) uid: &'a str,
     pub(super) work: &'a BackupWork,
     pub(super) opened: &'a Opened,
 }
 
-/// Why there is no new snapshot although all was stored.
+/// Why no snapshot is written although everything was stored. Travels through the engine as the reason of
+/// `Error::NotConfirmed`.
+#[derive(Debug, thiserror::Error)]
 enum Objection {
-    Wrong(Failure),
-    Made(Box<Found>),
+    #[error("{}", .0.message)]
+    WrongVolume(Failure),
+    #[error("snapshot {} of this task exists already", .0.0.short())]
+    MadeBefore(Box<Found>),
+}
+
+impl From<Objection> for Error {
+    fn from(objection: Objection) -> Self {
+        Self::NotConfirmed(Box::new(objection))
+    }
 }
 
 impl Backup<'_> {
@@ -59,90 +71,70 @@ impl Backup<'_> {
         if let Some(found) = seen.iter().find(|(_, snapshot)| snapshot.tags.contains(&tag)) {
             return Ok(self.made_before(found));
         }
-        let (source, volume) = self.source()?;
-        let objection = Arc::new(Mutex::new(None));
+        let input = Input::open(self.work)?;
         let confirm = Confirmation {
             repository: repository.clone(),
             tag,
-            volume: volume.clone(),
+            volume: input.directory.as_ref().map(|directory| Arc::clone(&directory.volume)),
             seen: seen.into_iter().map(|(id, _)| id).collect(),
-            objection: Arc::clone(&objection),
         };
-        let options = self.options(source, volume.as_deref(), confirm)?;
-        let progress = Arc::clone(&self.surroundings.progress);
-        let outcome = backup::backup(repository, options, &self.opened.lock, progress, cancel.clone()).await;
-        let objection = objection.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match (outcome, objection) {
-            (_, Some(Objection::Wrong(failure))) => Err(failure.into()),
-            (_, Some(Objection::Made(found))) => Ok(self.made_before(&found)),
-            (Ok(outcome), None) => Ok(self.finished(outcome).await),
-            (Err(error), None) => Err(failure::of(Cause::Source)(error)),
+        let options = self.options(input, confirm)?;
+        let progress = Arc::clone(&self.context.progress);
+        match backup::backup(repository, options, &self.opened.lock, progress, cancel.clone()).await {
+            Ok(outcome) => Ok(self.finished(outcome).await),
+            Err(Error::NotConfirmed(reason)) => self.not_confirmed(reason),
+            Err(error) => Err(failure::of(Cause::Source)(error)),
+        }
+    }
+
+    fn not_confirmed(&self, reason: Box<dyn std::error::Error + Send + Sync>) -> Result<BackedUp, Failed> {
+        match reason.downcast::<Objection>().map(|objection| *objection) {
+            Ok(Objection::MadeBefore(found)) => Ok(self.made_before(&found)),
+            Ok(Objection::WrongVolume(failure)) => Err(failure.into()),
+            Err(other) => Err(Failed::new(Cause::Other, other.to_string())),
         }
     }
 
     fn tag(&self) -> String {
-        format!("{UID_TAG}{}", self.task.uid)
+        format!("{UID_TAG}{}", self.uid)
     }
 
-    /// What the engine reads, and the directory that has to be the same at the end.
-    fn source(&self) -> Result<(backup::Source, Option<Arc<Volume>>), Failure> {
-        let (path, proof) = match &self.work.source {
-            Source::Path { path, proof } => (path, proof.as_ref()),
-            Source::Snapshot { path } => (path, None),
-            Source::BlockDevice { path, name } => {
-                let file = std::fs::File::open(path).map_err(|error| Failure {
-                    cause: Cause::Source,
-                    message: format!("cannot open the device '{}': {error}", path.display()),
-                })?;
-                return Ok((backup::Source::Device { file, name: name.clone() }, None));
-            }
-            Source::Command { argv, name } => {
-                let argv = argv.iter().map(Into::into).collect();
-                return Ok((backup::Source::Command { name: name.clone(), argv }, None));
-            }
-        };
-        let volume = Volume::open(path, proof)?;
-        let directory = volume.directory().try_clone().map_err(|error| Failure {
-            cause: Cause::Source,
-            message: format!("cannot open '{}': {error}", path.display()),
-        })?;
-        let source = backup::Source::Root { directory, path: ROOT.to_owned() };
-        Ok((source, Some(Arc::new(volume))))
-    }
-
-    fn options(
-        &self,
-        source: backup::Source,
-        volume: Option<&Volume>,
-        confirm: Confirmation,
-    ) -> Result<BackupOptions, Failure> {
-        let mut excludes = self.work.excludes.clone();
-        if !excludes.iter().any(|pattern| pattern == WAIT_FILES) {
-            excludes.push(WAIT_FILES.to_owned());
-        }
+    fn options(&self, input: Input, confirm: Confirmation) -> Result<BackupOptions, Failure> {
+        let Input { source, directory } = input;
+        let excludes = self.excludes();
         let patterns = Patterns::parse(&excludes, Case::Matters);
         let patterns = patterns.map_err(|error| Failure {
             cause: Cause::Task,
-            message: format!("excludes: {}", failure::words(&error)),
+            message: format!("excludes: {}", failure::message(&error)),
         })?;
         let mut tags = vec![self.tag()];
         tags.extend(self.work.tags.iter().cloned());
-        if let Some(volume) = volume {
-            let stat = volume.stat()?;
+        if let Some(stat) = directory.as_ref().filter(|_| self.work.at.is_none()).map(|it| it.stat) {
             tags.push(format!("{ROOT_TAG}{:o}:{}:{}", stat.st_mode & 0o7777, stat.st_uid, stat.st_gid));
         }
         Ok(BackupOptions {
             tags,
             incomplete_tag: Some(UNREADABLE_TAG.to_owned()),
             filter: Filter { patterns: vec![patterns], ..Filter::default() },
-            excludes: if volume.is_some() { excludes } else { Vec::new() },
+            excludes: if directory.is_some() { excludes } else { Vec::new() },
             growth: Some(GROWTH),
             confirm: Some(confirm.into()),
             // A volume may be empty; that it is the right one was proved.
-            allow_empty: volume.is_some(),
+            allow_empty: directory.is_some(),
             scan: true,
             ..BackupOptions::new(source, &self.work.host)
         })
+    }
+
+    /// The patterns of the task, and the done files of restores, which are at the root of a volume only.
+    fn excludes(&self) -> Vec<String> {
+        let mut excludes = self.work.excludes.clone();
+        let at = self.work.at.as_deref().unwrap_or_default().trim_end_matches('/');
+        let done_files = format!("{at}{DONE_FILES}");
+        if self.work.sub_path.is_none() && !excludes.contains(&done_files) {
+            excludes.push(done_files);
+        }
+        excludes
     }
 
     async fn finished(&self, outcome: BackupOutcome) -> BackedUp {
@@ -155,22 +147,23 @@ impl Backup<'_> {
             ..counted(outcome.snapshot_id, &outcome.snapshot)
         };
         if let Some(key) = &self.work.report
-            && let Err(problem) =
-                report::write(&self.opened.location, key, self.task, self.work, &result, outcome).await
+            && let Err(error) =
+                report::write(&self.opened.location, key, self.uid, self.work, &result, outcome).await
         {
-            self.surroundings.voice.message(Level::Warning, &problem);
+            let text = format!("the full report was not written to '{key}': {error}");
+            self.context.reporter.message(Level::Warning, &text);
         }
         result
     }
 
     fn made_before(&self, (id, snapshot): &Found) -> BackedUp {
         let text = format!("snapshot {} of this task is there already: nothing is done again", id.short());
-        self.surroundings.voice.message(Level::Info, &text);
+        self.context.reporter.message(Level::Info, &text);
         counted(Some(*id), snapshot)
     }
 }
 
-/// What a snapshot says of its own making.
+/// The counts that a snapshot holds of its own backup.
 fn counted(id: Option<SnapshotId>, snapshot: &Snapshot) -> BackedUp {
     let counts = snapshot.summary.as_ref().map(|summary| summary.counts).unwrap_or_default();
     let lasted =
@@ -187,34 +180,33 @@ fn counted(id: Option<SnapshotId>, snapshot: &Snapshot) -> BackedUp {
     }
 }
 
-/// The first of a list; how many fit into the result is seen later.
-pub(super) fn listed<T>(all: &[T], words: impl Fn(&T) -> String) -> Listed {
+/// The first entries of a list; the result is cut to its limit later.
+pub(super) fn listed<T>(all: &[T], message: impl Fn(&T) -> String) -> Listed {
     const FIRST: usize = 20;
-    Listed { count: all.len() as u64, first: all.iter().take(FIRST).map(words).collect() }
+    Listed { count: all.len() as u64, first: all.iter().take(FIRST).map(message).collect() }
 }
 
-/// The last look before the snapshot is written.
+/// The last check before the snapshot is written.
 struct Confirmation {
     repository: Repository,
     tag: String,
     volume: Option<Arc<Volume>>,
     /// Snapshots that are not this task's.
     seen: HashSet<SnapshotId>,
-    objection: Arc<Mutex<Option<Objection>>>,
 }
 
 impl From<Confirmation> for Confirm {
     fn from(confirmation: Confirmation) -> Self {
-        Box::new(move || Box::pin(confirmation.look()))
+        Box::new(move || Box::pin(confirmation.check()))
     }
 }
 
 impl Confirmation {
-    async fn look(self) -> Result<(), Error> {
+    async fn check(self) -> Result<(), Error> {
         if let Some(volume) = self.volume.clone() {
             let proved = tokio::task::spawn_blocking(move || volume.prove()).await;
             let proved = proved.map_err(|_| Error::Cancelled)?;
-            proved.map_err(|failure| self.object(Objection::Wrong(failure)))?;
+            proved.map_err(Objection::WrongVolume)?;
         }
         // Another pod of the same task may have been faster.
         for file in self.repository.list(FileKind::Snapshot).await? {
@@ -224,7 +216,7 @@ impl Confirmation {
             }
             match self.repository.load_snapshot(id).await {
                 Ok(snapshot) if snapshot.tags.contains(&self.tag) => {
-                    return Err(self.object(Objection::Made(Box::new((id, snapshot)))));
+                    return Err(Objection::MadeBefore(Box::new((id, snapshot))).into());
                 }
                 // One that goes or cannot be read is not ours: what we wrote, we could read.
                 Ok(_) | Err(Error::Damaged { .. }) => {}
@@ -233,10 +225,5 @@ impl Confirmation {
             }
         }
         Ok(())
-    }
-
-    fn object(&self, objection: Objection) -> Error {
-        *self.objection.lock().unwrap_or_else(PoisonError::into_inner) = Some(objection);
-        Error::Cancelled
     }
 }

@@ -17,8 +17,8 @@ use tokio_util::sync::CancellationToken;
 use super::failure::{self, Failed};
 use crate::report::{Cause, Restored};
 
-/// How often it is looked whether the command has ended.
-const LOOK: Duration = Duration::from_millis(20);
+/// How often the command is polled for its end.
+const POLL: Duration = Duration::from_millis(20);
 
 pub(super) async fn feed(
     repository: &Repository,
@@ -73,16 +73,16 @@ impl Running {
 
     async fn end(&mut self, cancel: &CancellationToken) -> Result<ExitStatus, Failed> {
         loop {
-            let looked = self.child.try_wait();
-            let looked = looked.map_err(|error| {
+            let polled = self.child.try_wait();
+            let polled = polled.map_err(|error| {
                 Failed::new(Cause::Target, format!("cannot wait for '{}': {error}", self.program))
             })?;
-            if let Some(status) = looked {
+            if let Some(status) = polled {
                 self.has_ended = true;
                 return Ok(status);
             }
             tokio::select! {
-                () = tokio::time::sleep(LOOK) => {}
+                () = tokio::time::sleep(POLL) => {}
                 () = cancel.cancelled() => return Err(Failed::Cancelled),
             }
         }

@@ -12,7 +12,7 @@ use rustix::io::Errno;
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Whether the file is there already. A link is none, nor is what is behind one.
+/// Whether the done file exists already. A link does not count, nor does a file behind one.
 pub(super) fn is_there(target: &OwnedFd, file: &Path) -> bool {
     let look = || -> io::Result<bool> {
         let mut directory = target.try_clone()?;

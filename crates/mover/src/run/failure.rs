@@ -31,7 +31,7 @@ impl From<Failure> for Failed {
 pub(super) fn of(side: Cause) -> impl Fn(Error) -> Failed {
     move |error| match error {
         Error::Cancelled => Failed::Cancelled,
-        error => Failed::new(cause(&error, side), words(&error)),
+        error => Failed::new(cause(&error, side), message(&error)),
     }
 }
 
@@ -75,13 +75,13 @@ pub(super) fn is_full(error: &io::Error) -> bool {
 }
 
 /// An error with its causes and what to do.
-pub(super) fn words(error: &Error) -> String {
+pub(super) fn message(error: &Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
-        let words = cause.to_string();
-        if !text.contains(&words) {
-            text = format!("{text}: {words}");
+        let more = cause.to_string();
+        if !text.contains(&more) {
+            text = format!("{text}: {more}");
         }
         source = cause.source();
     }

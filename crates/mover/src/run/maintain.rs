@@ -1,5 +1,5 @@
-//! What keeps a repository small and whole. Pruning holds the exclusive lock in steps and lets those go first who wait;
-//! checking needs no more than a shared one.
+//! Prunes and checks a repository. Pruning holds the exclusive lock in steps, so that waiting backups go first; checking
+//! takes a shared lock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use lifeboat_repository::lock::{Lock, LockKind};
 use lifeboat_repository::prune::{PruneOptions, plan, prune};
 use tokio_util::sync::CancellationToken;
 
-use super::Surroundings;
+use super::WorkContext;
 use super::backup::listed;
 use super::failure::{self, Failed};
 use super::open::Opened;
@@ -19,28 +19,28 @@ use crate::task::MaintainWork;
 /// What one step moves at most, so that a backup waits for seconds and not for hours.
 const STEP: u64 = 512 * 1024 * 1024;
 const MOST_STEPS: usize = 200;
-/// Between steps: whoever waits looks again after a second at first.
+/// Pause between steps: a mover that waits for the lock looks for it every second at first.
 const YIELD: Duration = Duration::from_secs(3);
 
 pub(super) async fn carry_out(
-    surroundings: &Surroundings,
+    context: &WorkContext,
     work: &MaintainWork,
     opened: &Opened,
     cancel: &CancellationToken,
 ) -> Result<Maintained, Failed> {
     let mut done = Maintained::default();
     if work.prune {
-        prune_in_steps(surroundings, work, opened, &mut done, cancel).await?;
+        prune_in_steps(context, work, opened, &mut done, cancel).await?;
     }
     if work.check {
-        let outcome = look(surroundings, opened, cancel).await?;
+        let outcome = check_repository(context, opened, cancel).await?;
         done.problems = problems(&outcome);
     }
     Ok(done)
 }
 
 async fn prune_in_steps(
-    surroundings: &Surroundings,
+    context: &WorkContext,
     work: &MaintainWork,
     opened: &Opened,
     done: &mut Maintained,
@@ -55,7 +55,7 @@ async fn prune_in_steps(
     if snapshots.is_empty() && !work.empty_is_meant {
         // A listing that wrongly comes back empty looks the same, so nothing is pruned on its word alone (restic#4612).
         let text = "the repository has no snapshots: nothing is pruned until there is one again";
-        surroundings.voice.message(Level::Info, text);
+        context.reporter.message(Level::Info, text);
         return Ok(());
     }
     let plan = plan::Options {
@@ -65,7 +65,7 @@ async fn prune_in_steps(
     };
     let options = PruneOptions { plan, ..PruneOptions::default() };
     for _ in 0..MOST_STEPS {
-        let step = prune(repository, &options, &opened.lock, &surroundings.progress, cancel).await;
+        let step = prune(repository, &options, &opened.lock, &context.progress, cancel).await;
         let step = step.map_err(&engine)?.done;
         done.bytes_freed += step.bytes_deleted;
         done.packs_deleted += step.packs_deleted;
@@ -80,20 +80,20 @@ async fn prune_in_steps(
     Ok(())
 }
 
-async fn look(
-    surroundings: &Surroundings,
+async fn check_repository(
+    context: &WorkContext,
     opened: &Opened,
     cancel: &CancellationToken,
 ) -> Result<CheckOutcome, Failed> {
     let repository = &opened.repository;
     let options = CheckOptions::default();
     let checking = Lock::hold(repository, LockKind::Shared, &opened.lock, |_| {
-        check(repository, &options, None, Arc::clone(&surroundings.progress), cancel.clone())
+        check(repository, &options, None, Arc::clone(&context.progress), cancel.clone())
     });
     checking.await.map_err(failure::of(Cause::Other))
 }
 
 fn problems(outcome: &CheckOutcome) -> Listed {
-    let words = |error: &CheckError| format!("{}: {}", error.object, error.message);
-    Listed { count: outcome.total_errors, ..listed(&outcome.errors, words) }
+    let message = |error: &CheckError| format!("{}: {}", error.object, error.message);
+    Listed { count: outcome.total_errors, ..listed(&outcome.errors, message) }
 }

@@ -1,4 +1,4 @@
-//! From the task to the opened repository: the store by its transport, the password that opens it, the terms of locks.
+//! From the task to the opened repository: the store by its transport, the password that opens it, how locks are taken.
 
 use std::num::NonZeroU64;
 use std::path::Path;
@@ -11,24 +11,24 @@ use lifeboat_store::{Bandwidth, RetryPolicy, Store, StoreConfig, Tuning};
 use secrecy::{SecretSlice, SecretString};
 use tokio_util::sync::CancellationToken;
 
-use super::failure::{self, Failed, words};
-use super::{Surroundings, beside};
+use super::failure::{self, Failed, message};
+use super::{WorkContext, beside};
 use crate::report::{Cause, Failure, Line};
 use crate::task::{Direct, Limits, LockTerms, Task, Transport};
 
-/// Storage may be away for some minutes.
-const PATIENCE: RetryPolicy = RetryPolicy {
+/// Storage may be unreachable for some minutes.
+const STORAGE_RETRY: RetryPolicy = RetryPolicy {
     attempts: 22,
     first_pause: Duration::from_millis(200),
     longest_pause: Duration::from_secs(20),
     deadline: None,
 };
-/// What a mover uses where nothing is said: packs that wait for their upload and threads are what takes memory.
+/// Defaults of a mover: packs that wait for their upload and threads are what takes memory.
 const MOST_THREADS: usize = 4;
 const UPLOADS: usize = 3;
 const READS: usize = 4;
 
-/// What work is done on.
+/// The opened repository and its location.
 pub(super) struct Opened {
     /// The location, without the repository's own path: where the full report goes.
     pub(super) location: Store,
@@ -38,18 +38,18 @@ pub(super) struct Opened {
 
 impl Opened {
     pub(super) async fn open(
-        surroundings: &Surroundings,
+        context: &WorkContext,
         task: &Task,
         cancel: &CancellationToken,
     ) -> Result<Self, Failed> {
-        let (location, store) = store(surroundings, task).await?;
-        let options = options(&task.limits, &task.lock, &surroundings.pod_uid);
-        let repository = unlock(surroundings, task, store, &options).await?;
-        Ok(Self { location, repository, lock: lock(surroundings, &task.lock, cancel) })
+        let (location, store) = store(context, task).await?;
+        let options = options(&task.limits, &task.lock, &context.pod_uid);
+        let repository = unlock(context, task, store, &options).await?;
+        Ok(Self { location, repository, lock: lock(context, &task.lock, cancel) })
     }
 }
 
-async fn store(surroundings: &Surroundings, task: &Task) -> Result<(Store, Store), Failed> {
+async fn store(context: &WorkContext, task: &Task) -> Result<(Store, Store), Failed> {
     let direct = match &task.repository.transport {
         Transport::Direct(direct) => direct,
         Transport::Gateway { url, .. } => {
@@ -60,14 +60,14 @@ async fn store(surroundings: &Surroundings, task: &Task) -> Result<(Store, Store
             return Err(Failed::new(Cause::Task, message));
         }
     };
-    let config = config(direct, &surroundings.directory)?;
+    let config = config(direct, &context.directory)?;
     let rate = |bytes: Option<u64>| bytes.and_then(NonZeroU64::new);
     let tuning = Tuning {
-        retry: PATIENCE,
+        retry: STORAGE_RETRY,
         bandwidth: Bandwidth::new(rate(task.limits.upload), rate(task.limits.download)),
         ..Tuning::default()
     };
-    let opened = lifeboat_store::open(&config, &surroundings.environment, tuning).await;
+    let opened = lifeboat_store::open(&config, &context.environment, tuning).await;
     let location = opened.map_err(of_store("open the object storage"))?;
     let below = location.below(&direct.path).map_err(of_store("open the object storage"))?;
     let name = format!("{}/{}", direct.bucket, below.prefix().trim_end_matches('/'));
@@ -109,20 +109,20 @@ fn content(directory: &Path, name: &str) -> Result<Vec<u8>, Failure> {
 
 /// Tries one password after the other.
 async fn unlock(
-    surroundings: &Surroundings,
+    context: &WorkContext,
     task: &Task,
     store: Store,
     options: &Options,
 ) -> Result<Repository, Failed> {
-    surroundings.progress.begin("opening the repository");
+    context.progress.begin("opening the repository");
     let mut wrong = None;
     for name in &task.repository.passwords {
-        let content = content(&surroundings.directory, name)?;
+        let content = content(&context.directory, name)?;
         let Ok(text) = std::str::from_utf8(content.trim_ascii_end()) else {
             return Err(Failed::new(Cause::Task, format!("the password in the file '{name}' is no text")));
         };
         match Repository::open(store.clone(), &SecretString::from(text.to_owned()), options.clone()).await {
-            Err(error @ Error::WrongPassword { .. }) => wrong = Some(words(&error)),
+            Err(error @ Error::WrongPassword { .. }) => wrong = Some(message(&error)),
             other => return other.map_err(failure::of(Cause::Other)),
         }
     }
@@ -142,17 +142,17 @@ fn options(limits: &Limits, lock: &LockTerms, pod_uid: &str) -> Options {
     }
 }
 
-fn lock(surroundings: &Surroundings, terms: &LockTerms, cancel: &CancellationToken) -> LockOptions {
-    let voice = surroundings.voice.clone();
-    let tell = move |holder: &Holder| {
+fn lock(context: &WorkContext, terms: &LockTerms, cancel: &CancellationToken) -> LockOptions {
+    let reporter = context.reporter.clone();
+    let report = move |holder: &Holder| {
         let until = holder.since.checked_add(STALE).ok();
-        let words = format!("{}{}", holder.host, if holder.exclusive { " (exclusive)" } else { "" });
-        voice.say(&Line::Waiting { holder: words, until: until.map(|until| until.to_string()) });
+        let name = format!("{}{}", holder.host, if holder.exclusive { " (exclusive)" } else { "" });
+        reporter.line(&Line::Waiting { holder: name, until: until.map(|until| until.to_string()) });
     };
     LockOptions {
         wait: Duration::from_secs(terms.wait_seconds),
         dead_owners: terms.dead_owners.clone(),
         cancel: cancel.clone(),
-        on_wait: OnWait::new(tell),
+        on_wait: OnWait::new(report),
     }
 }

@@ -7,11 +7,15 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags, Stat, fstat, open};
+use rustix::fs::{Mode, OFlags, Stat, fstat, open, openat};
 use serde::Deserialize;
 
 use crate::report::{Cause, Failure};
 use crate::task::Proof;
+
+/// How directories are opened: never through a link.
+const DIRECTORY: OFlags =
+    OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
 /// An opened directory.
 pub(super) struct Volume {
@@ -43,6 +47,21 @@ impl Volume {
 
     pub(super) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Opens a directory below the volume's own. A link on the way is refused: it could lead out of the volume.
+    pub(super) fn open_below(&self, sub_path: &str) -> Result<OwnedFd, Failure> {
+        let failed = |error: io::Error| {
+            let path = self.path.display();
+            let message = format!("cannot open directory '{sub_path}' of the volume '{path}': {error}");
+            Failure { cause: Cause::Source, message }
+        };
+        let mut directory = self.directory.try_clone().map_err(failed)?;
+        for name in names_of("subPath", sub_path)? {
+            let opened = openat(&directory, name, DIRECTORY, Mode::empty());
+            directory = opened.map_err(|error| failed(error.into()))?;
+        }
+        Ok(directory)
     }
 
     pub(super) fn stat(&self) -> Result<Stat, Failure> {
@@ -83,8 +102,19 @@ impl Volume {
     }
 }
 
+/// The components of a path below a volume, which may begin with a slash.
+pub(super) fn names_of<'a>(field: &str, path: &'a str) -> Result<Vec<&'a str>, Failure> {
+    let names: Vec<_> = path.split('/').filter(|name| !matches!(*name, "" | ".")).collect();
+    if names.is_empty() || names.contains(&"..") || path.contains('\0') {
+        let message =
+            format!("{field}: '{path}' is not a path below the volume; expected one like data/files");
+        return Err(Failure { cause: Cause::Task, message });
+    }
+    Ok(names)
+}
+
 fn open_directory(path: &Path) -> rustix::io::Result<OwnedFd> {
-    open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())
+    open(path, DIRECTORY, Mode::empty())
 }
 
 fn gone(error: rustix::io::Errno) -> String {

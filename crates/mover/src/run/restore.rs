@@ -1,6 +1,7 @@
-//! From a snapshot into a volume, a device or a command. Everything is verified before anyone is told that it is there.
+//! Restores a snapshot into a volume, a device or a command. The done file is written only after everything was verified.
 
-mod paths;
+mod folder;
+mod wanted;
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
@@ -14,21 +15,21 @@ use lifeboat_repository::lock::{Lock, LockKind};
 use lifeboat_repository::restore::{RestoreOptions, RestoreOutcome, restore};
 use lifeboat_repository::snapshot::Snapshot;
 use lifeboat_repository::snapshots::by_prefix;
-use rustix::fs::{Gid, Mode, Uid, fchmod, fchown};
 use tokio_util::sync::CancellationToken;
 
-use super::backup::{ROOT_TAG, listed};
+use super::backup::listed;
 use super::failure::{self, Failed, is_full};
 use super::open::Opened;
-use super::proof::Volume;
-use super::{Surroundings, block, child, done, space};
+use super::proof::{Volume, names_of};
+use super::{WorkContext, block, child, done, space};
 use crate::report::{Cause, Failure, Level, Listed, Restored};
 use crate::task::{RestoreWork, Target};
-use paths::Wanted;
+use folder::Folder;
+use wanted::Wanted;
 
 /// One restore.
 pub(super) struct Restore<'a> {
-    pub(super) surroundings: &'a Surroundings,
+    pub(super) context: &'a WorkContext,
     pub(super) work: &'a RestoreWork,
     pub(super) opened: &'a Opened,
 }
@@ -48,8 +49,9 @@ impl Restore<'_> {
         if let Some(name) = &self.work.into {
             must_be_a_name(name)?;
         }
+        self.must_be_a_directory()?;
         let repository = &self.opened.repository;
-        // The inner outcome is ours: an error of the engine has no place for all that we know.
+        // The inner outcome keeps the cause, which an error of the engine has no place for.
         let held = Lock::hold(repository, LockKind::Shared, &self.opened.lock, |_| async {
             Ok(self.under_lock(cancel).await)
         });
@@ -58,13 +60,32 @@ impl Restore<'_> {
         Ok(Restored { milliseconds, ..restored })
     }
 
+    /// Devices and commands get one whole file: a field that chooses or places files would be ignored.
+    fn must_be_a_directory(&self) -> Result<(), Failure> {
+        let work = self.work;
+        let fields = [
+            (!work.include.is_empty(), "include"),
+            (!work.exclude.is_empty(), "exclude"),
+            (work.folder.is_some(), "folder"),
+            (work.sub_path.is_some(), "subPath"),
+        ];
+        match (&work.target, fields.iter().find(|(is_set, _)| *is_set)) {
+            (Target::Path { .. }, _) | (_, None) => Ok(()),
+            (_, Some((_, field))) => {
+                let message =
+                    format!("{field}: expected with a directory only, the target is a device or a command");
+                Err(Failure { cause: Cause::Task, message })
+            }
+        }
+    }
+
     async fn under_lock(&self, cancel: &CancellationToken) -> Result<Restored, Failed> {
         let finding = self.snapshot();
         let snapshot = tokio::select! {
             found = finding => found?,
             () = cancel.cancelled() => return Err(Failed::Cancelled),
         };
-        let (repository, progress) = (&self.opened.repository, &self.surroundings.progress);
+        let (repository, progress) = (&self.opened.repository, &self.context.progress);
         match &self.work.target {
             Target::Path { path, proof } => {
                 let volume = Volume::open(path, proof.as_ref())?;
@@ -80,10 +101,10 @@ impl Restore<'_> {
         }
     }
 
-    /// Another mover brought it to its end: the pod may run by now, and nobody writes under it.
+    /// An earlier mover completed this restore. The pod may run by now, so nothing is written into its volume.
     fn done_before(&self, snapshot: &Snapshot) -> Restored {
         let text = "the volume was restored and verified before: nothing is done again";
-        self.surroundings.voice.message(Level::Info, text);
+        self.context.reporter.message(Level::Info, text);
         let counts = snapshot.summary.as_ref().map(|summary| summary.counts).unwrap_or_default();
         Restored {
             files: counts.total_files_processed,
@@ -98,9 +119,9 @@ impl Restore<'_> {
         let files = repository.list(FileKind::Snapshot).await.map_err(failure::of(Cause::Target))?;
         let ids: Vec<_> = files.iter().map(|file| SnapshotId(file.id)).collect();
         let id = by_prefix(&ids, name).map_err(|error| {
-            let why = failure::words(&error);
+            let reason = failure::message(&error);
             let message = format!(
-                "snapshot '{name}' is not in the repository: {why}; it was deleted, or never finished"
+                "snapshot '{name}' is not in the repository: {reason}; it was deleted, or never finished"
             );
             Failed::new(Cause::Damaged, message)
         })?;
@@ -113,36 +134,45 @@ impl Restore<'_> {
         volume: &Volume,
         cancel: &CancellationToken,
     ) -> Result<Restored, Failed> {
-        let wanted = Wanted::new(&self.work.paths, self.work.done_file.as_deref())?;
-        if self.work.paths.is_empty() {
-            let looking = space::check(&self.opened.repository, snapshot, volume, self.work.sparse, cancel);
-            looking.await?;
+        let (work, repository) = (self.work, &self.opened.repository);
+        let wanted = Wanted::new(work)?;
+        let folder = Folder::find(repository, snapshot, work.folder.as_deref(), cancel).await?;
+        if wanted.is_everything() {
+            space::check(repository, snapshot, folder.tree, volume, work.sparse, cancel).await?;
         }
-        let below = self.work.into.as_deref().map(|name| directory_below(volume, name)).transpose()?;
-        let target = below.as_ref().unwrap_or_else(|| volume.directory());
+        let root = self.root(volume)?;
+        let beside = work.into.as_deref().map(|name| made_directory(&root, name)).transpose()?;
+        let target = beside.as_ref().unwrap_or(&root);
         let options = RestoreOptions {
             // The directory that was proved, whatever its path means by now.
             target: PathBuf::from(format!("/proc/self/fd/{}", target.as_fd().as_raw_fd())),
+            subfolder: work.folder.as_ref().map(PathBuf::from),
             select: Some(wanted.select()),
             select_xattr: Some(Arc::new(is_settable)),
-            sparse: self.work.sparse,
+            sparse: work.sparse,
             verify: true,
             stop_when_full: true,
             ..RestoreOptions::default()
         };
-        let progress = Arc::clone(&self.surroundings.progress);
-        let restored = restore(&self.opened.repository, snapshot, options, progress, cancel.clone()).await;
+        let progress = Arc::clone(&self.context.progress);
+        let restored = restore(repository, snapshot, options, progress, cancel.clone()).await;
         let outcome = restored.map_err(|error| failed(error, snapshot, volume))?;
         let mut failed = problems(&outcome, &wanted);
+        if outcome.total_files == 0 && wanted.has_patterns() {
+            let text = "the patterns of the restore match no file of the snapshot: nothing was restored";
+            self.context.reporter.message(Level::Warning, text);
+        }
         if outcome.problems.iter().any(|problem| says_full(&problem.message)) {
             return Err(space::full(snapshot, volume, &failed.first.join("; ")).into());
         }
-        // A root that is not the volume's own is for everyone who may read the volume.
-        if failed.count == 0 && self.work.paths.is_empty() && below.is_none() {
-            give_root(volume, snapshot).unwrap_or_else(|problem| add(&mut failed, problem));
+        // A directory beside other files keeps the mode that it was made with.
+        if failed.count == 0 && wanted.is_everything() && beside.is_none() {
+            folder.give_owner(&root).unwrap_or_else(|error| {
+                add(&mut failed, format!("/: cannot set its owner and mode: {error}"));
+            });
         }
         if failed.count == 0 {
-            self.tell(volume).await?;
+            self.complete(volume).await?;
         }
         Ok(Restored {
             files: outcome.total_files,
@@ -153,8 +183,22 @@ impl Restore<'_> {
         })
     }
 
-    /// All is written and verified, and it is still the right volume: whoever waits may go on.
-    async fn tell(&self, volume: &Volume) -> Result<(), Failed> {
+    /// The directory that stands for the volume: its own, or the one at the sub-path.
+    fn root(&self, volume: &Volume) -> Result<OwnedFd, Failure> {
+        let own = volume.directory().try_clone();
+        let mut directory = own.map_err(|error| Failure {
+            cause: Cause::Target,
+            message: format!("cannot open '{}': {error}", volume.path().display()),
+        })?;
+        let sub_path = self.work.sub_path.as_deref();
+        for name in sub_path.map(|path| names_of("subPath", path)).transpose()?.into_iter().flatten() {
+            directory = made_directory(&directory, name)?;
+        }
+        Ok(directory)
+    }
+
+    /// Everything is written and verified: proves the volume once more and writes the done file that a pod waits for.
+    async fn complete(&self, volume: &Volume) -> Result<(), Failed> {
         volume.prove()?;
         let directory = volume.directory().try_clone().map_err(|error| unwritable(volume, &error))?;
         let file = self.work.done_file.clone();
@@ -164,13 +208,13 @@ impl Restore<'_> {
     }
 }
 
-/// Makes the directory, or takes the one that an earlier attempt made. A link is none.
-fn directory_below(volume: &Volume, name: &str) -> Result<OwnedFd, Failure> {
+/// Makes the directory, or takes the one that is there. A link is refused.
+fn made_directory(parent: &OwnedFd, name: &str) -> Result<OwnedFd, Failure> {
     let failed = |error: std::io::Error| {
         let cause = if is_full(&error) { Cause::NoSpace } else { Cause::Target };
         Failure { cause, message: format!("cannot make directory '{name}' in the volume: {error}") }
     };
-    done::directory(volume.directory(), std::ffi::OsStr::new(name)).map_err(failed)
+    done::directory(parent, std::ffi::OsStr::new(name)).map_err(failed)
 }
 
 fn unwritable(volume: &Volume, error: &std::io::Error) -> Failure {
@@ -185,13 +229,13 @@ fn unwritable(volume: &Volume, error: &std::io::Error) -> Failure {
 fn failed(error: Error, snapshot: &Snapshot, volume: &Volume) -> Failed {
     match error {
         Error::File { ref source, .. } | Error::Local { ref source, .. } if is_full(source) => {
-            space::full(snapshot, volume, &failure::words(&error)).into()
+            space::full(snapshot, volume, &failure::message(&error)).into()
         }
         error => failure::of(Cause::Target)(error),
     }
 }
 
-/// The system's own words for a full disk or quota, as every message of the engine ends with.
+/// Whether a message of the engine ends with the system's text for a full disk or quota.
 fn says_full(message: &str) -> bool {
     [rustix::io::Errno::NOSPC, rustix::io::Errno::DQUOT]
         .iter()
@@ -210,29 +254,6 @@ fn problems(outcome: &RestoreOutcome, wanted: &Wanted) -> Listed {
 fn add(listed: &mut Listed, problem: String) {
     listed.count += 1;
     listed.first.push(problem);
-}
-
-/// Gives the volume's own root the owner and mode that it had; snapshots of others do not tell.
-fn give_root(volume: &Volume, snapshot: &Snapshot) -> Result<(), String> {
-    let Some((mode, uid, gid)) = snapshot.tags.iter().find_map(|tag| root_of(tag)) else { return Ok(()) };
-    let directory = volume.directory();
-    let failed = |error: rustix::io::Errno| {
-        format!("/: cannot set its owner and mode: {}", std::io::Error::from(error))
-    };
-    match fchown(directory, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid))) {
-        // Who is not root may not give directories away, as with files.
-        Err(rustix::io::Errno::PERM) if !rustix::process::geteuid().is_root() => {}
-        outcome => outcome.map_err(failed)?,
-    }
-    fchmod(directory, Mode::from_raw_mode(mode)).map_err(failed)
-}
-
-fn root_of(tag: &str) -> Option<(u32, u32, u32)> {
-    let mut parts = tag.strip_prefix(ROOT_TAG)?.split(':');
-    let mode = u32::from_str_radix(parts.next()?, 8).ok().filter(|mode| *mode <= 0o7777)?;
-    let (uid, gid) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
-    // The largest number means "leave it" to the system.
-    (parts.next().is_none() && uid != u32::MAX && gid != u32::MAX).then_some((mode, uid, gid))
 }
 
 fn must_be_a_name(name: &str) -> Result<(), Failure> {

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use lifeboat_repository::blobs::BlobReader;
 use lifeboat_repository::chunker::{ZEROS, ZEROS_LENGTH};
+use lifeboat_repository::id::BlobId;
 use lifeboat_repository::node::Node;
 use lifeboat_repository::progress::Progress;
 use lifeboat_repository::repository::Repository;
@@ -20,21 +21,22 @@ use super::failure::{self, Failed};
 use super::proof::Volume;
 use crate::report::{Cause, Failure};
 
-/// Fails if the volume is too small.
+/// Fails if the volume is too small for what is below a tree of the snapshot.
 pub(super) async fn check(
     repository: &Repository,
     snapshot: &Snapshot,
+    tree: BlobId,
     volume: &Volume,
     sparse: bool,
     cancel: &CancellationToken,
 ) -> Result<(), Failed> {
     let Ok(room) = room(volume) else { return Ok(()) };
-    // Most snapshots say how much they hold, and most fit: then nothing has to be counted.
+    // Most snapshots have the size of what they hold, and most fit: then nothing has to be counted.
     let said = snapshot.summary.as_ref().map(|summary| summary.counts.total_bytes_processed);
     if said.is_some_and(|said| said <= room) {
         return Ok(());
     }
-    let needed = needed(repository, snapshot, sparse, cancel).await?;
+    let needed = needed(repository, tree, sparse, cancel).await?;
     if needed <= room {
         return Ok(());
     }
@@ -82,7 +84,7 @@ fn is_empty(volume: &Volume) -> io::Result<bool> {
 /// same content is counted once, so it may be more.
 pub(crate) async fn needed(
     repository: &Repository,
-    snapshot: &Snapshot,
+    tree: BlobId,
     sparse: bool,
     cancel: &CancellationToken,
 ) -> Result<u64, Failed> {
@@ -95,7 +97,7 @@ pub(crate) async fn needed(
         visit.nodes?.iter().for_each(|node| counting.add(node));
         Ok(())
     });
-    let roots = [snapshot.tree.into()];
+    let roots = [tree.into()];
     visit_trees(&reader, roots, &visited, work, &Progress::default(), cancel).await.map_err(&engine)?;
     Ok(count.bytes.load(Ordering::Relaxed))
 }

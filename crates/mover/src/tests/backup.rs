@@ -15,7 +15,7 @@ async fn the_snapshot_has_the_volumes_root_and_carries_the_tasks_uid() {
     world.write(".velero/old-restore", "");
     world.write("cache/large", "two");
     let mut task = world.backup("uid-1");
-    let Work::Backup(work) = &mut task.work else { panic!() };
+    let Work::Backup(work) = &mut task.parts[0].work else { panic!() };
     work.excludes = vec!["/cache".to_owned()];
     work.report = Some("backups/nightly/report.json.gz".to_owned());
     let left = world.run(&task).await;
@@ -66,13 +66,13 @@ async fn a_task_that_is_started_again_makes_no_second_snapshot() {
 }
 
 /// Runs a backup that has to wait for a lock after its volume was proved; meanwhile `happens`, then the lock goes.
-async fn while_it_waits(world: &World, happens: impl Fn() + Send + 'static) -> super::world::Left {
+async fn while_it_waits(world: &World, happens: impl Fn() + Send + 'static) -> super::world::MoverEnd {
     let repository = world.repository().await;
     let lock = Lock::acquire(&repository, LockKind::Exclusive, &LockOptions::default()).await.unwrap();
     let mut task = world.backup("uid-1");
     task.lock.wait_seconds = 60;
     let (sender, mut waits) = tokio::sync::mpsc::unbounded_channel();
-    let heard = move |line: &Line| {
+    let on_line = move |line: &Line| {
         if let Line::Waiting { holder, until } = line {
             assert!(holder.ends_with("(exclusive)") && until.is_some());
             happens();
@@ -83,7 +83,7 @@ async fn while_it_waits(world: &World, happens: impl Fn() + Send + 'static) -> s
         waits.recv().await.unwrap();
         lock.release().await;
     };
-    let running = world.run_with(&task, CancellationToken::new(), heard);
+    let running = world.run_with(&task, CancellationToken::new(), on_line);
     tokio::join!(running, releasing).0
 }
 

@@ -50,7 +50,8 @@ async fn each_fault_has_its_cause_and_says_what_it_is_about(
 
 #[rstest::rstest]
 #[case("{", "EOF")]
-#[case(r#"{"version": 2, "uid": "uid-1"}"#, "version 2, this mover understands 1")]
+#[case(r#"{"version": 3, "uid": "uid-1"}"#, "version 3, this mover understands 1 to 2")]
+#[case(r#"{"version": 2, "uid": "uid-1", "novel": true}"#, "novel")]
 #[case(r#"{"uid": "uid-1"}"#, "no version")]
 #[case(r#"{"version": 1, "uid": "uid-1", "novel": true}"#, "novel")]
 #[tokio::test]
@@ -88,12 +89,12 @@ async fn told_to_stop_it_gives_up_at_once_and_leaves_no_lock() {
     task.lock.wait_seconds = 3600;
     let stop = CancellationToken::new();
     let stopping = stop.clone();
-    let heard = move |line: &Line| {
+    let on_line = move |line: &Line| {
         if matches!(line, Line::Waiting { .. }) {
             stopping.cancel();
         }
     };
-    let running = tokio::time::timeout(Duration::from_secs(30), world.run_with(&task, stop, heard));
+    let running = tokio::time::timeout(Duration::from_secs(30), world.run_with(&task, stop, on_line));
     let failure = running.await.unwrap().failed();
     assert_eq!(failure.cause, Cause::Stopped);
     lock.release().await;

@@ -4,28 +4,29 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use crate::report::{Level, Line, Reading};
+use crate::report::{
+    BackedUp, Cause, Failure, Level, Line, Listed, Maintained, Outcome, Reading, Restored, TaskResult,
+};
 use crate::task::*;
 
-fn tasks() -> Vec<Task> {
+/// Tasks that version 1 has room for, in the order of the fixture.
+fn tasks_of_version_1() -> Vec<Task> {
     let proof = Proof::Csi { file: "/d/vol_data.json".into(), driver: "csi".into(), handle: "v".into() };
     let backup = |source| {
         Work::Backup(BackupWork {
-            source,
-            host: "shop/data".into(),
             tags: vec!["a=b".into()],
             excludes: vec!["/tmp".into()],
             report: Some("reports/x".into()),
+            ..BackupWork::new(source, "shop/data")
         })
     };
     let restore = |target| {
         Work::Restore(RestoreWork {
-            snapshot: "0".repeat(64),
-            target,
             sparse: true,
             paths: vec!["/a".into()],
             into: Some("back".into()),
             done_file: Some(".velero/uid".into()),
+            ..RestoreWork::new("0".repeat(64), target)
         })
     };
     let works = [
@@ -51,19 +52,140 @@ fn tasks() -> Vec<Task> {
         customer_key: Some("key".into()),
     });
     let gateway = Transport::Gateway { url: "https://g".into(), token: "t".into(), ca: Some("ca".into()) };
-    let of = |work, transport| Task {
-        version: VERSION,
-        uid: "uid-1".into(),
-        work,
-        repository: RepositoryAccess { transport, passwords: vec!["password-0".into()] },
-        lock: LockTerms { cluster: "c".into(), dead_owners: vec!["c/p".into()], wait_seconds: 7 },
-        limits: Limits { threads: Some(2), upload: Some(1), download: Some(2), scratch: Some("/s".into()) },
-        deadline: Some("2026-01-02T03:04:05Z".parse().unwrap()),
+    let of = |work, transport| {
+        let repository = RepositoryAccess { transport, passwords: vec!["password-0".into()] };
+        let lock = LockTerms { cluster: "c".into(), dead_owners: vec!["c/p".into()], wait_seconds: 7 };
+        Task {
+            limits: Limits {
+                threads: Some(2),
+                upload: Some(1),
+                download: Some(2),
+                scratch: Some("/s".into()),
+            },
+            deadline: Some("2026-01-02T03:04:05Z".parse().unwrap()),
+            ..Task::single("uid-1", work, repository, lock)
+        }
     };
     let transports = [direct, gateway];
     let pairs =
         works.iter().flat_map(|work| transports.iter().map(|transport| (work.clone(), transport.clone())));
     pairs.map(|(work, transport)| of(work, transport)).collect()
+}
+
+/// Tasks that need version 2: several parts, a part with a UID of its own, and each of the newer fields.
+fn tasks_of_version_2() -> Vec<Task> {
+    let one = tasks_of_version_1().swap_remove(0);
+    let path = || Source::Path { path: "/d".into(), proof: Some(Proof::MountPoint) };
+    let target = || Target::Path { path: "/d".into(), proof: None };
+    let backup = |change: fn(&mut BackupWork)| {
+        let mut work = BackupWork::new(path(), "h");
+        change(&mut work);
+        Work::Backup(work)
+    };
+    let restore = |change: fn(&mut RestoreWork)| {
+        let mut work = RestoreWork::new("0", target());
+        change(&mut work);
+        Work::Restore(work)
+    };
+    let works = [
+        backup(|work| work.sub_path = Some("a/b".into())),
+        backup(|work| work.at = Some("/source/data".into())),
+        restore(|work| work.include = vec!["*.sql".into()]),
+        restore(|work| work.exclude = vec!["*.log".into()]),
+        restore(|work| work.folder = Some("/source/data".into())),
+        restore(|work| work.sub_path = Some("a".into())),
+    ];
+    let part = |(number, work): (usize, &Work)| Part { uid: format!("part-{number}"), work: work.clone() };
+    let several = Task { parts: works.iter().enumerate().map(part).collect(), ..one.clone() };
+    let own_uid = Task { parts: vec![Part { uid: "part".into(), ..one.parts[0].clone() }], ..one.clone() };
+    let single = works
+        .iter()
+        .map(|work| Task { parts: vec![Part { uid: one.uid.clone(), work: work.clone() }], ..one.clone() });
+    single.chain([several, own_uid]).collect()
+}
+
+fn tasks() -> Vec<Task> {
+    tasks_of_version_1().into_iter().chain(tasks_of_version_2()).collect()
+}
+
+/// Written by the server before there was a version 2.
+const VERSION_1: &str = include_str!("version-1.jsonl");
+
+#[test]
+fn a_file_of_version_1_is_the_task_that_it_was_and_is_written_as_it_was() {
+    let lines: Vec<_> = VERSION_1.lines().collect();
+    let tasks = tasks_of_version_1();
+    assert_eq!(lines.len(), tasks.len());
+    for (line, task) in lines.into_iter().zip(tasks) {
+        assert_eq!(serde_json::from_str::<Task>(line).unwrap(), task);
+        assert_eq!(serde_json::to_string(&task).unwrap(), line, "an older mover has to understand it");
+    }
+}
+
+/// Left by movers before there was a version 2.
+#[test]
+fn a_result_of_version_1_is_still_understood() {
+    let text = include_str!("version-1-results.jsonl");
+    let results: Vec<TaskResult> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let listed = Listed { count: 3, first: vec!["/a: permission denied".into()] };
+    let backed_up = BackedUp {
+        snapshot: "5".repeat(64),
+        files: 1,
+        bytes: 2,
+        bytes_added: 3,
+        bytes_stored: 4,
+        milliseconds: 5,
+        changed: Listed::default(),
+        unreadable: listed.clone(),
+    };
+    let restored = Restored { files: 1, bytes: 2, verified: true, milliseconds: 3, failed: listed };
+    let maintained = Maintained { bytes_freed: 1, packs_deleted: 2, problems: Listed::default() };
+    let failure = Failure { cause: Cause::WrongVolume, message: "why".into() };
+    let expected = [
+        Outcome::BackedUp(backed_up),
+        Outcome::Restored(restored),
+        Outcome::Maintained(maintained),
+        Outcome::Failed(failure),
+    ];
+    assert_eq!(results, expected.map(|outcome| TaskResult::new("uid-1", outcome)));
+}
+
+#[test]
+fn version_2_is_written_only_where_version_1_has_no_room() {
+    for task in tasks_of_version_2() {
+        let mut value = serde_json::to_value(&task).unwrap();
+        assert_eq!((&value["version"], value.get("work")), (&json!(2), None), "{value}");
+        if let [part] = &*task.parts
+            && part.uid == task.uid
+        {
+            // A newer field does not make a file of version 1.
+            let part = value["parts"][0].take();
+            let fields = value.as_object_mut().unwrap();
+            fields.remove("parts");
+            fields.insert("version".into(), json!(1));
+            fields.insert("work".into(), part["work"].clone());
+            let error = serde_json::from_value::<Task>(value).unwrap_err();
+            assert!(error.to_string().contains("expected 'version 2'"), "{error}");
+        }
+    }
+}
+
+#[rstest::rstest]
+#[case(|value: &mut Value| value["parts"] = json!([]), "parts: expected 1 to 64, there are 0")]
+#[case(|value: &mut Value| value["parts"] = json!(vec![value["parts"][0].clone(); 65]), "there are 65")]
+#[case(|value: &mut Value| value["parts"][1]["uid"] = json!("part-0"), "the UID 'part-0'")]
+#[case(|value: &mut Value| value["parts"][1]["uid"] = json!(""), "parts.uid: expected 1 to 128")]
+#[case(|value: &mut Value| value["parts"][1]["uid"] = json!("u".repeat(129)), "it has 129")]
+#[case(|value: &mut Value| value["parts"][1]["work"]["kind"] = json!("forget"), "forget")]
+#[case(|value: &mut Value| value["work"] = value["parts"][0]["work"].clone(), "has 'work'")]
+#[case(|value: &mut Value| value["version"] = json!(1), "has 'parts'")]
+fn parts_that_make_no_sense_are_refused(#[case] spoil: fn(&mut Value), #[case] problem: &str) {
+    let tasks = tasks_of_version_2();
+    let task = tasks.iter().find(|task| task.parts.len() > 1).unwrap();
+    let mut value = serde_json::to_value(task).unwrap();
+    spoil(&mut value);
+    let error = serde_json::from_value::<Task>(value).unwrap_err().to_string();
+    assert!(error.contains(problem), "{error}");
 }
 
 #[test]
@@ -115,6 +237,7 @@ fn every_line_comes_back_as_it_was() {
             total_known: true,
             ..Reading::default()
         }),
+        Line::Progress(Reading { part: Some("part-1".into()), ..Reading::default() }),
         Line::Waiting { holder: "c/p".into(), until: Some("2026-01-02T03:04:05Z".into()) },
         Line::Message { level: Level::Warning, text: "line\nbreak".into() },
     ];

@@ -15,7 +15,7 @@ async fn stored(world: &World) -> String {
 }
 
 fn with(mut task: Task, change: impl FnOnce(&mut crate::task::RestoreWork)) -> Task {
-    let Work::Restore(work) = &mut task.work else { panic!() };
+    let Work::Restore(work) = &mut task.parts[0].work else { panic!() };
     change(work);
     task
 }

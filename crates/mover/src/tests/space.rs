@@ -16,7 +16,7 @@ async fn the_least_that_is_needed_counts_links_once_and_holes_only_where_they_ar
     let repository = world.repository().await;
     let snapshot = repository.load_snapshot(id.parse().unwrap()).await.unwrap();
     for (sparse, expected) in [(false, 1000 + HOLE), (true, 1000)] {
-        let needed = space_needed(&repository, &snapshot, sparse, &CancellationToken::new()).await;
+        let needed = space_needed(&repository, snapshot.tree, sparse, &CancellationToken::new()).await;
         assert_eq!(needed.unwrap(), expected);
     }
 }

@@ -12,11 +12,11 @@ use lifeboat_repository::testing::{new_repository, opened};
 use lifeboat_store::Store;
 use tokio_util::sync::CancellationToken;
 
-use crate::report::{BackedUp, Failure, Line, Outcome, Restored, TaskResult};
+use crate::report::{BackedUp, Failure, Line, NotListed, Outcome, Restored, TaskResult};
 use crate::run::{MoverSettings, run};
 use crate::task::{
-    BackupWork, Direct, LockTerms, Proof, RepositoryAccess, RestoreWork, Source, Target, Task, Transport,
-    VERSION, Work,
+    BackupWork, Direct, Limits, LockTerms, Part, Proof, RepositoryAccess, RestoreWork, Source, Target, Task,
+    Transport, Work,
 };
 
 const REPOSITORY: &str = "restic/shop";
@@ -26,8 +26,8 @@ pub(crate) struct World {
     pub(crate) store: Store,
 }
 
-/// What is left of one mover.
-pub(crate) struct Left {
+/// What one mover has left: exit code, result and lines.
+pub(crate) struct MoverEnd {
     pub(crate) code: u8,
     pub(crate) result: TaskResult,
     pub(crate) lines: Vec<Line>,
@@ -78,18 +78,20 @@ impl World {
             config: BTreeMap::from([("path".to_owned(), path)]),
             ..Direct::default()
         };
-        Task {
-            version: VERSION,
-            uid: uid.to_owned(),
-            work,
-            repository: RepositoryAccess {
-                transport: Transport::Direct(direct),
-                passwords: vec!["password-0".to_owned(), "password-1".to_owned()],
-            },
-            lock: LockTerms { cluster: "cluster-uid".to_owned(), ..LockTerms::default() },
-            limits: crate::task::Limits { scratch: Some(self.path("scratch")), ..Default::default() },
-            deadline: None,
-        }
+        let repository = RepositoryAccess {
+            transport: Transport::Direct(direct),
+            passwords: vec!["password-0".to_owned(), "password-1".to_owned()],
+        };
+        let lock = LockTerms { cluster: "cluster-uid".to_owned(), ..LockTerms::default() };
+        let limits = Limits { scratch: Some(self.path("scratch")), ..Limits::default() };
+        Task { limits, ..Task::single(uid, work, repository, lock) }
+    }
+
+    /// A task of several parts.
+    pub(crate) fn tasks<'a>(&self, uid: &str, works: impl IntoIterator<Item = (&'a str, Work)>) -> Task {
+        let parts = works.into_iter().map(|(uid, work)| Part { uid: uid.to_owned(), work });
+        let parts: Vec<_> = parts.collect();
+        Task { parts: parts.clone(), ..self.task(uid, parts[0].work.clone()) }
     }
 
     pub(crate) fn backup(&self, uid: &str) -> Task {
@@ -104,26 +106,26 @@ impl World {
         self.task("restore", Work::Restore(restore_to(snapshot, target)))
     }
 
-    pub(crate) async fn run(&self, task: &Task) -> Left {
+    pub(crate) async fn run(&self, task: &Task) -> MoverEnd {
         self.run_with(task, CancellationToken::new(), |_| {}).await
     }
 
-    /// Runs it; `heard` is told every line as it comes.
+    /// Runs it; `on_line` gets every line as it comes.
     pub(crate) async fn run_with(
         &self,
         task: &Task,
         stop: CancellationToken,
-        heard: impl Fn(&Line) + Send + 'static,
-    ) -> Left {
-        self.run_text(&serde_json::to_string(task).unwrap(), stop, heard).await
+        on_line: impl Fn(&Line) + Send + 'static,
+    ) -> MoverEnd {
+        self.run_text(&serde_json::to_string(task).unwrap(), stop, on_line).await
     }
 
     pub(crate) async fn run_text(
         &self,
         task: &str,
         stop: CancellationToken,
-        heard: impl Fn(&Line) + Send + 'static,
-    ) -> Left {
+        on_line: impl Fn(&Line) + Send + 'static,
+    ) -> MoverEnd {
         std::fs::write(self.path("task/task.json"), task).unwrap();
         let lines = Arc::new(Mutex::new(Vec::new()));
         let result_file = self.path("result");
@@ -132,12 +134,12 @@ impl World {
             result_file: result_file.clone(),
             pod_uid: "pod-uid".to_owned(),
             environment: Vec::new(),
-            output: Box::new(Ear { lines: Arc::clone(&lines), heard: Box::new(heard) }),
+            output: Box::new(LineReader { lines: Arc::clone(&lines), on_line: Box::new(on_line) }),
         };
         let code = run(settings, stop).await;
         let result = serde_json::from_slice(&std::fs::read(result_file).unwrap()).unwrap();
         let lines = std::mem::take(&mut *lines.lock().unwrap());
-        Left { code, result, lines }
+        MoverEnd { code, result, lines }
     }
 
     /// What must hold whatever happened.
@@ -147,27 +149,14 @@ impl World {
 }
 
 pub(crate) fn backup_of(source: Source) -> BackupWork {
-    BackupWork {
-        source,
-        host: "shop/data".to_owned(),
-        tags: vec!["backup=nightly".to_owned()],
-        excludes: Vec::new(),
-        report: None,
-    }
+    BackupWork { tags: vec!["backup=nightly".to_owned()], ..BackupWork::new(source, "shop/data") }
 }
 
 pub(crate) fn restore_to(snapshot: &str, target: Target) -> RestoreWork {
-    RestoreWork {
-        snapshot: snapshot.to_owned(),
-        target,
-        sparse: false,
-        paths: Vec::new(),
-        into: None,
-        done_file: None,
-    }
+    RestoreWork::new(snapshot, target)
 }
 
-impl Left {
+impl MoverEnd {
     pub(crate) fn backed_up(self) -> BackedUp {
         match (self.code, self.result.outcome) {
             (0, Outcome::BackedUp(backed_up)) => backed_up,
@@ -182,6 +171,17 @@ impl Left {
         }
     }
 
+    /// Of a task with several parts: the exit code and the outcome of each, by UID.
+    pub(crate) fn parts(self) -> (u8, Vec<(String, Outcome)>) {
+        match self.result.outcome {
+            Outcome::Parts(results) => {
+                assert_eq!((self.result.version, results.not_listed), (2, NotListed::default()));
+                (self.code, results.parts.into_iter().map(|part| (part.uid, part.outcome)).collect())
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
     pub(crate) fn failed(self) -> Failure {
         match (self.code, self.result.outcome) {
             (1, Outcome::Failed(failure)) => failure,
@@ -191,16 +191,16 @@ impl Left {
 }
 
 /// Takes the lines apart again, which every line has to allow.
-struct Ear {
+struct LineReader {
     lines: Arc<Mutex<Vec<Line>>>,
-    heard: Box<dyn Fn(&Line) + Send>,
+    on_line: Box<dyn Fn(&Line) + Send>,
 }
 
-impl Write for Ear {
+impl Write for LineReader {
     fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
         for line in std::str::from_utf8(text).unwrap().lines() {
             let line: Line = serde_json::from_str(line).unwrap();
-            (self.heard)(&line);
+            (self.on_line)(&line);
             self.lines.lock().unwrap().push(line);
         }
         Ok(text.len())

@@ -133,10 +133,10 @@ async fn clear_orphans(context: &Context, uid: &str) -> Result<(), ApiError> {
 
 async fn end_one(context: &Context, left: &Left) -> Result<(), String> {
     let journal = Journal::of(context.client.clone(), &context.settings.namespace, &left.uid);
-    let (stage, files) = standing(context, left, &journal).await?;
+    let (ending, stage, files) = standing(context, left, &journal).await?;
     let undoing = Undoing {
         context,
-        ending: Ending::Orphaned,
+        ending,
         stage,
         files,
         journal: &journal,
@@ -154,13 +154,18 @@ async fn end_one(context: &Context, left: &Left) -> Result<(), String> {
 
 /// How far the backup of a journal came, and whether storage has it. A server may have died after the pass and before the journal
 /// went: then the lists in storage have what it made.
-async fn standing(context: &Context, left: &Left, journal: &Journal) -> Result<(Stage, Files), String> {
+async fn standing(
+    context: &Context,
+    left: &Left,
+    journal: &Journal,
+) -> Result<(Ending, Stage, Files), String> {
+    let orphaned = |stage, files| Ok((Ending::Orphaned, stage, files));
     match &left.phase {
         // One that still shows as running is being deleted.
-        Some(BackupPhase::InProgress | BackupPhase::Failed) => Ok((Stage::Pass, Files::Unknown)),
-        Some(phase) if is_at_rest(phase) => Ok((Stage::AfterPass, Files::Restorable)),
-        Some(_) => Ok((Stage::AfterPass, Files::Unknown)),
-        None if !journal.has_passed().await? => Ok((Stage::Pass, Files::Unknown)),
+        Some(BackupPhase::InProgress | BackupPhase::Failed) => orphaned(Stage::Pass, Files::Unknown),
+        Some(phase) if is_at_rest(phase) => orphaned(Stage::AfterPass, Files::Restorable),
+        Some(_) => Ok((Ending::GoesOn, Stage::AfterPass, Files::Unknown)),
+        None if !journal.has_passed().await? => orphaned(Stage::Pass, Files::Unknown),
         None => {
             let (noted, _) = journal.repositories().await?;
             let mut places: Vec<_> = noted.into_iter().map(|one| (one.backup, one.location)).collect();
@@ -174,7 +179,7 @@ async fn standing(context: &Context, left: &Left, journal: &Journal) -> Result<(
                     Files::Unknown
                 }
             };
-            Ok((Stage::AfterPass, files))
+            orphaned(Stage::AfterPass, files)
         }
     }
 }

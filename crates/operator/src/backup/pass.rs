@@ -49,7 +49,7 @@ use crate::lookup::ClusterLookup;
 
 pub(crate) use actions::{ADOPTED, longest};
 pub(crate) use again::read_again;
-pub(crate) use hooks::{Commands, OpenPod, PodCommands, run_open_posts};
+pub(crate) use hooks::{Commands, OpenPod, run_open_posts};
 pub(crate) use progress::{Counters, Fence, Stop, Watch, verdict};
 pub(crate) use report::{About, Report};
 pub(crate) use upload::{chain, upload_failure, upload_outcome};
@@ -122,14 +122,14 @@ pub(super) struct Pass {
     pub(super) backup: Backup,
     pub(super) valid: ValidBackup,
     pub(super) catalogue: Arc<Catalogue>,
-    pub(super) actions: ResolvedActions,
-    pub(super) blocks: ResolvedBlocks,
+    actions: ResolvedActions,
+    blocks: ResolvedBlocks,
     pub(super) lookup: ClusterLookup,
     pub(super) commands: Arc<dyn Commands>,
     pub(super) journal: Journal,
     pub(super) report: Report,
     pub(super) writer: ArchiveWriter,
-    pub(super) written: Written,
+    written: Written,
     pub(super) counters: Arc<Counters>,
     pub(super) stop: CancellationToken,
     pub(super) page_size: u32,
@@ -146,7 +146,7 @@ pub(super) struct Pass {
     /// The first error after which nothing more can be written.
     pub(super) fatal: Mutex<Option<String>>,
     /// What was collected, once it is.
-    pub(super) collected: std::sync::OnceLock<collect::Collection>,
+    collected: std::sync::OnceLock<collect::Collection>,
 }
 
 /// What comes together while items pass by.

@@ -127,7 +127,7 @@ impl Undoing<'_> {
         match self.ending {
             Ending::Failed => "its backup failed",
             Ending::Deleted => "its Backup was deleted",
-            Ending::Orphaned => "its backup is gone",
+            Ending::Orphaned | Ending::GoesOn => "its backup is gone",
         }
     }
 

@@ -15,12 +15,12 @@ use kube::core::ApiResource;
 use kube::runtime::controller::Action;
 use lifeboat_api::velero::{BackupRepository, DataUpload, PodVolumeBackup};
 use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_control::LongWork;
 use lifeboat_plan::backup_repository::{Due, dead_owners, due, given_up, is_restic, looked_for, unlocked};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::carrying::api;
-use crate::carrying::carriers::Carriers;
 use crate::context::Context;
 use crate::repositories::{self, Access, RepositoryProblem, object};
 use crate::{dynamic, locations};
@@ -32,14 +32,14 @@ const NEXT_LOOK: Duration = Duration::from_mins(5);
 struct State {
     resource: ApiResource,
     /// Maintenances take hours, and no look at a repository waits for one.
-    maintenances: Carriers,
+    maintenances: LongWork,
 }
 
 pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
     let resource = objects::resource_of::<BackupRepository>();
     let controller =
         dynamic::controller(context, &resource).graceful_shutdown_on(resting.clone().cancelled_owned());
-    let state = Arc::new(State { resource, maintenances: Carriers::default() });
+    let state = Arc::new(State { resource, maintenances: LongWork::default() });
     dynamic::drive("backup-repository", controller, context.clone(), state.clone(), reconcile).await;
     state.maintenances.leave().await;
 }
@@ -53,7 +53,7 @@ async fn reconcile(
     let text = |field: &str| value["spec"][field].as_str().unwrap_or_default();
     let (location, namespace) = (text("backupStorageLocation"), text("volumeNamespace"));
     if object.metadata.deletion_timestamp.is_some() {
-        context.repositories.look_again(location, namespace);
+        context.repositories.close(&repositories::key(location, namespace));
         return Ok(Action::await_change());
     }
     if !is_restic(&value) {
@@ -66,7 +66,7 @@ async fn reconcile(
         Ok(()) => object::show(&context, &object, Ok(())).await?,
         Err(RepositoryProblem::Api(error)) => return Err(error),
         Err(problem) => {
-            context.repositories.look_again(location, namespace);
+            context.repositories.close(&repositories::key(location, namespace));
             object::show(&context, &object, Err(problem.chain())).await?;
             return Ok(Action::requeue(NEXT_TRY));
         }
@@ -159,8 +159,8 @@ async fn stands(
         return Err(RepositoryProblem::Unusable(format!("its location '{location}' is not available")));
     }
     match look(context, &access).await {
-        Err(RepositoryProblem::Repository(lifeboat_repository::Error::NoRepository { .. })) if is_new => {
-            context.repositories.look_again(location, namespace);
+        Err(problem) if problem.is_missing() && is_new => {
+            context.repositories.close(&repositories::key(location, namespace));
             repositories::ensure(context, location, namespace).await.map(drop)
         }
         other => other,

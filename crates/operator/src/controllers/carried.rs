@@ -12,12 +12,13 @@ use kube::runtime::controller::Action;
 use kube::runtime::reflector::Store;
 use lifeboat_api::velero::{DataDownload, DataMovePhase, DataUpload, PodVolumeBackup, PodVolumeRestore};
 use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_control::{Core, LongWork};
 use lifeboat_plan::pod_volumes::status;
+use lifeboat_transfer::attempts::WorkContext;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use crate::carrying::carriers::Carriers;
-use crate::carrying::{Carried, Desk, api};
+use crate::carrying::{Carried, api, work_context};
 use crate::context::Context;
 use crate::data_movement::sweep;
 use crate::dynamic;
@@ -27,8 +28,8 @@ const LOOK: Duration = Duration::from_secs(5);
 
 struct State {
     resource: ApiResource,
-    carriers: Carriers,
-    desk: Desk,
+    transfers: LongWork,
+    work: WorkContext,
 }
 
 pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
@@ -46,12 +47,12 @@ async fn run_kind<K: Carried>(context: &Context, resting: &CancellationToken) {
     let controller = dynamic::controller(context, &resource);
     let there = controller.store();
     let controller = controller.graceful_shutdown_on(resting.clone().cancelled_owned());
-    let state = Arc::new(State { resource, carriers: Carriers::default(), desk: Desk::new(context) });
+    let state = Arc::new(State { resource, transfers: LongWork::default(), work: work_context(context) });
     tokio::select! {
         () = dynamic::drive(K::CONTROLLER, controller, context.clone(), state.clone(), reconcile::<K>) => {}
         () = look(&state, &there) => {}
     }
-    state.carriers.leave().await;
+    state.transfers.leave().await;
 }
 
 /// Ends the work on objects that are gone: no reconcile tells of them.
@@ -62,7 +63,7 @@ async fn look(state: &State, there: &Store<DynamicObject>) {
     loop {
         tokio::time::sleep(LOOK).await;
         let uids: Vec<String> = there.state().iter().filter_map(|object| object.uid()).collect();
-        state.carriers.cancel_others(|uid| uids.iter().any(|known| known == uid));
+        state.transfers.cancel_others(|uid| uids.iter().any(|known| known == uid));
     }
 }
 
@@ -77,10 +78,10 @@ async fn reconcile<K: Carried>(
     let Some(shown) = read::<K>(&object, &context, &state).await?.filter(K::is_ours) else {
         return Ok(Action::await_change());
     };
-    let (uid, desk) = (object.uid().unwrap_or_default(), state.desk.clone());
-    state.carriers.start(&uid, |cancel| async move { carry(&desk, &shown, &cancel).await });
+    let (uid, work) = (object.uid().unwrap_or_default(), state.work.clone());
+    state.transfers.start(&uid, |cancel| async move { carry(&work, &shown, &cancel).await });
     if object.metadata.deletion_timestamp.is_some() || object.data["spec"]["cancel"] == true {
-        state.carriers.cancel(&uid);
+        state.transfers.cancel(&uid);
         if matches!(object.data["status"]["phase"].as_str(), Some("Accepted" | "Prepared" | "InProgress")) {
             // On the condition that nobody wrote its end meanwhile.
             objects::merge(&api::<K>(&context), &object, status::canceling()).await?;
@@ -90,14 +91,14 @@ async fn reconcile<K: Carried>(
 }
 
 /// Brings an object to its end, through all trouble with the API.
-async fn carry<K: Carried>(desk: &Desk, shown: &K, cancel: &CancellationToken) {
+async fn carry<K: Carried>(work: &WorkContext, shown: &K, cancel: &CancellationToken) {
     let mut last = Box::new(shown.clone());
     loop {
-        let ended = match fresh(&desk.context, &*last).await {
+        let ended = match fresh(&work.core, &*last).await {
             Ok(Fresh::Ended) => return,
             Ok(Fresh::Open(object)) => {
                 last = object;
-                last.carry(desk, cancel).await
+                last.carry(work, cancel).await
             }
             Err(error) => Err(error),
         };
@@ -121,9 +122,9 @@ enum Fresh<K> {
 
 /// What is watched lags behind what this server wrote itself: work must not begin again on old news. One that is gone is
 /// given as it was last seen, so that what was begun for it is ended.
-async fn fresh<K: Carried>(context: &Context, shown: &K) -> Result<Fresh<K>, ApiError> {
+async fn fresh<K: Carried>(core: &Core, shown: &K) -> Result<Fresh<K>, ApiError> {
     let name = shown.name_any();
-    let found = api::<K>(context).get_opt(&name).await.attempt(format!("read {} {name}", K::kind(&())))?;
+    let found = api::<K>(core).get_opt(&name).await.attempt(format!("read {} {name}", K::kind(&())))?;
     let found = found.filter(|found| found.uid() == shown.uid());
     match found {
         Some(found) if has_ended(&found) => Ok(Fresh::Ended),

@@ -3,6 +3,7 @@
 //! fills and verifies the claim, whose volume is then handed to the claim of the restore. From the moment when the volume is on
 //! record the data is there, and only the handing over is repeated.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -14,16 +15,17 @@ use lifeboat_mover::task::{self, RestoreWork, Target};
 use lifeboat_plan::data_movement::{
     Exposure, Wanted, exposed_name, for_target, is_built_in, waits_for_pods, wanted,
 };
-use lifeboat_plan::movers::{DATA, DEVICE, Place as Where};
-use lifeboat_plan::pod_volumes::status;
+use lifeboat_plan::movers::{DATA, DEVICE, MoverPlace};
+use lifeboat_transfer::attempts::{
+    NotPrepared, Prepared, Steps, Transfer, WorkContext, carry, failed, misunderstood,
+};
+use lifeboat_transfer::claims::Claims;
+use lifeboat_transfer::snapshots::Patience;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::claims::Claims;
-use crate::carrying::{
-    Carried, Case, Desk, Mission, Terms, Trouble, Work, api, carry, failed, misunderstood,
-};
-use crate::csi::Patience;
+use crate::carrying::{Carried, ObjectRecord, Shows, Terms, api, transfer};
+use crate::repositories::RepositoryKey;
 
 /// How long a pod is waited for that is there and that the scheduler has no node for.
 const SCHEDULING: Duration = Duration::from_mins(1);
@@ -31,7 +33,8 @@ const SCHEDULING: Duration = Duration::from_mins(1);
 pub(super) const STEP: Duration = Duration::from_mins(10);
 
 pub(super) struct Downloading<'a> {
-    pub(super) case: Case,
+    pub(super) transfer: Transfer,
+    pub(super) record: Arc<ObjectRecord>,
     pub(super) object: &'a DataDownload,
     pub(super) claims: Claims,
 }
@@ -43,24 +46,25 @@ impl Carried for DataDownload {
         is_built_in(self.spec.datamover.as_deref())
     }
 
-    async fn carry(&self, desk: &Desk, cancel: &CancellationToken) -> Result<(), ApiError> {
+    async fn carry(&self, work: &WorkContext, cancel: &CancellationToken) -> Result<(), ApiError> {
         let terms = Terms {
-            location: &self.spec.backup_storage_location,
-            namespace: &self.spec.source_namespace,
+            key: RepositoryKey::new(&self.spec.backup_storage_location, &self.spec.source_namespace),
             make: false,
             group: self.labels().get(names::RESTORE_NAME).cloned().unwrap_or_default(),
             phase: self.phase(),
             started: self.status.as_ref().and_then(|status| Some(status.start_timestamp.as_ref()?.0)),
+            shows: Shows { is_of_pod: false, node: true },
         };
-        let (case, claims) = (Case::new(desk, self, terms), Claims::new(&desk.context.client));
-        carry(&Downloading { case, object: self, claims }, cancel).await
+        let (transfer, record) = transfer(work, self, terms);
+        let claims = Claims::new(&work.core.client);
+        carry(&Downloading { transfer, record, object: self, claims }, cancel).await
     }
 }
 
 #[async_trait]
-impl Work for Downloading<'_> {
-    fn case(&self) -> &Case {
-        &self.case
+impl Steps for Downloading<'_> {
+    fn transfer(&self) -> &Transfer {
+        &self.transfer
     }
 
     async fn settled(&self, _cancel: &CancellationToken) -> Result<bool, ApiError> {
@@ -69,29 +73,29 @@ impl Work for Downloading<'_> {
     }
 
     /// The empty claim for the mover.
-    async fn prepare(&self, cancel: &CancellationToken) -> Result<Mission, Trouble> {
-        if self.case.is_late() {
-            return Err(Trouble::Words(self.case.late()));
+    async fn prepare(&self, cancel: &CancellationToken) -> Result<Prepared, NotPrepared> {
+        if self.transfer.is_late() {
+            return Err(NotPrepared::Because(self.transfer.late()));
         }
         let target = self.target();
         let (claim, node) = self.consumed(cancel).await?;
         if claim["status"]["phase"] == "Bound" {
-            return Err(Trouble::Words(format!(
+            return Err(NotPrepared::Because(format!(
                 "claim {target} is bound to a volume already: only new volumes are written into"
             )));
         }
         let restore = self.object.labels().get(names::RESTORE_NAME).map(String::as_str);
         if restore.is_none() || claim["metadata"]["labels"][names::RESTORE_NAME].as_str() != restore {
-            return Err(Trouble::Words(format!("claim {target} was not made by this restore")));
+            return Err(NotPrepared::Because(format!("claim {target} was not made by this restore")));
         }
-        let (name, server) = (self.exposed(), &self.case.desk.context.settings.namespace);
-        let uid = &self.case.place.uid;
+        let (name, server) = (self.exposed(), &self.transfer.work.core.namespace);
+        let uid = &self.record.uid;
         let wanted = for_target(Exposure { name: &name, namespace: self.movers(), uid, server }, &claim);
         self.claims.make(&wanted).await?;
         let block = wanted["spec"]["volumeMode"] == "Block";
-        Ok(Mission {
+        Ok(Prepared {
             work: task::Work::Restore(self.work(block)),
-            place: Where::Claim { claim: self.exposed(), block, writable: true, node },
+            place: MoverPlace::Claim { claim: self.exposed(), block, writable: true, node },
             shown: json!({}),
         })
     }
@@ -99,20 +103,20 @@ impl Work for Downloading<'_> {
     /// The data is in the mover's volume and verified: from here on it is only handed over.
     async fn done(&self, outcome: Outcome) -> Result<(), ApiError> {
         match outcome {
-            Outcome::Restored(told) => self.filled(told.bytes).await,
+            Outcome::Restored(restored) => self.filled(restored.bytes).await,
             other => misunderstood(self, &other).await,
         }
     }
 
     /// Nobody but the mover knows that the volume is whole.
-    async fn unheard(&self, words: &str) -> Result<(), ApiError> {
-        failed(self, words).await
+    async fn unreported(&self, message: &str) -> Result<(), ApiError> {
+        failed(self, message).await
     }
 
-    async fn complaint(&self, words: String) -> String {
+    async fn complaint(&self, message: String) -> String {
         match self.claims.complaint(self.movers(), &self.exposed()).await {
-            Some(why) => format!("{words}; its volume: {why}"),
-            None => words,
+            Some(why) => format!("{message}; its volume: {why}"),
+            None => message,
         }
     }
 
@@ -122,8 +126,8 @@ impl Work for Downloading<'_> {
     }
 
     async fn clean(&self) -> Result<String, ApiError> {
-        self.case.clear().await?;
-        for task in self.case.tasks() {
+        self.transfer.clear().await?;
+        for task in self.transfer.tasks() {
             self.claims.delete_with_volume(self.movers(), &exposed_name(&task)).await?;
         }
         Ok(format!("; claim {} stays without a volume", self.target()))
@@ -138,19 +142,19 @@ impl Downloading<'_> {
             Target::Path { path: DATA.into(), proof: None }
         };
         let snapshot = self.object.spec.snapshot_id.clone();
-        RestoreWork { snapshot, target, sparse: true, paths: Vec::new(), into: None, done_file: None }
+        RestoreWork { sparse: true, ..RestoreWork::new(snapshot, target) }
     }
 
     /// Waits until the claim is there and, where its class makes volumes for pods, until a pod that is there or can still
     /// come says where it wants it. Gives the claim and the node.
-    async fn consumed(&self, cancel: &CancellationToken) -> Result<(Value, Option<String>), Trouble> {
+    async fn consumed(&self, cancel: &CancellationToken) -> Result<(Value, Option<String>), NotPrepared> {
         let volume = &self.object.spec.target_volume;
-        let limit = self.case.desk.context.settings.movers.prepare_timeout;
+        let limit = self.transfer.work.settings.prepare_timeout;
         // The claim comes after its action.
         let (coming, making, mut scheduling) = (Patience::new(STEP), Patience::new(limit), None);
         let mut said = String::new();
         loop {
-            let missing = || Trouble::Words(format!("claim {} is not there", self.target()));
+            let missing = || NotPrepared::Because(format!("claim {} is not there", self.target()));
             let Some(claim) = self.claims.get(&volume.namespace, &volume.pvc).await? else {
                 if cancel.is_cancelled() || !coming.pause().await {
                     return Err(missing());
@@ -171,7 +175,7 @@ impl Downloading<'_> {
                 }
             };
             if words != said {
-                self.case.write(status::waits(&words)).await?;
+                self.transfer.record.waiting(&words).await?;
                 said = words;
             }
             if cancel.is_cancelled() || !patience.pause().await {
@@ -197,18 +201,18 @@ impl Downloading<'_> {
     async fn restore(&self) -> Result<Option<Value>, ApiError> {
         let owners = self.object.metadata.owner_references.iter().flatten();
         let Some(owner) = owners.into_iter().find(|owner| owner.kind == "Restore") else { return Ok(None) };
-        let found = api::<Restore>(&self.case.desk.context).get_opt(&owner.name).await;
+        let found = api::<Restore>(&self.transfer.work.core).get_opt(&owner.name).await;
         let found = found.attempt(format!("read Restore {}", owner.name))?;
         Ok(found.filter(|found| found.uid().as_ref() == Some(&owner.uid)).as_ref().map(objects::to_json))
     }
 
     /// The claim of this attempt's mover, in the namespace of movers.
     pub(super) fn exposed(&self) -> String {
-        exposed_name(&self.case.task())
+        exposed_name(&self.transfer.task())
     }
 
     pub(super) fn movers(&self) -> &str {
-        &self.case.desk.context.settings.movers.namespace
+        &self.transfer.work.settings.namespace
     }
 
     /// The claim that is to be filled, as people call it.

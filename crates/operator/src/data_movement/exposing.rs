@@ -9,12 +9,13 @@ use lifeboat_plan::csi;
 use lifeboat_plan::data_movement::{
     Exposure, exposed_claim, exposed_content, exposed_name, exposed_snapshot, node, waits_for_pods,
 };
+use lifeboat_transfer::attempts::{AttemptRecord, NotPrepared, WorkContext};
+use lifeboat_transfer::claims::Claims;
+use lifeboat_transfer::snapshots::{Patience, Snapshots};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::claims::Claims;
-use crate::carrying::{Desk, Place, Trouble};
-use crate::csi::{Patience, Snapshots};
+use crate::carrying::ObjectRecord;
 
 /// What a mover can read.
 pub(super) struct Exposed {
@@ -26,26 +27,26 @@ pub(super) struct Exposed {
 }
 
 pub(super) async fn expose(
-    desk: &Desk,
-    place: &Place,
+    work: &WorkContext,
+    record: &ObjectRecord,
     object: &DataUpload,
     limit: Duration,
     cancel: &CancellationToken,
-) -> Result<Exposed, Trouble> {
-    let (spec, uid) = (&object.spec, place.uid.as_str());
+) -> Result<Exposed, NotPrepared> {
+    let (spec, uid) = (&object.spec, record.uid.as_str());
     let Some(source) = &spec.csi_snapshot else {
-        return Err(Trouble::Words(
+        return Err(NotPrepared::Because(
             "spec.csiSnapshot is missing: only CSI snapshots can be moved".to_owned(),
         ));
     };
-    let snapshots = Snapshots::new(&desk.context.client);
-    let claims = Claims::new(&desk.context.client);
+    let snapshots = Snapshots::new(&work.core.client);
+    let claims = Claims::new(&work.core.client);
     let content =
-        ready(&snapshots, place, &spec.source_namespace, &source.volume_snapshot, limit, cancel).await?;
-    let (name, namespace) = (exposed_name(uid), desk.context.settings.movers.namespace.as_str());
+        ready(&snapshots, record, &spec.source_namespace, &source.volume_snapshot, limit, cancel).await?;
+    let (name, namespace) = (exposed_name(uid), work.settings.namespace.as_str());
     let class = source.snapshot_class.as_deref().unwrap_or_default();
     let claim = claims.get(&spec.source_namespace, &spec.source_pvc).await?;
-    let exposure = Exposure { name: &name, namespace, uid, server: &desk.context.settings.namespace };
+    let exposure = Exposure { name: &name, namespace, uid, server: &work.core.namespace };
     snapshots.make_content(&exposed_content(&content, exposure, class)).await?;
     snapshots.make(&exposed_snapshot(exposure)).await?;
     let wanted = exposed_claim(exposure, claim.as_ref(), &content, &source.storage_class);
@@ -66,16 +67,16 @@ pub(super) async fn expose(
 /// Waits until volumes can be made from the snapshot; gives its content.
 async fn ready(
     snapshots: &Snapshots,
-    place: &Place,
+    record: &ObjectRecord,
     namespace: &str,
     name: &str,
     limit: Duration,
     cancel: &CancellationToken,
-) -> Result<Value, Trouble> {
-    let (patience, mut said) = (Patience::new(limit), String::new());
+) -> Result<Value, NotPrepared> {
+    let (patience, mut written) = (Patience::new(limit), String::new());
     loop {
         let Some(snapshot) = snapshots.snapshot(namespace, name).await? else {
-            return Err(Trouble::Words(format!("VolumeSnapshot {namespace}/{name} is gone")));
+            return Err(NotPrepared::Because(format!("VolumeSnapshot {namespace}/{name} is gone")));
         };
         let content = match csi::bound_content(&snapshot) {
             Some(content) => snapshots.content(content).await?,
@@ -85,21 +86,21 @@ async fn ready(
         if let Some(content) = content.filter(csi::is_ready) {
             return Ok(content);
         }
-        let words = trouble.unwrap_or_else(|| "its driver is not done with it".to_owned());
-        let words = format!("snapshot {namespace}/{name} is not ready to use: {words}");
+        let message = trouble.unwrap_or_else(|| "its driver is not done with it".to_owned());
+        let message = format!("snapshot {namespace}/{name} is not ready to use: {message}");
         if cancel.is_cancelled() || !patience.pause().await {
-            return Err(Trouble::Words(words));
+            return Err(NotPrepared::Because(message));
         }
-        if words != said {
-            place.write(lifeboat_plan::pod_volumes::status::waits(&words)).await?;
-            said = words;
+        if message != written {
+            record.waiting(&message).await?;
+            written = message;
         }
     }
 }
 
 /// Takes away what was made for the mover. The driver's snapshot stays.
-pub(super) async fn hide(desk: &Desk, uid: &str) -> Result<(), ApiError> {
-    let (name, namespace) = (exposed_name(uid), desk.context.settings.movers.namespace.as_str());
-    Claims::new(&desk.context.client).delete_with_volume(namespace, &name).await?;
-    Snapshots::new(&desk.context.client).take_away(namespace, &name, Some(&name), false).await
+pub(super) async fn hide(work: &WorkContext, uid: &str) -> Result<(), ApiError> {
+    let (name, namespace) = (exposed_name(uid), work.settings.namespace.as_str());
+    Claims::new(&work.core.client).delete_with_volume(namespace, &name).await?;
+    Snapshots::new(&work.core.client).take_away(namespace, &name, Some(&name), false).await
 }

@@ -11,11 +11,11 @@ use lifeboat_plan::data_movement::{
     Bound, RECLAIM_POLICY, VOLUME, bound, claim_patch, exposed_name, volume_patch,
 };
 use lifeboat_plan::pod_volumes::status;
+use lifeboat_transfer::attempts::{NotPrepared, Steps, failed};
+use lifeboat_transfer::snapshots::Patience;
 use serde_json::{Value, json};
 
 use super::downloading::{Downloading, STEP};
-use crate::carrying::{Trouble, Work, failed};
-use crate::csi::Patience;
 
 /// The volume that was filled.
 pub(super) struct Filled {
@@ -35,7 +35,7 @@ impl Downloading<'_> {
         let policy = found["spec"]["persistentVolumeReclaimPolicy"].as_str().unwrap_or("Delete").to_owned();
         let record = json!({"metadata": {"annotations": {VOLUME: volume, RECLAIM_POLICY: policy}},
             "status": {"progress": {"bytesDone": bytes, "totalBytes": bytes}}});
-        if !self.case.write(record).await? {
+        if !self.record.write(record).await? {
             return self.clean().await.map(drop);
         }
         self.hand_over(&Filled { volume, reclaim_policy: policy }).await
@@ -51,15 +51,15 @@ impl Downloading<'_> {
     pub(super) async fn hand_over(&self, filled: &Filled) -> Result<(), ApiError> {
         match self.steps(filled).await {
             Ok(()) => {
-                let mut end = status::restored(0, self.case.now());
+                let mut end = status::restored(0, self.transfer.now());
                 // What was counted is on record.
                 if let Some(status) = end["status"].as_object_mut() {
                     status.remove("progress");
                 }
-                self.case.write(end).await.map(drop)
+                self.record.write(end).await.map(drop)
             }
-            Err(Trouble::Api(error)) => Err(error),
-            Err(Trouble::Words(words)) => {
+            Err(NotPrepared::Api(error)) => Err(error),
+            Err(NotPrepared::Because(words)) => {
                 self.claims.deletable(&filled.volume).await?;
                 let words =
                     format!("volume {} was filled and could not be handed over: {words}", filled.volume);
@@ -68,18 +68,18 @@ impl Downloading<'_> {
         }
     }
 
-    async fn steps(&self, filled: &Filled) -> Result<(), Trouble> {
+    async fn steps(&self, filled: &Filled) -> Result<(), NotPrepared> {
         let (target, volume) = (&self.object.spec.target_volume, filled.volume.as_str());
         let (namespace, name) = (target.namespace.as_str(), target.pvc.as_str());
-        let gone = || Trouble::Words(format!("volume {volume} is gone"));
+        let gone = || NotPrepared::Because(format!("volume {volume} is gone"));
         let policy = |policy: &str| json!({"spec": {"persistentVolumeReclaimPolicy": policy}});
         self.claims.volume(volume).await?.ok_or_else(gone)?;
         self.claims.change_volume(volume, &policy("Retain")).await?;
-        self.case.clear().await?;
+        self.transfer.clear().await?;
         self.release().await?;
         let claim = self.claims.get(namespace, name).await?.ok_or_else(|| self.missing())?;
         if let Bound::Other(words) = bound(&claim, volume) {
-            return Err(Trouble::Words(words));
+            return Err(NotPrepared::Because(words));
         }
         if claim["spec"]["volumeName"].as_str() != Some(volume) {
             self.claims.change(namespace, name, &claim_patch(volume)).await?;
@@ -94,30 +94,30 @@ impl Downloading<'_> {
     }
 
     /// The mover's claim goes, and its volume stays; those of earlier attempts go with theirs.
-    async fn release(&self) -> Result<(), Trouble> {
+    async fn release(&self) -> Result<(), NotPrepared> {
         let (movers, exposed) = (self.movers(), self.exposed());
-        for earlier in self.case.tasks().map(|task| exposed_name(&task)).filter(|name| *name != exposed) {
+        for earlier in self.transfer.tasks().map(|task| exposed_name(&task)).filter(|name| *name != exposed) {
             self.claims.delete_with_volume(movers, &earlier).await?;
         }
         self.claims.delete(movers, &exposed).await?;
         if self.claims.is_gone(movers, &exposed, self.step_limit()).await? {
             return Ok(());
         }
-        Err(Trouble::Words(format!("claim {movers}/{exposed} does not go: something uses it")))
+        Err(NotPrepared::Because(format!("claim {movers}/{exposed} does not go: something uses it")))
     }
 
     /// Waits until claim and volume have found each other.
-    async fn bind(&self, volume: &str) -> Result<(), Trouble> {
+    async fn bind(&self, volume: &str) -> Result<(), NotPrepared> {
         let target = &self.object.spec.target_volume;
         let patience = Patience::new(self.step_limit());
         loop {
             let claim: Option<Value> = self.claims.get(&target.namespace, &target.pvc).await?;
             match bound(&claim.ok_or_else(|| self.missing())?, volume) {
                 Bound::Yes => return Ok(()),
-                Bound::Other(words) => return Err(Trouble::Words(words)),
+                Bound::Other(words) => return Err(NotPrepared::Because(words)),
                 Bound::NotYet if patience.pause().await => {}
                 Bound::NotYet => {
-                    return Err(Trouble::Words(format!(
+                    return Err(NotPrepared::Because(format!(
                         "claim {} was not bound to it in time",
                         self.target()
                     )));
@@ -126,8 +126,8 @@ impl Downloading<'_> {
         }
     }
 
-    fn missing(&self) -> Trouble {
-        Trouble::Words(format!("claim {} is gone", self.target()))
+    fn missing(&self) -> NotPrepared {
+        NotPrepared::Because(format!("claim {} is gone", self.target()))
     }
 
     fn step_limit(&self) -> Duration {

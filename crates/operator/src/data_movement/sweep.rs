@@ -10,51 +10,53 @@ use lifeboat_api::velero::{DataDownload, DataUpload};
 use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_plan::data_movement::{MADE_FOR, made_for};
 use lifeboat_plan::json::text;
+use lifeboat_transfer::attempts::WorkContext;
+use lifeboat_transfer::claims::Claims;
+use lifeboat_transfer::snapshots::Snapshots;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::claims::Claims;
 use super::exposing;
-use crate::carrying::{Desk, api};
+use crate::carrying::api;
+use crate::carrying::work_context;
 use crate::context::Context;
-use crate::csi::Snapshots;
 
 /// The pause between two looks.
 const NEXT_LOOK: Duration = Duration::from_mins(10);
 
-/// Looks until `resting` is cancelled.
-pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
-    let desk = Desk::new(context);
-    let work = async {
+/// Looks until `shutdown` is cancelled.
+pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
+    let work = work_context(context);
+    let sweeping = async {
         loop {
-            if let Err(error) = sweep(&desk).await {
+            if let Err(error) = sweep(&work).await {
                 tracing::warn!(error = error.chain(), "cannot look for what data movements left");
             }
             tokio::time::sleep(NEXT_LOOK).await;
         }
     };
-    let _: Option<()> = resting.run_until_cancelled(work).await;
+    let _: Option<()> = shutdown.run_until_cancelled(sweeping).await;
 }
 
-pub(super) async fn sweep(desk: &Desk) -> Result<(), ApiError> {
-    let context = &desk.context;
-    let (made, namespace) = (Claims::new(&context.client), &context.settings.movers.namespace);
+pub(super) async fn sweep(work: &WorkContext) -> Result<(), ApiError> {
+    let (core, namespace) = (&work.core, &work.settings.namespace);
+    let made = Claims::new(&core.client);
     let claims = made.made_for(namespace, MADE_FOR).await?;
-    let parts = Snapshots::new(&context.client).made_for(namespace, MADE_FOR).await?;
-    let uid = |object: &Value| made_for(object, &context.settings.namespace).map(str::to_owned);
+    let parts = Snapshots::new(&core.client).made_for(namespace, MADE_FOR).await?;
+    let uid = |object: &Value| made_for(object, &core.namespace).map(str::to_owned);
     let uids: BTreeSet<String> = claims.iter().chain(&parts).filter_map(uid).collect();
     if uids.is_empty() {
         return Ok(());
     }
     // The objects after what was made for them: one that begins meanwhile is among them.
     let mut known = BTreeSet::new();
-    for api in [api::<DataUpload>(context), api::<DataDownload>(context)] {
+    for api in [api::<DataUpload>(core), api::<DataDownload>(core)] {
         let listed = api.list_metadata(&ListParams::default()).await.attempt("list data movements")?;
         known.extend(listed.items.iter().filter_map(ResourceExt::uid));
     }
     for gone in uids.difference(&known) {
         tracing::warn!(uid = gone, "what was made for a data movement that is gone is taken away");
-        exposing::hide(desk, gone).await?;
+        exposing::hide(work, gone).await?;
         for claim in claims.iter().filter(|claim| uid(claim).as_ref() == Some(gone)) {
             made.delete_with_volume(namespace, text(claim, "/metadata/name")).await?;
         }

@@ -1,4 +1,4 @@
-//! Data movements with hands of a few lines: the cluster is kept in memory, the mover ends as it is told to.
+//! Data movements with effects of a few lines: the cluster is kept in memory, the mover ends as the test says.
 
 mod downloads;
 mod uploads;
@@ -8,21 +8,22 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use lifeboat_mover::task::Work;
-use lifeboat_plan::movers::Place as Where;
+use lifeboat_plan::movers::MoverPlace;
+use lifeboat_transfer::movers::Ended;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::backup::world::World;
-use crate::carrying::testing::{Fake, died, fails, killed_when_cancelled, lost};
-use crate::carrying::{Carried, Desk};
+use crate::carrying::{Carried, work_context};
 use crate::context::Context;
-use crate::movers::Ended;
 use crate::testing::settings;
+use lifeboat_transfer::attempts::WorkContext;
+use lifeboat_transfer::attempts::testing::{FakeEffects, died, fails, killed_when_cancelled, lost};
 
 struct Bench {
     world: World,
-    hands: Arc<Fake>,
-    desk: Desk,
+    effects: Arc<FakeEffects>,
+    work: WorkContext,
 }
 
 impl Bench {
@@ -32,20 +33,21 @@ impl Bench {
         settings.movers.prepare_timeout = prepare;
         let metrics = lifeboat_web::Metrics::new("0");
         let context = Context::new(world.client().await, metrics, Arc::new(settings));
-        let hands = Arc::new(Fake::default());
-        hands.well.store(true, Ordering::Relaxed);
-        let desk = Desk { context, hands: hands.clone(), pace: Duration::from_millis(1) };
-        Self { world, hands, desk }
+        let effects = Arc::new(FakeEffects::default());
+        effects.well.store(true, Ordering::Relaxed);
+        let pace = Duration::from_millis(1);
+        let work = WorkContext { effects: effects.clone(), pace, ..work_context(&context) };
+        Self { world, effects, work }
     }
 
     fn movers(&self) -> usize {
-        self.hands.assignments.lock().unwrap().len()
+        self.effects.requests.lock().unwrap().len()
     }
 
     /// Called while a mover runs.
     fn meanwhile(&self, look: impl Fn(&World) + Send + Sync + 'static) {
         let world = self.world.clone();
-        self.hands.meanwhile(move || look(&world));
+        self.effects.meanwhile(move || look(&world));
     }
 
     fn status(&self, path: &str) -> Value {

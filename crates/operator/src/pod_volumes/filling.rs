@@ -2,6 +2,7 @@
 //! leaves the file that lets the pod go on.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
@@ -10,33 +11,38 @@ use lifeboat_api::velero::{PodVolumeRestore, names};
 use lifeboat_cluster::ApiError;
 use lifeboat_mover::report::Outcome;
 use lifeboat_mover::task::{self, RestoreWork, Target};
-use lifeboat_plan::movers::Place as Where;
+use lifeboat_plan::movers::MoverPlace;
 use lifeboat_plan::pod_volumes::{ClaimOf, DONE_DIRECTORY, Standing, files, started, status};
+use lifeboat_transfer::attempts::{
+    NotPrepared, Prepared, Steps, Transfer, WorkContext, carry, failed, misunderstood,
+};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::gather;
-use crate::carrying::{Carried, Case, Desk, Mission, Terms, Trouble, Work, carry, failed, misunderstood};
+use crate::carrying::{Carried, ObjectRecord, Shows, Terms, transfer};
+use crate::repositories::RepositoryKey;
 
 struct Filling<'a> {
-    case: Case,
+    transfer: Transfer,
+    record: Arc<ObjectRecord>,
     object: &'a PodVolumeRestore,
 }
 
 impl Carried for PodVolumeRestore {
     const CONTROLLER: &'static str = "pod-volume-restore";
 
-    async fn carry(&self, desk: &Desk, cancel: &CancellationToken) -> Result<(), ApiError> {
+    async fn carry(&self, work: &WorkContext, cancel: &CancellationToken) -> Result<(), ApiError> {
         let terms = Terms {
-            location: &self.spec.backup_storage_location,
-            namespace: &self.spec.source_namespace,
+            key: RepositoryKey::new(&self.spec.backup_storage_location, &self.spec.source_namespace),
             make: false,
             group: label(self, names::RESTORE_NAME),
             phase: self.phase(),
             started: self.status.as_ref().and_then(|status| Some(status.start_timestamp.as_ref()?.0)),
+            shows: Shows { is_of_pod: true, node: true },
         };
-        let case = Case::new(desk, self, terms);
-        carry(&Filling { case, object: self }, cancel).await
+        let (transfer, record) = transfer(work, self, terms);
+        carry(&Filling { transfer, record, object: self }, cancel).await
     }
 }
 
@@ -45,48 +51,50 @@ fn label(object: &PodVolumeRestore, name: &str) -> String {
 }
 
 #[async_trait]
-impl Work for Filling<'_> {
-    fn case(&self) -> &Case {
-        &self.case
+impl Steps for Filling<'_> {
+    fn transfer(&self) -> &Transfer {
+        &self.transfer
     }
 
     /// Waits until the pod waits; files beside what is there need a pod that runs.
-    async fn prepare(&self, cancel: &CancellationToken) -> Result<Mission, Trouble> {
+    async fn prepare(&self, cancel: &CancellationToken) -> Result<Prepared, NotPrepared> {
         let name = self.pod();
         if self.into().is_some() {
             let pod = self.found_pod().await?.filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
             return match pod {
-                Some(pod) if pod["status"]["phase"] == "Running" => self.mission(&pod).await,
-                _ => Err(Trouble::Words(format!("pod {name} does not run: nobody has the volume mounted"))),
+                Some(pod) if pod["status"]["phase"] == "Running" => self.prepared(&pod).await,
+                _ => Err(NotPrepared::Because(format!(
+                    "pod {name} does not run: nobody has the volume mounted"
+                ))),
             };
         }
-        let patience = self.case.desk.context.settings.movers.prepare_timeout;
+        let patience = self.transfer.work.settings.prepare_timeout;
         let made = self.object.metadata.creation_timestamp.as_ref();
-        let since = made.map_or_else(|| self.case.now(), |time| time.0);
-        let until = since.checked_add(patience).unwrap_or(Timestamp::MAX).min(self.case.deadline());
+        let since = made.map_or_else(|| self.transfer.now(), |time| time.0);
+        let until = since.checked_add(patience).unwrap_or(Timestamp::MAX).min(self.transfer.deadline());
         let mut said = String::new();
         loop {
             let Some(pod) = self.found_pod().await? else {
-                return Err(Trouble::Words(format!("pod {name} is gone")));
+                return Err(NotPrepared::Because(format!("pod {name} is gone")));
             };
             let words = match started(&pod) {
-                Standing::Waits(_) => return self.mission(&pod).await,
+                Standing::Waits(_) => return self.prepared(&pod).await,
                 Standing::Over => {
                     let words = "the pod's init container had ended before anything was written: nobody may write into the volume of a running pod";
-                    return Err(Trouble::Words(words.to_owned()));
+                    return Err(NotPrepared::Because(words.to_owned()));
                 }
-                Standing::Never(words) => return Err(Trouble::Words(words)),
+                Standing::Never(words) => return Err(NotPrepared::Because(words)),
                 Standing::NotYet(words) => words,
             };
-            if self.case.now() >= until || cancel.is_cancelled() {
-                return Err(Trouble::Words(format!("pod {name} did not come up in time: {words}")));
+            if self.transfer.now() >= until || cancel.is_cancelled() {
+                return Err(NotPrepared::Because(format!("pod {name} did not come up in time: {words}")));
             }
             if words != said {
-                self.case.write(status::waits(&words)).await?;
+                self.record.write(status::waits(&words)).await?;
                 said = words;
             }
             tokio::select! {
-                () = tokio::time::sleep(self.case.desk.pace) => {}
+                () = tokio::time::sleep(self.transfer.work.pace) => {}
                 () = cancel.cancelled() => {}
             }
         }
@@ -94,19 +102,19 @@ impl Work for Filling<'_> {
 
     async fn done(&self, outcome: Outcome) -> Result<(), ApiError> {
         match outcome {
-            Outcome::Restored(told) => self.completed(told.bytes).await,
+            Outcome::Restored(restored) => self.completed(restored.bytes).await,
             other => misunderstood(self, &other).await,
         }
     }
 
     /// A pod that went on saw the file which the mover writes last.
-    async fn unheard(&self, words: &str) -> Result<(), ApiError> {
+    async fn unreported(&self, message: &str) -> Result<(), ApiError> {
         let pod = self.found_pod().await?.filter(|_| self.into().is_none());
         if pod.is_some_and(|pod| started(&pod) == Standing::Over) {
             let bytes = self.object.spec.snapshot_size.unwrap_or_default();
             return self.completed(u64::try_from(bytes).unwrap_or_default()).await;
         }
-        failed(self, words).await
+        failed(self, message).await
     }
 
     fn alone(&self) -> Option<&'static str> {
@@ -121,8 +129,8 @@ impl Work for Filling<'_> {
     }
 
     async fn clean(&self) -> Result<String, ApiError> {
-        self.case.clear().await?;
-        let begun = self.into().filter(|_| self.case.has_begun());
+        self.transfer.clear().await?;
+        let begun = self.into().filter(|_| self.transfer.has_begun());
         Ok(begun.map_or_else(String::new, |into| {
             format!("; what was restored until then is in directory {into} of the volume")
         }))
@@ -134,26 +142,24 @@ impl Work for Filling<'_> {
 }
 
 impl Filling<'_> {
-    async fn mission(&self, pod: &Value) -> Result<Mission, Trouble> {
-        let (desk, name) = (&self.case.desk, &self.object.spec.volume);
+    async fn prepared(&self, pod: &Value) -> Result<Prepared, NotPrepared> {
+        let (work, name) = (&self.transfer.work, &self.object.spec.volume);
         let Some(volume) = gather::volume(pod, name) else {
-            return Err(Trouble::Words(format!("the pod has no volume {name}")));
+            return Err(NotPrepared::Because(format!("the pod has no volume {name}")));
         };
-        let claim = gather::claim(desk, pod, volume).await?;
+        let claim = gather::claim(work, pod, volume).await?;
         if let Some(claim) = &claim
             && self.into().is_none()
             && !self.is_new(pod, claim)
         {
             let claim = claim.claim["metadata"]["name"].as_str().unwrap_or_default();
-            return Err(Trouble::Words(format!(
+            return Err(NotPrepared::Because(format!(
                 "claim {claim} was not made by this restore: only new volumes are written into"
             )));
         }
-        let (node, directory) = gather::place(desk, pod, volume, claim.as_ref()).await?;
+        let (node, directory) = gather::directory_on_node(work, pod, volume, claim.as_ref()).await?;
         let (path, proof) = gather::in_mover(&directory);
         let work = RestoreWork {
-            snapshot: self.object.spec.snapshot_id.clone(),
-            target: Target::Path { path, proof: Some(proof) },
             sparse: true,
             paths: self.note(files::PATH).into_iter().collect(),
             into: self.into(),
@@ -162,11 +168,15 @@ impl Filling<'_> {
                 .into()
                 .is_none()
                 .then(|| PathBuf::from(DONE_DIRECTORY).join(label(self.object, names::RESTORE_UID))),
+            ..RestoreWork::new(
+                self.object.spec.snapshot_id.clone(),
+                Target::Path { path, proof: Some(proof) },
+            )
         };
-        Ok(Mission {
+        Ok(Prepared {
             work: task::Work::Restore(work),
             shown: json!({"node": node}),
-            place: Where::NodeDirectory { node, directory: directory.mount, writable: true },
+            place: MoverPlace::NodeDirectory { node, directory: directory.mount, writable: true },
         })
     }
 
@@ -190,8 +200,8 @@ impl Filling<'_> {
     }
 
     async fn completed(&self, bytes: u64) -> Result<(), ApiError> {
-        self.case.write(status::restored(bytes, self.case.now())).await?;
-        self.case.clear().await
+        self.record.write(status::restored(bytes, self.transfer.now())).await?;
+        self.transfer.clear().await
     }
 
     /// The very pod that is meant.
@@ -199,7 +209,7 @@ impl Filling<'_> {
         let pod = &self.object.spec.pod;
         let (namespace, name) = (pod.namespace.as_deref(), pod.name.as_deref());
         let (namespace, name) = (namespace.unwrap_or_default(), name.unwrap_or_default());
-        let found = gather::pod(&self.case.desk, namespace, name).await?;
+        let found = gather::pod(&self.transfer.work, namespace, name).await?;
         Ok(found.filter(|found| found["metadata"]["uid"].as_str() == pod.uid.as_deref()))
     }
 

@@ -9,12 +9,11 @@ use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_mover::task;
 use lifeboat_plan::movers::DATA;
 use lifeboat_plan::pod_volumes::{ClaimOf, Directory, KUBELET_ROOT, Proof, claim_of, directory};
+use lifeboat_transfer::attempts::{NotPrepared, WorkContext};
 use serde_json::Value;
 
-use crate::carrying::{Desk, Trouble};
-
-pub(super) async fn pod(desk: &Desk, namespace: &str, name: &str) -> Result<Option<Value>, ApiError> {
-    let api: Api<Pod> = Api::namespaced(desk.context.client.clone(), namespace);
+pub(super) async fn pod(work: &WorkContext, namespace: &str, name: &str) -> Result<Option<Value>, ApiError> {
+    let api: Api<Pod> = Api::namespaced(work.core.client.clone(), namespace);
     let found = api.get_opt(name).await.attempt(format!("read Pod {namespace}/{name}"))?;
     Ok(found.and_then(|pod| serde_json::to_value(pod).ok()))
 }
@@ -25,14 +24,18 @@ pub(super) fn volume<'a>(pod: &'a Value, name: &str) -> Option<&'a Value> {
 }
 
 /// The claim of a pod's volume, where it is of one.
-pub(super) async fn claim(desk: &Desk, pod: &Value, volume: &Value) -> Result<Option<ClaimOf>, Trouble> {
+pub(super) async fn claim(
+    work: &WorkContext,
+    pod: &Value,
+    volume: &Value,
+) -> Result<Option<ClaimOf>, NotPrepared> {
     let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default();
     let Some(name) = claim_of(text("name"), volume) else { return Ok(None) };
-    let client = desk.context.client.clone();
+    let client = work.core.client.clone();
     let claims: Api<PersistentVolumeClaim> = Api::namespaced(client.clone(), text("namespace"));
     let found = claims.get_opt(&name).await.attempt(format!("read PersistentVolumeClaim {name}"))?;
     let Some(found) = found else {
-        return Err(Trouble::Words(format!("claim {}/{name} does not exist", text("namespace"))));
+        return Err(NotPrepared::Because(format!("claim {}/{name} does not exist", text("namespace"))));
     };
     let bound = found.spec.as_ref().and_then(|spec| spec.volume_name.clone()).filter(|name| !name.is_empty());
     let volume = match bound {
@@ -47,24 +50,24 @@ pub(super) async fn claim(desk: &Desk, pod: &Value, volume: &Value) -> Result<Op
 }
 
 /// Where the node has the files.
-pub(super) async fn place(
-    desk: &Desk,
+pub(super) async fn directory_on_node(
+    work: &WorkContext,
     pod: &Value,
     volume: &Value,
     claim: Option<&ClaimOf>,
-) -> Result<(String, Directory), Trouble> {
-    let settings = &desk.context.settings.movers;
+) -> Result<(String, Directory), NotPrepared> {
+    let settings = &work.settings;
     if !settings.node_access {
-        return Err(Trouble::Words(
+        return Err(NotPrepared::Because(
             "copying the files of volumes needs access to directories of nodes, which is off; turn it on with `lifeboat install --node-access`, or the chart's value nodeAccess"
                 .to_owned(),
         ));
     }
     let node = pod["spec"]["nodeName"].as_str().unwrap_or_default().to_owned();
     if node.is_empty() {
-        return Err(Trouble::Words("the pod is on no node".to_owned()));
+        return Err(NotPrepared::Because("the pod is on no node".to_owned()));
     }
-    let nodes: Api<Node> = Api::all(desk.context.client.clone());
+    let nodes: Api<Node> = Api::all(work.core.client.clone());
     let found = match nodes.get_opt(&node).await.attempt(format!("read Node {node}")) {
         Ok(found) => found,
         // Without the right to look, the setting holds.
@@ -73,7 +76,7 @@ pub(super) async fn place(
     };
     let root = found.and_then(|node| node.annotations().get(KUBELET_ROOT).cloned());
     let root = root.unwrap_or_else(|| settings.kubelet_root.clone());
-    directory(&root, pod, volume, claim).map(|found| (node, found)).map_err(Trouble::Words)
+    directory(&root, pod, volume, claim).map(|found| (node, found)).map_err(NotPrepared::Because)
 }
 
 /// What is mounted, as the mover sees it.

@@ -1,4 +1,4 @@
-//! Volumes of pods with hands that only note what they are asked: what is written when, and what is left behind.
+//! Volumes of pods with effects that only note their calls: what is written when, and what is left behind.
 
 mod ends;
 mod restore;
@@ -10,21 +10,22 @@ use std::time::Duration;
 use lifeboat_api::velero::PodVolumeBackup;
 use lifeboat_mover::report::{BackedUp, Cause, Failure, Listed, Outcome};
 use lifeboat_mover::task::{Source, Work};
-use lifeboat_plan::movers::Place as Where;
+use lifeboat_plan::movers::MoverPlace;
+use lifeboat_transfer::movers::Ended;
 use rstest::rstest;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::carrying::testing::{Fake, died, killed_when_cancelled, lost, told};
-use crate::carrying::{Carried, Desk};
-use crate::movers::Ended;
+use crate::carrying::{Carried, work_context};
 use crate::testing::{Cluster, settings};
+use lifeboat_transfer::attempts::WorkContext;
+use lifeboat_transfer::attempts::testing::{FakeEffects, died, killed_when_cancelled, lost, reported};
 
 /// A cluster with a pod `db-0` on node `a` and a way to bring its objects to their ends.
 pub(super) struct World {
     pub(super) cluster: Cluster,
-    pub(super) fake: Arc<Fake>,
-    pub(super) desk: Desk,
+    pub(super) fake: Arc<FakeEffects>,
+    pub(super) work: WorkContext,
 }
 
 impl World {
@@ -42,10 +43,13 @@ impl World {
             "backups",
             &json!({"apiVersion": "velero.io/v1", "kind": "Backup", "metadata": {"name": "b"}}),
         );
-        let fake = Arc::new(Fake::default());
-        let desk =
-            Desk { context: cluster.context.clone(), hands: fake.clone(), pace: Duration::from_millis(1) };
-        Self { cluster, fake, desk }
+        let fake = Arc::new(FakeEffects::default());
+        let work = WorkContext {
+            effects: fake.clone(),
+            pace: Duration::from_millis(1),
+            ..work_context(&cluster.context)
+        };
+        Self { cluster, fake, work }
     }
 
     fn add(&self, more: &Value) {
@@ -65,7 +69,7 @@ impl World {
     async fn run(&self, cancel: &CancellationToken) -> Value {
         let object = self.cluster.get("podvolumebackups", "o").unwrap();
         let object: PodVolumeBackup = serde_json::from_value(object).unwrap();
-        object.carry(&self.desk, cancel).await.unwrap();
+        object.carry(&self.work, cancel).await.unwrap();
         self.cluster.get("podvolumebackups", "o").unwrap()
     }
 }
@@ -78,7 +82,7 @@ fn pod() -> Value {
 
 fn backed_up(unreadable: u64) -> Ended {
     let first = (0..unreadable).map(|number| format!("file-{number}")).collect();
-    told(Outcome::BackedUp(BackedUp {
+    reported(Outcome::BackedUp(BackedUp {
         snapshot: "abc".into(),
         bytes: 100,
         bytes_added: 40,
@@ -103,8 +107,8 @@ async fn a_volume_is_copied_and_the_object_says_so() {
     assert_eq!(object["metadata"]["annotations"]["lifeboat.io/changed-files"], "2");
     assert_eq!(object["spec"]["repoIdentifier"], "s3:there");
     assert_eq!(world.fake.calls(), ["reach default/lifeboat or make", "send o-1-1", "clear o-1-1"]);
-    let sent = world.fake.assignments.lock().unwrap();
-    let Work::Backup(work) = &sent[0].task.work else { unreachable!() };
+    let sent = world.fake.requests.lock().unwrap();
+    let Work::Backup(work) = &sent[0].task.parts[0].work else { unreachable!() };
     assert_eq!(
         (work.host.as_str(), work.excludes.as_slice()),
         ("lifeboat/db-0/tmp", &["/.velero".to_owned()][..])
@@ -112,7 +116,7 @@ async fn a_volume_is_copied_and_the_object_says_so() {
     assert_eq!(work.tags, ["backup=b", "volume=tmp"]);
     assert_eq!(work.report.as_deref(), Some("backups/b/movers/o-1-1.json.gz"));
     assert!(matches!(&work.source, Source::Path { path, .. } if path.ends_with("tmp")));
-    let Where::NodeDirectory { node, writable, .. } = &sent[0].errand.place else { unreachable!() };
+    let MoverPlace::NodeDirectory { node, writable, .. } = &sent[0].job.place else { unreachable!() };
     assert_eq!((node.as_str(), *writable), ("a", false));
 }
 
@@ -129,9 +133,9 @@ async fn a_copy_that_misses_files_has_failed_and_keeps_its_snapshot() {
 }
 
 #[rstest]
-#[case::it_said_why(told(Outcome::Failed(Failure { cause: Cause::Storage, message: "storage is away".into() })),
+#[case::it_said_why(reported(Outcome::Failed(Failure { cause: Cause::Storage, message: "storage is away".into() })),
     "storage is away")]
-#[case::it_did_not_find_the_volume(told(Outcome::Failed(Failure { cause: Cause::WrongVolume, message: "it is not there".into() })),
+#[case::it_did_not_find_the_volume(reported(Outcome::Failed(Failure { cause: Cause::WrongVolume, message: "it is not there".into() })),
     "pod lifeboat/db-0: it is not there")]
 #[case::it_died(died(false), "the mover was killed")]
 #[case::it_lied(backed_up(0), "the mover named snapshot abc, which is not in the repository")]

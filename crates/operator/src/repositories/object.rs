@@ -8,7 +8,6 @@ use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::backup_repository::{self, About, EMPTIED};
 use serde_json::{Value, json};
 
-use super::Access;
 use crate::context::Context;
 
 fn api(context: &Context) -> Api<DynamicObject> {
@@ -16,23 +15,11 @@ fn api(context: &Context) -> Api<DynamicObject> {
     objects::namespaced(&context.client, &context.settings.namespace, &resource)
 }
 
-fn about(access: &Access) -> About<'_> {
-    About { location: &access.location, namespace: &access.namespace }
-}
-
-async fn find(context: &Context, about: About<'_>) -> Result<Option<DynamicObject>, ApiError> {
+pub(super) async fn find(context: &Context, about: About<'_>) -> Result<Option<DynamicObject>, ApiError> {
     let listed = api(context).list(&ListParams::default().labels(&about.selector())).await;
     let mut found = listed.attempt("list BackupRepositories")?.items;
     found.sort_by_key(ResourceExt::name_any);
     Ok(found.into_iter().find(|object| about.is_of(&objects::to_json(object))))
-}
-
-/// Writes down whether Lifeboat forgot the last snapshot.
-pub(super) async fn emptied(context: &Context, access: &Access, emptied: bool) -> Result<(), ApiError> {
-    match find(context, about(access)).await? {
-        Some(object) => set_emptied(context, &object, emptied).await,
-        None => Ok(()),
-    }
 }
 
 /// Writes down whether Lifeboat forgot the last snapshot, where that is new.
@@ -63,13 +50,16 @@ pub(super) async fn note(context: &Context, about: About<'_>, patch: Value) -> R
 }
 
 /// The object of this repository.
-pub(super) async fn ensure(context: &Context, access: &Access) -> Result<DynamicObject, ApiError> {
-    let about = about(access);
+pub(super) async fn ensure(
+    context: &Context,
+    about: About<'_>,
+    identifier: &str,
+) -> Result<DynamicObject, ApiError> {
     if let Some(object) = find(context, about).await? {
         return Ok(object);
     }
     let frequency = context.settings.movers.maintenance_frequency;
-    let object = backup_repository::object(about, &access.identifier, frequency);
+    let object = backup_repository::object(about, identifier, frequency);
     let attempt = "create BackupRepository";
     let object: DynamicObject =
         serde_json::from_value(object).map_err(kube::Error::SerdeError).attempt(attempt)?;

@@ -2,10 +2,9 @@
 
 use jiff::Timestamp;
 use lifeboat_api::common::GoDuration;
+use lifeboat_api::common::time::seconds;
 use lifeboat_api::velero::BackupPhase;
 use serde_json::{Value, json};
-
-use crate::time::seconds;
 
 /// The format that we write.
 pub const FORMAT_VERSION: &str = "1.1.0";

@@ -14,6 +14,8 @@ pub enum Ending {
     Deleted,
     /// Its object was deleted, or its server died before it had cleared up: a later server finds the journal.
     Orphaned,
+    /// It has not: a server died after the pass and before it had removed what the journal has of it.
+    GoesOn,
 }
 
 /// How far the backup came, which says where its effects are on record.
@@ -91,7 +93,11 @@ pub struct Undo {
 pub fn undo(ending: Ending, stage: Stage, files: Files) -> Undo {
     let last = [Effect::ShownSnapshots, Effect::Journal];
     match (ending, stage, files) {
-        // The backup goes on, or can be restored, or nobody knows: what it made stays.
+        // The lists in storage have the operations, which are waited for.
+        (Ending::GoesOn, ..) => {
+            Undo { before: vec![Effect::OpenHooks, Effect::PassedJournal], after: Vec::new() }
+        }
+        // The backup can be restored, or nobody knows: what it made stays.
         (Ending::Orphaned, Stage::AfterPass, Files::Restorable | Files::Unknown) => {
             let journal = if files == Files::Restorable { Effect::Journal } else { Effect::PassedJournal };
             let before = vec![Effect::OpenHooks, Effect::Operations(Record::Journal), journal];
@@ -134,7 +140,7 @@ fn made(ending: Ending, stage: Stage, files: Files) -> Vec<Effect> {
     let lists = match ending {
         Ending::Failed => writable,
         Ending::Deleted => own,
-        Ending::Orphaned => false,
+        Ending::Orphaned | Ending::GoesOn => false,
     };
     // Pods first: one may be frozen.
     let effects = std::iter::once(Effect::OpenHooks).chain(uploads).chain([
@@ -155,7 +161,7 @@ mod tests {
 
     use super::*;
 
-    const ENDINGS: [Ending; 3] = [Ending::Failed, Ending::Deleted, Ending::Orphaned];
+    const ENDINGS: [Ending; 4] = [Ending::Failed, Ending::Deleted, Ending::Orphaned, Ending::GoesOn];
     const STAGES: [Stage; 2] = [Stage::Pass, Stage::AfterPass];
     const FILES: [Files; 4] = [Files::Own, Files::Begun, Files::Restorable, Files::Unknown];
 
@@ -168,6 +174,7 @@ mod tests {
 
     fn keeps(case: (Ending, Stage, Files)) -> bool {
         match case {
+            (Ending::GoesOn, ..) => true,
             (Ending::Orphaned, Stage::AfterPass, files) => {
                 matches!(files, Files::Restorable | Files::Unknown)
             }
@@ -202,6 +209,12 @@ mod tests {
             };
             assert!(!undo.before.iter().chain(&undo.after).any(made), "{case:?}: {undo:?}");
         }
+    }
+
+    #[test]
+    fn a_backup_that_goes_on_keeps_its_operations() {
+        let undo = undo(Ending::GoesOn, Stage::AfterPass, Files::Unknown);
+        assert_eq!(undo.before, [Effect::OpenHooks, Effect::PassedJournal]);
     }
 
     #[test]

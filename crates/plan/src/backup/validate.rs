@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use lifeboat_api::catalogue::Catalogue;
 use lifeboat_api::velero::BackupSpec;
 
-use crate::catalogue::Catalogue;
 use crate::filter::{Filter, uses_old_filters};
 use crate::hooks::HookRules;
 use crate::includes::Includes;

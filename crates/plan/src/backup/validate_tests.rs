@@ -1,10 +1,10 @@
 //! What keeps a Backup from running.
 
+use lifeboat_api::catalogue::{GroupResource, ResourceType};
 use rstest::rstest;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::catalogue::{GroupResource, ResourceType};
 
 fn catalogue() -> Catalogue {
     Catalogue::new(vec![ResourceType {

@@ -7,14 +7,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use lifeboat_api::velero::{BackupSpec, names};
+use lifeboat_api::velero::names;
 use serde_json::Value;
 
 use crate::pod_volumes::{claim_of, used};
-use crate::policy::{Policies, VolumeAction, VolumeFacts};
+use crate::policy::{VolumeAction, VolumeFacts};
+use crate::wishes::{copy_reason, is_never_copied};
 
-/// Sources that are part of the pod or of the node and never copied.
-const NEVER_COPIED: [&str; 5] = ["hostPath", "secret", "configMap", "projected", "downwardAPI"];
+pub use crate::wishes::Wishes;
 
 /// How the data was to be kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,26 +73,6 @@ impl VolumeRecord {
             (Some((namespace, name)), None, _) => format!("of claim {namespace}/{name}"),
             (None, _, Some((namespace, pod, volume))) => format!("{volume} of pod {namespace}/{pod}"),
             (None, volume, None) => volume.clone().unwrap_or_default(),
-        }
-    }
-}
-
-/// What the spec says about all volumes.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Wishes<'a> {
-    pub copy_files: bool,
-    pub snapshot: Option<bool>,
-    pub move_data: bool,
-    pub policies: Option<&'a Policies>,
-}
-
-impl<'a> Wishes<'a> {
-    pub fn new(spec: &BackupSpec, policies: Option<&'a Policies>) -> Self {
-        Self {
-            copy_files: spec.default_volumes_to_fs_backup == Some(true),
-            snapshot: spec.snapshot_volumes,
-            move_data: spec.snapshot_move_data == Some(true),
-            policies,
         }
     }
 }
@@ -253,24 +233,31 @@ impl VolumeBook {
                 },
             });
         }
-        for ((namespace, name), claim) in &self.claims {
-            let key = (namespace.clone(), name.clone());
-            if claim.volume.is_empty() || self.volumes.contains_key(&claim.volume) || done.contains(&key) {
-                continue;
-            }
-            // The volume did not pass by, because the backup leaves volumes out; its data is asked for all the same.
+        records.extend(self.claims_alone(wishes, &done));
+        records
+    }
+
+    /// Records of claims whose volumes did not pass by, because the backup leaves volumes out: their data is asked for
+    /// all the same.
+    fn claims_alone(
+        &self,
+        wishes: &Wishes<'_>,
+        done: &BTreeSet<(String, String)>,
+    ) -> impl Iterator<Item = VolumeRecord> {
+        let alone = self.claims.iter().filter(|(key, claim)| {
+            !claim.volume.is_empty() && !self.volumes.contains_key(&claim.volume) && !done.contains(*key)
+        });
+        alone.map(|(key, claim)| {
             let facts = VolumeFacts::default().with_claim(&claim.object);
-            let fate = if self.csi.contains(&key) { Fate::CsiSnapshotted } else { fate(&facts, wishes) };
-            records.push(VolumeRecord {
-                claim: Some(key),
+            VolumeRecord {
+                claim: Some(key.clone()),
                 volume: Some(claim.volume.clone()),
                 pod: None,
                 reclaim_policy: String::new(),
                 labels: BTreeMap::new(),
-                fate,
-            });
-        }
-        records
+                fate: if self.csi.contains(key) { Fate::CsiSnapshotted } else { fate(&facts, wishes) },
+            }
+        })
     }
 
     /// Why a pod's volume was to be copied.
@@ -314,30 +301,6 @@ impl VolumeBook {
         }
         fate(&facts, wishes)
     }
-}
-
-/// Why the files of a pod's volume are to be copied; None where they are not. `opted_in`, `opted_out`: what the pod's
-/// annotations say.
-pub(crate) fn copy_reason(
-    facts: &VolumeFacts,
-    opted_in: bool,
-    opted_out: bool,
-    wishes: &Wishes<'_>,
-) -> Option<String> {
-    match wishes.policies.and_then(|policies| policies.action(facts)) {
-        Some(VolumeAction::FsBackup) => return Some("a volume policy asks for fs-backup".to_owned()),
-        Some(_) => return None,
-        None => {}
-    }
-    if wishes.copy_files {
-        return (!opted_out).then(|| "defaultVolumesToFsBackup is true".to_owned());
-    }
-    opted_in.then(|| format!("the pod's annotation {} names it", names::BACKUP_VOLUMES))
-}
-
-/// The kind of a pod's volume that is never copied.
-pub(crate) fn is_never_copied(volume: &Value) -> Option<&'static str> {
-    NEVER_COPIED.into_iter().find(|source| volume.get(source).is_some())
 }
 
 /// What becomes of a volume whose files no pod's copy takes.

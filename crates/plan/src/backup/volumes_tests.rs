@@ -4,6 +4,7 @@ use rstest::rstest;
 use serde_json::json;
 
 use super::*;
+use crate::policy::Policies;
 
 fn book(annotations: &Value) -> VolumeBook {
     let mut book = VolumeBook::default();

@@ -3,13 +3,13 @@
 
 use std::collections::BTreeMap;
 
+use lifeboat_api::catalogue::ItemId;
 use serde_json::{Value, json};
 
 use super::{
     DELETION_POLICY, GROUP, LOCATION, MUST_RESTORE, OF_BACKUP, SERVER, SNAPSHOT_NAME, VERSION, restored_name,
     text,
 };
-use crate::catalogue::ItemId;
 
 /// The VolumeSnapshot, and its content in the backup. An error says why it cannot be restored.
 pub fn snapshot(mut item: Value, from_backup: &Value, restore_uid: &str) -> Result<(Value, ItemId), String> {

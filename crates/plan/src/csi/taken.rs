@@ -1,12 +1,12 @@
 //! A snapshot that a backup takes: the object that asks for it, how it stands, and what the backup notes in it.
 
+use lifeboat_api::catalogue::{GroupResource, ItemId};
 use serde_json::{Map, Value, json};
 
 use super::{
     DELETION_POLICY, DRIVER, GROUP, GROUP_HANDLE, HANDLE, LOCATION, OF_BACKUP, OfBackup, RESTORE_SIZE,
     SERVER, VERSION, group_handle, text,
 };
-use crate::catalogue::{GroupResource, ItemId};
 use crate::label;
 use crate::policy::quantity::Quantity;
 

@@ -4,7 +4,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::catalogue::{Catalogue, ResourceType};
+use lifeboat_api::catalogue::{Catalogue, ResourceType};
+
 use crate::glob::Glob;
 use crate::policy::{NamespacedRule, Policies, ResourceRule};
 

@@ -1,10 +1,10 @@
 //! The types of a backup, chosen in upstream's older or newer way. Names are resolved through what the cluster serves; one
 //! that it does not know stays as it is, so that a list of unknown names never becomes an empty list, which is everything.
 
+use lifeboat_api::catalogue::{Catalogue, GroupResource, ResourceType};
 use lifeboat_api::velero::BackupSpec;
 
 use super::FilterError;
-use crate::catalogue::{Catalogue, GroupResource, ResourceType};
 use crate::glob::Glob;
 use crate::policy::IncludeExcludePolicy;
 
@@ -142,12 +142,12 @@ impl TypeFilter {
 }
 
 impl Lists {
-    /// Whether nobody chose anything: lists that hold only what is always left out (see [`super::super::backup`]) are as
+    /// Whether nobody chose anything: lists that hold only what is always left out ([`super::ALWAYS_EXCLUDED`]) are as
     /// good as empty.
     fn is_only_automatic(&self) -> bool {
         self.is_empty()
             || (self.included.is_empty() || self.included.iter().all(|glob| glob.as_str() == "*"))
-                && self.excluded.iter().all(|glob| crate::backup::ALWAYS_EXCLUDED.contains(&glob.as_str()))
+                && self.excluded.iter().all(|glob| super::ALWAYS_EXCLUDED.contains(&glob.as_str()))
     }
 }
 

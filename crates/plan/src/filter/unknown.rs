@@ -1,9 +1,9 @@
 //! Types that a Backup includes and nobody serves: most often a slip of the keyboard, which would end in a backup that holds
 //! less than was meant.
 
+use lifeboat_api::catalogue::Catalogue;
 use lifeboat_api::velero::BackupSpec;
 
-use crate::catalogue::Catalogue;
 use crate::glob::Glob;
 
 /// One warning for each name that no served type has.

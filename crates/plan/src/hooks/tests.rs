@@ -1,10 +1,10 @@
 //! Hooks from annotations and from the spec.
 
+use lifeboat_api::catalogue::ResourceType;
 use rstest::rstest;
 use serde_json::json;
 
 use super::*;
-use crate::catalogue::ResourceType;
 
 fn catalogue() -> Catalogue {
     Catalogue::new(vec![ResourceType {

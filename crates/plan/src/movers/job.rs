@@ -1,5 +1,5 @@
-//! The Job of a mover and the Secret with its task: takes an errand and how movers run here, gives manifests; and reads
-//! from a Job what it was made for. Called by the server, which adds the Secret's content.
+//! The Job of a mover and the Secret with its task: takes a [`MoverJob`], gives manifests; and reads from a Job what it was
+//! made for. Called by the server, which adds the Secret's content.
 //!
 //! A mover has no token, no network identity of its own and the fewest rights that its place allows; see `rights` below
 //! and docs/movers.md.
@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
-use super::{DATA, DEVICE, Errand, Owner, Place, SCRATCH, queue::Candidate, rights};
+use super::{DATA, DEVICE, MoverJob, MoverPlace, Owner, SCRATCH, queue::Candidate};
+use super::{NotAllowed, rights, rights::Rights};
 use crate::label;
 
 /// The service account of movers: it may do nothing, and its token is not mounted.
@@ -33,25 +34,6 @@ pub const GRACE_SECONDS: u32 = 30;
 const KEPT_SECONDS: u32 = 24 * 60 * 60;
 /// What a mover may put beside its memory: indexes of large repositories.
 const SCRATCH_LIMIT: &str = "20Gi";
-/// The user of the image, who may do nothing.
-const USER: i64 = 65532;
-
-/// How movers run here.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Terms {
-    pub namespace: String,
-    /// The server's own namespace: its movers are never taken for those of another one.
-    pub server: String,
-    pub image: String,
-    pub cpu_request: String,
-    pub memory_request: String,
-    pub memory_limit: String,
-    pub priority_class: Option<String>,
-    /// Where the program looks for its task, and the variable from which it reads the UID of its pod.
-    pub task_directory: String,
-    pub pod_uid_variable: String,
-}
-
 /// Selects all Jobs, pods and Secrets of the movers of a server, named by its namespace.
 pub fn selector(server: &str) -> String {
     format!("app.kubernetes.io/name={NAME},{SERVER}={server}")
@@ -64,11 +46,11 @@ pub fn name(uid: &str) -> String {
 }
 
 /// The Secret with the task, without its content.
-pub fn secret(errand: &Errand, terms: &Terms) -> Value {
+pub fn secret(wanted: &MoverJob) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Secret",
-        "metadata": metadata(errand, terms),
+        "metadata": metadata(wanted),
         "type": "Opaque",
     })
 }
@@ -83,64 +65,65 @@ pub fn owner_reference(job: &Value) -> Value {
     }])
 }
 
-pub fn job(errand: &Errand, terms: &Terms) -> Value {
-    json!({
+/// The Job; the error says why the namespace would refuse its pod.
+pub fn job(wanted: &MoverJob) -> Result<Value, NotAllowed> {
+    let rights = rights::of(&wanted.place, wanted.pod.target.as_ref(), wanted.pod.security)?;
+    Ok(json!({
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": metadata(errand, terms),
+        "metadata": metadata(wanted),
         "spec": {
             "completions": 1,
             "parallelism": 1,
-            // Whether to try again is decided by whoever knows what the repository holds.
+            // Whether to try again is decided by the server, which knows what the repository holds.
             "backoffLimit": 0,
             // A pod that is being ended counts only once it has ended: no second one beside it.
             "podReplacementPolicy": "Failed",
             "ttlSecondsAfterFinished": KEPT_SECONDS,
             "template": {
-                "metadata": {"labels": labels(errand, terms), "annotations": annotations(errand)},
-                "spec": pod(errand, terms),
+                "metadata": {"labels": labels(wanted), "annotations": annotations(wanted)},
+                "spec": pod(wanted, rights),
             },
         },
-    })
+    }))
 }
 
-fn metadata(errand: &Errand, terms: &Terms) -> Value {
+fn metadata(wanted: &MoverJob) -> Value {
     json!({
-        "name": name(&errand.uid),
-        "namespace": terms.namespace,
-        "labels": labels(errand, terms),
-        "annotations": annotations(errand),
+        "name": name(&wanted.uid),
+        "namespace": wanted.namespace,
+        "labels": labels(wanted),
+        "annotations": annotations(wanted),
     })
 }
 
 /// Names that may be no label values are digested; annotations have them in full.
-fn labels(errand: &Errand, terms: &Terms) -> Value {
+fn labels(wanted: &MoverJob) -> Value {
     json!({
         "app.kubernetes.io/name": NAME,
-        SERVER: terms.server,
-        TASK: label::value(&errand.uid),
-        OWNER_KIND: errand.owner.kind,
-        OWNER_UID: label::value(&errand.owner.uid),
-        REPOSITORY: label::digest(&errand.repository),
-        GROUP: label::digest(&errand.group),
+        SERVER: wanted.pod.server,
+        TASK: label::value(&wanted.uid),
+        OWNER_KIND: wanted.owner.kind,
+        OWNER_UID: label::value(&wanted.owner.uid),
+        REPOSITORY: label::digest(&wanted.repository),
+        GROUP: label::digest(&wanted.group),
     })
 }
 
-fn annotations(errand: &Errand) -> Value {
+fn annotations(wanted: &MoverJob) -> Value {
     let mut annotations = json!({
-        TASK: errand.uid,
-        OWNER_NAME: errand.owner.name,
-        REPOSITORY: errand.repository,
-        GROUP: errand.group,
+        TASK: wanted.uid,
+        OWNER_NAME: wanted.owner.name,
+        REPOSITORY: wanted.repository,
+        GROUP: wanted.group,
     });
-    if let Some(node) = errand.place.node() {
+    if let Some(node) = wanted.place.node() {
         annotations[NODE] = json!(node);
     }
     annotations
 }
 
-fn pod(errand: &Errand, terms: &Terms) -> Value {
-    let rights = rights::of(&errand.place);
+fn pod(wanted: &MoverJob, rights: Rights) -> Value {
     let mut pod = json!({
         "serviceAccountName": SERVICE_ACCOUNT,
         "automountServiceAccountToken": false,
@@ -148,12 +131,12 @@ fn pod(errand: &Errand, terms: &Terms) -> Value {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": GRACE_SECONDS,
         // Of the pod, not of the Job, whose deadline deletes the pod and what it said.
-        "activeDeadlineSeconds": errand.deadline_seconds.clamp(1, i32::MAX.unsigned_abs().into()),
-        "securityContext": rights.pod(USER),
-        "containers": [container(errand, terms, &rights)],
-        "volumes": volumes(errand, &rights),
+        "activeDeadlineSeconds": wanted.deadline_seconds.clamp(1, i32::MAX.unsigned_abs().into()),
+        "securityContext": rights.pod(),
+        "containers": [container(wanted, rights)],
+        "volumes": volumes(wanted, rights),
     });
-    if let Some(node) = errand.place.node() {
+    if let Some(node) = wanted.place.node() {
         // Not `nodeName`: the scheduler still looks whether there is room. The data is where it is, whatever the
         // node's taints keep away.
         pod["affinity"] = json!({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {
@@ -161,40 +144,40 @@ fn pod(errand: &Errand, terms: &Terms) -> Value {
         }}});
         pod["tolerations"] = json!([{"operator": "Exists"}]);
     }
-    if let Some(class) = &terms.priority_class {
+    if let Some(class) = &wanted.pod.priority_class {
         pod["priorityClassName"] = json!(class);
     }
     pod
 }
 
-fn container(errand: &Errand, terms: &Terms, rights: &rights::Rights) -> Value {
+fn container(wanted: &MoverJob, rights: Rights) -> Value {
     let mut mounts = vec![
-        json!({"name": "task", "mountPath": terms.task_directory, "readOnly": true}),
+        json!({"name": "task", "mountPath": wanted.pod.task_directory, "readOnly": true}),
         json!({"name": "scratch", "mountPath": SCRATCH}),
     ];
     let mut devices = Vec::new();
-    match &errand.place {
-        Place::NodeDirectory { writable, .. } => mounts.push(json!({
+    match &wanted.place {
+        MoverPlace::NodeDirectory { writable, .. } => mounts.push(json!({
             "name": "data", "mountPath": DATA, "readOnly": !writable,
             // What the kubelet mounts later below it is seen too.
             "mountPropagation": "HostToContainer",
         })),
-        Place::Claim { block: false, writable, .. } => {
+        MoverPlace::Claim { block: false, writable, .. } => {
             mounts.push(json!({"name": "data", "mountPath": DATA, "readOnly": !writable}));
         }
-        Place::Claim { block: true, .. } => devices.push(json!({"name": "data", "devicePath": DEVICE})),
-        Place::Anywhere => {}
+        MoverPlace::Claim { block: true, .. } => devices.push(json!({"name": "data", "devicePath": DEVICE})),
+        MoverPlace::Anywhere => {}
     }
     let mut container = json!({
         "name": CONTAINER,
-        "image": terms.image,
+        "image": wanted.pod.image,
         "imagePullPolicy": "IfNotPresent",
         "args": ["mover"],
-        "env": [{"name": terms.pod_uid_variable, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}],
+        "env": [{"name": wanted.pod.pod_uid_variable, "valueFrom": {"fieldRef": {"fieldPath": "metadata.uid"}}}],
         "terminationMessagePolicy": "File",
         "resources": {
-            "requests": {"cpu": terms.cpu_request, "memory": terms.memory_request},
-            "limits": {"memory": terms.memory_limit},
+            "requests": {"cpu": wanted.pod.cpu_request, "memory": wanted.pod.memory_request},
+            "limits": {"memory": wanted.pod.memory_limit},
         },
         "securityContext": rights.container(),
         "volumeMounts": mounts,
@@ -205,21 +188,21 @@ fn container(errand: &Errand, terms: &Terms, rights: &rights::Rights) -> Value {
     container
 }
 
-fn volumes(errand: &Errand, rights: &rights::Rights) -> Vec<Value> {
+fn volumes(wanted: &MoverJob, rights: Rights) -> Vec<Value> {
     let mut volumes = vec![
-        json!({"name": "task", "secret": {"secretName": name(&errand.uid), "defaultMode": rights.secret_mode()}}),
+        json!({"name": "task", "secret": {"secretName": name(&wanted.uid), "defaultMode": rights.secret_mode()}}),
         json!({"name": "scratch", "emptyDir": {"sizeLimit": SCRATCH_LIMIT}}),
     ];
-    match &errand.place {
+    match &wanted.place {
         // `Directory`: one that is not there any more is no empty one.
-        Place::NodeDirectory { directory, .. } => {
+        MoverPlace::NodeDirectory { directory, .. } => {
             volumes.push(json!({"name": "data", "hostPath": {"path": directory, "type": "Directory"}}));
         }
         // The claim itself is never marked read-only: with some drivers that is another way of attaching it.
-        Place::Claim { claim, .. } => {
+        MoverPlace::Claim { claim, .. } => {
             volumes.push(json!({"name": "data", "persistentVolumeClaim": {"claimName": claim}}));
         }
-        Place::Anywhere => {}
+        MoverPlace::Anywhere => {}
     }
     volumes
 }
@@ -267,11 +250,11 @@ pub fn read(job: &Value) -> Option<Made> {
 mod tests {
     use rstest::rstest;
 
+    use super::super::{PodSecurity, PodSettings};
     use super::*;
 
-    fn terms() -> Terms {
-        Terms {
-            namespace: "lifeboat-movers".into(),
+    fn settings() -> PodSettings {
+        PodSettings {
             server: "lifeboat".into(),
             image: "localhost/lifeboat:dev".into(),
             cpu_request: "100m".into(),
@@ -280,27 +263,31 @@ mod tests {
             priority_class: None,
             task_directory: "/mover/task".into(),
             pod_uid_variable: "LIFEBOAT_POD_UID".into(),
+            security: PodSecurity::Privileged,
+            target: None,
         }
     }
 
-    fn errand(place: Place) -> Errand {
-        Errand {
+    fn wanted(place: MoverPlace) -> MoverJob {
+        MoverJob {
             uid: "6f1c-1".into(),
             owner: Owner { kind: "PodVolumeBackup".into(), name: "nightly-x".into(), uid: "6f1c".into() },
             place,
             repository: "default/shop".into(),
             group: "nightly".into(),
             deadline_seconds: 3600,
+            namespace: "lifeboat-movers".into(),
+            pod: settings(),
         }
     }
 
-    fn on_node(writable: bool) -> Place {
+    fn on_node(writable: bool) -> MoverPlace {
         let directory = "/var/lib/kubelet/pods/p/volumes/kubernetes.io~csi/pv".into();
-        Place::NodeDirectory { node: "a".into(), directory, writable }
+        MoverPlace::NodeDirectory { node: "a".into(), directory, writable }
     }
 
-    fn claim(block: bool, writable: bool) -> Place {
-        Place::Claim { claim: "exposed".into(), block, writable, node: None }
+    fn claim(block: bool, writable: bool) -> MoverPlace {
+        MoverPlace::Claim { claim: "exposed".into(), block, writable, node: None }
     }
 
     #[rstest]
@@ -308,25 +295,25 @@ mod tests {
     #[case::restore_on_a_node("restore_on_a_node", on_node(true))]
     #[case::backup_of_a_block_claim("backup_of_a_block_claim", claim(true, false))]
     #[case::restore_into_a_claim("restore_into_a_claim", claim(false, true))]
-    #[case::maintenance("maintenance", Place::Anywhere)]
-    fn the_pod_of(#[case] name: &str, #[case] place: Place) {
-        insta::assert_yaml_snapshot!(name, job(&errand(place), &terms())["spec"]["template"]["spec"]);
+    #[case::maintenance("maintenance", MoverPlace::Anywhere)]
+    fn the_pod_of(#[case] name: &str, #[case] place: MoverPlace) {
+        insta::assert_yaml_snapshot!(name, job(&wanted(place)).unwrap()["spec"]["template"]["spec"]);
     }
 
     #[test]
     fn job_and_secret_around_it() {
-        let mut job = job(&errand(on_node(false)), &terms());
+        let mut job = job(&wanted(on_node(false))).unwrap();
         job["spec"]["template"]["spec"] = json!("…");
-        insta::assert_yaml_snapshot!([secret(&errand(on_node(false)), &terms()), job]);
+        insta::assert_yaml_snapshot!([secret(&wanted(on_node(false))), job]);
     }
 
     #[test]
     fn what_a_job_was_made_for_can_be_read_from_it() {
-        let errand = Errand { group: "über lang".repeat(20), ..errand(on_node(false)) };
-        let mut job = job(&errand, &terms());
+        let wanted = MoverJob { group: "über lang".repeat(20), ..wanted(on_node(false)) };
+        let mut job = job(&wanted).unwrap();
         let made = read(&job).unwrap();
-        assert_eq!(made.owner, errand.owner);
-        assert_eq!(made.candidate, Candidate::of(&errand));
+        assert_eq!(made.owner, wanted.owner);
+        assert_eq!(made.candidate, Candidate::of(&wanted));
         assert!(!made.finished);
         job["status"] = json!({"conditions": [{"type": "Failed", "status": "True"}]});
         assert!(read(&job).unwrap().finished);
@@ -342,9 +329,9 @@ mod tests {
 
     #[test]
     fn labels_are_valid_whatever_the_names_are() {
-        let errand =
-            Errand { repository: "default/shop".into(), group: "x".repeat(200), ..errand(on_node(false)) };
-        for (key, value) in labels(&errand, &terms()).as_object().unwrap() {
+        let wanted =
+            MoverJob { repository: "default/shop".into(), group: "x".repeat(200), ..wanted(on_node(false)) };
+        for (key, value) in labels(&wanted).as_object().unwrap() {
             let value = value.as_str().unwrap();
             let valid = value.chars().all(|c| c.is_ascii_alphanumeric() || "-_.".contains(c));
             assert!(value.len() <= 63 && valid, "{key}: {value}");
@@ -354,8 +341,8 @@ mod tests {
     #[test]
     fn a_deadline_is_one_that_the_api_server_takes() {
         for (asked, given) in [(0, 1), (u64::MAX, 2_147_483_647)] {
-            let errand = Errand { deadline_seconds: asked, ..errand(Place::Anywhere) };
-            let job = job(&errand, &terms());
+            let wanted = MoverJob { deadline_seconds: asked, ..wanted(MoverPlace::Anywhere) };
+            let job = job(&wanted).unwrap();
             assert_eq!(job["spec"]["template"]["spec"]["activeDeadlineSeconds"], json!(given));
         }
     }

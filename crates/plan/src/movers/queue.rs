@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Errand;
+use super::MoverJob;
 
 /// How many run at once. None of them is taken as less than one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct Limits {
     pub on_repository: usize,
 }
 
-/// What the queue needs to know of an errand.
+/// What the queue needs to know of a mover.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Candidate {
     pub uid: String,
@@ -28,12 +28,12 @@ pub struct Candidate {
 }
 
 impl Candidate {
-    pub fn of(errand: &Errand) -> Self {
+    pub fn of(job: &MoverJob) -> Self {
         Self {
-            uid: errand.uid.clone(),
-            group: errand.group.clone(),
-            node: errand.place.node().map(str::to_owned),
-            repository: errand.repository.clone(),
+            uid: job.uid.clone(),
+            group: job.group.clone(),
+            node: job.place.node().map(str::to_owned),
+            repository: job.repository.clone(),
         }
     }
 

@@ -1,14 +1,18 @@
-//! The rights of a mover's container by its place: which user, which capabilities. Takes a place, gives security contexts
-//! for `job`. docs/movers.md has the table for admins; this is where it comes from.
+//! The rights of a mover's container: which user, which capabilities. Takes the place of the data, the pod whose volume it
+//! is and what the namespace's Pod Security allows; gives security contexts for `job`, or why no mover can run there.
+//! docs/movers.md has the table for admins; this is where it comes from.
 
 use serde_json::{Value, json};
 
-use super::Place;
+use super::MoverPlace;
 
 /// Reading files of all owners: nothing else is needed for a backup.
 const READ: &[&str] = &["DAC_READ_SEARCH"];
 
-/// Writing files of all owners as they were.
+/// Reading files of all owners where Pod Security level `baseline` refuses `DAC_READ_SEARCH`.
+const READ_BASELINE: &[&str] = &["DAC_OVERRIDE"];
+
+/// Writing files of all owners as they were. Level `baseline` allows all of them.
 const WRITE: &[&str] = &[
     // Owners and groups.
     "CHOWN",
@@ -24,37 +28,108 @@ const WRITE: &[&str] = &[
     "SETFCAP",
 ];
 
+/// The user of the image, who owns no files.
+const USER: i64 = 65532;
+
+/// What a namespace lets pods do: the levels of Pod Security admission.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum PodSecurity {
+    #[default]
+    Privileged,
+    Baseline,
+    Restricted,
+}
+
+/// The pod whose volume a mover reads or writes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TargetPod {
+    /// The user and group of its containers, where its spec names them.
+    pub user: Option<i64>,
+    pub group: Option<i64>,
+    pub fs_group: Option<i64>,
+}
+
+/// Why no mover can run there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotAllowed {
+    #[error(
+        "its namespace does not allow pods with directories of nodes: label it pod-security.kubernetes.io/enforce=privileged"
+    )]
+    NodeDirectory,
+    #[error(
+        "its namespace allows only pods without rights (Pod Security level restricted), and the pod does not name the user \
+         who owns the files: set spec.securityContext.runAsUser"
+    )]
+    NoUser,
+    #[error(
+        "a block device belongs to root, and its namespace does not allow pods that run as root: label it \
+         pod-security.kubernetes.io/enforce=baseline"
+    )]
+    Device,
+}
+
 /// What a mover may do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Rights {
-    /// Needed where files or devices of all owners are read or written.
-    root: bool,
+    user: User,
     capabilities: &'static [&'static str],
     /// It sees directories of the host, which carry labels of other pods where SELinux is on.
     host: bool,
 }
 
-pub(super) fn of(place: &Place) -> Rights {
-    let files = |writable: bool| if writable { WRITE } else { READ };
-    match place {
-        Place::NodeDirectory { writable, .. } => {
-            Rights { root: true, capabilities: files(*writable), host: true }
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum User {
+    /// Needed where files or devices of all owners are read or written.
+    Root,
+    Other {
+        user: i64,
+        group: i64,
+        fs_group: i64,
+    },
+}
+
+const NOBODY: User = User::Other { user: USER, group: USER, fs_group: USER };
+
+pub(super) fn of(
+    place: &MoverPlace,
+    target: Option<&TargetPod>,
+    security: PodSecurity,
+) -> Result<Rights, NotAllowed> {
+    match (place, security) {
+        (MoverPlace::NodeDirectory { writable, .. }, PodSecurity::Privileged) => {
+            Ok(root(if *writable { WRITE } else { READ }, true))
         }
-        Place::Claim { block: false, writable, .. } => {
-            Rights { root: true, capabilities: files(*writable), host: false }
-        }
+        (MoverPlace::NodeDirectory { .. }, _) => Err(NotAllowed::NodeDirectory),
+        (MoverPlace::Claim { block: true, .. }, PodSecurity::Restricted) => Err(NotAllowed::Device),
         // The device belongs to root, who needs nothing more for it.
-        Place::Claim { block: true, .. } => Rights { root: true, capabilities: &[], host: false },
-        Place::Anywhere => Rights { root: false, capabilities: &[], host: false },
+        (MoverPlace::Claim { block: true, .. }, _) => Ok(root(&[], false)),
+        (MoverPlace::Claim { .. }, PodSecurity::Restricted) => as_target(target),
+        (MoverPlace::Claim { writable: true, .. }, _) => Ok(root(WRITE, false)),
+        (MoverPlace::Claim { .. }, PodSecurity::Baseline) => Ok(root(READ_BASELINE, false)),
+        (MoverPlace::Claim { .. }, PodSecurity::Privileged) => Ok(root(READ, false)),
+        (MoverPlace::Anywhere, _) => Ok(Rights { user: NOBODY, capabilities: &[], host: false }),
     }
 }
 
+fn root(capabilities: &'static [&'static str], host: bool) -> Rights {
+    Rights { user: User::Root, capabilities, host }
+}
+
+/// As the pod itself, which can read and write its own files.
+fn as_target(target: Option<&TargetPod>) -> Result<Rights, NotAllowed> {
+    let user = target.and_then(|target| target.user).filter(|user| *user != 0).ok_or(NotAllowed::NoUser)?;
+    let group = target.and_then(|target| target.group).unwrap_or(user);
+    let fs_group = target.and_then(|target| target.fs_group).unwrap_or(group);
+    Ok(Rights { user: User::Other { user, group, fs_group }, capabilities: &[], host: false })
+}
+
 impl Rights {
-    pub(super) fn pod(self, user: i64) -> Value {
-        let mut context = if self.root {
-            json!({"runAsUser": 0, "runAsGroup": 0})
-        } else {
-            json!({"runAsNonRoot": true, "runAsUser": user, "runAsGroup": user, "fsGroup": user})
+    pub(super) fn pod(self) -> Value {
+        let mut context = match self.user {
+            User::Root => json!({"runAsUser": 0, "runAsGroup": 0}),
+            User::Other { user, group, fs_group } => {
+                json!({"runAsNonRoot": true, "runAsUser": user, "runAsGroup": group, "fsGroup": fs_group})
+            }
         };
         context["seccompProfile"] = json!({"type": "RuntimeDefault"});
         if self.host {
@@ -75,8 +150,57 @@ impl Rights {
         })
     }
 
-    /// Files of a Secret belong to root; whoever is not root reads them by the pod's group.
+    /// Files of a Secret belong to root; another user reads them by the pod's group.
     pub(super) fn secret_mode(self) -> u32 {
-        if self.root { 0o400 } else { 0o440 }
+        if self.user == User::Root { 0o400 } else { 0o440 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn on_node() -> MoverPlace {
+        MoverPlace::NodeDirectory { node: "a".into(), directory: "/d".into(), writable: false }
+    }
+
+    fn claim(block: bool, writable: bool) -> MoverPlace {
+        MoverPlace::Claim { claim: "c".into(), block, writable, node: None }
+    }
+
+    #[rstest]
+    #[case::host_paths_need_privileged(on_node(), PodSecurity::Baseline, NotAllowed::NodeDirectory)]
+    #[case::devices_need_root(claim(true, false), PodSecurity::Restricted, NotAllowed::Device)]
+    #[case::whose_files(claim(false, false), PodSecurity::Restricted, NotAllowed::NoUser)]
+    fn a_namespace_that_allows_less_is_named(
+        #[case] place: MoverPlace,
+        #[case] security: PodSecurity,
+        #[case] expected: NotAllowed,
+    ) {
+        assert_eq!(of(&place, None, security), Err(expected));
+    }
+
+    #[test]
+    fn under_baseline_files_are_read_with_a_capability_that_it_allows() {
+        let rights = of(&claim(false, false), None, PodSecurity::Baseline).unwrap();
+        assert_eq!(rights.container()["capabilities"]["add"], json!(["DAC_OVERRIDE"]));
+        let rights = of(&claim(false, false), None, PodSecurity::Privileged).unwrap();
+        assert_eq!(rights.container()["capabilities"]["add"], json!(["DAC_READ_SEARCH"]));
+    }
+
+    #[test]
+    fn under_restricted_the_mover_runs_as_the_pod_whose_volume_it_is() {
+        let target = TargetPod { user: Some(999), group: None, fs_group: Some(70) };
+        let rights = of(&claim(false, true), Some(&target), PodSecurity::Restricted).unwrap();
+        let pod = rights.pod();
+        assert_eq!(
+            (&pod["runAsUser"], &pod["runAsGroup"], &pod["fsGroup"]),
+            (&json!(999), &json!(999), &json!(70))
+        );
+        assert_eq!(rights.container()["capabilities"], json!({"drop": ["ALL"]}));
+        let root = TargetPod { user: Some(0), ..target };
+        assert_eq!(of(&claim(false, true), Some(&root), PodSecurity::Restricted), Err(NotAllowed::NoUser));
     }
 }

@@ -1,10 +1,10 @@
 //! Orders of single types and of the three types that hang together.
 
+use lifeboat_api::catalogue::ResourceType;
 use proptest::prelude::*;
 use rstest::rstest;
 
 use super::*;
-use crate::catalogue::ResourceType;
 
 fn catalogue() -> Catalogue {
     let served = |resource: &str, kind: &str, short: &str, namespaced| ResourceType {

@@ -6,8 +6,8 @@ use lifeboat_api::velero::names;
 use serde_json::Value;
 
 use super::text;
-use crate::backup::volumes::{Wishes, copy_reason, is_never_copied};
 use crate::policy::VolumeFacts;
+use crate::wishes::{Wishes, copy_reason, is_never_copied};
 
 /// A claim of the pod's namespace, with its volume where it has one.
 #[derive(Clone, Debug, Default, PartialEq)]

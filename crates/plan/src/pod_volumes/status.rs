@@ -2,10 +2,10 @@
 //! and fields. Group velero.io has no status subresource, so one patch holds status and annotations.
 
 use jiff::Timestamp;
+use lifeboat_api::common::time::seconds;
 use serde_json::{Value, json};
 
 use super::{ATTEMPT, CHANGED_FILES, DEAD_OWNERS, UNREADABLE_FILES};
-use crate::time::seconds;
 
 /// How many files a message names.
 const NAMED: usize = 3;

@@ -4,8 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use lifeboat_api::catalogue::{Catalogue, ItemId};
+
 use super::{NamespacedRule, Policies, PolicyError, ResourceRule};
-use crate::catalogue::{Catalogue, ItemId};
 use crate::glob::Glob;
 
 /// Why a text is no policy for restores.

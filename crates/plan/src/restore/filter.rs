@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
+use lifeboat_api::catalogue::{Catalogue, GroupResource, ItemId};
 use lifeboat_api::velero::RestoreSpec;
 
-use crate::catalogue::{Catalogue, GroupResource, ItemId};
 use crate::glob::GlobError;
 use crate::includes::Includes;
 use crate::policy::items::{ItemFilters, ItemPolicies, ItemPolicyError, Opinion};

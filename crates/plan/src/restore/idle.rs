@@ -3,10 +3,10 @@
 
 use std::collections::BTreeSet;
 
+use lifeboat_api::catalogue::{Catalogue, GroupResource};
 use lifeboat_api::velero::RestoreSpec;
 
 use super::filter::NEVER_RESTORED;
-use crate::catalogue::{Catalogue, GroupResource};
 use crate::filter::unknown::is_served;
 use crate::glob::Glob;
 

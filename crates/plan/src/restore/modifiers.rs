@@ -4,12 +4,12 @@
 mod json_patch;
 mod strategic;
 
+use lifeboat_api::catalogue::GroupResource;
 use lifeboat_api::common::LabelSelector;
 use regex::Regex;
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::catalogue::GroupResource;
 use crate::glob::Glob;
 use crate::includes::Includes;
 use crate::selector::Selector;

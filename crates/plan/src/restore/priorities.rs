@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::catalogue::{Catalogue, GroupResource};
+use lifeboat_api::catalogue::{Catalogue, GroupResource};
 
 /// Upstream's lists.
 const HIGH: [&str; 23] = [

@@ -5,8 +5,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::hash::Hash;
 
+use lifeboat_api::catalogue::GroupResource;
+
 use super::scheduler::Entry;
-use crate::catalogue::GroupResource;
 
 /// One item, as the index of the backup has it.
 #[derive(Clone, Debug)]

@@ -4,10 +4,10 @@
 
 use std::collections::BTreeMap;
 
+use lifeboat_api::catalogue::{GroupResource, ItemId};
 use lifeboat_api::velero::names::{BACKUP_NAME, RESTORE_NAME};
 use serde_json::{Map, Value, json};
 
-use crate::catalogue::{GroupResource, ItemId};
 use crate::label;
 
 /// Fields of `metadata` that belong to the object that was backed up and to no other.

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::catalogue::GroupResource;
+use lifeboat_api::catalogue::GroupResource;
 
 /// Annotation of a location, "true": nobody vouches for what is in its bucket.
 pub const UNTRUSTED: &str = "lifeboat.io/untrusted";

@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
+use lifeboat_api::catalogue::{Catalogue, GroupResource};
 use lifeboat_api::velero::{Backup, BackupPhase, ExistingResourcePolicy, RestoreSpec};
 
 use super::filter::{COMMANDS, FilterError, NEVER_RESTORED, RestoreFilter, StatusFilter};
 use super::hooks::RestoreHooks;
 use super::modifiers::Modifiers;
-use crate::catalogue::{Catalogue, GroupResource};
 use crate::includes::Includes;
 
 /// A Restore that can run.

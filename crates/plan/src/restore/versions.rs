@@ -5,7 +5,7 @@
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 
-use crate::catalogue::{Catalogue, GroupResource};
+use lifeboat_api::catalogue::{Catalogue, GroupResource};
 
 /// The ConfigMap in Lifeboat's namespace, and its key, with the user's wishes.
 pub const CONFIG_MAP: &str = "enableapigroupversions";
@@ -89,10 +89,10 @@ fn parts(version: &str) -> Option<(u8, u64, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use lifeboat_api::catalogue::ResourceType;
     use rstest::rstest;
 
     use super::*;
-    use crate::catalogue::ResourceType;
 
     /// The first is the preferred one.
     fn catalogue(versions: &str) -> Catalogue {

@@ -64,7 +64,7 @@ impl fmt::Display for Wait {
         if self.more > 0 {
             write!(f, " and {} more", self.more)?;
         }
-        write!(f, " since {}", crate::time::seconds(self.since))?;
+        write!(f, " since {}", lifeboat_api::common::time::seconds(self.since))?;
         if !self.action.is_empty() {
             write!(f, " ({})", self.action)?;
         }

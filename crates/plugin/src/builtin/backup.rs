@@ -11,7 +11,7 @@ mod testing;
 
 use std::sync::Arc;
 
-use lifeboat_plan::catalogue::GroupResource;
+use lifeboat_api::catalogue::GroupResource;
 use serde_json::Value;
 
 pub use claim::{ClaimAction, ClaimBlock};

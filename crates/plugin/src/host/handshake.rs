@@ -9,37 +9,54 @@ use super::error::shortened;
 /// The longest line that can be a handshake.
 pub(super) const LONGEST: usize = 4096;
 
+/// Why a line is no handshake of a plugin that can be used here.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum HandshakeError {
+    #[error("it printed {0:?} where a plugin prints its address")]
+    NoAddress(String),
+    #[error("it speaks version {0} of go-plugin's protocol, this host speaks {CORE_VERSION}")]
+    CoreVersion(String),
+    #[error(
+        "it speaks version {0} of Velero's plugin protocol, this host speaks {PROTOCOL_VERSION}; use a build of the \
+         plugin for Velero 1.1 or newer"
+    )]
+    ProtocolVersion(String),
+    #[error("it speaks net/rpc and not gRPC")]
+    NetRpc,
+    #[error("it listens on {0:?} and not on a unix socket")]
+    Network(String),
+    #[error("it wants TLS, which was not asked for")]
+    Tls,
+    #[error("its socket {0:?} is no absolute path")]
+    RelativeSocket(String),
+}
+
 /// Reads `1|2|unix|/tmp/plugin123|grpc|` and gives the socket, or why that is no plugin for us.
-pub(super) fn socket(line: &str) -> Result<PathBuf, String> {
+pub(super) fn socket(line: &str) -> Result<PathBuf, HandshakeError> {
     let parts: Vec<&str> = line.trim().split('|').collect();
     let [core, protocol, network, address, ..] = parts[..] else {
-        return Err(format!("it printed {:?} where a plugin prints its address", first_words(line)));
+        return Err(HandshakeError::NoAddress(first_words(line)));
     };
     if core.parse::<u32>().is_err() {
-        return Err(format!("it printed {:?} where a plugin prints its address", first_words(line)));
+        return Err(HandshakeError::NoAddress(first_words(line)));
     }
     if core != CORE_VERSION {
-        return Err(format!(
-            "it speaks version {core} of go-plugin's protocol, this host speaks {CORE_VERSION}"
-        ));
+        return Err(HandshakeError::CoreVersion(core.to_owned()));
     }
     if protocol != PROTOCOL_VERSION {
-        return Err(format!(
-            "it speaks version {protocol} of Velero's plugin protocol, this host speaks {PROTOCOL_VERSION}; use a \
-             build of the plugin for Velero 1.1 or newer"
-        ));
+        return Err(HandshakeError::ProtocolVersion(protocol.to_owned()));
     }
     if parts.get(4).is_none_or(|kind| *kind != "grpc") {
-        return Err("it speaks net/rpc and not gRPC".to_owned());
+        return Err(HandshakeError::NetRpc);
     }
     if network != "unix" {
-        return Err(format!("it listens on {network:?} and not on a unix socket"));
+        return Err(HandshakeError::Network(network.to_owned()));
     }
     if parts.get(5).is_some_and(|certificate| !certificate.is_empty()) {
-        return Err("it wants TLS, which was not asked for".to_owned());
+        return Err(HandshakeError::Tls);
     }
     if !address.starts_with('/') {
-        return Err(format!("its socket {address:?} is no absolute path"));
+        return Err(HandshakeError::RelativeSocket(address.to_owned()));
     }
     Ok(PathBuf::from(address))
 }
@@ -88,7 +105,7 @@ mod tests {
     #[case::tls("1|2|unix|/tmp/a|grpc|MIIB", "TLS")]
     #[case::relative("1|2|unix|a|grpc|", "absolute")]
     fn other_lines_are_refused_with_the_reason(#[case] line: &str, #[case] reason: &str) {
-        let error = socket(line).unwrap_err();
+        let error = socket(line).unwrap_err().to_string();
         assert!(error.contains(reason), "{error}");
     }
 

@@ -182,7 +182,7 @@ async fn greet(
         return Err(PluginError::no_plugin(path, handshake::ended(&how, &intake.last_words())));
     }
     let socket = handshake::socket(&String::from_utf8_lossy(&line))
-        .map_err(|reason| PluginError::no_plugin(path, reason))?;
+        .map_err(|error| PluginError::no_plugin(path, error.to_string()))?;
     tokio::spawn(Arc::clone(intake).drain(reader));
     Ok(socket)
 }

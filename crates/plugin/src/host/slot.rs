@@ -14,13 +14,13 @@ use tonic::transport::Channel;
 use tonic::{Code, Response, Status};
 
 use super::error::PluginError;
+use super::init;
 use super::kind::Kind;
 use super::log::LogSink;
 use super::patience::{Patience, Watched};
 use super::process::Process;
 use super::settings::{HostSettings, Timeouts};
 use super::usage::Usage;
-use crate::remote::init;
 
 /// After so many failed starts in a row a program is not started again.
 const MOST_FAILURES: u32 = 3;

@@ -1,8 +1,8 @@
 //! Item block actions in processes.
 
 use async_trait::async_trait;
+use lifeboat_api::catalogue::ItemId;
 use lifeboat_api::velero::Backup;
-use lifeboat_plan::catalogue::ItemId;
 use lifeboat_plugin_protocol::v1::item_block_action_client::ItemBlockActionClient;
 use lifeboat_plugin_protocol::v1::{ItemBlockActionAppliesToRequest, ItemBlockActionGetRelatedItemsRequest};
 use serde_json::Value;

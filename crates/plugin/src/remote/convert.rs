@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
-use lifeboat_plan::catalogue::{GroupResource, ItemId, is_path_segment};
+use lifeboat_api::catalogue::{GroupResource, ItemId, is_path_segment};
 use lifeboat_plugin_protocol::generated::{
     OperationProgress as WireProgress, ResourceIdentifier, ResourceSelector,
 };

@@ -2,8 +2,8 @@
 //! version 1 is always ready.
 
 use async_trait::async_trait;
+use lifeboat_api::catalogue::ItemId;
 use lifeboat_api::velero::Restore;
-use lifeboat_plan::catalogue::ItemId;
 use lifeboat_plugin_protocol::generated as v1;
 use lifeboat_plugin_protocol::generated::restore_item_action_client::RestoreItemActionClient as ClientV1;
 use lifeboat_plugin_protocol::v2;

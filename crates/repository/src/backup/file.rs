@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use rustix::fs::{SeekFrom, seek};
 
-use super::buffer::READ_AHEAD;
+use super::buffer::{Buffer, READ_AHEAD};
 use super::context::{Context, ZEROS};
 use super::directory::Directory;
 use super::workers::{Pieces, Worker};
@@ -178,18 +178,22 @@ pub(super) fn read_pieces(
             }
             buffer.truncate(cut);
             start = beyond;
-            let taken = if *buffer == ZEROS {
-                worker.give_back(buffer);
-                add_zeros(context, pieces, 1).map(drop)
-            } else {
-                worker.offer(context, pieces, buffer)
-            };
-            if let Err(error) = taken {
+            if let Err(error) = take_piece(context, worker, pieces, buffer) {
                 return Ok(Err(error));
             }
             (buffer, searched) = (next, 0);
         }
         searched = buffer.len();
+    }
+}
+
+/// Takes a piece that was cut off; one of zeros needs no storing of its own.
+fn take_piece(context: &Context, worker: &Worker<'_>, pieces: &Arc<Pieces>, piece: Buffer) -> Result<()> {
+    if *piece == ZEROS {
+        worker.give_back(piece);
+        add_zeros(context, pieces, 1).map(drop)
+    } else {
+        worker.offer(context, pieces, piece)
     }
 }
 

@@ -176,7 +176,7 @@ impl Draft {
 /// The paths that the snapshot names.
 fn paths(source: &Source) -> Result<Vec<String>> {
     match source {
-        Source::Root { path, .. } => Ok(vec![path.clone()]),
+        Source::Root { path, .. } => Ok(vec![place(path)?]),
         Source::Stream { name, .. } | Source::Command { name, .. } | Source::Device { name, .. } => {
             Ok(vec![format!("/{}", name.trim_matches('/'))])
         }
@@ -190,6 +190,17 @@ fn paths(source: &Source) -> Result<Vec<String>> {
             Ok(paths.iter().map(|path| String::from_utf8_lossy(path).into_owned()).collect())
         }
     }
+}
+
+/// Where in the snapshot a directory is stored: absolute and clean.
+fn place(path: &str) -> Result<String> {
+    let is_odd = |part: &str| matches!(part, "." | "..") || part.contains('\0');
+    if !path.starts_with('/') || path.split('/').any(is_odd) {
+        let problem = format!("'{path}' is not an absolute path without '.' and '..'");
+        return Err(Error::invalid("path in the snapshot", problem));
+    }
+    let parts: Vec<_> = path.split('/').filter(|part| !part.is_empty()).collect();
+    Ok(format!("/{}", parts.join("/")))
 }
 
 fn current_directory() -> Result<Vec<u8>> {
@@ -235,12 +246,13 @@ impl Job {
         };
         let may_be_empty = options.allow_empty;
         match options.source {
-            Source::Root { directory, .. } => {
+            Source::Root { directory, path } => {
                 drop(worker);
+                let path = place(&path)?;
                 let walk = || {
                     let walk = DirectoryHandle::of(&directory)
-                        .and_then(|directory| Walk::of_root(directory, &options.filter));
-                    walk.map_err(Error::file("read the directory", "/"))
+                        .and_then(|directory| Walk::at(directory, path.as_bytes(), &options.filter));
+                    walk.map_err(Error::file("read the directory", &path))
                 };
                 let scanned = options.scan.then(walk).transpose()?;
                 let walker = Walker { context: &context, change: options.change, files, may_be_empty };

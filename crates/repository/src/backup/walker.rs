@@ -11,7 +11,7 @@ use super::directory::Directory;
 use super::file::FileJob;
 use crate::error::{Error, Result};
 use crate::id::{BlobId, BlobKind};
-use crate::node::Node;
+use crate::node::{Mode, Node};
 use crate::source::change::{ChangeOptions, unchanged};
 use crate::source::walk::{Entered, Event, Item, Walk};
 
@@ -130,6 +130,7 @@ impl Walker<'_> {
         let file = entered.directory.file();
         let taken = file.and_then(|file| self.context.nodes.for_open_file(file.as_fd(), &entered.name));
         match taken {
+            Ok(taken) if entered.is_made_up => Some(made_up(taken.node)),
             Ok(taken) => {
                 for problem in &taken.problems {
                     if !(entered.is_above_targets && problem.is_expected_above_targets()) {
@@ -221,6 +222,22 @@ impl Walker<'_> {
                 None
             }
         }
+    }
+}
+
+/// The node of a directory that leads to the stored one and is not in the source: as any user finds one that root made.
+/// Its times are those of the stored directory, so that an unchanged source gives an equal tree.
+fn made_up(stored: Node) -> Node {
+    Node {
+        name: stored.name,
+        kind: stored.kind,
+        mode: Mode::from_unix(0o040_755),
+        mtime: stored.mtime,
+        atime: stored.mtime,
+        ctime: stored.mtime,
+        user: "root".to_owned(),
+        group: "root".to_owned(),
+        ..Node::default()
     }
 }
 

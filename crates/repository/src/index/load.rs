@@ -16,6 +16,13 @@ const CONCURRENT: usize = 4;
 /// Pack numbers have 31 bits; a real repository has a few million packs at most.
 const MAX_PACKS: usize = 1 << 30;
 
+impl Repository {
+    /// Everything that the index files say.
+    pub async fn load_index(&self) -> Result<Index> {
+        Index::load(self).await
+    }
+}
+
 impl Index {
     /// Reads every index file of the repository. One that cannot be read fails the whole.
     pub async fn load(repository: &Repository) -> Result<Self> {

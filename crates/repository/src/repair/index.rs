@@ -106,22 +106,7 @@ async fn run(
         obsolete.extend(files.iter().copied());
         old = std::mem::take(&mut said);
     }
-    let mut stale: HashSet<PackId> = HashSet::new();
-    for (id, said) in &said {
-        match present.get(id) {
-            None => {
-                stale.insert(*id);
-                outcome.missing_packs.push(*id);
-            }
-            Some(size) if *size != said.size || !said.alike => {
-                stale.insert(*id);
-                outcome.reindexed_packs.push(*id);
-            }
-            Some(_) => {}
-        }
-    }
-    outcome.missing_packs.sort_unstable();
-    outcome.reindexed_packs.sort_unstable();
+    let stale = find_stale(&said, &present, &mut outcome);
     let mut to_read: Vec<(PackId, u64)> = present.into_iter().collect();
     to_read.retain(|(id, _)| !said.contains_key(id) || stale.contains(id));
     to_read.sort_unstable();
@@ -144,6 +129,31 @@ async fn run(
     outcome.removed_indexes = obsolete.len() as u64;
     outcome.written_indexes = writer.finish(&obsolete).await?;
     Ok(outcome)
+}
+
+/// The packs that are gone or that do not fit their entries.
+fn find_stale(
+    said: &HashMap<PackId, Said>,
+    present: &HashMap<PackId, u64>,
+    outcome: &mut RepairIndexOutcome,
+) -> HashSet<PackId> {
+    let mut stale: HashSet<PackId> = HashSet::new();
+    for (id, said) in said {
+        match present.get(id) {
+            None => {
+                stale.insert(*id);
+                outcome.missing_packs.push(*id);
+            }
+            Some(size) if *size != said.size || !said.alike => {
+                stale.insert(*id);
+                outcome.reindexed_packs.push(*id);
+            }
+            Some(_) => {}
+        }
+    }
+    outcome.missing_packs.sort_unstable();
+    outcome.reindexed_packs.sort_unstable();
+    stale
 }
 
 /// What each pack should look like, by all index files that can be read.

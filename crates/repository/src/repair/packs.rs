@@ -14,7 +14,7 @@ use crate::blobs::BlobReader;
 use crate::error::{Error, Result};
 use crate::files::FileKind;
 use crate::id::{BlobId, BlobKind, Id, PackId};
-use crate::index::Location;
+use crate::index::{Index, Location};
 use crate::lock::{Lock, LockKind, LockOptions};
 use crate::pack::PackedBlob;
 use crate::progress::Progress;
@@ -67,6 +67,54 @@ async fn run(
     let packs: BTreeSet<PackId> = options.packs.iter().copied().collect();
     progress.begin("reading the index");
     let index = Arc::new(repository.load_index().await?);
+    let known = indexed_blobs(repository, &index, &packs).await?;
+    let source = BlobReader::new(repository, Arc::clone(&index));
+    // Threads that share the saver stop when this future is dropped.
+    let saving = cancel.child_token();
+    let _stop = saving.clone().drop_guard();
+    let saver = Arc::new(Saver::start(repository, Arc::clone(&index), Some(Arc::clone(lock)), saving));
+    progress.begin("saving what is whole");
+    progress.add_total(packs.len() as u64, 0);
+    progress.total_is_known();
+    let (mut wanted, mut salvaged) = (HashSet::new(), HashSet::new());
+    for (id, indexed) in known {
+        if cancel.is_cancelled() {
+            return Err(Error::Cancelled);
+        }
+        let Some(reads) = load(repository, options, id).await? else {
+            wanted.extend(indexed.iter().map(|blob| (blob.kind, blob.id)));
+            continue;
+        };
+        let blobs = with_header(repository, id, indexed, &reads).await?;
+        wanted.extend(blobs.iter().map(|blob| (blob.kind, blob.id)));
+        let (source, target) = (source.clone(), Arc::clone(&saver));
+        let work = move || salvage(&source, &target, id, &blobs, &reads);
+        salvaged.extend(tokio::task::spawn_blocking(work).await.map_err(|_| Error::Cancelled)??);
+        progress.add_done(1, 0);
+    }
+    let saver = Arc::into_inner(saver).ok_or(Error::Cancelled)?;
+    saver.finish().await?;
+
+    let lost = lost_blobs(&index, &packs, wanted.difference(&salvaged))?;
+    let mut outcome = RepairPacksOutcome { salvaged: salvaged.len() as u64, lost, removed_packs: Vec::new() };
+    progress.begin("writing the index");
+    let packs: HashSet<PackId> = packs.into_iter().collect();
+    rewrite_index::remove_packs(repository, lock, &packs).await?;
+    lock.verify().await?;
+    for id in packs {
+        repository.remove_file(FileKind::Pack, id.0).await?;
+        outcome.removed_packs.push(id);
+    }
+    outcome.removed_packs.sort_unstable();
+    Ok(outcome)
+}
+
+/// What the index says about each of the packs.
+async fn indexed_blobs(
+    repository: &Repository,
+    index: &Index,
+    packs: &BTreeSet<PackId>,
+) -> Result<BTreeMap<PackId, Vec<PackedBlob>>> {
     let mut known: BTreeMap<PackId, Vec<PackedBlob>> = packs.iter().map(|id| (*id, Vec::new())).collect();
     index.for_each(&mut |entry| {
         if let Some(blobs) = known.get_mut(&entry.location.pack) {
@@ -85,68 +133,51 @@ async fn run(
             });
         }
     }
-    let source = BlobReader::new(repository, Arc::clone(&index));
-    // Threads that share the saver stop when this future is dropped.
-    let saving = cancel.child_token();
-    let _stop = saving.clone().drop_guard();
-    let saver = Arc::new(Saver::start(repository, Arc::clone(&index), Some(Arc::clone(lock)), saving));
-    progress.begin("saving what is whole");
-    progress.add_total(packs.len() as u64, 0);
-    progress.total_is_known();
-    let (mut wanted, mut salvaged) = (HashSet::new(), HashSet::new());
-    for (id, indexed) in known {
-        if cancel.is_cancelled() {
-            return Err(Error::Cancelled);
-        }
-        let Some(reads) = load(repository, options, id).await? else {
-            wanted.extend(indexed.iter().map(|blob| (blob.kind, blob.id)));
-            continue;
-        };
-        // The index may be wrong about a pack, and so may its header: both are tried.
-        let mut blobs = indexed;
-        for read in &reads {
-            match repository.load_pack_header(id, read.len() as u64).await {
-                Ok(listed) => {
-                    blobs.extend(listed);
-                    break;
-                }
-                Err(error) if is_lost(&error) => {}
-                Err(error) => return Err(error),
-            }
-        }
-        if blobs.is_empty() {
-            return Err(Error::Refused {
-                reason: format!("neither the index nor its own header says what is in pack {id}"),
-                hint: "nothing was removed; bring the pack or the index back from a copy, or let `prune` remove what no index names",
-            });
-        }
-        wanted.extend(blobs.iter().map(|blob| (blob.kind, blob.id)));
-        let (source, target) = (source.clone(), Arc::clone(&saver));
-        let work = move || salvage(&source, &target, id, &blobs, &reads);
-        salvaged.extend(tokio::task::spawn_blocking(work).await.map_err(|_| Error::Cancelled)??);
-        progress.add_done(1, 0);
-    }
-    let saver = Arc::into_inner(saver).ok_or(Error::Cancelled)?;
-    saver.finish().await?;
+    Ok(known)
+}
 
-    let mut outcome = RepairPacksOutcome { salvaged: salvaged.len() as u64, ..RepairPacksOutcome::default() };
-    for (kind, id) in wanted.difference(&salvaged) {
+/// The blobs of a pack by the index and by its own header: each may be wrong, so both are tried.
+async fn with_header(
+    repository: &Repository,
+    id: PackId,
+    indexed: Vec<PackedBlob>,
+    reads: &[Bytes],
+) -> Result<Vec<PackedBlob>> {
+    let mut blobs = indexed;
+    for read in reads {
+        match repository.load_pack_header(id, read.len() as u64).await {
+            Ok(listed) => {
+                blobs.extend(listed);
+                break;
+            }
+            Err(error) if is_lost(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    if blobs.is_empty() {
+        return Err(Error::Refused {
+            reason: format!("neither the index nor its own header says what is in pack {id}"),
+            hint: "nothing was removed; bring the pack or the index back from a copy, or let `prune` remove what no index names",
+        });
+    }
+    Ok(blobs)
+}
+
+/// Those of the `missing` blobs of which no other pack has a copy, sorted.
+fn lost_blobs<'a>(
+    index: &Index,
+    packs: &BTreeSet<PackId>,
+    missing: impl Iterator<Item = &'a (BlobKind, BlobId)>,
+) -> Result<Vec<(BlobKind, BlobId)>> {
+    let mut lost = Vec::new();
+    for (kind, id) in missing {
         let elsewhere = index.find_all(*kind, id)?.iter().any(|copy| !packs.contains(&copy.location.pack));
         if !elsewhere {
-            outcome.lost.push((*kind, *id));
+            lost.push((*kind, *id));
         }
     }
-    outcome.lost.sort_unstable();
-    progress.begin("writing the index");
-    let packs: HashSet<PackId> = packs.into_iter().collect();
-    rewrite_index::remove_packs(repository, lock, &packs).await?;
-    lock.verify().await?;
-    for id in packs {
-        repository.remove_file(FileKind::Pack, id.0).await?;
-        outcome.removed_packs.push(id);
-    }
-    outcome.removed_packs.sort_unstable();
-    Ok(outcome)
+    lost.sort_unstable();
+    Ok(lost)
 }
 
 /// A pack as it is; `None` if it is gone. One that does not match its name is read twice, because what is not found

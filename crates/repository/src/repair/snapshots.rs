@@ -11,12 +11,13 @@ use super::tree::{Mended, Mender};
 use crate::blobs::BlobReader;
 use crate::error::{Error, Result};
 use crate::files::FileKind;
-use crate::id::SnapshotId;
+use crate::id::{BlobId, SnapshotId};
 use crate::lock::{Lock, LockKind, LockOptions};
 use crate::locked::locked;
 use crate::progress::Progress;
 use crate::repository::Repository;
 use crate::saver::Saver;
+use crate::snapshot::Snapshot;
 
 /// The tag of snapshots that were repaired and stand beside their originals.
 const TAG: &str = "repaired";
@@ -81,7 +82,7 @@ async fn run(
     let _stop = saving.clone().drop_guard();
     let saver =
         lock.as_ref().map(|lock| Arc::new(Saver::start(repository, index, Some(Arc::clone(lock)), saving)));
-    let mut mender = Mender {
+    let mender = Mender {
         reader: &reader,
         saver: saver.clone(),
         cancel,
@@ -91,50 +92,15 @@ async fn run(
     progress.begin("repairing snapshots");
     progress.add_total(options.snapshots.len() as u64, 0);
     progress.total_is_known();
-    let (mut found, mut damaged) = (Vec::new(), Vec::new());
-    for id in &options.snapshots {
-        let snapshot = match repository.load_snapshot(*id).await {
-            Ok(snapshot) => snapshot,
-            // A store that cannot be read is not damage: it stops the repair.
-            Err(Error::Damaged { .. }) => {
-                damaged.push(*id);
-                progress.add_done(1, 0);
-                continue;
-            }
-            Err(error) => return Err(error),
-        };
-        let tree = mender.mend(snapshot.tree).await?;
-        progress.add_done(1, 0);
-        if tree != Some(snapshot.tree) {
-            found.push((*id, snapshot, tree, std::mem::take(&mut mender.mended)));
-        }
-    }
-    drop(mender);
+    let (incomplete, damaged) = mend(repository, options, mender, progress).await?;
     // Trees, then their index, then the snapshots that need them.
     if let Some(saver) = saver {
         Arc::into_inner(saver).ok_or(Error::Cancelled)?.finish().await?;
     }
     let mut outcome =
         RepairSnapshotsOutcome { looked_at: options.snapshots.len() as u64, repaired: Vec::new() };
-    for (old, mut snapshot, tree, mended) in found {
-        let mut repaired =
-            RepairedSnapshot { old, new: None, root_is_lost: tree.is_none(), old_was_removed: false, mended };
-        if let Some(lock) = &lock {
-            lock.verify().await?;
-            if let Some(tree) = tree {
-                snapshot.tree = tree;
-                snapshot.original = Some(old);
-                if !options.forget && !snapshot.tags.iter().any(|tag| tag == TAG) {
-                    snapshot.tags.push(TAG.to_owned());
-                }
-                repaired.new = Some(repository.save_snapshot(&snapshot).await?);
-            }
-            if options.forget {
-                repository.remove_file(FileKind::Snapshot, old.0).await?;
-                repaired.old_was_removed = true;
-            }
-        }
-        outcome.repaired.push(repaired);
+    for snapshot in incomplete {
+        outcome.repaired.push(replace(repository, options, lock.as_deref(), snapshot).await?);
     }
     for old in damaged {
         let old_was_removed = remove_damaged(repository, options, lock.as_deref(), old).await?;
@@ -147,6 +113,70 @@ async fn run(
         });
     }
     Ok(outcome)
+}
+
+/// A snapshot with something lost in its tree.
+struct Incomplete {
+    id: SnapshotId,
+    snapshot: Snapshot,
+    /// The mended tree; `None` if its root is lost.
+    tree: Option<BlobId>,
+    mended: Vec<Mended>,
+}
+
+/// Mends the trees of all snapshots; gives those that are incomplete, and those whose own object is damaged.
+async fn mend(
+    repository: &Repository,
+    options: &RepairSnapshotsOptions,
+    mut mender: Mender<'_>,
+    progress: &Progress,
+) -> Result<(Vec<Incomplete>, Vec<SnapshotId>)> {
+    let (mut incomplete, mut damaged) = (Vec::new(), Vec::new());
+    for &id in &options.snapshots {
+        let snapshot = match repository.load_snapshot(id).await {
+            Ok(snapshot) => snapshot,
+            // A store that cannot be read is not damage: it stops the repair.
+            Err(Error::Damaged { .. }) => {
+                damaged.push(id);
+                progress.add_done(1, 0);
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
+        let tree = mender.mend(snapshot.tree).await?;
+        progress.add_done(1, 0);
+        if tree != Some(snapshot.tree) {
+            incomplete.push(Incomplete { id, snapshot, tree, mended: std::mem::take(&mut mender.mended) });
+        }
+    }
+    Ok((incomplete, damaged))
+}
+
+/// Writes the new snapshot, then removes the old one if the caller said so. Without a lock nothing is written.
+async fn replace(
+    repository: &Repository,
+    options: &RepairSnapshotsOptions,
+    lock: Option<&Lock>,
+    incomplete: Incomplete,
+) -> Result<RepairedSnapshot> {
+    let Incomplete { id: old, mut snapshot, tree, mended } = incomplete;
+    let mut repaired =
+        RepairedSnapshot { old, new: None, root_is_lost: tree.is_none(), old_was_removed: false, mended };
+    let Some(lock) = lock else { return Ok(repaired) };
+    lock.verify().await?;
+    if let Some(tree) = tree {
+        snapshot.tree = tree;
+        snapshot.original = Some(old);
+        if !options.forget && !snapshot.tags.iter().any(|tag| tag == TAG) {
+            snapshot.tags.push(TAG.to_owned());
+        }
+        repaired.new = Some(repository.save_snapshot(&snapshot).await?);
+    }
+    if options.forget {
+        repository.remove_file(FileKind::Snapshot, old.0).await?;
+        repaired.old_was_removed = true;
+    }
+    Ok(repaired)
 }
 
 /// Removes a snapshot whose object is damaged, if the caller said so and it is still no better.

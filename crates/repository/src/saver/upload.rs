@@ -7,7 +7,8 @@ use bytes::Bytes;
 use jiff::Timestamp;
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::{Filling, Shared, permits};
+use super::packer::Filling;
+use super::{Shared, permits};
 use crate::error::{Error, Result};
 use crate::files::FileKind;
 use crate::index::IndexedPack;

@@ -38,6 +38,8 @@ pub struct Entered {
     pub directory: Arc<DirectoryHandle>,
     /// It is there only because targets are below it: of its content nothing else is stored.
     pub is_above_targets: bool,
+    /// It exists in the snapshot only: `directory` is the one that is stored below it.
+    pub is_made_up: bool,
 }
 
 /// An entry of a directory that is not a directory itself.
@@ -74,12 +76,26 @@ pub struct Walk<'a> {
 #[derive(Debug)]
 enum Frame {
     Targets(std::collections::btree_map::IntoIter<Vec<u8>, Target>),
-    Directory {
-        directory: Arc<DirectoryHandle>,
-        names: std::vec::IntoIter<Vec<u8>>,
-        surroundings: Surroundings,
-        path_length: usize,
-    },
+    /// A directory that is made up, and what is stored below it; none once that was entered.
+    MadeUp(Option<Box<Placed>>),
+    Directory(OpenDirectory),
+}
+
+/// A directory whose entries the walk goes through.
+#[derive(Debug)]
+struct OpenDirectory {
+    directory: Arc<DirectoryHandle>,
+    names: std::vec::IntoIter<Vec<u8>>,
+    surroundings: Surroundings,
+    path_length: usize,
+}
+
+/// A directory on its way to its place in the snapshot.
+#[derive(Debug)]
+struct Placed {
+    /// Components of the path that are still to be entered; the last is the directory's own name.
+    names: std::vec::IntoIter<Vec<u8>>,
+    content: OpenDirectory,
 }
 
 impl<'a> Walk<'a> {
@@ -89,14 +105,20 @@ impl<'a> Walk<'a> {
         Self { filter, current, stack, path: Vec::new(), problems: Vec::new() }
     }
 
-    /// Everything in one directory, whose entries become those of the snapshot. Paths count from there.
-    pub fn of_root(directory: Arc<DirectoryHandle>, filter: &'a Filter) -> io::Result<Self> {
+    /// Everything in one directory, stored at an absolute, clean path of the snapshot. Paths count from the snapshot's root.
+    pub fn at(directory: Arc<DirectoryHandle>, path: &[u8], filter: &'a Filter) -> io::Result<Self> {
         let mut problems = Vec::new();
-        let path = b"/".to_vec();
-        let surroundings = filter.surroundings(&directory, &path, None, &mut problems);
+        let surroundings = filter.surroundings(&directory, path, None, &mut problems);
         let names = directory.names()?.into_iter();
-        let stack = vec![Frame::Directory { directory, names, surroundings, path_length: path.len() }];
-        Ok(Self { filter, current: b"/", stack, path, problems })
+        let content = OpenDirectory { directory, names, surroundings, path_length: path.len() };
+        let components = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty());
+        let above: Vec<_> = components.map(<[u8]>::to_vec).collect();
+        let lowest = if above.is_empty() {
+            Frame::Directory(content)
+        } else {
+            Frame::MadeUp(Some(Box::new(Placed { names: above.into_iter(), content })))
+        };
+        Ok(Self { filter, current: b"/", stack: vec![lowest], path: b"/".to_vec(), problems })
     }
 
     /// The next event of the frame on top; `None` to try again.
@@ -106,9 +128,13 @@ impl<'a> Walk<'a> {
                 Some((name, target)) => self.target(name, target),
                 None => self.leave(),
             },
-            Frame::Directory { names, path_length, .. } => {
-                self.path.truncate(*path_length);
-                match names.next() {
+            Frame::MadeUp(placed) => match placed.take() {
+                Some(placed) => self.place(*placed),
+                None => self.leave(),
+            },
+            Frame::Directory(open) => {
+                self.path.truncate(open.path_length);
+                match open.names.next() {
                     Some(name) => self.entry(&name),
                     None => self.leave(),
                 }
@@ -122,6 +148,20 @@ impl<'a> Walk<'a> {
         (!self.stack.is_empty()).then_some(Event::Leave)
     }
 
+    /// Enters the next directory on the way to the place of the one that is stored, or that one itself.
+    fn place(&mut self, mut placed: Placed) -> Option<Event> {
+        let name = placed.names.next()?;
+        self.path = path::join(&self.path, &name);
+        let (path, directory) = (self.path.clone(), Arc::clone(&placed.content.directory));
+        let is_made_up = !placed.names.as_slice().is_empty();
+        self.stack.push(if is_made_up {
+            Frame::MadeUp(Some(Box::new(placed)))
+        } else {
+            Frame::Directory(placed.content)
+        });
+        Some(Event::Enter(Entered { name, path, directory, is_above_targets: is_made_up, is_made_up }))
+    }
+
     fn target(&mut self, name: Vec<u8>, target: Target) -> Option<Event> {
         match target {
             Target::Above { path: given, children } => {
@@ -131,7 +171,8 @@ impl<'a> Walk<'a> {
                     Err(error) => return Some(problem("open the directory", &path, error)),
                 };
                 self.stack.push(Frame::Targets(children.into_iter()));
-                Some(Event::Enter(Entered { name, path, directory, is_above_targets: true }))
+                let entered = Entered { name, path, directory, is_above_targets: true, is_made_up: false };
+                Some(Event::Enter(entered))
             }
             Target::Leaf { path: given, explicit } => {
                 self.path = path::absolute(self.current, &given);
@@ -170,7 +211,7 @@ impl<'a> Walk<'a> {
 
     /// An entry of the directory on top.
     fn entry(&mut self, name: &[u8]) -> Option<Event> {
-        let Some(Frame::Directory { directory, surroundings, .. }) = self.stack.last() else {
+        let Some(Frame::Directory(OpenDirectory { directory, surroundings, .. })) = self.stack.last() else {
             return None;
         };
         if !self.path.ends_with(b"/") {
@@ -225,13 +266,14 @@ impl<'a> Walk<'a> {
             Err(error) => return Some(problem("read the directory", &self.path, error)),
         };
         let surroundings = self.filter.surroundings(&directory, &self.path, Some(above), &mut self.problems);
-        self.stack.push(Frame::Directory {
+        self.stack.push(Frame::Directory(OpenDirectory {
             directory: Arc::clone(&directory),
             names: names.into_iter(),
             surroundings,
             path_length: self.path.len(),
-        });
-        Some(Event::Enter(Entered { name, path: self.path.clone(), directory, is_above_targets: false }))
+        }));
+        let path = self.path.clone();
+        Some(Event::Enter(Entered { name, path, directory, is_above_targets: false, is_made_up: false }))
     }
 }
 

@@ -9,8 +9,6 @@ use http::StatusCode;
 use object_store::client::{HttpError, HttpErrorKind};
 use rustls::{CertificateError, Error as TlsError, InvalidMessage};
 
-use crate::http::BadListing;
-
 use super::{Answer, BadCertificate, BadCredentials, Error, Unreachable};
 
 /// The object store that was spoken to.
@@ -50,6 +48,11 @@ pub(crate) struct Transport {
     pub origin: String,
     pub source: HttpError,
 }
+
+/// An answer of status 200 that must not be taken for a listing.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(crate) struct BadListing(pub &'static str);
 
 /// Classifies `error`, which came of `operation` at `site`.
 pub(crate) fn classify(site: &Site, operation: Operation<'_>, error: &(dyn StdError + 'static)) -> Error {

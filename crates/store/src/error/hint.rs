@@ -29,41 +29,9 @@ impl Error {
             Self::Denied { .. } => {
                 "grant the credentials list, read, write and delete rights on the bucket and prefix"
             }
-            Self::Credentials { cause, .. } => match cause {
-                BadCredentials::UnknownKeyId => {
-                    "correct the access key id of the credentials (in a cluster: in their Secret)"
-                }
-                BadCredentials::SignatureMismatch => {
-                    "correct the secret key of the credentials (in a cluster: in their Secret)"
-                }
-                BadCredentials::Expired => "give fresh credentials (in a cluster: in their Secret)",
-                BadCredentials::ClockSkew => "correct the clock of this machine (in a cluster: of the node)",
-                BadCredentials::Source => {
-                    "check the role, its trust policy and the token or metadata service, or give \
-                     credentials (in a cluster: a Secret)"
-                }
-            },
-            Self::Unreachable { cause, .. } => match cause {
-                Unreachable::Dns => {
-                    "correct the host name of the endpoint, or the DNS of this machine or cluster"
-                }
-                Unreachable::Refused => "check the endpoint's port and that the object store runs",
-                Unreachable::Timeout | Unreachable::Closed | Unreachable::Other => {
-                    "check the endpoint, the network policies and firewalls on the way, and the proxy settings"
-                }
-            },
-            Self::Certificate { cause, .. } => match cause {
-                BadCertificate::Untrusted => {
-                    "give the certificate authority's PEM: with --cacert on the command line, in objectStorage.caCert or \
-                     caCertRef in a cluster"
-                }
-                BadCertificate::Expired => "renew the endpoint's certificate",
-                BadCertificate::NotYetValid => "check the clocks of node and object store",
-                BadCertificate::OtherName => {
-                    "use the host name that the certificate was issued for in the endpoint"
-                }
-                BadCertificate::Other => "check the endpoint's certificate with 'openssl s_client'",
-            },
+            Self::Credentials { cause, .. } => cause.hint(),
+            Self::Unreachable { cause, .. } => cause.hint(),
+            Self::Certificate { cause, .. } => cause.hint(),
             Self::NotHttps { .. } => "write 'http://' in the endpoint, or turn TLS on in the object store",
             Self::NotHttp { .. } => "write 'https://' in the endpoint",
             Self::WrongRegion { .. } => {
@@ -81,18 +49,66 @@ impl Error {
             }
             Self::Deadline { .. } => "check network and load of the object store; it is tried again later",
             Self::ForeignDirectories { .. } => "use an empty bucket or set a prefix",
-            Self::Disk { source, .. } if source.kind() == ErrorKind::PermissionDenied => {
-                "give this user the rights to the directory, and to search those above it"
-            }
-            Self::Disk { source, .. } if source.kind() == ErrorKind::NotADirectory => {
-                "give the path of a directory; a file or something else is in the way"
-            }
-            Self::Disk { source, .. } if source.kind() == ErrorKind::ReadOnlyFilesystem => {
-                "mount the file system writable"
-            }
-            Self::Disk { .. } => "check that the directory is mounted, writable and has free space",
+            Self::Disk { source, .. } => disk(source.kind()),
             Self::Unsupported { .. } => "use another way; the reason is part of the message",
             Self::Other { .. } => "look into the server's log for the details",
         }
+    }
+}
+
+impl BadCredentials {
+    fn hint(self) -> &'static str {
+        match self {
+            Self::UnknownKeyId => {
+                "correct the access key id of the credentials (in a cluster: in their Secret)"
+            }
+            Self::SignatureMismatch => {
+                "correct the secret key of the credentials (in a cluster: in their Secret)"
+            }
+            Self::Expired => "give fresh credentials (in a cluster: in their Secret)",
+            Self::ClockSkew => "correct the clock of this machine (in a cluster: of the node)",
+            Self::Source => {
+                "check the role, its trust policy and the token or metadata service, or give \
+                 credentials (in a cluster: a Secret)"
+            }
+        }
+    }
+}
+
+impl Unreachable {
+    fn hint(self) -> &'static str {
+        match self {
+            Self::Dns => "correct the host name of the endpoint, or the DNS of this machine or cluster",
+            Self::Refused => "check the endpoint's port and that the object store runs",
+            Self::Timeout | Self::Closed | Self::Other => {
+                "check the endpoint, the network policies and firewalls on the way, and the proxy settings"
+            }
+        }
+    }
+}
+
+impl BadCertificate {
+    fn hint(self) -> &'static str {
+        match self {
+            Self::Untrusted => {
+                "give the certificate authority's PEM: with --cacert on the command line, in objectStorage.caCert or \
+                 caCertRef in a cluster"
+            }
+            Self::Expired => "renew the endpoint's certificate",
+            Self::NotYetValid => "check the clocks of node and object store",
+            Self::OtherName => "use the host name that the certificate was issued for in the endpoint",
+            Self::Other => "check the endpoint's certificate with 'openssl s_client'",
+        }
+    }
+}
+
+fn disk(kind: ErrorKind) -> &'static str {
+    match kind {
+        ErrorKind::PermissionDenied => {
+            "give this user the rights to the directory, and to search those above it"
+        }
+        ErrorKind::NotADirectory => "give the path of a directory; a file or something else is in the way",
+        ErrorKind::ReadOnlyFilesystem => "mount the file system writable",
+        _ => "check that the directory is mounted, writable and has free space",
     }
 }

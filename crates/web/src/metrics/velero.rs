@@ -9,7 +9,7 @@ use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::{Family, MetricConstructor};
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::Registry;
+use prometheus_client::registry::{Metric, Registry};
 
 /// Upstream's buckets of durations, in seconds.
 const BUCKETS: [f64; 9] = [60., 300., 600., 900., 1800., 3600., 7200., 10800., 14400.];
@@ -114,27 +114,19 @@ pub struct VeleroMetrics {
     csi: [Family<SnapshotLabel, Counter>; 3],
 }
 
+/// A new metric under this name.
+fn registered<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
+    registry.register(name, help, metric.clone());
+    metric
+}
+
 impl VeleroMetrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let registry = registry.sub_registry_with_prefix("velero");
         let backups = Attempts::register(registry, "backup", "Backups");
         let deletions = Attempts::register(registry, "backup_deletion", "Deletions of backups");
         let snapshots = Attempts::register(registry, "volume_snapshot", "Volume snapshots");
-        let counter = |registry: &mut Registry, name: &str, help: &str| {
-            let family = Counters::default();
-            registry.register(name, help, family.clone());
-            family
-        };
-        let gauge = |registry: &mut Registry, name: &str, help: &str| {
-            let family = Gauges::default();
-            registry.register(name, help, family.clone());
-            family
-        };
-        let total = |registry: &mut Registry, name: &str, help: &str| {
-            let gauge = Gauge::<i64, AtomicI64>::default();
-            registry.register(name, help, gauge.clone());
-            gauge
-        };
         let csi = ["attempt", "success", "failure"].map(|step| {
             let family = Family::<SnapshotLabel, Counter>::default();
             registry.register(format!("csi_snapshot_{step}"), "CSI snapshots by step", family.clone());
@@ -144,35 +136,43 @@ impl VeleroMetrics {
         registry.register("backup_duration_seconds", "Time that backups took, in seconds", durations.clone());
         Self {
             backups,
-            partial: counter(registry, "backup_partial_failure", "Backups that partially failed"),
-            invalid: counter(registry, "backup_validation_failure", "Backups that failed validation"),
-            warnings: counter(registry, "backup_warning", "Backups with warnings"),
+            partial: registered(registry, "backup_partial_failure", "Backups that partially failed"),
+            invalid: registered(registry, "backup_validation_failure", "Backups that failed validation"),
+            warnings: registered(registry, "backup_warning", "Backups with warnings"),
             deletions,
-            last_success: gauge(
+            last_success: registered(
                 registry,
                 "backup_last_successful_timestamp",
                 "When a backup last succeeded, in seconds since 1970",
             ),
-            last_status: gauge(registry, "backup_last_status", "1 where the last backup succeeded, else 0"),
-            archive_bytes: gauge(
+            last_status: registered(
+                registry,
+                "backup_last_status",
+                "1 where the last backup succeeded, else 0",
+            ),
+            archive_bytes: registered(
                 registry,
                 "backup_tarball_size_bytes",
                 "Size of a backup's archive, in bytes",
             ),
-            items: gauge(registry, "backup_items_total", "Items of the last backup"),
-            item_errors: gauge(registry, "backup_items_errors", "Errors of the last backup"),
+            items: registered(registry, "backup_items_total", "Items of the last backup"),
+            item_errors: registered(registry, "backup_items_errors", "Errors of the last backup"),
             durations,
-            backup_total: total(registry, "backup_total", "Backups that exist"),
-            restore_attempts: counter(registry, "restore_attempt", "Restores that were attempted"),
-            restore_successes: counter(registry, "restore_success", "Restores that succeeded"),
-            restore_partial: counter(registry, "restore_partial_failure", "Restores that partially failed"),
-            restore_failures: counter(registry, "restore_failed", "Restores that failed"),
-            restore_invalid: counter(
+            backup_total: registered(registry, "backup_total", "Backups that exist"),
+            restore_attempts: registered(registry, "restore_attempt", "Restores that were attempted"),
+            restore_successes: registered(registry, "restore_success", "Restores that succeeded"),
+            restore_partial: registered(
+                registry,
+                "restore_partial_failure",
+                "Restores that partially failed",
+            ),
+            restore_failures: registered(registry, "restore_failed", "Restores that failed"),
+            restore_invalid: registered(
                 registry,
                 "restore_validation_failed",
                 "Restores that failed validation",
             ),
-            restore_total: total(registry, "restore_total", "Restores that exist"),
+            restore_total: registered(registry, "restore_total", "Restores that exist"),
             snapshots,
             csi,
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use lifeboat_plan::catalogue::{GroupResource, ItemId};
+use lifeboat_api::catalogue::{GroupResource, ItemId};
 use lifeboat_plugin::actions::{BackupItemAction, BackupOutcome, RestoreInput};
 use lifeboat_plugin::{ActionError, Registry};
 use lifeboat_test_plugins::{NoCluster, Plugins, backup, config_map, restore};

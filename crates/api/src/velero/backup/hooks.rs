@@ -1,11 +1,11 @@
-//! Commands to run in pods around their backup, as a Backup names them.
+//! Commands to run in pods before and after they are backed up, as a Backup defines them.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::common::{GoDuration, LabelSelector, atomic, string_enum};
 
-/// Commands to run around the backup of single objects.
+/// Commands to run before and after single objects are backed up.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BackupHooks {
@@ -14,7 +14,7 @@ pub struct BackupHooks {
     pub resources: Option<Vec<BackupResourceHookSpec>>,
 }
 
-/// A set of commands and the objects they are for.
+/// A set of commands and the objects they apply to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BackupResourceHookSpec {
@@ -36,10 +36,10 @@ pub struct BackupResourceHookSpec {
     #[schemars(transform = atomic)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_selector: Option<LabelSelector>,
-    /// Commands to run, in this order, before the object and what it refers to are backed up.
+    /// Commands to run, in this order, before the object and its additional items are backed up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pre: Option<Vec<BackupResourceHook>>,
-    /// Commands to run, in this order, after the object and what it refers to have been backed up.
+    /// Commands to run, in this order, after the object and its additional items were backed up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub post: Option<Vec<BackupResourceHook>>,
 }
@@ -62,9 +62,9 @@ pub struct ExecHook {
     /// Program and arguments. No shell is involved unless the program is one.
     #[schemars(length(min = 1))]
     pub command: Vec<String>,
-    /// What a failure of the command means. `Fail` skips the remaining hooks of the object and its backup,
-    /// `Continue` goes on; either way the backup ends PartiallyFailed. Default: `Continue`, as upstream acts
-    /// (its own reference says `Fail`).
+    /// What happens if the command fails. `Fail` skips the remaining hooks of the object and leaves it out of
+    /// the backup, `Continue` backs it up; either way the backup ends PartiallyFailed. Default: `Continue`,
+    /// which is what Velero does (its reference says `Fail`).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_error: Option<HookErrorMode>,
     /// How long the command may take before it counts as failed, as a Go duration. Default, also for `0s`:
@@ -74,9 +74,9 @@ pub struct ExecHook {
 }
 
 string_enum! {
-    /// What the failure of a hook means for the object it ran for.
+    /// What happens to the object if its hook fails.
     pub enum HookErrorMode {
-        /// The error is recorded and work on the object goes on.
+        /// The error is recorded and the object is processed anyway.
         Continue = "Continue",
         /// The error is recorded and the object's remaining hooks do not run.
         Fail = "Fail",

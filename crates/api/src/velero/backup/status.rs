@@ -1,4 +1,4 @@
-//! How far a Backup has come.
+//! The status of a Backup.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -6,31 +6,32 @@ use serde::{Deserialize, Serialize};
 use crate::common::{Time, string_enum};
 
 string_enum! {
-    /// Where a Backup stands.
+    /// Phases of a Backup.
     pub enum BackupPhase {
-        /// Created, and not looked at yet.
+        /// Created; the server has not processed it yet.
         New = "New",
-        /// Waits until other backups have ended.
+        /// Waits for other backups to end.
         Queued = "Queued",
-        /// Its turn has come; work is about to start.
+        /// First in the queue; work is about to start.
         ReadyToStart = "ReadyToStart",
-        /// Will not run: the specification is wrong, `validationErrors` says why.
+        /// Did not run: the specification is invalid, see `validationErrors`.
         FailedValidation = "FailedValidation",
-        /// Objects are being written.
+        /// Objects are being collected and written.
         InProgress = "InProgress",
-        /// Objects are written; plugins or movers still work on volume data. Not usable yet.
+        /// Objects are written; operations (data movement, plugins) still run. Cannot be restored yet.
         WaitingForPluginOperations = "WaitingForPluginOperations",
-        /// The same, with errors so far: it will end PartiallyFailed.
+        /// As WaitingForPluginOperations, with errors so far: it will end PartiallyFailed.
         WaitingForPluginOperationsPartiallyFailed = "WaitingForPluginOperationsPartiallyFailed",
-        /// All work has ended; the last updates to the stored objects are written. Not usable yet.
+        /// All operations have ended; the last updates of the stored objects are written. Cannot be restored
+        /// yet.
         Finalizing = "Finalizing",
-        /// The same, with errors: it will end PartiallyFailed.
+        /// As Finalizing, with errors: it will end PartiallyFailed.
         FinalizingPartiallyFailed = "FinalizingPartiallyFailed",
         /// Ended without an error.
         Completed = "Completed",
         /// Ended, with errors on some objects or volumes.
         PartiallyFailed = "PartiallyFailed",
-        /// Ended without a usable result; `failureReason` says why.
+        /// Ended without anything to restore; see `failureReason`.
         Failed = "Failed",
         /// The backup and its data are being deleted.
         Deleting = "Deleting",
@@ -38,48 +39,47 @@ string_enum! {
 }
 
 impl BackupPhase {
-    /// Whether the backup's own work has ended, well or not. `Deleting` is no end of a backup but the
-    /// beginning of its deletion.
+    /// Whether the backup has ended, successfully or not. `Deleting` is not an end of the backup's own work.
     pub fn is_terminal(&self) -> bool {
         matches!(self, Self::FailedValidation | Self::Completed | Self::PartiallyFailed | Self::Failed)
     }
 }
 
-/// How far a Backup has come and how it ended.
+/// Progress and result of a Backup.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BackupStatus {
-    /// Major version of the format the backup is written in. Read `formatVersion` instead.
+    /// Major version of the backup format. Deprecated: use `formatVersion`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub version: Option<i64>,
-    /// Version of the format the backup is written in, such as `1.1.0`.
+    /// Version of the backup format, such as `1.1.0`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub format_version: Option<String>,
-    /// When the backup may be deleted: its start plus `ttl`.
+    /// When the backup expires: its start plus `ttl`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expiration: Option<Time>,
-    /// Where the backup stands. Completed, PartiallyFailed, Failed and FailedValidation are ends.
+    /// Phase of the backup. Completed, PartiallyFailed, Failed and FailedValidation are final.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<BackupPhase>,
-    /// Place among the waiting backups, 1 being the next. Only while the phase is Queued.
+    /// Position in the queue, 1 being the next. Only while the phase is Queued.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue_position: Option<i64>,
-    /// What is wrong with the specification, one sentence for each problem.
+    /// Problems of the specification, one entry each.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub validation_errors: Option<Vec<String>>,
-    /// When work began, by the server's clock.
+    /// When the backup started, by the server's clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_timestamp: Option<Time>,
-    /// When work ended, well or not, by the server's clock.
+    /// When the backup ended, successfully or not, by the server's clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completion_timestamp: Option<Time>,
-    /// Number of volume snapshots that plugins were asked for.
+    /// Number of snapshots requested from plugins.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volume_snapshots_attempted: Option<i64>,
-    /// Number of volume snapshots that plugins took.
+    /// Number of snapshots that plugins took.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub volume_snapshots_completed: Option<i64>,
-    /// What made the whole backup fail.
+    /// Why the whole backup failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure_reason: Option<String>,
     /// Number of warnings. Their text is in the backup's log and results.
@@ -88,25 +88,25 @@ pub struct BackupStatus {
     /// Number of errors. Their text is in the backup's log and results.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub errors: Option<i64>,
-    /// Number of objects written so far. It may lag behind.
+    /// Number of objects written so far. Updated with a delay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<BackupProgress>,
-    /// Number of CSI volume snapshots that were asked for.
+    /// Number of CSI snapshots that were requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub csi_volume_snapshots_attempted: Option<i64>,
-    /// Number of CSI volume snapshots that were taken.
+    /// Number of CSI snapshots that were taken.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub csi_volume_snapshots_completed: Option<i64>,
-    /// Number of operations that plugins began in the background.
+    /// Number of operations that actions started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backup_item_operations_attempted: Option<i64>,
-    /// Number of those that ended well.
+    /// Number of operations that succeeded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backup_item_operations_completed: Option<i64>,
-    /// Number of those that ended with an error.
+    /// Number of operations that failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backup_item_operations_failed: Option<i64>,
-    /// Number of hooks that ran and that failed.
+    /// Numbers of hooks that ran and that failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hook_status: Option<HookStatus>,
 }
@@ -115,7 +115,7 @@ pub struct BackupStatus {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct BackupProgress {
-    /// Number of objects to back up, as known now; it changes while the work goes on.
+    /// Number of objects to back up, as known so far; it changes while the backup runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_items: Option<i64>,
     /// Number of objects written so far.

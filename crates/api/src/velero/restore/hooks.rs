@@ -1,4 +1,4 @@
-//! Commands and init containers for restored pods, as a Restore names them.
+//! Commands and init containers for restored pods, as a Restore defines them.
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::common::{GoDuration, LabelSelector, atomic};
 use crate::velero::HookErrorMode;
 
-/// What to do in pods while and after they are restored.
+/// Hooks of restored pods.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RestoreHooks {
@@ -16,7 +16,7 @@ pub struct RestoreHooks {
     pub resources: Option<Vec<RestoreResourceHookSpec>>,
 }
 
-/// A set of hooks and the objects they are for.
+/// A set of hooks and the objects they apply to.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RestoreResourceHookSpec {
@@ -38,7 +38,7 @@ pub struct RestoreResourceHookSpec {
     #[schemars(transform = atomic)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label_selector: Option<LabelSelector>,
-    /// What to do, in this order, while and after the object is restored.
+    /// Hooks to run, in this order.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub post_hooks: Option<Vec<RestoreResourceHook>>,
 }
@@ -47,10 +47,10 @@ pub struct RestoreResourceHookSpec {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RestoreResourceHook {
-    /// A command to run once the container is up.
+    /// A command to run when the container runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exec: Option<ExecRestoreHook>,
-    /// Init containers to add to the pod, ahead of its own.
+    /// Init containers to add to the pod, before its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub init: Option<InitRestoreHook>,
 }
@@ -65,7 +65,7 @@ pub struct ExecRestoreHook {
     /// Program and arguments. No shell is involved unless the program is one.
     #[schemars(length(min = 1))]
     pub command: Vec<String>,
-    /// What a failure of the command means. `Fail` skips the remaining hooks of the pod, `Continue` goes on;
+    /// What happens if the command fails. `Fail` skips the remaining hooks of the pod, `Continue` runs them;
     /// either way the restore ends PartiallyFailed. Default: `Continue`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_error: Option<HookErrorMode>,
@@ -73,8 +73,8 @@ pub struct ExecRestoreHook {
     /// 30s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exec_timeout: Option<GoDuration>,
-    /// How long to wait for the container to be up before the hook counts as failed, as a Go duration.
-    /// Default, also for `0s`: no limit but the restore's own.
+    /// How long to wait until the container runs before the hook counts as failed, as a Go duration.
+    /// Default, also for `0s`: `itemOperationTimeout`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait_timeout: Option<GoDuration>,
     /// Whether to wait until the container is ready instead of only running. Default: false.
@@ -86,18 +86,17 @@ pub struct ExecRestoreHook {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct InitRestoreHook {
-    /// Containers to run, in this order, before the pod's own init containers. Each is written as in a pod's
-    /// `spec.initContainers`, and left to the API server to check.
+    /// Containers to run, in this order, before the pod's own init containers. Each has the form of an entry of
+    /// a pod's `spec.initContainers`; the API server validates it when the pod is created.
     #[schemars(schema_with = "raw_objects")]
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub init_containers: Option<Vec<Value>>,
-    /// How long they may take in all before the hook counts as failed, as a Go duration. Default, also for
-    /// `0s`: no limit but the restore's own.
+    /// How long they may take in total. Accepted for compatibility; Lifeboat does not enforce it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout: Option<GoDuration>,
 }
 
-/// A list of objects of any content, so that fields of newer Kubernetes versions are kept.
+/// A list of objects with any fields, so that fields of newer Kubernetes versions are kept.
 fn raw_objects(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",

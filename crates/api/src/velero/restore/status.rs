@@ -1,4 +1,4 @@
-//! How far a Restore has come.
+//! The status of a Restore.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -7,46 +7,46 @@ use crate::common::{Time, string_enum};
 use crate::velero::HookStatus;
 
 string_enum! {
-    /// Where a Restore stands.
+    /// Phases of a Restore.
     pub enum RestorePhase {
-        /// Created, and not looked at yet.
+        /// Created; the server has not processed it yet.
         New = "New",
-        /// Will not run: the specification is wrong, `validationErrors` says why.
+        /// Did not run: the specification is invalid, see `validationErrors`.
         FailedValidation = "FailedValidation",
         /// Objects are being created.
         InProgress = "InProgress",
-        /// Objects are created; plugins or movers still work on volume data.
+        /// Objects are created; operations (data movement, plugins) still run.
         WaitingForPluginOperations = "WaitingForPluginOperations",
-        /// The same, with errors so far: it will end PartiallyFailed.
+        /// As WaitingForPluginOperations, with errors so far: it will end PartiallyFailed.
         WaitingForPluginOperationsPartiallyFailed = "WaitingForPluginOperationsPartiallyFailed",
-        /// All work has ended; the last steps run.
+        /// All operations have ended; the last steps run.
         Finalizing = "Finalizing",
-        /// The same, with errors: it will end PartiallyFailed.
+        /// As Finalizing, with errors: it will end PartiallyFailed.
         FinalizingPartiallyFailed = "FinalizingPartiallyFailed",
         /// Ended without an error.
         Completed = "Completed",
         /// Ended, with errors on some objects or volumes.
         PartiallyFailed = "PartiallyFailed",
-        /// Could not do its work; `failureReason` says why.
+        /// The restore could not run; see `failureReason`.
         Failed = "Failed",
     }
 }
 
 impl RestorePhase {
-    /// Whether the restore has ended, well or not.
+    /// Whether the restore has ended, successfully or not.
     pub fn is_terminal(&self) -> bool {
         matches!(self, Self::FailedValidation | Self::Completed | Self::PartiallyFailed | Self::Failed)
     }
 }
 
-/// How far a Restore has come and how it ended.
+/// Progress and result of a Restore.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RestoreStatus {
-    /// Where the restore stands. Completed, PartiallyFailed, Failed and FailedValidation are ends.
+    /// Phase of the restore. Completed, PartiallyFailed, Failed and FailedValidation are final.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub phase: Option<RestorePhase>,
-    /// What is wrong with the specification, one sentence for each problem.
+    /// Problems of the specification, one entry each.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub validation_errors: Option<Vec<String>>,
     /// Number of warnings. Their text is in the restore's log and results.
@@ -55,28 +55,28 @@ pub struct RestoreStatus {
     /// Number of errors. Their text is in the restore's log and results.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub errors: Option<i64>,
-    /// What made the whole restore fail.
+    /// Why the whole restore failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub failure_reason: Option<String>,
-    /// When work began, by the server's clock.
+    /// When the restore started, by the server's clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_timestamp: Option<Time>,
-    /// When work ended, well or not, by the server's clock.
+    /// When the restore ended, successfully or not, by the server's clock.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub completion_timestamp: Option<Time>,
-    /// Number of objects restored so far. It may lag behind.
+    /// Number of objects restored so far. Updated with a delay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub progress: Option<RestoreProgress>,
-    /// Number of operations that plugins began in the background.
+    /// Number of operations that actions started.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restore_item_operations_attempted: Option<i64>,
-    /// Number of those that ended well.
+    /// Number of operations that succeeded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restore_item_operations_completed: Option<i64>,
-    /// Number of those that ended with an error.
+    /// Number of operations that failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub restore_item_operations_failed: Option<i64>,
-    /// Number of hooks that ran and that failed.
+    /// Numbers of hooks that ran and that failed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub hook_status: Option<HookStatus>,
 }
@@ -85,7 +85,7 @@ pub struct RestoreStatus {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RestoreProgress {
-    /// Number of objects to restore, as known now; it changes while the work goes on.
+    /// Number of objects to restore, as known so far; it changes while the restore runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_items: Option<i64>,
     /// Number of objects restored so far.

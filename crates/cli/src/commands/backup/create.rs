@@ -20,7 +20,8 @@ pub(crate) struct Args {
     /// Name of the backup
     #[arg(value_parser = new_name, required_unless_present = "from_schedule")]
     name: Option<String>,
-    /// Make the backup that this schedule would make now; what to back up is then the schedule's, not that of flags
+    /// Create the backup that this schedule would create now; the schedule's template replaces all other
+    /// flags
     #[arg(long, value_name = "SCHEDULE", value_parser = object_name)]
     from_schedule: Option<String>,
     #[command(flatten)]

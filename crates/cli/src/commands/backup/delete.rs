@@ -22,13 +22,13 @@ use crate::settings::Settings;
 pub(crate) struct Args {
     #[command(flatten)]
     selection: Selection,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     confirm: bool,
-    /// Wait until they are gone; fails where something remains
+    /// Wait until they are deleted; fails if something could not be deleted
     #[arg(short, long)]
     wait: bool,
-    /// How long to wait for each
+    /// How long to wait for each object
     #[arg(long, default_value = "10m0s", value_name = "DURATION")]
     timeout: GoDuration,
 }

@@ -18,7 +18,7 @@ use serde::de::DeserializeOwned;
 use super::page::{Facts, page};
 use crate::download::{Fetcher, TlsArgs};
 use crate::error::CliError;
-use crate::objects::results::Fetched;
+use crate::objects::results::{Fetched, NotFetched};
 use crate::objects::show::Page;
 use crate::objects::volumes as objects_volumes;
 use crate::objects::{BACKUP, LOCATION, typed};
@@ -41,12 +41,12 @@ pub(crate) enum Form {
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Names; all without one
+    /// Names [default: all]
     names: Vec<String>,
-    /// Only those with these labels
+    /// Only objects with these labels
     #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "names")]
     selector: Option<String>,
-    /// Show everything: each object, volume and setting
+    /// Show every object, volume and setting
     #[arg(long)]
     details: bool,
     /// Format of the output
@@ -134,7 +134,7 @@ pub(crate) async fn fetch<T: DeserializeOwned>(
     if !wanted {
         return None;
     }
-    fetcher.json(kind, name).await.map_err(|error| error.full_text()).transpose()
+    fetcher.json(kind, name).await.map_err(NotFetched::File).transpose()
 }
 
 async fn deletions(

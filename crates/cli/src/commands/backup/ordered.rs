@@ -3,18 +3,17 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use lifeboat_plan::order::parse_ordered_resources;
+use lifeboat_plan::order::{OrderTextError, parse_ordered_resources};
 
 /// The order as a spec holds it: names of each type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct OrderedArg(pub(crate) BTreeMap<String, String>);
 
 impl FromStr for OrderedArg {
-    type Err = String;
+    type Err = OrderTextError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
-        let order = parse_ordered_resources(text).map_err(|error| error.to_string())?;
-        Ok(Self(order.unwrap_or_default()))
+    fn from_str(text: &str) -> Result<Self, OrderTextError> {
+        Ok(Self(parse_ordered_resources(text)?.unwrap_or_default()))
     }
 }
 
@@ -47,6 +46,6 @@ mod tests {
     #[case::two_equals("a==b", "'a==b'")]
     #[case::no_type("ns1/p1", "'ns1/p1'")]
     fn malformed_order_is_refused_with_the_part_that_is_wrong(#[case] text: &str, #[case] part: &str) {
-        assert!(text.parse::<OrderedArg>().unwrap_err().contains(part));
+        assert!(text.parse::<OrderedArg>().unwrap_err().to_string().contains(part));
     }
 }

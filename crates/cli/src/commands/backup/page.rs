@@ -16,7 +16,7 @@ use lifeboat_api::velero::{
 use serde_json::{Value, json};
 
 use crate::objects::get::selector_text;
-use crate::objects::results::{self, Fetched, Results};
+use crate::objects::results::{self, Fetched, NotFetched, Results};
 use crate::objects::show::{Node, Page, instant, moment, relative, span};
 use crate::objects::volumes as objects_volumes;
 pub(crate) use volume::Volume;
@@ -198,7 +198,7 @@ pub(crate) fn hooks(page: &mut Page, hooks: Option<&BackupHooks>, details: bool)
 }
 
 /// What is not in the backup is always said; the rest with details.
-pub(crate) fn volumes(page: &mut Page, volumes: Option<&Result<Vec<Volume>, String>>, details: bool) {
+pub(crate) fn volumes(page: &mut Page, volumes: Option<&Result<Vec<Volume>, NotFetched>>, details: bool) {
     let volumes = match volumes {
         None => return,
         Some(Err(reason)) => return page.text("Volumes", format!("cannot be shown: {reason}")),
@@ -219,7 +219,7 @@ pub(crate) fn volumes(page: &mut Page, volumes: Option<&Result<Vec<Volume>, Stri
     }
 }
 
-fn operations(page: &mut Page, backup: &Backup, operations: Option<&Result<Vec<Value>, String>>) {
+fn operations(page: &mut Page, backup: &Backup, operations: Option<&Result<Vec<Value>, NotFetched>>) {
     let status = backup.status.clone().unwrap_or_default();
     let counts = (
         status.backup_item_operations_attempted.unwrap_or_default(),
@@ -244,7 +244,7 @@ pub(crate) fn put_hooks(page: &mut Page, hooks: &HookStatus) {
 pub(crate) fn put_operations(
     page: &mut Page,
     counts: (i64, i64, i64),
-    operations: Option<&Result<Vec<Value>, String>>,
+    operations: Option<&Result<Vec<Value>, NotFetched>>,
 ) {
     let (begun, good, bad) = counts;
     if begun > 0 {
@@ -274,7 +274,10 @@ fn operation(operation: &Value) -> String {
     format!("{item} {}: {}{error}", at("/spec/operationID"), at("/status/phase"))
 }
 
-pub(crate) fn resources(page: &mut Page, resources: Option<&Result<BTreeMap<String, Vec<String>>, String>>) {
+pub(crate) fn resources(
+    page: &mut Page,
+    resources: Option<&Result<BTreeMap<String, Vec<String>>, NotFetched>>,
+) {
     match resources {
         None => {}
         Some(Err(reason)) => page.text("Objects", format!("cannot be shown: {reason}")),

@@ -17,28 +17,30 @@ pub(crate) struct BackupFlags {
     /// Namespaces to back up; "*", "?" and "[…]" are wildcards [default: all]
     #[arg(long, value_name = "NAMESPACE,…", value_delimiter = ',', help_heading = "What to back up")]
     pub(crate) include_namespaces: Vec<String>,
-    /// Namespaces to leave out
+    /// Namespaces to exclude
     #[arg(long, value_name = "NAMESPACE,…", value_delimiter = ',', help_heading = "What to back up")]
     pub(crate) exclude_namespaces: Vec<String>,
     /// Types to back up, such as deployments.apps [default: all]
     #[arg(long, value_name = "TYPE,…", value_delimiter = ',', help_heading = "What to back up")]
     pub(crate) include_resources: Vec<String>,
-    /// Types to leave out
+    /// Types to exclude
     #[arg(long, value_name = "TYPE,…", value_delimiter = ',', help_heading = "What to back up")]
     pub(crate) exclude_resources: Vec<String>,
-    /// Whether to take cluster-scoped objects: all, or with =false none [default: those that others refer to]
+    /// Whether to back up cluster-scoped objects: all, or with =false none [default: those that selected
+    /// objects refer to]
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL", help_heading = "What to back up")]
     pub(crate) include_cluster_resources: Option<bool>,
-    /// Cluster-scoped types to back up; "*" for all. This and the three below cannot be mixed with the three above
+    /// Cluster-scoped types to back up; "*" for all. This and the next three cannot be combined with the
+    /// previous three
     #[arg(long, value_name = "TYPE,…", value_delimiter = ',', conflicts_with_all = OLD, help_heading = "What to back up")]
     pub(crate) include_cluster_scoped_resources: Vec<String>,
-    /// Cluster-scoped types to leave out; "*" for all
+    /// Cluster-scoped types to exclude; "*" for all
     #[arg(long, value_name = "TYPE,…", value_delimiter = ',', conflicts_with_all = OLD, help_heading = "What to back up")]
     pub(crate) exclude_cluster_scoped_resources: Vec<String>,
-    /// Types inside namespaces to back up; "*" for all
+    /// Namespaced types to back up; "*" for all
     #[arg(long, value_name = "TYPE,…", value_delimiter = ',', conflicts_with_all = OLD, help_heading = "What to back up")]
     pub(crate) include_namespace_scoped_resources: Vec<String>,
-    /// Types inside namespaces to leave out; "*" for all
+    /// Namespaced types to exclude; "*" for all
     #[arg(long, value_name = "TYPE,…", value_delimiter = ',', conflicts_with_all = OLD, help_heading = "What to back up")]
     pub(crate) exclude_namespace_scoped_resources: Vec<String>,
     /// Only objects with these labels, such as app=web,tier!=cache
@@ -50,16 +52,16 @@ pub(crate) struct BackupFlags {
     /// Order within types, such as "pods=ns1/db-1,ns1/db-0;persistentvolumes=pv2,pv1"; names may be globs, or "~" and a regular expression
     #[arg(long, value_name = "TYPE=NAME,…;…", help_heading = "What to back up")]
     pub(crate) ordered_resources: Option<OrderedArg>,
-    /// ConfigMap with policies that say how each volume is backed up
+    /// ConfigMap with policies for volumes, namespaces and types
     #[arg(long, value_name = "CONFIGMAP", help_heading = "What to back up")]
     pub(crate) resource_policies_configmap: Option<String>,
     /// How long to keep the backup, such as 720h [default: the server's setting]
     #[arg(long, value_name = "DURATION", value_parser = length, allow_hyphen_values = true, help_heading = "Where and how long")]
     pub(crate) ttl: Option<GoDuration>,
-    /// Location to keep it in [default: the default location]
+    /// Location to store it in [default: the default location]
     #[arg(long, value_name = "NAME", help_heading = "Where and how long")]
     pub(crate) storage_location: Option<String>,
-    /// Locations for volume snapshots, at most one for each provider
+    /// Locations for snapshots by plugins, at most one for each provider
     #[arg(long, value_name = "NAME,…", value_delimiter = ',', help_heading = "Where and how long")]
     pub(crate) volume_snapshot_locations: Vec<String>,
     /// Labels of the backup
@@ -68,28 +70,30 @@ pub(crate) struct BackupFlags {
     /// Annotations of the backup
     #[arg(long, value_name = "KEY=VALUE,…", help_heading = "Where and how long")]
     pub(crate) annotations: Option<ConfigArg>,
-    /// Whether to snapshot volumes [default: where possible]
+    /// Whether to snapshot volumes; with =true a volume without a snapshot is an error [default: where
+    /// possible]
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL", help_heading = "Volumes")]
     pub(crate) snapshot_volumes: Option<bool>,
-    /// Whether to copy the data of snapshots into the location
+    /// Whether to copy the data of CSI snapshots into the location
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL", help_heading = "Volumes")]
     pub(crate) snapshot_move_data: Option<bool>,
     /// Whether to copy the files of every pod volume that no annotation excludes
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL", help_heading = "Volumes")]
     pub(crate) default_volumes_to_fs_backup: Option<bool>,
-    /// Who copies the data of snapshots [default: the built-in mover]
+    /// Data mover that copies the data of snapshots [default: the built-in one]
     #[arg(long, value_name = "NAME", help_heading = "Volumes")]
     pub(crate) data_mover: Option<String>,
-    /// How many files to read at the same time [default: number of CPUs]
+    /// Accepted for compatibility and ignored: a mover uses up to 4 threads
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16), allow_negative_numbers = true, help_heading = "Volumes")]
     pub(crate) parallel_files_upload: Option<u16>,
-    /// How long to wait for a CSI snapshot [default: the server's setting]
+    /// How long to wait for a CSI snapshot [default: 10m]
     #[arg(long, value_name = "DURATION", value_parser = length, allow_hyphen_values = true, help_heading = "Volumes")]
     pub(crate) csi_snapshot_timeout: Option<GoDuration>,
-    /// Label whose value claims share that are snapshotted at one moment [default: velero.io/volume-group]
+    /// Label of claims that are snapshotted together: those with the same value [default:
+    /// velero.io/volume-group]
     #[arg(long, value_name = "KEY", help_heading = "Volumes")]
     pub(crate) volume_group_snapshot_label_key: Option<String>,
-    /// How long to wait for work that plugins do in the background [default: the server's setting]
+    /// How long operations of actions (data movement, plugins) may take [default: the server's setting]
     #[arg(long, value_name = "DURATION", value_parser = length, allow_hyphen_values = true, help_heading = "Volumes")]
     pub(crate) item_operation_timeout: Option<GoDuration>,
 }

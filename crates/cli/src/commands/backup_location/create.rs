@@ -19,10 +19,10 @@ pub(crate) struct Args {
     name: String,
     #[command(flatten)]
     location: LocationArgs,
-    /// Wait until the server has looked at the bucket; fails where it cannot be used
+    /// Wait until the server has validated the location; fails if it is not Available
     #[arg(long)]
     wait: bool,
-    /// How many seconds to wait
+    /// Seconds to wait
     #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = crate::args::seconds)]
     timeout: u64,
     /// Print the object instead of creating it

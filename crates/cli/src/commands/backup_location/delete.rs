@@ -21,10 +21,10 @@ pub(crate) struct Args {
     /// All locations
     #[arg(long, conflicts_with = "names")]
     all: bool,
-    /// Locations with these labels
+    /// All locations with these labels
     #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with_all = ["names", "all"])]
     selector: Option<String>,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     confirm: bool,
 }

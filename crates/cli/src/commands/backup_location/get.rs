@@ -15,7 +15,7 @@ use crate::settings::Settings;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Names of locations; all without one
+    /// Names of locations [default: all]
     names: Vec<String>,
     /// Only the default location
     #[arg(long)]

@@ -19,7 +19,7 @@ use crate::settings::Settings;
 pub(crate) struct Args {
     /// Name of the location
     name: String,
-    /// Make it the default location, or with --default=false no longer
+    /// Make it the default location, or with --default=false no longer the default
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true)]
     default: Option<bool>,
     /// Bucket that holds the backups
@@ -37,19 +37,19 @@ pub(crate) struct Args {
     /// Settings of the provider to add or change; KEY= removes one
     #[arg(long, value_name = "KEY=VALUE,…")]
     config: Option<ConfigArg>,
-    /// Whether backups may be written there
+    /// Whether backups may be created and deleted there
     #[arg(long, value_enum)]
     access_mode: Option<AccessMode>,
-    /// How often to look for backups made elsewhere
+    /// How often to sync backups from the bucket
     #[arg(long, value_name = "DURATION")]
     backup_sync_period: Option<GoDuration>,
-    /// How often to check that the bucket can be used
+    /// How often to validate the location
     #[arg(long, value_name = "DURATION")]
     validation_frequency: Option<GoDuration>,
-    /// Wait until the server has looked at the bucket; fails where it cannot be used
+    /// Wait until the server has validated the location; fails if it is not Available
     #[arg(long)]
     wait: bool,
-    /// How many seconds to wait
+    /// Seconds to wait
     #[arg(long, default_value_t = 60, value_name = "SECONDS", value_parser = crate::args::seconds)]
     timeout: u64,
 }

@@ -12,24 +12,35 @@ use serde_json::{Value, json};
 
 use crate::error::CliError;
 
+/// Why a map or the name of a credential is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum SpecError {
+    #[error("{0:?} has no \"=\"; write KEY=VALUE,KEY=VALUE")]
+    NoEquals(String),
+    #[error("{0:?} has no key before \"=\"")]
+    NoKey(String),
+    #[error("key {0:?} is given twice")]
+    Twice(String),
+    #[error("{0:?} does not name a Secret and a key in it; write SECRET=KEY")]
+    Credential(String),
+}
+
 /// `KEY=VALUE,…`, upstream's form of a map.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ConfigArg(pub(crate) BTreeMap<String, String>);
 
 impl FromStr for ConfigArg {
-    type Err = String;
+    type Err = SpecError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, SpecError> {
         let mut map = BTreeMap::new();
         for pair in text.split(',').filter(|pair| !pair.trim().is_empty()) {
-            let (key, value) = pair
-                .split_once('=')
-                .ok_or_else(|| format!("{pair:?} has no \"=\"; write KEY=VALUE,KEY=VALUE"))?;
+            let (key, value) = pair.split_once('=').ok_or_else(|| SpecError::NoEquals(pair.to_owned()))?;
             if key.trim().is_empty() {
-                return Err(format!("{pair:?} has no key before \"=\""));
+                return Err(SpecError::NoKey(pair.to_owned()));
             }
             if map.insert(key.trim().to_owned(), value.trim().to_owned()).is_some() {
-                return Err(format!("key {:?} is given twice", key.trim()));
+                return Err(SpecError::Twice(key.trim().to_owned()));
             }
         }
         Ok(Self(map))
@@ -44,14 +55,14 @@ pub(crate) struct CredentialArg {
 }
 
 impl FromStr for CredentialArg {
-    type Err = String;
+    type Err = SpecError;
 
-    fn from_str(text: &str) -> Result<Self, String> {
+    fn from_str(text: &str) -> Result<Self, SpecError> {
         match text.split_once('=') {
             Some((secret, key)) if !secret.is_empty() && !key.is_empty() => {
                 Ok(Self { secret: secret.to_owned(), key: key.to_owned() })
             }
-            _ => Err(format!("{text:?} does not name a Secret and a key in it; write SECRET=KEY")),
+            _ => Err(SpecError::Credential(text.to_owned())),
         }
     }
 }
@@ -75,7 +86,7 @@ impl AccessMode {
 
 #[derive(clap::Args, Clone, Default)]
 pub(crate) struct LocationArgs {
-    /// Storage provider: aws (and everything that speaks S3), gcp, azure or local
+    /// Storage provider: aws (and S3-compatible servers), gcp, azure, local, or the name of a plugin
     #[arg(long)]
     pub(crate) provider: String,
     /// Bucket that holds the backups
@@ -84,7 +95,7 @@ pub(crate) struct LocationArgs {
     /// Directory in the bucket
     #[arg(long)]
     pub(crate) prefix: Option<String>,
-    /// Make it the location of backups that name none
+    /// Make it the default location
     #[arg(long)]
     pub(crate) default: bool,
     /// Settings of the provider, such as region=…,s3Url=…,s3ForcePathStyle=true
@@ -96,19 +107,20 @@ pub(crate) struct LocationArgs {
     /// File with the certificate authority of the endpoint (PEM)
     #[arg(long, value_name = "FILE")]
     pub(crate) cacert: Option<PathBuf>,
-    /// Whether backups may be written there
+    /// Whether backups may be created and deleted there
     #[arg(long, value_enum)]
     pub(crate) access_mode: Option<AccessMode>,
-    /// How often to look for backups made elsewhere, such as 1m; 0 never
+    /// How often to sync backups from the bucket, such as 1m; 0 for never
     #[arg(long, value_name = "DURATION")]
     pub(crate) backup_sync_period: Option<GoDuration>,
-    /// How often to check that the bucket can be used, such as 1m; 0 only when the location changes
+    /// How often to validate the location, such as 1m; 0 for only when it changes
     #[arg(long, value_name = "DURATION")]
     pub(crate) validation_frequency: Option<GoDuration>,
     /// Labels of the location
     #[arg(long, value_name = "KEY=VALUE,…")]
     pub(crate) labels: Option<ConfigArg>,
-    /// Others can write to this bucket: restores leave out RBAC, webhooks, CRDs and hooks unless allowed
+    /// Others can write to this bucket: restores leave out RBAC, webhooks, CRDs, Lifeboat's own kinds and
+    /// hooks unless allowed
     #[arg(long)]
     pub(crate) untrusted: bool,
 }
@@ -180,9 +192,9 @@ mod tests {
         let map: ConfigArg = "region=a, s3Url=http://h:1/?x=y".parse().unwrap();
         assert_eq!(map.0["region"], "a");
         assert_eq!(map.0["s3Url"], "http://h:1/?x=y");
-        assert!("region".parse::<ConfigArg>().unwrap_err().contains("\"region\""));
-        assert!("=x".parse::<ConfigArg>().unwrap_err().contains("no key"));
-        assert!("a=1,a=2".parse::<ConfigArg>().unwrap_err().contains("twice"));
+        assert!("region".parse::<ConfigArg>().unwrap_err().to_string().contains("\"region\""));
+        assert!("=x".parse::<ConfigArg>().unwrap_err().to_string().contains("no key"));
+        assert!("a=1,a=2".parse::<ConfigArg>().unwrap_err().to_string().contains("twice"));
     }
 
     #[test]

@@ -24,25 +24,26 @@ pub(crate) struct Args {
     /// Image of the server
     #[arg(long, env = "LIFEBOAT_IMAGE", default_value = "localhost/lifeboat:dev", value_parser = image)]
     image: String,
-    /// How many servers; one leads, the others stand by
+    /// Number of servers; one is the leader, the others are on standby
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=10))]
     replicas: u8,
-    /// Give rights in these namespaces only, instead of the whole cluster
+    /// Grant rights in these namespaces only, instead of the whole cluster; restores need full rights in this
+    /// version
     #[arg(long, value_delimiter = ',', value_name = "NAME,…", value_parser = namespace_name)]
     namespaces: Vec<String>,
-    /// Give rights in the whole cluster to an installation that was limited before
+    /// Grant rights in the whole cluster to an installation that was limited before
     #[arg(long, conflicts_with = "namespaces")]
     full_rights: bool,
-    /// Let movers mount directories of nodes: for pod volumes that have no CSI snapshots
+    /// Let movers mount directories of nodes, which file copies of pod volumes need
     #[arg(long, visible_alias = "use-node-agent")]
     node_access: bool,
-    /// The kubelet's directory on the nodes, where it is not /var/lib/kubelet
+    /// The kubelet's directory on the nodes, if it is not /var/lib/kubelet
     #[arg(long, value_name = "DIRECTORY", value_parser = absolute)]
     kubelet_root_dir: Option<String>,
-    /// Networks of your storage: movers reach them and DNS, and nothing else
+    /// Networks of your storage: movers may reach these and DNS only
     #[arg(long, value_delimiter = ',', value_name = "CIDR,…", value_parser = network)]
     mover_egress: Vec<String>,
-    /// Storage provider of the first location: aws, gcp, azure, local, or that of a plugin
+    /// Storage provider of the first location: aws, gcp, azure, local, or the name of a plugin
     #[arg(long, requires = "bucket")]
     provider: Option<String>,
     /// Bucket of the first location
@@ -54,22 +55,22 @@ pub(crate) struct Args {
     /// Settings of the first location, such as region=…,s3Url=…,s3ForcePathStyle=true
     #[arg(long, value_name = "KEY=VALUE,…", requires = "bucket")]
     backup_location_config: Option<ConfigArg>,
-    /// Settings of a volume snapshot location for the same provider; makes it
+    /// Settings of a volume snapshot location for the same provider; creates the location
     #[arg(long, value_name = "KEY=VALUE,…", requires = "provider")]
     snapshot_location_config: Option<ConfigArg>,
-    /// Make a volume snapshot location for the provider, whose volume snapshotter plugin you add
+    /// Create a volume snapshot location for the provider; add its plugin with --plugins
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, requires = "provider")]
     use_volume_snapshots: Option<bool>,
     /// File with the certificate authority of the storage endpoint (PEM)
     #[arg(long, value_name = "FILE", requires = "bucket")]
     cacert: Option<PathBuf>,
-    /// File with the storage credentials, kept in Secret cloud-credentials
+    /// File with the storage credentials; stored in Secret cloud-credentials
     #[arg(long, value_name = "FILE", conflicts_with = "no_secret")]
     secret_file: Option<PathBuf>,
-    /// Use no credentials but the server's own identity
+    /// Use the server's own identity instead of credentials
     #[arg(long)]
     no_secret: bool,
-    /// File with the repository password to use, as `repository-password export` gave it
+    /// File with the repository password to use, as written by `repository-password export`
     #[arg(long, value_name = "FILE")]
     repository_password_file: Option<PathBuf>,
     /// Annotations of the server's service account (cloud identities), such as key=value
@@ -81,47 +82,48 @@ pub(crate) struct Args {
     /// Labels of the server's pods
     #[arg(long, value_name = "KEY=VALUE,…")]
     pod_labels: Option<ConfigArg>,
-    /// Variables of the server, such as HTTPS_PROXY=…
+    /// Environment variables of the server, such as HTTPS_PROXY=…
     #[arg(long, value_name = "NAME=VALUE,…")]
     env: Option<ConfigArg>,
-    /// CPU that each server asks for
+    /// CPU request of each server
     #[arg(long, visible_alias = "velero-pod-cpu-request", value_name = "QUANTITY")]
     pod_cpu_request: Option<String>,
-    /// Memory that each server asks for
+    /// Memory request of each server
     #[arg(long, visible_alias = "velero-pod-mem-request", value_name = "QUANTITY")]
     pod_mem_request: Option<String>,
-    /// CPU that each server may use at most
+    /// CPU limit of each server
     #[arg(long, visible_alias = "velero-pod-cpu-limit", value_name = "QUANTITY")]
     pod_cpu_limit: Option<String>,
-    /// Memory that each server may use at most
+    /// Memory limit of each server
     #[arg(long, visible_alias = "velero-pod-mem-limit", value_name = "QUANTITY")]
     pod_mem_limit: Option<String>,
-    /// Size of the volume on which each server unpacks archives, in MiB; a restore may use three quarters of it
+    /// Size in MiB of the volume in which each server unpacks archives; a restore may use three quarters of
+    /// it
     #[arg(long, value_name = "MIB", default_value_t = DEFAULT_SPOOL_MIB, value_parser = clap::value_parser!(u64).range(64..))]
     spool_size: u64,
     /// Images of Velero plugins to add
     #[arg(long, value_delimiter = ',', value_name = "IMAGE,…", value_parser = image)]
     plugins: Vec<String>,
-    /// Base URL under which people reach the server for files of backups (a Service is made for it); without it storage
-    /// signs links itself
+    /// Base URL of the server for downloads of backup files (a Service is created for it) [default: links
+    /// that storage signs]
     #[arg(long, value_name = "URL")]
     download_url: Option<Url>,
-    /// One more argument for `lifeboat server`; may be repeated
+    /// Further argument for `lifeboat server`; can be repeated
     #[arg(long, value_name = "ARG", allow_hyphen_values = true)]
     server_arg: Vec<String>,
-    /// Install beside a running Velero or Stash and take its objects over
+    /// Install although Velero or Stash is running, and adopt its objects
     #[arg(long)]
     adopt: bool,
     /// Install the custom resource definitions only
     #[arg(long)]
     crds_only: bool,
-    /// Print the objects and change nothing
+    /// Print the objects without changing anything
     #[arg(long)]
     dry_run: bool,
     /// Wait until the server runs and the location is available
     #[arg(long, default_value_t = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", action = clap::ArgAction::Set)]
     wait: bool,
-    /// How many seconds to wait
+    /// Seconds to wait
     #[arg(long, default_value_t = 180, value_name = "SECONDS", value_parser = crate::args::seconds)]
     timeout: u64,
     /// Format of --dry-run
@@ -247,12 +249,17 @@ fn check_storage(args: &Args) -> Result<(), CliError> {
     })
 }
 
+/// What no registry takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("an image is written like registry.example/lifeboat:0.1.0")]
+pub(crate) struct NoImage;
+
 /// Enough of an image reference to catch what no registry takes.
-pub(crate) fn image(text: &str) -> Result<String, String> {
+pub(crate) fn image(text: &str) -> Result<String, NoImage> {
     let wrong =
         text.is_empty() || text.chars().any(|c| c.is_whitespace() || c.is_control()) || text.contains("::");
     if wrong {
-        return Err("an image is written like registry.example/lifeboat:0.1.0".to_owned());
+        return Err(NoImage);
     }
     Ok(text.to_owned())
 }

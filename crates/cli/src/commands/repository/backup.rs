@@ -20,8 +20,9 @@ use super::progress::{Shown, backup_status};
 use super::session::Session;
 use super::settings::PasswordSource;
 use super::source::{self, FilesFromArgs, LeaveOutArgs};
-use super::{output, prepared, select, units};
+use super::{output, prepared, select};
 use crate::error::CliError;
+use crate::units;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -32,13 +33,13 @@ pub(crate) struct Args {
     /// --stdin-from-command, or a prepared snapshot
     #[arg(long, conflicts_with = "stdin_from_command")]
     stdin: bool,
-    /// Back up the output of a command as one file; unless it ends with 0 there is no snapshot
+    /// Back up the output of a command as one file; creates a snapshot only if the command exits with 0
     #[arg(long)]
     stdin_from_command: bool,
     /// Name of that file
     #[arg(long, value_name = "NAME", default_value = "stdin")]
     stdin_filename: String,
-    /// Take standard input, or a command's output, that has no byte in it
+    /// Accept empty standard input or output of a command
     #[arg(long)]
     allow_empty_input: bool,
     #[command(flatten)]
@@ -54,34 +55,34 @@ pub(crate) struct Args {
     /// Time of the snapshot, as in '2026-01-31 12:00:00' (default: now)
     #[arg(long, value_name = "TIME", value_parser = units::time)]
     time: Option<Zoned>,
-    /// Snapshot whose unchanged files need not be read (default: the newest of the group)
+    /// Parent snapshot, whose unchanged files are not read again (default: the newest of the group)
     #[arg(long, value_name = "SNAPSHOT")]
     parent: Option<Selector>,
-    /// What the parent has in common with the new snapshot: host, paths, tags; "" for nothing
+    /// How to select the parent: same host, paths, tags; "" for any
     #[arg(short, long, value_name = "host,paths,tags", default_value = "host,paths")]
     group_by: GroupBy,
-    /// Read every file, whatever the parent says
+    /// Read every file, even if it is unchanged since the parent
     #[arg(short, long)]
     force: bool,
-    /// A file is the same although its inode number and time of change differ
+    /// Ignore inode number and ctime when comparing with the parent
     #[arg(long)]
     ignore_inode: bool,
-    /// A file is the same although its time of change differs
+    /// Ignore ctime when comparing with the parent
     #[arg(long)]
     ignore_ctime: bool,
-    /// Store the times of access
+    /// Store access times
     #[arg(long)]
     with_atime: bool,
-    /// Write no snapshot if nothing changed since the parent
+    /// Create no snapshot if nothing changed since the parent
     #[arg(long)]
     skip_if_unchanged: bool,
-    /// Write nothing, show what would be done
+    /// Change nothing, show what would be done
     #[arg(short = 'n', long)]
     dry_run: bool,
-    /// Do not count ahead; progress then has no totals
+    /// Do not scan first; progress then has no totals
     #[arg(long)]
     no_scan: bool,
-    /// Threads that read, cut and compress (default: $RESTIC_READ_CONCURRENCY, then one for each core)
+    /// Threads that read, chunk and compress (default: $RESTIC_READ_CONCURRENCY, then one for each core)
     #[arg(long, value_name = "N")]
     read_concurrency: Option<usize>,
     /// Without paths, standard input is the source if it is a pipe: the name `restic` sets it.

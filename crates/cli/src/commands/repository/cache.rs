@@ -13,7 +13,7 @@ const OLD: Duration = Duration::from_hours(24 * 30);
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Remove caches that no command used for --max-age days
+    /// Remove caches that were not used for --max-age days
     #[arg(long)]
     cleanup: bool,
     #[arg(long, value_name = "DAYS", default_value_t = 30)]

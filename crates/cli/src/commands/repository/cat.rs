@@ -17,7 +17,7 @@ pub(crate) struct Args {
     /// What to print
     #[arg(value_enum)]
     kind: Kind,
-    /// Its id; a snapshot for "snapshot" and "tree", as in latest:/srv
+    /// Id of the object; a snapshot for "snapshot" and "tree", as in latest:/srv
     #[arg(value_name = "ID")]
     id: Option<String>,
 }

@@ -11,17 +11,17 @@ use super::output;
 use super::progress::Shown;
 use super::select::{self, FilterArgs};
 use super::session::Session;
-use super::units;
 use crate::error::CliError;
+use crate::units;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only these snapshots and what they need; without any, all
+    /// Only these snapshots and their data [default: all]
     #[arg(value_name = "SNAPSHOT")]
     snapshots: Vec<Selector>,
     #[command(flatten)]
     filter: FilterArgs,
-    /// Read every pack and compare every byte with its hash
+    /// Read every pack and verify its hashes
     #[arg(long, conflicts_with = "read_data_subset")]
     read_data: bool,
     /// Read a part: n/t for the n-th of t parts, x% or a size such as 500M for a random one

@@ -14,12 +14,12 @@ use super::progress::Shown;
 use super::second::SecondArgs;
 use super::select::{self, FilterArgs};
 use super::session::Session;
-use super::units;
 use crate::error::CliError;
+use crate::units;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only these snapshots of the source; without any, all that the filter lets through
+    /// Only these snapshots of the source [default: all that match the filter]
     #[arg(value_name = "SNAPSHOT")]
     snapshots: Vec<String>,
     #[command(flatten)]

@@ -7,10 +7,10 @@ use lifeboat_repository::snapshots::{Filter, Selection};
 use super::output;
 use super::select;
 use super::session::Session;
-use super::units;
 use crate::args::Output;
 use crate::error::CliError;
 use crate::printer;
+use crate::units;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -20,7 +20,7 @@ pub(crate) struct Args {
     /// The later snapshot
     #[arg(value_name = "SNAPSHOT[:FOLDER]", value_parser = select::selection())]
     after: Selection,
-    /// Also what changed in nothing but owner, mode, times or attributes
+    /// Also show files of which only owner, mode, times or attributes changed
     #[arg(long)]
     metadata: bool,
 }

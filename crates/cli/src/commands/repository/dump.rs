@@ -21,7 +21,7 @@ use crate::printer::StandardOutput;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Id, start of an id, or "latest"; with ":/folder" the path is below that folder
+    /// Id, prefix of an id, or "latest"; with ":/folder" the path is relative to that folder
     #[arg(value_name = "SNAPSHOT[:FOLDER]", value_parser = select::selection())]
     snapshot: Selection,
     /// File or folder in the snapshot
@@ -29,7 +29,7 @@ pub(crate) struct Args {
     path: PathBuf,
     #[command(flatten)]
     filter: FilterArgs,
-    /// Archive that a folder becomes: tar or zip
+    /// Archive format of a folder: tar or zip
     #[arg(short, long, value_name = "FORMAT", default_value = "tar")]
     archive: DumpFormat,
     /// File to write to instead of standard output

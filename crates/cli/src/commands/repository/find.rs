@@ -18,10 +18,10 @@ use super::output;
 use super::progress::Shown;
 use super::select::{self, FilterArgs};
 use super::session::Session;
-use super::units;
 use crate::args::Output;
 use crate::error::CliError;
 use crate::printer;
+use crate::units;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -33,13 +33,13 @@ pub(crate) struct Args {
     snapshots: Vec<String>,
     #[command(flatten)]
     filter: FilterArgs,
-    /// Whatever the case of letters
+    /// Ignore case
     #[arg(short, long)]
     ignore_case: bool,
-    /// Only what was not changed before this time
+    /// Only files modified at or after this time
     #[arg(short = 'O', long, value_name = "TIME", value_parser = units::time)]
     oldest: Option<Zoned>,
-    /// Only what was not changed after this time
+    /// Only files modified at or before this time
     #[arg(short = 'N', long, value_name = "TIME", value_parser = units::time)]
     newest: Option<Zoned>,
     #[command(flatten)]

@@ -21,60 +21,60 @@ use crate::printer;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Snapshots to remove, whatever the policy says
+    /// Snapshots to remove, regardless of the policy
     #[arg(value_name = "SNAPSHOT")]
     snapshots: Vec<Selector>,
     /// Keep the newest N; "unlimited" for all
     #[arg(short = 'l', long, value_name = "N", allow_hyphen_values = true)]
     keep_last: Option<Count>,
-    /// Keep the newest of each of the last N hours that have one
+    /// Keep the newest snapshot of each of the last N hours that have one
     #[arg(short = 'H', long, value_name = "N", allow_hyphen_values = true)]
     keep_hourly: Option<Count>,
-    /// Keep the newest of each of the last N days that have one
+    /// Keep the newest snapshot of each of the last N days that have one
     #[arg(short = 'd', long, value_name = "N", allow_hyphen_values = true)]
     keep_daily: Option<Count>,
-    /// Keep the newest of each of the last N weeks that have one
+    /// Keep the newest snapshot of each of the last N weeks that have one
     #[arg(short = 'w', long, value_name = "N", allow_hyphen_values = true)]
     keep_weekly: Option<Count>,
-    /// Keep the newest of each of the last N months that have one
+    /// Keep the newest snapshot of each of the last N months that have one
     #[arg(short = 'm', long, value_name = "N", allow_hyphen_values = true)]
     keep_monthly: Option<Count>,
-    /// Keep the newest of each of the last N years that have one
+    /// Keep the newest snapshot of each of the last N years that have one
     #[arg(short = 'y', long, value_name = "N", allow_hyphen_values = true)]
     keep_yearly: Option<Count>,
-    /// Keep all that are not older than this before the newest, as in 1y5m7d2h
+    /// Keep all snapshots within this age of the newest, as in 1y5m7d2h
     #[arg(long, value_name = "AGE")]
     keep_within: Option<Age>,
-    /// Keep the newest of each hour within this age
+    /// Keep the newest snapshot of each hour within this age
     #[arg(long, value_name = "AGE")]
     keep_within_hourly: Option<Age>,
-    /// Keep the newest of each day within this age
+    /// Keep the newest snapshot of each day within this age
     #[arg(long, value_name = "AGE")]
     keep_within_daily: Option<Age>,
-    /// Keep the newest of each week within this age
+    /// Keep the newest snapshot of each week within this age
     #[arg(long, value_name = "AGE")]
     keep_within_weekly: Option<Age>,
-    /// Keep the newest of each month within this age
+    /// Keep the newest snapshot of each month within this age
     #[arg(long, value_name = "AGE")]
     keep_within_monthly: Option<Age>,
-    /// Keep the newest of each year within this age
+    /// Keep the newest snapshot of each year within this age
     #[arg(long, value_name = "AGE")]
     keep_within_yearly: Option<Age>,
-    /// Keep all that have these tags; can be repeated
+    /// Keep all snapshots with these tags; can be repeated
     #[arg(long = "keep-tag", value_name = "TAG[,TAG…]")]
     keep_tags: Vec<TagList>,
-    /// With a filter and no policy: remove every snapshot that the filter lets through
+    /// With a filter and no policy: remove every snapshot that matches the filter
     #[arg(long)]
     unsafe_allow_remove_all: bool,
-    /// Only snapshots of this host; can be repeated; "" is any (default: $RESTIC_HOST)
+    /// Only snapshots of this host; can be repeated; "" for any (default: $RESTIC_HOST)
     #[arg(long = "host", value_name = "NAME", alias = "hostname")]
     hosts: Vec<String>,
     #[command(flatten)]
     others: TagAndPathArgs,
-    /// What the policy is applied to: groups of the same host, paths and/or tags; "" for one group
+    /// Apply the policy to groups of the same host, paths and/or tags; "" for one group
     #[arg(short, long, value_name = "host,paths,tags", default_value = "host,paths")]
     group_by: GroupBy,
-    /// Without paths
+    /// Omit paths
     #[arg(short, long)]
     compact: bool,
     /// Remove nothing, show what would be removed

@@ -17,7 +17,7 @@ pub(crate) struct Args {
     /// Version of the format: 1, 2, stable or latest
     #[arg(long, value_name = "VERSION", default_value = "stable")]
     repository_version: Version,
-    /// Cut files as the repository named by --from-repo does, so that copies between both share data
+    /// Use the chunker parameters of --from-repo, so that copies between both are deduplicated
     #[arg(long)]
     copy_chunker_params: bool,
     #[command(flatten)]

@@ -11,31 +11,32 @@ use lifeboat_repository::repository::{Identity, Repository};
 use secrecy::SecretString;
 use serde::Serialize;
 
+use super::output;
 use super::password::Ask;
 use super::session::Session;
 use super::settings::{PasswordSource, Target};
-use super::{output, units};
 use crate::error::CliError;
 use crate::printer;
+use crate::units;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// Add a password that opens the repository as well
+    /// Add a key with another password
     Add(NewKeyArgs),
     /// List the keys; "*" is the one in use
     List,
-    /// Take a password away by the id of its key
+    /// Remove a key, and with it its password
     Remove(RemoveArgs),
-    /// Change the password that the command was called with
+    /// Change the current password
     Passwd(NewKeyArgs),
 }
 
 #[derive(clap::Args)]
 pub(crate) struct NewKeyArgs {
-    /// File that holds the new password; on a terminal you are asked for it
+    /// File with the new password (default: a prompt on the terminal)
     #[arg(long, value_name = "FILE")]
     new_password_file: Option<PathBuf>,
-    /// Let an empty password open the repository
+    /// Allow an empty password for the new key
     #[arg(long, conflicts_with = "new_password_file")]
     new_insecure_no_password: bool,
     /// Name of the user in the key
@@ -48,7 +49,7 @@ pub(crate) struct NewKeyArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct RemoveArgs {
-    /// The key's id, or the start of it
+    /// Id of the key, or a prefix of it
     #[arg(value_name = "ID")]
     id: String,
 }

@@ -24,7 +24,8 @@ pub(crate) const HOLDER: &str = "LIFEBOAT_LOCK_HOLDER";
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Let nobody else in, not even readers, nor the command itself: it cannot take a lock of its own
+    /// Take an exclusive lock: excludes all others, even readers, and the command itself, which cannot take a
+    /// lock of its own
     #[arg(long)]
     exclusive: bool,
     /// The command and its arguments, after "--"

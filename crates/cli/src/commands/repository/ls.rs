@@ -16,14 +16,14 @@ use ncdu::Ncdu;
 use super::output::{self, ShownSnapshot};
 use super::select::{self, FilterArgs};
 use super::session::Session;
-use super::units;
 use crate::args::Output;
 use crate::error::CliError;
 use crate::printer;
+use crate::units;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Id, start of an id, or "latest"; with ":/folder" only what is below that folder
+    /// Id, prefix of an id, or "latest"; with ":/folder" only the content of that folder
     #[arg(value_name = "SNAPSHOT[:FOLDER]", value_parser = select::selection())]
     snapshot: Selection,
     /// Only these directories
@@ -33,16 +33,16 @@ pub(crate) struct Args {
     filter: FilterArgs,
     #[command(flatten)]
     long: LongArgs,
-    /// Also what is below the subdirectories of the directories given
+    /// Include subdirectories of the given directories
     #[arg(long)]
     recursive: bool,
-    /// Order: name, size, time, mtime, atime, ctime or extension
+    /// Sort by name, size, time, mtime, atime, ctime or extension
     #[arg(short, long, value_enum, default_value = "name")]
     sort: Order,
-    /// The other way round
+    /// Reverse the order
     #[arg(long)]
     reverse: bool,
-    /// As the program ncdu loads it: `ls latest --ncdu | ncdu -f -`
+    /// Output for ncdu: `ls latest --ncdu | ncdu -f -`
     #[arg(long, conflicts_with_all = ["sort", "reverse", "long"])]
     ncdu: bool,
 }
@@ -50,10 +50,10 @@ pub(crate) struct Args {
 /// How nodes are shown.
 #[derive(clap::Args, Clone, Copy)]
 pub(crate) struct LongArgs {
-    /// With mode, owner, size and time
+    /// Show mode, owner, size and time
     #[arg(short, long)]
     pub(crate) long: bool,
-    /// Sizes with units
+    /// Show sizes with units
     #[arg(long)]
     pub(crate) human_readable: bool,
 }

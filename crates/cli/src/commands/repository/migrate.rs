@@ -13,7 +13,7 @@ use crate::printer;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Names of migrations; without any, those that can be applied are listed
+    /// Names of migrations; without any, lists those that can be applied
     #[arg(value_name = "MIGRATION")]
     names: Vec<String>,
     /// Accepted for scripts: a migration that was applied cannot be applied again

@@ -13,10 +13,10 @@ use tracing_subscriber::EnvFilter;
 
 use super::session::Session;
 use super::settings::Settings;
-use super::units;
 use crate::args::Output;
 use crate::error::CliError;
 use crate::printer;
+use crate::units;
 
 /// A snapshot as restic's JSON shows it in lists.
 #[derive(Serialize)]

@@ -14,8 +14,8 @@ use tokio_util::sync::CancellationToken;
 use super::output;
 use super::progress::Shown;
 use super::session::Session;
-use super::units;
 use crate::error::CliError;
+use crate::units;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -24,7 +24,7 @@ pub(crate) struct Args {
     dry_run: bool,
     #[command(flatten)]
     pruning: PruneArgs,
-    /// Prune a repository without any snapshot: everything in it goes
+    /// Prune a repository without any snapshot: deletes all data in it
     #[arg(long)]
     allow_no_snapshots: bool,
     #[arg(long, value_name = "CONFIRMATION", hide = true)]
@@ -34,25 +34,25 @@ pub(crate) struct Args {
 /// The flags that `forget --prune` shares.
 #[derive(clap::Args)]
 pub(crate) struct PruneArgs {
-    /// Unused data that may stay in packs that are partly used: 5%, 200M or unlimited
+    /// Unused data that may stay in partly used packs: 5%, 200M or unlimited
     #[arg(long, value_name = "LIMIT", default_value = "5%")]
     max_unused: MaxUnused,
-    /// Stop after so much data was written anew
+    /// Stop after this much data was repacked
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     max_repack_size: Option<u64>,
-    /// Write only packs of directories anew, not those of files
+    /// Repack only tree packs, not data packs
     #[arg(long)]
     repack_cacheable_only: bool,
-    /// Put packs together that are much smaller than --pack-size
+    /// Repack packs that are much smaller than --pack-size
     #[arg(long)]
     repack_small: bool,
-    /// Put packs together that are smaller than this
+    /// Repack packs that are smaller than this
     #[arg(long, value_name = "SIZE", value_parser = units::size)]
     repack_smaller_than: Option<u64>,
-    /// Write everything anew that is not compressed
+    /// Repack all uncompressed data
     #[arg(long)]
     repack_uncompressed: bool,
-    /// How long a pack stays in the store after it left the index; with 0 it goes at once
+    /// How long a pack is kept after it was removed from the index; 0 deletes it at once
     #[arg(long, value_name = "DURATION", default_value = "24h", value_parser = units::duration)]
     grace: Duration,
 }

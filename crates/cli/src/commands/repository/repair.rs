@@ -20,17 +20,17 @@ use crate::error::CliError;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// Build the index anew from the packs, as far as it is wrong
+    /// Rebuild wrong or missing parts of the index from the packs
     Index(IndexArgs),
-    /// Save what is whole in damaged packs, and remove them
+    /// Save the intact blobs of damaged packs, and remove the packs
     Packs(PacksArgs),
-    /// Take what is lost out of snapshots, so that the rest can be used
+    /// Remove lost files from snapshots, so that the rest can be used
     Snapshots(SnapshotsArgs),
 }
 
 #[derive(clap::Args)]
 pub(crate) struct IndexArgs {
-    /// Believe no index file: read the header of every pack
+    /// Ignore the existing index: read the header of every pack
     #[arg(long)]
     read_all_packs: bool,
 }
@@ -44,7 +44,7 @@ pub(crate) struct PacksArgs {
 
 #[derive(clap::Args)]
 pub(crate) struct SnapshotsArgs {
-    /// Only these snapshots; without any, all that the filter lets through
+    /// Only these snapshots [default: all that match the filter]
     #[arg(value_name = "SNAPSHOT")]
     snapshots: Vec<Selector>,
     #[command(flatten)]

@@ -18,15 +18,16 @@ use super::progress::{Shown, restore_status};
 use super::select::{self, FilterArgs};
 use super::session::Session;
 use super::source::{ExcludeArgs, IncludeArgs};
-use super::{dump, output, pipes, units};
+use super::{dump, output, pipes};
 use crate::error::CliError;
+use crate::units;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Id, start of an id, or "latest"; with ":/folder" only what is below that folder
+    /// Id, prefix of an id, or "latest"; with ":/folder" only the content of that folder
     #[arg(value_name = "SNAPSHOT[:FOLDER]", value_parser = select::selection())]
     snapshot: Option<Selection>,
-    /// Directory to restore to; "/" restores to where the files were
+    /// Directory to restore to; "/" restores to the original paths
     #[arg(short, long, value_name = "DIRECTORY")]
     target: Option<PathBuf>,
     #[command(flatten)]
@@ -38,25 +39,25 @@ pub(crate) struct Args {
     /// Restore only extended attributes that match; can be repeated
     #[arg(long, value_name = "PATTERN")]
     include_xattr: Vec<String>,
-    /// Restore no extended attributes that match; can be repeated
+    /// Exclude matching extended attributes; can be repeated
     #[arg(long, value_name = "PATTERN", conflicts_with = "include_xattr")]
     exclude_xattr: Vec<String>,
-    /// Remove what is in the target and not in the snapshot
+    /// Delete files in the target that are not in the snapshot
     #[arg(long)]
     delete: bool,
-    /// What to do with files that are there: always, if-changed, if-newer or never
+    /// When to overwrite existing files: always, if-changed, if-newer or never
     #[arg(long, value_name = "WHEN", default_value = "always")]
     overwrite: Overwrite,
-    /// Leave holes where files have zeros
+    /// Write sparse files
     #[arg(long)]
     sparse: bool,
-    /// Read everything again afterwards and compare
+    /// Read all restored files again and compare
     #[arg(long)]
     verify: bool,
-    /// Restore owners by their names instead of their numbers
+    /// Restore owners by name instead of by number
     #[arg(long)]
     ownership_by_name: bool,
-    /// Write nothing, show what would be done
+    /// Change nothing, show what would be done
     #[arg(short = 'n', long)]
     dry_run: bool,
     /// Without a target, write a stream's file to standard output if that is a pipe: the name `restic` sets it.

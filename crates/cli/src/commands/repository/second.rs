@@ -13,16 +13,16 @@ pub(crate) struct SecondArgs {
     /// The repository to copy from (default: $RESTIC_FROM_REPOSITORY)
     #[arg(long, value_name = "LOCATION", alias = "repo2")]
     from_repo: Option<String>,
-    /// File that holds its location (default: $RESTIC_FROM_REPOSITORY_FILE)
+    /// File with its location (default: $RESTIC_FROM_REPOSITORY_FILE)
     #[arg(long, value_name = "FILE", conflicts_with = "from_repo", alias = "repository-file2")]
     from_repository_file: Option<PathBuf>,
-    /// File that holds its password (default: $RESTIC_FROM_PASSWORD_FILE, then $RESTIC_FROM_PASSWORD)
+    /// File with its password (default: $RESTIC_FROM_PASSWORD_FILE, then $RESTIC_FROM_PASSWORD)
     #[arg(long, value_name = "FILE", alias = "password-file2")]
     from_password_file: Option<PathBuf>,
     /// Command that prints its password (default: $RESTIC_FROM_PASSWORD_COMMAND)
     #[arg(long, value_name = "COMMAND", conflicts_with = "from_password_file", alias = "password-command2")]
     from_password_command: Option<String>,
-    /// It has an empty password
+    /// Its password is empty
     #[arg(long)]
     from_insecure_no_password: bool,
     /// Id of its key to try first (default: $RESTIC_FROM_KEY_HINT)

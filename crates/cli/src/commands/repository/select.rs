@@ -14,7 +14,7 @@ use crate::error::CliError;
 /// The filters of a command that takes one snapshot: they count for `latest`.
 #[derive(clap::Args, Clone, Default)]
 pub(crate) struct FilterArgs {
-    /// Only snapshots of this host; can be repeated; "" is any (default: $RESTIC_HOST)
+    /// Only snapshots of this host; can be repeated; "" for any (default: $RESTIC_HOST)
     #[arg(short = 'H', long = "host", value_name = "NAME")]
     pub(crate) hosts: Vec<String>,
     #[command(flatten)]
@@ -24,10 +24,10 @@ pub(crate) struct FilterArgs {
 /// The filters without a short form of --host, where -H means something else.
 #[derive(clap::Args, Clone, Default)]
 pub(crate) struct TagAndPathArgs {
-    /// Only snapshots with all of these tags; repeated, one of the lists is enough
+    /// Only snapshots with all of these tags; if repeated, one of the lists must match
     #[arg(long = "tag", value_name = "TAG[,TAG…]")]
     pub(crate) tags: Vec<TagList>,
-    /// Only snapshots with this absolute path; repeated, all of them
+    /// Only snapshots with this absolute path; if repeated, all must match
     #[arg(long = "path", value_name = "PATH")]
     pub(crate) paths: Vec<String>,
 }

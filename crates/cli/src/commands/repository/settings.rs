@@ -120,14 +120,7 @@ impl Settings {
         let variable = |name: &str| variables.get(name).filter(|value| !value.is_empty()).cloned();
         let compression = args.compression.or_else(|| variable("RESTIC_COMPRESSION"));
         let compression = compression.unwrap_or_else(|| "auto".to_owned());
-        let pack_size = match (args.pack_size, variable("RESTIC_PACK_SIZE")) {
-            (Some(size), _) => Some(size),
-            (None, Some(text)) => Some(text.parse().map_err(|_| {
-                CliError::usage(format!("RESTIC_PACK_SIZE: '{text}' is no number of MiB"))
-                    .help("write it like 16; 4 to 128 are allowed")
-            })?),
-            (None, None) => None,
-        };
+        let pack_size = pack_size(args.pack_size, variable("RESTIC_PACK_SIZE"))?;
         let mut cacert = args.cacert;
         if cacert.is_empty() {
             let files = variable("RESTIC_CACERT").unwrap_or_default();
@@ -257,6 +250,18 @@ impl Target {
             (None, None) => from_variables()?,
         };
         Ok(Self { location, password, key_hint: flags.key_hint.or_else(|| variable("KEY_HINT")) })
+    }
+}
+
+/// The size of packs in MiB: by the flag, or else by the variable.
+fn pack_size(flag: Option<u32>, variable: Option<String>) -> Result<Option<u32>, CliError> {
+    match (flag, variable) {
+        (Some(size), _) => Ok(Some(size)),
+        (None, Some(text)) => text.parse().map(Some).map_err(|_| {
+            CliError::usage(format!("RESTIC_PACK_SIZE: '{text}' is no number of MiB"))
+                .help("write it like 16; 4 to 128 are allowed")
+        }),
+        (None, None) => Ok(None),
     }
 }
 

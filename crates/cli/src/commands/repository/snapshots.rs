@@ -14,12 +14,12 @@ use crate::printer;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Ids, starts of ids or "latest"; without any, all
+    /// Ids, prefixes of ids, or "latest" [default: all]
     #[arg(value_name = "SNAPSHOT")]
     snapshots: Vec<String>,
     #[command(flatten)]
     filter: FilterArgs,
-    /// Without paths
+    /// Omit paths
     #[arg(short, long)]
     compact: bool,
     /// Only the newest N of each host and paths, or of each group
@@ -28,7 +28,7 @@ pub(crate) struct Args {
     /// The same as --latest 1
     #[arg(long, hide = true, conflicts_with = "latest")]
     last: bool,
-    /// In groups of the same host, paths and/or tags
+    /// Group by host, paths and/or tags
     #[arg(short, long, value_name = "host,paths,tags")]
     group_by: Option<GroupBy>,
 }

@@ -16,16 +16,16 @@ use crate::error::CliError;
 /// The flags that leave something out.
 #[derive(clap::Args, Default)]
 pub(crate) struct ExcludeArgs {
-    /// Leave out what matches; can be repeated
+    /// Exclude matching files; can be repeated
     #[arg(short, long, value_name = "PATTERN")]
     pub(crate) exclude: Vec<OsString>,
-    /// The same, whatever the case of letters
+    /// Exclude matching files, ignoring case; can be repeated
     #[arg(long, value_name = "PATTERN")]
     pub(crate) iexclude: Vec<OsString>,
-    /// File with patterns of what to leave out, one in a line; can be repeated
+    /// File with patterns to exclude, one per line; can be repeated
     #[arg(long, value_name = "FILE")]
     pub(crate) exclude_file: Vec<PathBuf>,
-    /// The same, whatever the case of letters
+    /// File with patterns to exclude, ignoring case; can be repeated
     #[arg(long, value_name = "FILE")]
     pub(crate) iexclude_file: Vec<PathBuf>,
 }
@@ -33,16 +33,16 @@ pub(crate) struct ExcludeArgs {
 /// The flags that take only something.
 #[derive(clap::Args, Default)]
 pub(crate) struct IncludeArgs {
-    /// Take only what matches; can be repeated
+    /// Include only matching files; can be repeated
     #[arg(short, long, value_name = "PATTERN")]
     pub(crate) include: Vec<OsString>,
-    /// The same, whatever the case of letters
+    /// Include only matching files, ignoring case; can be repeated
     #[arg(long, value_name = "PATTERN")]
     pub(crate) iinclude: Vec<OsString>,
-    /// File with patterns of what to take, one in a line; can be repeated
+    /// File with patterns to include, one per line; can be repeated
     #[arg(long, value_name = "FILE")]
     pub(crate) include_file: Vec<PathBuf>,
-    /// The same, whatever the case of letters
+    /// File with patterns to include, ignoring case; can be repeated
     #[arg(long, value_name = "FILE")]
     pub(crate) iinclude_file: Vec<PathBuf>,
 }
@@ -52,14 +52,14 @@ pub(crate) struct IncludeArgs {
 pub(crate) struct LeaveOutArgs {
     #[command(flatten)]
     pub(crate) patterns: ExcludeArgs,
-    /// Leave out directories that have this file, if it starts with HEADER; can be repeated
+    /// Exclude directories with this file, if it starts with HEADER; can be repeated
     #[arg(long, value_name = "NAME[:HEADER]")]
     exclude_if_present: Vec<OsString>,
-    /// Leave out directories that a CACHEDIR.TAG marks as a cache
+    /// Exclude directories that a CACHEDIR.TAG marks as a cache
     #[arg(long)]
     exclude_caches: bool,
-    /// Leave out files larger than this, as in 500M
-    #[arg(long, value_name = "SIZE", value_parser = super::units::size)]
+    /// Exclude files larger than this, as in 500M
+    #[arg(long, value_name = "SIZE", value_parser = crate::units::size)]
     exclude_larger_than: Option<u64>,
     /// Stay on the file systems of the paths given
     #[arg(short = 'x', long)]
@@ -70,13 +70,13 @@ pub(crate) struct LeaveOutArgs {
 #[derive(clap::Args, Default)]
 #[allow(clippy::struct_field_names, reason = "they are restic's flags")]
 pub(crate) struct FilesFromArgs {
-    /// File with patterns of paths to back up, one in a line; "-" is standard input; can be repeated
+    /// File with patterns of paths to back up, one per line; "-" for standard input; can be repeated
     #[arg(long, value_name = "FILE")]
     files_from: Vec<PathBuf>,
-    /// File with paths to back up exactly as they stand, one in a line; can be repeated
+    /// File with literal paths to back up, one per line; can be repeated
     #[arg(long, value_name = "FILE")]
     files_from_verbatim: Vec<PathBuf>,
-    /// File with paths to back up, each ended by a zero byte; can be repeated
+    /// File with literal paths to back up, separated by NUL bytes; can be repeated
     #[arg(long, value_name = "FILE")]
     files_from_raw: Vec<PathBuf>,
 }

@@ -9,30 +9,30 @@ use super::output;
 use super::progress::Shown;
 use super::select::{self, FilterArgs};
 use super::session::Session;
-use super::units;
 use crate::error::CliError;
+use crate::units;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only these snapshots; without any, all
+    /// Only these snapshots [default: all]
     #[arg(value_name = "SNAPSHOT")]
     snapshots: Vec<String>,
     #[command(flatten)]
     filter: FilterArgs,
-    /// What is counted
+    /// What to count
     #[arg(long, value_enum, default_value = "restore-size")]
     mode: Mode,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Mode {
-    /// What a restore of all snapshots would take
+    /// Size of a restore of all snapshots
     RestoreSize,
-    /// Files of the same content once
+    /// Files with the same content counted once
     FilesByContents,
-    /// The pieces of each file
+    /// The blobs of each file
     BlobsPerFile,
-    /// What is stored
+    /// The stored data
     RawData,
 }
 

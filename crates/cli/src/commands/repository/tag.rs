@@ -13,18 +13,18 @@ use crate::printer;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Only these snapshots; without any, all that the filter lets through
+    /// Only these snapshots [default: all that match the filter]
     #[arg(value_name = "SNAPSHOT")]
     snapshots: Vec<String>,
     #[command(flatten)]
     filter: FilterArgs,
-    /// Tags that replace the present ones; "" for none; can be repeated
+    /// Tags that replace the current ones; "" for none; can be repeated
     #[arg(long, value_name = "TAG[,TAG…]")]
     set: Vec<TagList>,
     /// Tags to add; can be repeated
     #[arg(long, value_name = "TAG[,TAG…]")]
     add: Vec<TagList>,
-    /// Tags to take away; can be repeated
+    /// Tags to remove; can be repeated
     #[arg(long, value_name = "TAG[,TAG…]")]
     remove: Vec<TagList>,
 }

@@ -4,12 +4,12 @@ use jiff::{Timestamp, tz::TimeZone};
 use lifeboat_repository::lock::{Kept, Removed, remove_all_locks, remove_stale_locks};
 
 use super::session::Session;
-use super::units;
 use crate::error::CliError;
+use crate::units;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Remove every lock, also of commands that may be at work: only when nothing uses the repository
+    /// Remove all locks, including those of running commands: only if nothing uses the repository
     #[arg(long)]
     remove_all: bool,
 }

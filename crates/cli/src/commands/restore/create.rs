@@ -38,12 +38,12 @@ pub(crate) struct Args {
     /// Schedule whose newest completed backup is restored
     #[arg(long, value_name = "SCHEDULE", value_parser = object_name)]
     from_schedule: Option<String>,
-    /// With --from-schedule: take an incomplete (PartiallyFailed) backup too, if it is the newest
+    /// With --from-schedule: also accept a PartiallyFailed backup, if it is the newest
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     allow_partially_failed: Option<bool>,
     #[command(flatten)]
     flags: RestoreFlags,
-    /// Show what the restore would create, change and skip, and why; change nothing
+    /// Report what the restore would create, update and skip, and why, without changing anything
     #[arg(long, conflicts_with = "wait")]
     dry_run: bool,
     /// With --dry-run: show each item

@@ -8,7 +8,7 @@ use crate::settings::Settings;
 pub(crate) struct Args {
     #[command(flatten)]
     selection: Selection,
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long)]
     confirm: bool,
 }

@@ -19,12 +19,12 @@ use crate::settings::Settings;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Names; all without one
+    /// Names [default: all]
     names: Vec<String>,
-    /// Only those with these labels
+    /// Only objects with these labels
     #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "names")]
     selector: Option<String>,
-    /// Show everything: each object, volume and setting
+    /// Show every object, volume and setting
     #[arg(long)]
     details: bool,
     /// Format of the output

@@ -12,9 +12,9 @@ use crate::objects::flags::{MappingArg, OrSelectorArg, SelectorArg, config_map, 
 /// What to do with objects that exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Existing {
-    /// Leave them as they are
+    /// Leave them unchanged
     None,
-    /// Change them to what the backup holds
+    /// Update them to their state in the backup
     Update,
 }
 
@@ -23,7 +23,7 @@ pub(crate) struct RestoreFlags {
     /// Namespaces to restore; "*", "?" and "[…]" are wildcards [default: all in the backup]
     #[arg(long, value_name = "NAMESPACE,…", value_delimiter = ',', help_heading = "What to restore")]
     pub(crate) include_namespaces: Vec<String>,
-    /// Namespaces to leave out
+    /// Namespaces to exclude
     #[arg(long, value_name = "NAMESPACE,…", value_delimiter = ',', help_heading = "What to restore")]
     pub(crate) exclude_namespaces: Vec<String>,
     /// Restore namespaces under other names
@@ -32,10 +32,11 @@ pub(crate) struct RestoreFlags {
     /// Types to restore, such as deployments.apps [default: all in the backup]
     #[arg(long, value_name = "TYPE,…", value_delimiter = ',', help_heading = "What to restore")]
     pub(crate) include_resources: Vec<String>,
-    /// Types to leave out
+    /// Types to exclude
     #[arg(long, value_name = "TYPE,…", value_delimiter = ',', help_heading = "What to restore")]
     pub(crate) exclude_resources: Vec<String>,
-    /// Whether to restore cluster-scoped objects: all, or with =false none [default: those that others refer to]
+    /// Whether to restore cluster-scoped objects: all, or with =false none [default: those that restored
+    /// objects refer to]
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL", help_heading = "What to restore")]
     pub(crate) include_cluster_resources: Option<bool>,
     /// Only objects with these labels, such as app=web,tier!=cache
@@ -47,7 +48,7 @@ pub(crate) struct RestoreFlags {
     /// ConfigMap with filters for single namespaces and types
     #[arg(long, value_name = "CONFIGMAP", help_heading = "What to restore")]
     pub(crate) resource_policies_configmap: Option<String>,
-    /// What to do with objects that exist [default: none]
+    /// What to do with existing objects [default: none]
     #[arg(long, value_enum, value_name = "POLICY", help_heading = "How to restore")]
     pub(crate) existing_resource_policy: Option<Existing>,
     /// Types whose status is restored too; "*" for all
@@ -56,13 +57,13 @@ pub(crate) struct RestoreFlags {
     /// Types whose status is not restored
     #[arg(long, value_name = "TYPE,…", value_delimiter = ',', help_heading = "How to restore")]
     pub(crate) status_exclude_resources: Vec<String>,
-    /// Whether services get their old node ports back
+    /// Whether services keep their old node ports
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL", help_heading = "How to restore")]
     pub(crate) preserve_nodeports: Option<bool>,
     /// ConfigMap with rules that change objects before they are restored
     #[arg(long, value_name = "CONFIGMAP", help_heading = "How to restore")]
     pub(crate) resource_modifier_configmap: Option<String>,
-    /// Restore RBAC, webhooks, CRDs and hooks from an untrusted location too
+    /// Restore RBAC, webhooks, CRDs, Lifeboat's own kinds and hooks even from an untrusted location
     #[arg(long, help_heading = "How to restore")]
     pub(crate) allow_privileged: bool,
     /// Labels of the restore
@@ -71,16 +72,16 @@ pub(crate) struct RestoreFlags {
     /// Annotations of the restore
     #[arg(long, value_name = "KEY=VALUE,…", help_heading = "How to restore")]
     pub(crate) annotations: Option<ConfigArg>,
-    /// Whether to restore volumes from snapshots [default: yes]
+    /// Whether to restore the data of volumes [default: true]
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL", help_heading = "Volumes")]
     pub(crate) restore_volumes: Option<bool>,
-    /// Whether to leave holes where files hold only zeros
+    /// Accepted for compatibility and ignored: a mover always writes sparse files
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL", help_heading = "Volumes")]
     pub(crate) write_sparse_files: Option<bool>,
-    /// How many files to write at the same time [default: number of CPUs]
+    /// Accepted for compatibility and ignored: a mover uses up to 4 threads
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16), allow_negative_numbers = true, help_heading = "Volumes")]
     pub(crate) parallel_files_download: Option<u16>,
-    /// How long to wait for work that plugins do in the background [default: the server's setting]
+    /// How long operations of actions (data movement, plugins) may take [default: the server's setting]
     #[arg(long, value_name = "DURATION", value_parser = length, allow_hyphen_values = true, help_heading = "Volumes")]
     pub(crate) item_operation_timeout: Option<GoDuration>,
 }

@@ -24,13 +24,14 @@ pub(crate) struct Args {
     /// When: five cron fields ("0 3 * * *" or "30 1 * * MON-FRI"), @daily and the like, or "@every 6h"; UTC, or a zone in front as in "CRON_TZ=Europe/Berlin 0 3 * * *"
     #[arg(long, value_name = "CRON", value_parser = cron)]
     schedule: String,
-    /// Make no backups until it is unpaused
+    /// Create the schedule paused
     #[arg(long)]
     paused: bool,
-    /// Leave out a backup that is due at once, and wait for the next time
+    /// Skip a backup that is due at once, and wait for the next time
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     skip_immediately: Option<bool>,
-    /// Make the schedule the owner of its backups: when it is deleted, their objects are (their data stays, and is found again)
+    /// Make the schedule the owner of its backups: deleting it deletes their objects (their data stays, and
+    /// is synced again)
     #[arg(long, num_args = 0..=1, default_missing_value = "true", default_value = "false", require_equals = true, value_name = "BOOL", hide_default_value = true)]
     use_owner_references_in_backup: bool,
     #[command(flatten)]

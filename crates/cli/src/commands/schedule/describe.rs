@@ -10,9 +10,9 @@ use crate::settings::Settings;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Names; all without one
+    /// Names [default: all]
     names: Vec<String>,
-    /// Only those with these labels
+    /// Only objects with these labels
     #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with = "names")]
     selector: Option<String>,
     /// Show every setting

@@ -13,7 +13,7 @@ use crate::settings::Settings;
 pub(crate) struct Args {
     #[command(flatten)]
     selection: Selection,
-    /// When it is unpaused: leave out a backup that is due at once, and wait for the next time
+    /// When it is unpaused: skip a backup that is due at once, and wait for the next time
     #[arg(long, num_args = 0..=1, default_missing_value = "true", require_equals = true, value_name = "BOOL")]
     skip_immediately: Option<bool>,
 }

@@ -10,41 +10,41 @@ use super::duration;
 
 #[derive(clap::Args)]
 pub(super) struct BackupArgs {
-    /// How many groups of items of one backup are worked on at once
+    /// How many item blocks of one backup are processed in parallel
     #[arg(long, default_value_t = 8)]
     item_block_worker_count: usize,
-    /// How many backups run at once
+    /// How many backups run in parallel
     #[arg(long, default_value_t = 1)]
     concurrent_backups: usize,
-    /// How long backups are kept that do not say it themselves
+    /// How long to keep backups without a ttl of their own
     #[arg(long, default_value = "720h0m0s", value_parser = duration)]
     default_backup_ttl: Duration,
-    /// How many objects are asked for at once; 0 for all
+    /// How many objects to list per request; 0 for all
     #[arg(long, default_value_t = 500)]
     client_page_size: u32,
-    /// How long operations in the background may take where the backup does not say it
+    /// How long operations of actions may take, unless the backup or restore sets itemOperationTimeout
     #[arg(long, default_value = "4h0m0s", value_parser = duration)]
     pub(super) default_item_operation_timeout: Duration,
-    /// Copy the files of every pod volume, where the backup does not say otherwise
+    /// Copy the files of every pod volume, unless the backup sets defaultVolumesToFsBackup
     #[arg(long)]
     default_volumes_to_fs_backup: bool,
-    /// Copy the data of volume snapshots into storage, where the backup does not say otherwise
+    /// Copy the data of CSI snapshots into storage, unless the backup sets snapshotMoveData
     #[arg(long)]
     default_snapshot_move_data: bool,
-    /// Claims with the same value of this label are snapshotted together, where the backup names no other label
+    /// Label of claims that are snapshotted together, unless the backup names another one
     #[arg(long, value_name = "KEY", default_value = names::VOLUME_GROUP)]
     volume_group_snapshot_label_key: String,
-    /// The location of backups that name none, where no location is marked as default
+    /// Location of backups that name none, if no location is marked as default
     #[arg(long, default_value = "default")]
     default_backup_storage_location: String,
-    /// The volume snapshot location to use of a provider that has several, as PROVIDER:LOCATION, with commas between
+    /// Default volume snapshot location of providers that have several, as PROVIDER:LOCATION,…
     #[arg(long, value_delimiter = ',', value_parser = provider_location)]
     default_volume_snapshot_locations: Vec<(String, String)>,
-    /// How long single steps may take: of plugins (it is written into each backup for them), and of a custom resource
-    /// definition to be established in a restore
+    /// How long single steps may take: in plugins (which find it in each backup), and in a restore until a
+    /// custom resource definition is established or a claim is bound
     #[arg(long, default_value = "10m0s", value_parser = duration)]
     pub(super) resource_timeout: Duration,
-    /// Features to switch on, with commas between them, such as EnableAPIGroupVersions
+    /// Features to enable, separated by commas, such as EnableAPIGroupVersions
     #[arg(long, value_delimiter = ',')]
     features: Vec<String>,
 }

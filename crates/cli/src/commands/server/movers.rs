@@ -14,7 +14,7 @@ pub(super) struct MoverArgs {
     /// Namespace in which movers run
     #[arg(long, default_value = DEFAULT_NAMESPACE, value_parser = namespace_name, overrides_with = "mover_namespace")]
     mover_namespace: String,
-    /// Image of movers: the server's own; without it no volume data is moved
+    /// Image of movers, normally the server's own; without it no volume data is moved
     #[arg(
         long,
         value_name = "IMAGE",
@@ -23,47 +23,47 @@ pub(super) struct MoverArgs {
         overrides_with = "mover_image"
     )]
     mover_image: String,
-    /// Movers may mount directories of nodes: needed for volumes that are no CSI snapshots
+    /// Let movers mount directories of nodes, which file copies of pod volumes need
     #[arg(long, default_value_t = false, num_args = 0..=1, require_equals = true, default_missing_value = "true",
         action = clap::ArgAction::Set, overrides_with = "node_access")]
     node_access: bool,
     /// The kubelet's directory on nodes without the annotation lifeboat.io/kubelet-root
     #[arg(long, value_name = "DIRECTORY", default_value = "/var/lib/kubelet", value_parser = absolute, overrides_with = "kubelet_root")]
     kubelet_root: String,
-    /// How many movers run at once
+    /// How many movers run in parallel
     #[arg(long, default_value_t = 20, value_parser = count)]
     movers_at_once: usize,
-    /// How many movers run at once on one node
+    /// How many movers run in parallel on one node
     #[arg(long, default_value_t = 4, value_parser = count)]
     movers_per_node: usize,
-    /// How many movers work at once on one repository, that is on the volumes of one namespace
+    /// How many movers use one repository (the volumes of one namespace) in parallel
     #[arg(long, default_value_t = 8, value_parser = count)]
     movers_per_repository: usize,
-    /// CPU that each mover asks for
+    /// CPU request of each mover
     #[arg(long, value_name = "QUANTITY", default_value = "100m", value_parser = amount)]
     mover_cpu_request: String,
-    /// Memory that each mover asks for
+    /// Memory request of each mover
     #[arg(long, value_name = "QUANTITY", default_value = "128Mi", value_parser = amount)]
     mover_memory_request: String,
-    /// Memory that each mover may use at most
+    /// Memory limit of each mover
     #[arg(long, value_name = "QUANTITY", default_value = "1Gi", value_parser = amount)]
     mover_memory_limit: String,
     /// Priority class of movers
     #[arg(long, value_name = "NAME")]
     mover_priority_class: Option<String>,
-    /// How long a mover's pod may take until it runs: a node with room, its image, its volumes
+    /// How long a mover's pod may take until it runs: scheduling, image, volumes
     #[arg(long, default_value = "30m0s", value_parser = duration)]
     mover_prepare_timeout: Duration,
-    /// How long a node may say nothing until its movers are taken for lost
+    /// How long a node may not report before its movers are given up as lost
     #[arg(long, default_value = "5m0s", value_parser = duration)]
     mover_node_timeout: Duration,
-    /// How long copying the files of one volume may take
+    /// How long copying or moving one volume may take, including its time in the queue
     #[arg(long, visible_alias = "pod-volume-operation-timeout", default_value = "4h0m0s", value_parser = duration)]
     fs_backup_timeout: Duration,
-    /// How often repositories without a frequency of their own are maintained; 0 for never
+    /// How often to maintain repositories without a frequency of their own; 0 for never
     #[arg(long, default_value = "24h0m0s", value_parser = duration)]
     default_repo_maintain_frequency: Duration,
-    /// Write volumes of backups also into the file that Velero reads; Velero 1.19 and newer then hides these backups
+    /// Also list copied volumes in the file that Velero reads; Velero 1.19 and later hide such backups
     #[arg(long)]
     velero_compatible_volumes: bool,
 }
@@ -87,6 +87,7 @@ impl MoverArgs {
             copy_timeout: self.fs_backup_timeout,
             maintenance_frequency: self.default_repo_maintain_frequency,
             velero_compatible: self.velero_compatible_volumes,
+            ..MoverSettings::default()
         }
     }
 }
@@ -95,14 +96,19 @@ fn count(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|count| *count > 0).ok_or_else(|| format!("{text:?} is no number above 0"))
 }
 
+/// A text that is no absolute path.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is no directory; write it like /var/lib/kubelet")]
+pub(crate) struct NoDirectory(String);
+
 /// A path as pods may mount it.
-pub(crate) fn absolute(text: &str) -> Result<String, String> {
+pub(crate) fn absolute(text: &str) -> Result<String, NoDirectory> {
     let parts = text.strip_prefix('/').map(|rest| rest.trim_end_matches('/').split('/'));
     match parts {
         Some(parts) if parts.clone().all(|part| !part.is_empty() && part != "." && part != "..") => {
             Ok(text.trim_end_matches('/').to_owned())
         }
-        _ => Err(format!("{text:?} is no directory; write it like /var/lib/kubelet")),
+        _ => Err(NoDirectory(text.to_owned())),
     }
 }
 

@@ -10,7 +10,7 @@ use super::duration;
 
 #[derive(clap::Args)]
 pub(super) struct PluginArgs {
-    /// Directory whose programs are Velero plugins
+    /// Directory with the programs of plugins
     #[arg(
         long = "plugin-dir",
         value_name = "DIRECTORY",
@@ -18,10 +18,11 @@ pub(super) struct PluginArgs {
         overrides_with = "directory"
     )]
     directory: PathBuf,
-    /// How long one call of a plugin may take; snapshots and volumes have --default-item-operation-timeout
+    /// How long one call of a plugin may take; calls for snapshots and volumes have
+    /// --default-item-operation-timeout
     #[arg(long = "plugin-call-timeout", default_value = "10m0s", value_parser = duration)]
     call_timeout: Duration,
-    /// File with cloud credentials that plugins are told of, where it exists
+    /// File with cloud credentials for plugins, if it exists
     #[arg(long = "plugin-credentials-file", value_name = "FILE", default_value = CREDENTIALS_FILE, overrides_with = "credentials_file")]
     credentials_file: PathBuf,
 }

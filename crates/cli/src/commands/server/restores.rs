@@ -9,10 +9,10 @@ use super::duration;
 
 #[derive(clap::Args)]
 pub(super) struct RestoreArgs {
-    /// Types to restore first, in this order; after a "-" those to restore last
+    /// Types to restore first, in this order; after a "-", types to restore last
     #[arg(long, value_name = "TYPE,...,-,TYPE,...", default_value_t = Priorities::default(), hide_default_value = true)]
     restore_resource_priorities: Priorities,
-    /// How long a restored item waits for its additional items to be ready, where the plugin says nothing
+    /// How long a restored item waits for its additional items, unless the plugin sets another time
     #[arg(long, default_value = "10m0s", value_parser = duration)]
     additional_items_ready_timeout: Duration,
     /// How long a restore waits for a namespace or an object that is being deleted

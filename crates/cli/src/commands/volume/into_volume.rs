@@ -14,10 +14,10 @@ use serde_json::Value;
 
 use super::place::Place;
 use super::restore::Args;
-use crate::commands::repository::units::bytes;
 use crate::error::CliError;
 use crate::objects::{BACKUP, typed};
 use crate::settings::Settings;
+use crate::units::bytes;
 
 /// How often the object is looked at.
 const PACE: Duration = Duration::from_secs(1);
@@ -29,7 +29,16 @@ pub(super) struct Target {
     volume: String,
 }
 
-pub(super) fn target(text: &str) -> Result<Target, String> {
+/// Why the place for files is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum PlaceError {
+    #[error("expected NAMESPACE/CLAIM, or NAMESPACE/POD/VOLUME for a volume without a claim")]
+    Target,
+    #[error("expected the name of a directory, without slashes")]
+    Directory,
+}
+
+pub(super) fn target(text: &str) -> Result<Target, PlaceError> {
     let parts: Vec<_> = text.split('/').collect();
     match parts.as_slice() {
         [namespace, volume @ ..]
@@ -37,13 +46,13 @@ pub(super) fn target(text: &str) -> Result<Target, String> {
         {
             Ok(Target { namespace: (*namespace).to_owned(), volume: volume.join("/") })
         }
-        _ => Err("expected NAMESPACE/CLAIM, or NAMESPACE/POD/VOLUME for a volume without a claim".to_owned()),
+        _ => Err(PlaceError::Target),
     }
 }
 
-pub(super) fn directory(text: &str) -> Result<String, String> {
+pub(super) fn directory(text: &str) -> Result<String, PlaceError> {
     if text.is_empty() || text.contains('/') || matches!(text, "." | "..") {
-        return Err("expected the name of a directory, without slashes".to_owned());
+        return Err(PlaceError::Directory);
     }
     Ok(text.to_owned())
 }

@@ -7,19 +7,19 @@ use super::volumes::Volume;
 use super::{Wanted, wanted};
 use crate::args::{Output, OutputArg};
 use crate::commands::repository::ls::{LongArgs, line};
-use crate::commands::repository::units::bytes;
 use crate::error::CliError;
 use crate::printer;
 use crate::settings::Settings;
+use crate::units::bytes;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Name of the backup
     backup: String,
-    /// A volume, as the list shows it; with ":/PATH" a directory or file of it
+    /// A volume, as the list shows it; with ":/PATH" a directory or file in it
     #[arg(value_name = "VOLUME[:PATH]", value_parser = wanted)]
     volume: Option<Wanted>,
-    /// Also what is below subdirectories
+    /// Include subdirectories
     #[arg(short = 'R', long)]
     recursive: bool,
     #[command(flatten)]

@@ -30,10 +30,11 @@ const LARGEST: u64 = 64 << 20;
 /// Where the bucket is, and what opens it.
 #[derive(clap::Args, Clone)]
 pub(super) struct WhereArgs {
-    /// Without a cluster: where the backups are, as in s3:https://HOST/BUCKET/PREFIX, or a directory
+    /// Without a cluster: location of the backups, as in s3:https://HOST/BUCKET/PREFIX, or a directory
     #[arg(long, value_name = "LOCATION")]
     location: Option<String>,
-    /// File that holds the repository password (default: the cluster's; without one $RESTIC_PASSWORD_FILE, then a question)
+    /// File with the repository password (default: the cluster's; without a cluster $RESTIC_PASSWORD_FILE,
+    /// then a prompt)
     #[arg(long, value_name = "FILE")]
     password_file: Option<PathBuf>,
     /// PEM file of certificate authorities to trust; can be repeated
@@ -42,7 +43,7 @@ pub(super) struct WhereArgs {
     /// Setting of the storage, as in s3.bucket-lookup=path; can be repeated
     #[arg(long, value_name = "KEY=VALUE", value_delimiter = ',', requires = "location")]
     option: Vec<String>,
-    /// Read without a lock, also where nothing may be written
+    /// Read without a lock, for read-only access
     #[arg(long)]
     no_lock: bool,
 }
@@ -114,7 +115,7 @@ impl Place {
     async fn kept(&self, backup: &str, name: &str) -> Result<(String, String), CliError> {
         let volumes = self.volumes(backup).await?;
         let volume = volumes::find(&volumes, name).map_err(|there| {
-            CliError::not_found(format!("backup {backup:?} has no volume {name:?}")).help(there)
+            CliError::not_found(format!("backup {backup:?} has no volume {name:?}")).help(there.to_string())
         })?;
         let (Some(path), Some(snapshot)) = (&volume.repository, &volume.snapshot) else {
             let message =

@@ -13,18 +13,18 @@ use super::into_volume::{self, Target, directory, target};
 use super::place::{Place, WhereArgs, failed};
 use super::{Wanted, wanted};
 use crate::commands::repository::progress::Shown;
-use crate::commands::repository::units::{bytes, clock};
 use crate::error::CliError;
 use crate::settings::Settings;
+use crate::units::{bytes, clock};
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     /// Name of the backup
     pub(super) backup: String,
-    /// A volume, as `lifeboat volume ls BACKUP` shows it; with ":/PATH" a directory or file of it
+    /// A volume, as `lifeboat volume ls BACKUP` shows it; with ":/PATH" a directory or file in it
     #[arg(value_name = "VOLUME[:PATH]", value_parser = wanted)]
     pub(super) volume: Wanted,
-    /// Directory of this machine to put it into; it is made if it is missing
+    /// Directory on this machine to restore to; created if missing
     #[arg(
         long,
         value_name = "DIRECTORY",
@@ -32,13 +32,13 @@ pub(crate) struct Args {
         conflicts_with = "to_volume"
     )]
     to: Option<PathBuf>,
-    /// Volume of a running pod to put it into, beside what is there: NAMESPACE/CLAIM, or NAMESPACE/POD/VOLUME
+    /// Volume of a running pod to restore into, in a new directory: NAMESPACE/CLAIM, or NAMESPACE/POD/VOLUME
     #[arg(long, value_name = "VOLUME", value_parser = target, conflicts_with = "location")]
     to_volume: Option<Target>,
-    /// With --to-volume: the directory below the volume's root that gets the files (default: restored-BACKUP-TIME)
+    /// With --to-volume: name of the new directory below the volume's root (default: restored-BACKUP-TIME)
     #[arg(long, value_name = "NAME", value_parser = directory, requires = "to_volume")]
     pub(super) directory: Option<String>,
-    /// Replace files that are there and differ
+    /// Replace existing files that differ
     #[arg(long, conflicts_with = "to_volume")]
     overwrite: bool,
     #[command(flatten)]

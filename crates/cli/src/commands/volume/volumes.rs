@@ -75,13 +75,17 @@ fn result(info: &BackupVolumeInfo) -> String {
     }
 }
 
-/// The volume of this name; or why there is none that can be read.
-pub(super) fn find<'a>(volumes: &'a [Volume], name: &str) -> Result<&'a Volume, String> {
+/// A backup has no volume of a name: those that it has.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", if names.is_empty() { "it has none".to_owned() } else { format!("it has {}", names.join(", ")) })]
+pub(super) struct NoVolume {
+    names: Vec<String>,
+}
+
+/// The volume of this name; or which ones there are instead.
+pub(super) fn find<'a>(volumes: &'a [Volume], name: &str) -> Result<&'a Volume, NoVolume> {
     let found = volumes.iter().find(|volume| volume.is_called(name));
-    found.ok_or_else(|| {
-        let names: Vec<_> = volumes.iter().map(|volume| volume.name.as_str()).collect();
-        if names.is_empty() { "it has none".to_owned() } else { format!("it has {}", names.join(", ")) }
-    })
+    found.ok_or_else(|| NoVolume { names: volumes.iter().map(|volume| volume.name.clone()).collect() })
 }
 
 #[cfg(test)]
@@ -129,6 +133,6 @@ mod tests {
     fn a_volume_is_found_by_its_claim_and_by_its_pod() {
         let volumes = volumes();
         assert_eq!(find(&volumes, "shop/data-db-0"), find(&volumes, "shop/db-0/data"));
-        assert!(find(&volumes, "shop/other").unwrap_err().contains("shop/web-1/cache"));
+        assert!(find(&volumes, "shop/other").unwrap_err().to_string().contains("shop/web-1/cache"));
     }
 }

@@ -9,23 +9,34 @@ use flate2::write::GzEncoder;
 use lifeboat_repository::backup::BackupOutcome;
 use lifeboat_store::Store;
 
-use crate::report::{BackedUp, FullReport, Unreadable};
-use crate::task::{BackupWork, Task, VERSION};
+use crate::report::{BackedUp, FullReport, Unreadable, VERSION};
+use crate::task::BackupWork;
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const UPLOAD_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Why a report was not written.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReportError {
+    #[error("cannot pack it: {0}")]
+    Pack(#[from] std::io::Error),
+    #[error("{0}; {hint}", hint = .0.hint())]
+    Store(#[from] lifeboat_store::Error),
+    #[error("the storage took longer than {} s", UPLOAD_TIMEOUT.as_secs())]
+    Late,
+}
 
 pub(super) async fn write(
     location: &Store,
     key: &str,
-    task: &Task,
+    uid: &str,
     work: &BackupWork,
     result: &BackedUp,
     outcome: BackupOutcome,
-) -> Result<(), String> {
+) -> Result<(), ReportError> {
     let unreadable = outcome.unreadable.into_iter();
     let report = FullReport {
         version: VERSION,
-        uid: task.uid.clone(),
+        uid: uid.to_owned(),
         snapshot: result.snapshot.clone(),
         host: work.host.clone(),
         files: result.files,
@@ -38,12 +49,9 @@ pub(super) async fn write(
             .map(|problem| Unreadable { path: problem.path, message: problem.message })
             .collect(),
     };
-    let failed = |problem: String| format!("the full report was not written to '{key}': {problem}");
-    let content = packed(&report).map_err(|error| failed(error.to_string()))?;
-    match tokio::time::timeout(PATIENCE, location.put(key, content)).await {
-        Ok(written) => written.map_err(|error| failed(format!("{error}; {}", error.hint()))),
-        Err(_) => Err(failed(format!("the storage took longer than {} s", PATIENCE.as_secs()))),
-    }
+    let content = packed(&report)?;
+    let writing = tokio::time::timeout(UPLOAD_TIMEOUT, location.put(key, content));
+    Ok(writing.await.map_err(|_| ReportError::Late)??)
 }
 
 fn packed(report: &FullReport) -> std::io::Result<Vec<u8>> {

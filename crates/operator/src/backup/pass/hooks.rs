@@ -3,9 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use async_trait::async_trait;
-use kube::Client;
-use lifeboat_cluster::exec::{ExecError, ExecOutput, ExecRequest, exec};
+pub(crate) use lifeboat_cluster::exec::Commands;
+use lifeboat_cluster::exec::{ExecError, ExecRequest};
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use lifeboat_plan::hooks::{Hook, PodHooks};
 use serde::{Deserialize, Serialize};
@@ -16,22 +15,6 @@ use super::chains::value;
 use super::collect::Collection;
 use super::{About, Pass, Report};
 use crate::backup::journal::Journal;
-
-/// Runs commands in pods.
-#[async_trait]
-pub(crate) trait Commands: Send + Sync {
-    async fn run(&self, request: &ExecRequest) -> Result<ExecOutput, ExecError>;
-}
-
-/// In the pods of the cluster; the client bears silence.
-pub(crate) struct PodCommands(pub(crate) Client);
-
-#[async_trait]
-impl Commands for PodCommands {
-    async fn run(&self, request: &ExecRequest) -> Result<ExecOutput, ExecError> {
-        exec(&self.0, request).await
-    }
-}
 
 /// A pod with hooks that are open, as the journal keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

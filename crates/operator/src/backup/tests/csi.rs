@@ -1,9 +1,10 @@
 //! Backups of claims whose volumes are a CSI driver's, with a driver of a few lines.
 
 use lifeboat_archive::documents::{Results, decode, decode_list};
-use lifeboat_plan::csi::{OF_BACKUP, SERVER, SNAPSHOT_NAME, snapshot_name};
+use lifeboat_plan::csi::{CLAIM_BACKUPPER, OF_BACKUP, SERVER, SNAPSHOT_NAME, snapshot_name};
 
 use super::*;
+use crate::backup::journal::{Journal, OperationEntry};
 use crate::backup::world::archived_object;
 use crate::volume_plugin::tests::FakeSnapshotter;
 
@@ -479,6 +480,32 @@ async fn an_api_server_that_does_not_tell_is_asked_again_and_never_means_no_snap
         assert!(said.contains("does not tell about snapshots"), "{said}");
         assert_eq!(volumes(&server).await[0]["result"], "failed");
     }
+}
+
+#[tokio::test]
+async fn a_server_that_died_before_it_removed_the_journal_does_not_cancel_what_its_backup_waits_for() {
+    let server = server(Driver::Ready, &["fast"]).await;
+    server.add("b", json!({"includedNamespaces": ["shop"], "snapshotMoveData": true}), &json!({}));
+    assert_eq!(server.settle("b").await, "WaitingForPluginOperations");
+    let (path, backup) =
+        (server.world.paths(UPLOADS).remove(0), server.world.get(&format!("{BACKUPS}/b")).unwrap());
+    let journal = Journal::new(
+        server.context.client.clone(),
+        &server.context.settings.namespace,
+        &serde_json::from_value(backup).unwrap(),
+    );
+    let entry = OperationEntry {
+        backup: "b".to_owned(),
+        action: CLAIM_BACKUPPER.to_owned(),
+        operation: lifeboat_plan::data_movement::operation("du-", "uid-b", "uid-data"),
+        item: "claim shop/data".to_owned(),
+    };
+    journal.note_operation(&entry).await.unwrap();
+    let found = left_behind::find(&server.context, &server.state).await.unwrap();
+    assert_eq!(found.len(), 1);
+    left_behind::end(&server.context, &found).await;
+    assert!(server.world.get(&path).unwrap()["spec"].get("cancel").is_none());
+    assert_eq!(server.world.paths("lifeboat-operations"), Vec::<String>::new());
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Repositories into which movers of a backup wrote: forgets snapshots there, within a time, and finds those that carry the Backup's
 //! UID where no object and no list names them any more.
 
-use lifeboat_plan::backup_tag;
+use lifeboat_plan::pod_volumes::backup_tag;
 use tokio::time::timeout;
 
 use super::files::TIDYING;

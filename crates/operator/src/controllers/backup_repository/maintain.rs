@@ -1,7 +1,6 @@
 //! One maintenance of a repository: a mover prunes and checks it. Its number is in an annotation before the Job is made and
 //! goes with the patch that records the end; the Job is cleared after that.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -11,16 +10,16 @@ use kube::core::ApiResource;
 use kube::{Api, Resource, ResourceExt};
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_mover::report::{Line, Outcome, TaskResult};
-use lifeboat_mover::task::{Limits, LockTerms, MaintainWork, Task, VERSION, Work};
+use lifeboat_mover::task::{Limits, LockTerms, MaintainWork, Task, Work};
 use lifeboat_plan::backup_repository::{self, EMPTIED, MAINTENANCE};
-use lifeboat_plan::movers::{Errand, Owner, Place, SCRATCH};
+use lifeboat_plan::movers::{MoverJob, MoverPlace, Owner, SCRATCH};
 use lifeboat_repository::files::FileKind;
+use lifeboat_transfer::movers::{Ended, MoverObserver, MoverRequest};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::context::Context;
-use crate::movers::{Assignment, Ended, Watcher};
-use crate::repositories::{self, Access, KeysOf, RepositoryProblem};
+use crate::repositories::{self, Access, RepositoryProblem};
 
 /// A lock that is in the way may be an orphan, which counts for nothing after thirty minutes.
 const LOCK_WAIT: Duration = Duration::from_mins(35);
@@ -59,22 +58,21 @@ pub(super) async fn carry_out(
     let begun = Timestamp::from_second(i64::try_from(number).unwrap_or_default()).unwrap_or(context.now());
     let api = objects::namespaced(&context.client, &context.settings.namespace, resource);
     let Some(object) = &under_way(&api, object, &uid).await? else { return Ok(()) };
-    let outcome = match assignment(context, object, &uid).await {
-        Ok(assignment) => {
-            let ended =
-                context.movers.carry_out(context, assignment, &Quiet, &CancellationToken::new()).await?;
+    let outcome = match request(context, object, &uid).await {
+        Ok(request) => {
+            let ended = context.movers.carry_out(request, &Quiet, &CancellationToken::new()).await?;
             match ended {
                 Ended::Left => return Ok(()),
-                Ended::Told { result, dead_owner } => {
-                    let told = told(result);
-                    if told.is_err() {
+                Ended::Reported { result, dead_owner } => {
+                    let reported = reported(result);
+                    if reported.is_err() {
                         unlock(context, object, dead_owner.as_deref()).await;
                     }
-                    told
+                    reported
                 }
                 Ended::Died(death) => {
                     unlock(context, object, death.dead_owner.as_deref()).await;
-                    Err(death.words)
+                    Err(death.message)
                 }
                 Ended::Cancelled { .. } => Err("it was cancelled".to_owned()),
             }
@@ -92,7 +90,7 @@ pub(super) async fn carry_out(
         Ok(words) => tracing::info!(repository = object.name_any(), words, "maintenance ended"),
         Err(words) => context.events.warning(&reference, "MaintenanceFailed", words).await,
     }
-    context.movers.clear(context, &uid).await
+    context.movers.clear(&context.settings.movers.namespace, &uid).await
 }
 
 /// Removes the locks of a mover whose end was reported.
@@ -104,7 +102,7 @@ async fn unlock(context: &Context, object: &DynamicObject, owner: Option<&str>) 
     }
 }
 
-fn told(result: TaskResult) -> Result<String, String> {
+fn reported(result: TaskResult) -> Result<String, String> {
     match result.outcome {
         Outcome::Maintained(done) if done.problems.count == 0 => {
             Ok(format!("{} bytes freed, {} packs deleted", done.bytes_freed, done.packs_deleted))
@@ -115,11 +113,13 @@ fn told(result: TaskResult) -> Result<String, String> {
             done.problems.first.join("; ")
         )),
         Outcome::Failed(failure) => Err(failure.message),
-        Outcome::BackedUp(_) | Outcome::Restored(_) => Err("the mover did something else".to_owned()),
+        Outcome::BackedUp(_) | Outcome::Restored(_) | Outcome::Parts(_) => {
+            Err("the mover did something else".to_owned())
+        }
     }
 }
 
-async fn assignment(context: &Context, object: &DynamicObject, uid: &str) -> Result<Assignment, String> {
+async fn request(context: &Context, object: &DynamicObject, uid: &str) -> Result<MoverRequest, String> {
     let value = objects::to_json(object);
     let text = |field: &str| value["spec"][field].as_str().unwrap_or_default();
     let (location, namespace) = (text("backupStorageLocation"), text("volumeNamespace"));
@@ -127,33 +127,29 @@ async fn assignment(context: &Context, object: &DynamicObject, uid: &str) -> Res
         repositories::access(context, location, namespace).await.map_err(|problem| problem.chain())?;
     let cluster = context.repositories.cluster(context).await.map_err(|error| error.chain())?;
     let deadline = context.settings.movers.copy_timeout;
-    let task = Task {
-        version: VERSION,
-        uid: uid.to_owned(),
-        work: Work::Maintain(MaintainWork {
-            prune: true,
-            check: true,
-            empty_is_meant: object.annotations().contains_key(EMPTIED) && is_empty(context, &access).await?,
-        }),
-        repository: access.task,
-        lock: LockTerms { cluster, dead_owners: Vec::new(), wait_seconds: LOCK_WAIT.as_secs() },
-        limits: Limits { scratch: Some(SCRATCH.into()), ..Limits::default() },
-        deadline: None,
-    };
-    let errand = Errand {
+    let work = Work::Maintain(MaintainWork {
+        prune: true,
+        check: true,
+        empty_is_meant: object.annotations().contains_key(EMPTIED) && is_empty(context, &access).await?,
+    });
+    let lock = LockTerms { cluster, dead_owners: Vec::new(), wait_seconds: LOCK_WAIT.as_secs() };
+    let limits = Limits { scratch: Some(SCRATCH.into()), ..Limits::default() };
+    let task = Task { limits, ..Task::single(uid, work, access.task.clone(), lock) };
+    let job = MoverJob {
         uid: uid.to_owned(),
         owner: Owner {
             kind: "BackupRepository".to_owned(),
             name: object.name_any(),
             uid: object.uid().unwrap_or_default(),
         },
-        place: Place::Anywhere,
-        repository: format!("{location}/{namespace}"),
+        place: MoverPlace::Anywhere,
+        repository: access.key.to_string(),
         group: "maintenance".to_owned(),
         deadline_seconds: deadline.as_secs(),
+        namespace: context.settings.movers.namespace.clone(),
+        pod: context.settings.movers.pod(&context.settings.namespace),
     };
-    let keys = KeysOf { location: location.to_owned(), namespace: namespace.to_owned() };
-    Ok(Assignment { errand, task, keys: Arc::new(keys) })
+    Ok(MoverRequest { job, task, keys: repositories::keys(context, &access.key) })
 }
 
 /// Whether the repository has no snapshot. A copy that ran beside the forgetting of the last one may have stored one.
@@ -168,13 +164,13 @@ async fn is_empty(context: &Context, access: &Access) -> Result<bool, String> {
     look.await.map_err(|problem| problem.chain())
 }
 
-/// Nobody follows a maintenance; its Job shows it.
+/// A maintenance has no record of its progress; its Job shows it.
 struct Quiet;
 
 #[async_trait]
-impl Watcher for Quiet {
-    async fn queued(&self, _words: &str) {}
-    async fn preparing(&self, _words: &str) {}
+impl MoverObserver for Quiet {
+    async fn queued(&self, _message: &str) {}
+    async fn preparing(&self, _message: &str) {}
     async fn running(&self, _node: &str) {}
     async fn line(&self, _line: &Line) {}
 }

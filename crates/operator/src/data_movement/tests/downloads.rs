@@ -53,7 +53,7 @@ fn volume() -> Value {
 
 async fn run(bench: &Bench) {
     let object: DataDownload = serde_json::from_value(bench.world.get(DOWNLOAD).unwrap()).unwrap();
-    object.carry(&bench.desk, &CancellationToken::new()).await.unwrap();
+    object.carry(&bench.work, &CancellationToken::new()).await.unwrap();
 }
 
 fn assert_handed_over(bench: &Bench) {
@@ -80,11 +80,11 @@ async fn a_volume_is_filled_for_the_mover_and_handed_to_its_claim(#[case] mode: 
     assert_handed_over(&bench);
     let kept = &changes.lock().unwrap()[0]["spec"]["persistentVolumeReclaimPolicy"];
     assert_eq!(kept, "Retain", "it outlives the mover's claim");
-    let assigned = bench.hands.assignments.lock().unwrap();
-    let Work::Restore(work) = &assigned[0].task.work else { panic!() };
+    let assigned = bench.effects.requests.lock().unwrap();
+    let Work::Restore(work) = &assigned[0].task.parts[0].work else { panic!() };
     assert_eq!(work.snapshot, "abc");
     assert_eq!(matches!(work.target, Target::BlockDevice { .. }), mode == "Block");
-    let Where::Claim { claim, block, writable, node } = &assigned[0].errand.place else { panic!() };
+    let MoverPlace::Claim { claim, block, writable, node } = &assigned[0].job.place else { panic!() };
     assert_eq!((claim.as_str(), *block, *writable, node), ("lifeboat-u-1", mode == "Block", true, &None));
 }
 
@@ -96,8 +96,8 @@ async fn a_volume_goes_to_the_node_where_its_pod_is_wanted() {
     bench.world.change(CLAIM, &late);
     run(&bench).await;
     assert_handed_over(&bench);
-    let assigned = bench.hands.assignments.lock().unwrap();
-    assert_eq!(assigned[0].errand.place.node(), Some("b"));
+    let assigned = bench.effects.requests.lock().unwrap();
+    assert_eq!(assigned[0].job.place.node(), Some("b"));
 }
 
 #[rstest]
@@ -122,8 +122,8 @@ async fn only_a_pod_that_can_come_is_waited_for(#[case] has_pod: bool, #[case] n
     });
     run(&bench).await;
     assert_handed_over(&bench);
-    let assigned = bench.hands.assignments.lock().unwrap();
-    assert_eq!(assigned[0].errand.place.node(), node);
+    let assigned = bench.effects.requests.lock().unwrap();
+    assert_eq!(assigned[0].job.place.node(), node);
 }
 
 #[tokio::test]
@@ -180,7 +180,7 @@ async fn what_fails_says_why_and_leaves_no_volume(
     #[case] words: &str,
 ) {
     let bench = bench().await;
-    bench.hands.will(end);
+    bench.effects.will(end);
     let changes = bench.world.watch_changes(VOLUME);
     run(&bench).await;
     let status = bench.status(DOWNLOAD);
@@ -201,7 +201,7 @@ async fn what_fails_says_why_and_leaves_no_volume(
 #[tokio::test]
 async fn the_next_mover_gets_a_new_volume(#[case] end: Ended) {
     let bench = bench().await;
-    bench.hands.will(end);
+    bench.effects.will(end);
     run(&bench).await;
     assert_eq!(bench.movers(), 2);
     assert_handed_over(&bench);

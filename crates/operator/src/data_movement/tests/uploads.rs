@@ -36,7 +36,7 @@ async fn bench(prepare: Duration) -> Bench {
 
 async fn run(bench: &Bench) {
     let object: DataUpload = serde_json::from_value(bench.world.get(UPLOAD).unwrap()).unwrap();
-    object.carry(&bench.desk, &CancellationToken::new()).await.unwrap();
+    object.carry(&bench.work, &CancellationToken::new()).await.unwrap();
 }
 
 /// The snapshot went with its data, and nothing that was made for the mover is there.
@@ -75,11 +75,11 @@ async fn a_snapshot_is_shown_to_a_mover_and_goes_when_it_is_copied(#[case] mode:
     assert_eq!(status["incrementalBytes"], 4);
     assert_clear(&bench);
     assert_eq!(policies.lock().unwrap()[0]["spec"]["deletionPolicy"], "Delete", "the driver deletes it");
-    let assigned = bench.hands.assignments.lock().unwrap();
-    let Work::Backup(work) = &assigned[0].task.work else { panic!() };
+    let assigned = bench.effects.requests.lock().unwrap();
+    let Work::Backup(work) = &assigned[0].task.parts[0].work else { panic!() };
     assert_eq!(work.host, "shop/data");
     assert_eq!(matches!(work.source, Source::BlockDevice { .. }), mode == "Block");
-    let Where::Claim { claim, block, .. } = &assigned[0].errand.place else { panic!() };
+    let MoverPlace::Claim { claim, block, .. } = &assigned[0].job.place else { panic!() };
     assert_eq!((claim.as_str(), *block), ("lifeboat-u", mode == "Block"));
 }
 
@@ -100,7 +100,7 @@ async fn a_server_that_died_before_the_end_does_not_copy_again() {
 #[tokio::test]
 async fn a_mover_that_was_killed_is_sent_once_more() {
     let bench = bench(Duration::from_mins(1)).await;
-    bench.hands.will(died(true));
+    bench.effects.will(died(true));
     run(&bench).await;
     let status = bench.status(UPLOAD);
     assert_eq!(
@@ -108,32 +108,32 @@ async fn a_mover_that_was_killed_is_sent_once_more() {
         (&json!("Completed"), &json!("snapshot-u-2")),
         "{status}"
     );
-    let assigned = bench.hands.assignments.lock().unwrap();
+    let assigned = bench.effects.requests.lock().unwrap();
     assert_eq!(assigned[1].task.lock.dead_owners, ["cluster/mover-pod"]);
 }
 
 #[tokio::test]
 async fn what_an_earlier_attempt_made_after_all_is_forgotten() {
     let bench = bench(Duration::from_mins(1)).await;
-    bench.hands.will(died(true));
-    let hands = bench.hands.clone();
+    bench.effects.will(died(true));
+    let effects = bench.effects.clone();
     // The dead one's snapshot shows only after it was looked for.
     bench.meanwhile(move |_| {
-        if hands.calls_to("send").len() == 2 {
-            hands.holds("u-1", "late");
+        if effects.calls_to("send").len() == 2 {
+            effects.holds("u-1", "late");
         }
     });
     run(&bench).await;
     let status = bench.status(UPLOAD);
     assert_eq!((&status["phase"], &status["snapshotID"]), (&json!("Completed"), &json!("snapshot-u-2")));
-    assert_eq!(bench.hands.calls_to("forget"), ["forget shop late"]);
+    assert_eq!(bench.effects.calls_to("forget"), ["forget shop late"]);
 }
 
 #[tokio::test]
 async fn where_nobody_can_tell_what_a_dead_mover_made_none_follows_it() {
     let bench = bench(Duration::from_mins(1)).await;
-    bench.hands.mute.store(true, Ordering::Relaxed);
-    bench.hands.will(died(true));
+    bench.effects.mute.store(true, Ordering::Relaxed);
+    bench.effects.will(died(true));
     run(&bench).await;
     let status = bench.status(UPLOAD);
     assert_eq!((bench.movers(), &status["phase"]), (1, &json!("Failed")));
@@ -151,9 +151,9 @@ async fn where_nobody_can_tell_what_a_dead_mover_made_none_follows_it() {
 #[tokio::test]
 async fn the_lock_of_a_dead_mover_goes(#[case] end: Ended) {
     let bench = bench(Duration::from_mins(1)).await;
-    bench.hands.will(end);
+    bench.effects.will(end);
     run(&bench).await;
-    assert_eq!(bench.hands.calls_to("unlock"), ["unlock cluster/mover-pod"]);
+    assert_eq!(bench.effects.calls_to("unlock"), ["unlock cluster/mover-pod"]);
 }
 
 #[rstest]
@@ -167,7 +167,7 @@ async fn what_fails_says_why_and_leaves_nothing(
     #[case] words: &str,
 ) {
     let bench = bench(Duration::from_mins(1)).await;
-    bench.hands.will(end);
+    bench.effects.will(end);
     run(&bench).await;
     let status = bench.status(UPLOAD);
     assert_eq!(status["phase"], phase, "{status}");
@@ -222,7 +222,7 @@ async fn what_was_made_for_an_object_that_is_gone_is_taken_away() {
     add("persistentvolumeclaims", "lifeboat-foreign", "foreign", "another");
     // Its server died before it made the claim, or after it had taken that away.
     add("volumesnapshots", "lifeboat-half", "half", "lifeboat");
-    crate::data_movement::sweep::sweep(&bench.desk).await.unwrap();
+    crate::data_movement::sweep::sweep(&bench.work).await.unwrap();
     let claims = "/api/v1/namespaces/lifeboat-movers/persistentvolumeclaims";
     assert_eq!(bench.left(), ["foreign", "u"].map(|name| format!("{claims}/lifeboat-{name}")));
 }
@@ -234,7 +234,7 @@ async fn a_snapshot_that_another_upload_needs_stays() {
     other["metadata"]["name"] = json!("du-2");
     other["metadata"]["uid"] = json!("u2");
     bench.world.put(&UPLOAD.replace("/du", "/du-2"), other);
-    bench.hands.will(killed_when_cancelled());
+    bench.effects.will(killed_when_cancelled());
     run(&bench).await;
     assert_eq!(bench.status(UPLOAD)["phase"], "Canceled");
     assert!(bench.world.get(SNAPSHOT).is_some() && bench.world.get(CONTENT).is_some());
@@ -249,14 +249,14 @@ async fn a_copy_on_record_that_nobody_wants_any_more_is_forgotten() {
         &json!({"metadata": {"annotations": {"lifeboat.io/attempt": "1", "lifeboat.io/end": end.to_string()}},
             "status": {"phase": "InProgress", "snapshotID": "snapshot-u-1"}}),
     );
-    bench.hands.holds("u-1", "snapshot-u-1");
+    bench.effects.holds("u-1", "snapshot-u-1");
     let object: DataUpload = serde_json::from_value(bench.world.get(UPLOAD).unwrap()).unwrap();
     let cancel = CancellationToken::new();
     cancel.cancel();
-    object.carry(&bench.desk, &cancel).await.unwrap();
+    object.carry(&bench.work, &cancel).await.unwrap();
     let status = bench.status(UPLOAD);
     assert_eq!((&status["phase"], status.get("snapshotID")), (&json!("Canceled"), None), "{status}");
-    assert!(bench.hands.calls().contains(&"forget shop snapshot-u-1".to_owned()));
+    assert!(bench.effects.calls().contains(&"forget shop snapshot-u-1".to_owned()));
     assert_clear(&bench);
 }
 
@@ -274,7 +274,7 @@ async fn what_nobody_may_clear_up_does_not_keep_the_object_from_its_end(
         let note = json!({"metadata": {"annotations": {"lifeboat.io/end": end.to_string()}}});
         bench.world.change(UPLOAD, &note);
     } else {
-        bench.hands.will(fails("cannot read /x"));
+        bench.effects.will(fails("cannot read /x"));
     }
     bench.world.refuse_change(CONTENT, "spec", 403);
     run(&bench).await;

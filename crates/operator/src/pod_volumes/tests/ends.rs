@@ -43,7 +43,7 @@ async fn a_mover_that_was_killed_is_sent_once_more_and_not_twice() {
     assert_eq!(object["metadata"]["annotations"]["lifeboat.io/dead-owners"], "cluster/mover-pod");
     assert_eq!(world.fake.calls_to("send"), ["send o-1-1", "send o-1-2"]);
     assert_eq!(world.fake.calls_to("unlock").len(), 2, "at every death");
-    assert_eq!(world.fake.assignments.lock().unwrap()[1].task.lock.dead_owners, ["cluster/mover-pod"]);
+    assert_eq!(world.fake.requests.lock().unwrap()[1].task.lock.dead_owners, ["cluster/mover-pod"]);
 }
 
 #[tokio::test]

@@ -43,13 +43,13 @@ async fn run(world: &World, more: &Value, cancel: &CancellationToken) -> Value {
     world.cluster.put("podvolumerestores", &object);
     let object: PodVolumeRestore =
         serde_json::from_value(world.cluster.get("podvolumerestores", "o").unwrap()).unwrap();
-    object.carry(&world.desk, cancel).await.unwrap();
+    object.carry(&world.work, cancel).await.unwrap();
     world.cluster.get("podvolumerestores", "o").unwrap()["status"].clone()
 }
 
 fn restored(failed: u64) -> Ended {
     let failed = Listed { count: failed, first: vec!["a".into()] };
-    told(Outcome::Restored(Restored { bytes: 70, verified: true, failed, ..Restored::default() }))
+    reported(Outcome::Restored(Restored { bytes: 70, verified: true, failed, ..Restored::default() }))
 }
 
 #[tokio::test]
@@ -60,8 +60,8 @@ async fn a_pod_that_waits_gets_its_data() {
     assert_eq!(status["phase"], "Completed", "{status}");
     assert_eq!((&status["node"], &status["progress"]["bytesDone"]), (&json!("a"), &json!(70)));
     assert_eq!(world.fake.calls(), ["reach default/shop", "send o-1-1", "clear o-1-1"]);
-    let sent = world.fake.assignments.lock().unwrap();
-    let Work::Restore(work) = &sent[0].task.work else { unreachable!() };
+    let sent = world.fake.requests.lock().unwrap();
+    let Work::Restore(work) = &sent[0].task.parts[0].work else { unreachable!() };
     assert_eq!(work.done_file.as_deref(), Some(std::path::Path::new(".velero/r-1")));
     let Target::Path { path, proof: Some(lifeboat_mover::task::Proof::Csi { file, .. }) } = &work.target
     else {
@@ -71,7 +71,7 @@ async fn a_pod_that_waits_gets_its_data() {
         (path.to_str(), file.to_str()),
         (Some("/mover/data/mount"), Some("/mover/data/vol_data.json"))
     );
-    assert!(matches!(&sent[0].errand.place, Where::NodeDirectory { writable: true, .. }));
+    assert!(matches!(&sent[0].job.place, MoverPlace::NodeDirectory { writable: true, .. }));
 }
 
 #[rstest]
@@ -166,8 +166,8 @@ async fn files_come_beside_what_a_running_pod_has() {
     world.fake.will(restored(0));
     let status = run(&world, &beside(), &CancellationToken::new()).await;
     assert_eq!(status["phase"], "Completed", "{status}");
-    let sent = world.fake.assignments.lock().unwrap();
-    let Work::Restore(work) = &sent[0].task.work else { unreachable!() };
+    let sent = world.fake.requests.lock().unwrap();
+    let Work::Restore(work) = &sent[0].task.parts[0].work else { unreachable!() };
     assert_eq!(
         (work.into.as_deref(), work.paths.as_slice()),
         (Some("back"), ["/conf".to_owned()].as_slice())

@@ -1,9 +1,9 @@
 //! Policies from text, asked about items.
 
+use lifeboat_api::catalogue::{GroupResource, ResourceType};
 use rstest::rstest;
 
 use super::*;
-use crate::catalogue::{GroupResource, ResourceType};
 
 const POLICIES: &str = "
 version: v1

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use lifeboat_api::catalogue::ItemId;
 use lifeboat_api::velero::{Backup, names};
-use lifeboat_plan::catalogue::ItemId;
 use serde_json::Value;
 
 use super::cache::PerBackup;

@@ -1,8 +1,8 @@
 //! Pods: their claims and their priority class.
 
 use async_trait::async_trait;
+use lifeboat_api::catalogue::{GroupResource, ItemId};
 use lifeboat_api::velero::Backup;
-use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use serde_json::Value;
 
 use super::{core, text};

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use lifeboat_api::catalogue::{GroupResource, ItemId};
 use lifeboat_api::velero::Backup;
-use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use serde_json::Value;
 
 use super::cache::PerBackup;

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 
 use async_trait::async_trait;
+use lifeboat_api::catalogue::{GroupResource, ItemId};
 use lifeboat_api::velero::Backup;
-use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use serde_json::{Value, json};
 
 use crate::actions::{ActionError, Lookup};

@@ -1,7 +1,7 @@
 //! Actions that follow a ConfigMap in Lifeboat's namespace: other storage classes, other images.
 
 use async_trait::async_trait;
-use lifeboat_plan::catalogue::{GroupResource, ItemId};
+use lifeboat_api::catalogue::{GroupResource, ItemId};
 use lifeboat_plan::pod_volumes::{take_mark, wait_container};
 use serde_json::{Map, Value, json};
 

@@ -1,6 +1,6 @@
 //! Pods: what the scheduler and admission put into them goes, init containers of hooks come, claims come along.
 
-use lifeboat_plan::catalogue::{GroupResource, ItemId};
+use lifeboat_api::catalogue::{GroupResource, ItemId};
 use lifeboat_plan::restore::hooks::RestoreHooks;
 use serde_json::Value;
 

@@ -2,7 +2,7 @@
 //! without the old token.
 
 use async_trait::async_trait;
-use lifeboat_plan::catalogue::GroupResource;
+use lifeboat_api::catalogue::GroupResource;
 use lifeboat_plan::restore::sanitise::remove_annotations;
 
 use crate::actions::{ActionError, AppliesTo, Lookup, RestoreInput, RestoreItemAction, RestoreOutcome};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use lifeboat_plan::catalogue::GroupResource;
+use lifeboat_api::catalogue::GroupResource;
 use serde_json::Value;
 
 use crate::actions::{ActionError, RestoreInput, RestoreOutcome};

@@ -1,8 +1,8 @@
 //! A cluster of a few objects, and a way to run one action.
 
 use async_trait::async_trait;
+use lifeboat_api::catalogue::{GroupResource, ItemId};
 use lifeboat_api::velero::Restore;
-use lifeboat_plan::catalogue::{GroupResource, ItemId};
 use serde_json::{Value, json};
 
 use crate::actions::{ActionError, Lookup, RestoreInput, RestoreOutcome};

@@ -1,6 +1,6 @@
 //! Claims: what the old cluster noted about their volumes goes; a bound volume comes along.
 
-use lifeboat_plan::catalogue::{GroupResource, ItemId};
+use lifeboat_api::catalogue::{GroupResource, ItemId};
 use lifeboat_plan::restore::sanitise::remove_annotations;
 
 use crate::actions::{ActionError, RestoreInput, RestoreOutcome};

@@ -1,6 +1,7 @@
 //! Pages of backups, as text and as JSON.
 
 use super::*;
+use crate::error::CliError;
 
 fn facts(backup: Value) -> Facts {
     Facts {
@@ -71,8 +72,8 @@ fn a_new_backup_has_little_to_say() {
 #[test]
 fn what_cannot_be_fetched_is_said_in_its_place() {
     let mut facts = partial();
-    facts.results = Some(Err("no link".into()));
-    facts.volumes = Some(Err("no link".into()));
+    facts.results = Some(Err(NotFetched::File(CliError::ended("no link"))));
+    facts.volumes = Some(Err(NotFetched::File(CliError::ended("no link"))));
     facts.backup.status.as_mut().unwrap().failure_reason = Some("cancelled by annotation".into());
     facts.deletions = vec![
         serde_json::from_value(json!({"metadata": {"name": "d"}, "spec": {"backupName": "b"},

@@ -5,7 +5,7 @@ use jiff::SignedDuration;
 use lifeboat_api::common::Time;
 use serde::{Deserialize, Serialize};
 
-use crate::commands::repository::units::bytes;
+use crate::units::bytes;
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]

@@ -1,0 +1,4 @@
+//! The kinds of both APIs, as their users and their upstreams write them.
+
+mod stash;
+mod velero;

@@ -1,0 +1,86 @@
+//! What is shared by all controllers of one term of leadership, and the fenced write of a status.
+
+use jiff::Timestamp;
+use kube::Client;
+use kube::api::DynamicObject;
+use kube::core::ApiResource;
+use kube::runtime::controller::Action;
+use lifeboat_cluster::events::Events;
+use lifeboat_cluster::{ApiError, objects};
+use lifeboat_web::Metrics;
+use serde_json::Value;
+
+use crate::{Clock, Refused};
+
+/// What a controller of any kind needs. Clones share it.
+#[derive(Clone)]
+pub struct Core {
+    pub client: Client,
+    /// A client that makes each request once: for callers that limit the number of requests themselves.
+    pub direct: Client,
+    pub events: Events,
+    pub metrics: Metrics,
+    /// Objects whose change the API server refused.
+    pub refused: Refused,
+    pub clock: Clock,
+    /// The namespace of Lifeboat's own objects.
+    pub namespace: String,
+}
+
+/// What came of a fenced write.
+#[derive(Debug)]
+pub enum Written {
+    /// The object as it is after the write.
+    Changed(Box<DynamicObject>),
+    /// The object is gone.
+    Gone,
+    /// The API server refused the change, which an event on the object says; the action is when to try again.
+    Refused(Action),
+}
+
+impl Core {
+    /// `identity` is the name of this replica in events.
+    pub fn new(client: Client, metrics: Metrics, namespace: &str, identity: &str) -> Self {
+        Self {
+            direct: client.clone(),
+            events: Events::new(client.clone(), identity),
+            client,
+            metrics,
+            refused: Refused::default(),
+            clock: Clock::default(),
+            namespace: namespace.to_owned(),
+        }
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// Merges `patch` into the object, on the condition that it was not changed since it was read. `message` is the start
+    /// of the event that a refused change gets: what is missing in the object now.
+    pub async fn write(
+        &self,
+        resource: &ApiResource,
+        object: &DynamicObject,
+        patch: Value,
+        message: &str,
+    ) -> Result<Written, ApiError> {
+        let namespace = object.metadata.namespace.as_deref().unwrap_or(&self.namespace);
+        let api = objects::namespaced(&self.client, namespace, resource);
+        match objects::merge(&api, object, patch).await {
+            Ok(changed) => Ok(Written::Changed(Box::new(changed))),
+            Err(error) if error.is_not_found() => Ok(Written::Gone),
+            Err(error) if error.is_invalid() => {
+                let next = self.refused.report(&self.events, object, resource, message, &error).await;
+                Ok(Written::Refused(next))
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl AsRef<Core> for Core {
+    fn as_ref(&self) -> &Core {
+        self
+    }
+}

@@ -1,0 +1,183 @@
+//! Runs one controller over objects whose shape is not trusted: the watch never breaks because one object cannot be
+//! read; the reconciler gets each object as it is. Every reconcile has a tracing span and is counted by outcome; failed
+//! ones are repeated with a back-off. Called by the `run` of each controller.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use kube::api::DynamicObject;
+use kube::core::ApiResource;
+use kube::runtime::controller::Action;
+use kube::runtime::watcher;
+use kube::runtime::{Controller, controller};
+use kube::{Api, ResourceExt};
+use lifeboat_cluster::ApiError;
+use lifeboat_cluster::connect::WATCH_SECONDS;
+use lifeboat_web::Outcome;
+use tracing::Instrument;
+
+use crate::backoff::Backoff;
+use crate::{Core, Scope};
+
+/// Reconciles of one controller that run at the same time.
+const CONCURRENCY: u16 = 32;
+
+/// The controller of a kind in Lifeboat's own namespace; callers may add watches before they hand it to [`drive`].
+pub fn controller(core: &Core, resource: &ApiResource) -> Controller<DynamicObject> {
+    of_api(lifeboat_cluster::objects::namespaced(&core.client, &core.namespace, resource), resource)
+}
+
+/// The controllers of a kind in a scope: one for each namespace of a list, to be driven together.
+pub fn controllers(core: &Core, scope: &Scope, resource: &ApiResource) -> Vec<Controller<DynamicObject>> {
+    scope.apis(&core.client, resource).into_iter().map(|api| of_api(api, resource)).collect()
+}
+
+fn of_api(api: Api<DynamicObject>, resource: &ApiResource) -> Controller<DynamicObject> {
+    Controller::new_with(api, watching(), resource.clone())
+        .with_config(controller::Config::default().concurrency(CONCURRENCY))
+}
+
+/// The configuration of every watch.
+pub fn watching() -> watcher::Config {
+    watcher::Config::default().timeout(WATCH_SECONDS)
+}
+
+/// The next reconcile comes after this time; zero means only when something changes.
+pub fn again_after(time: Duration) -> Action {
+    if time.is_zero() { Action::await_change() } else { Action::requeue(time) }
+}
+
+/// Drives the controller until its shutdown. `reconcile` does the work for one object and gives when to come again; it
+/// gets `context`, which is the caller's own, and `state`.
+pub async fn drive<C, S, F>(
+    name: &'static str,
+    controller: Controller<DynamicObject>,
+    context: C,
+    state: Arc<S>,
+    reconcile: F,
+) where
+    C: AsRef<Core> + Clone + Send + Sync + 'static,
+    S: Send + Sync + 'static,
+    F: AsyncReconcile<C, S>,
+{
+    let shared = Arc::new(Shared { name, context, state, reconcile, backoff: Backoff::default() });
+    let followed = shared.clone();
+    controller
+        .run(|object, shared: Arc<Shared<C, S, F>>| shared.reconcile(object), retry, shared)
+        .for_each(|outcome| {
+            followed.note(outcome.err());
+            std::future::ready(())
+        })
+        .await;
+}
+
+struct Shared<C, S, F> {
+    name: &'static str,
+    context: C,
+    state: Arc<S>,
+    reconcile: F,
+    backoff: Backoff,
+}
+
+impl<C, S, F> Shared<C, S, F>
+where
+    C: AsRef<Core> + Clone + Send + Sync + 'static,
+    S: Send + Sync + 'static,
+    F: AsyncReconcile<C, S>,
+{
+    async fn reconcile(self: Arc<Self>, object: Arc<DynamicObject>) -> Result<Action, ApiError> {
+        let key = key(&object);
+        let kind = object.types.as_ref().map(|types| types.kind.as_str()).unwrap_or_default();
+        let attempt = self.backoff.attempt(&key);
+        let span = tracing::info_span!(
+            "reconcile",
+            controller = self.name,
+            kind,
+            namespace = key.0,
+            name = key.1,
+            attempt
+        );
+        let work = self.reconcile.call(object, self.context.clone(), self.state.clone());
+        let outcome = work.instrument(span).await;
+        let label = if outcome.is_ok() { Outcome::Ok } else { Outcome::Error };
+        self.context.as_ref().metrics.count_reconcile(self.name, label);
+        if outcome.is_ok() {
+            self.backoff.succeeded(&key);
+        }
+        outcome
+    }
+}
+
+impl<C, S, F> Shared<C, S, F> {
+    /// Failed reconciles are logged where they are repeated; an object that was deleted while it waited is forgotten.
+    fn note<Q: std::error::Error + 'static>(&self, error: Option<controller::Error<ApiError, Q>>) {
+        match error {
+            None | Some(controller::Error::ReconcilerFailed(..)) => {}
+            Some(controller::Error::ObjectNotFound(object)) => {
+                self.backoff.succeeded(&(object.namespace.clone().unwrap_or_default(), object.name.clone()));
+            }
+            Some(error) => tracing::warn!(
+                controller = self.name,
+                error = &error as &dyn std::error::Error,
+                "watch disturbed"
+            ),
+        }
+    }
+}
+
+/// When a failed reconcile is repeated.
+fn retry<C, S, F>(object: Arc<DynamicObject>, error: &ApiError, shared: Arc<Shared<C, S, F>>) -> Action {
+    let (namespace, name) = key(&object);
+    // A conflict is the ordinary news that another writer was first.
+    if !error.is_conflict() {
+        tracing::warn!(
+            controller = shared.name,
+            namespace,
+            object = name,
+            error = error as &dyn std::error::Error,
+            "cannot reconcile"
+        );
+    }
+    Action::requeue(shared.backoff.failed((namespace, name), error.is_conflict()))
+}
+
+fn key(object: &DynamicObject) -> (String, String) {
+    (object.namespace().unwrap_or_default(), object.name_any())
+}
+
+/// A reconciler: an object in, when to come again out.
+pub trait AsyncReconcile<C, S>: Send + Sync + 'static {
+    fn call(
+        &self,
+        object: Arc<DynamicObject>,
+        context: C,
+        state: Arc<S>,
+    ) -> impl Future<Output = Result<Action, ApiError>> + Send;
+}
+
+impl<C, S, F, Fut> AsyncReconcile<C, S> for F
+where
+    F: Fn(Arc<DynamicObject>, C, Arc<S>) -> Fut + Send + Sync + 'static,
+    Fut: Future<Output = Result<Action, ApiError>> + Send,
+{
+    fn call(
+        &self,
+        object: Arc<DynamicObject>,
+        context: C,
+        state: Arc<S>,
+    ) -> impl Future<Output = Result<Action, ApiError>> + Send {
+        self(object, context, state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn zero_waits_for_a_change_and_never_spins() {
+        assert_eq!(again_after(Duration::ZERO), Action::await_change());
+        assert_eq!(again_after(Duration::from_secs(9)), Action::requeue(Duration::from_secs(9)));
+    }
+}

@@ -1,0 +1,25 @@
+//! What every controller needs, whichever custom resources it serves: [`Core`] (client, events, metrics, clock, scope),
+//! watches of objects whose shape is not trusted ([`dynamic`]), work that outlives a reconcile ([`LongWork`]), turns by
+//! name ([`Turns`]), and reports of objects that cannot be read or written ([`Refused`], [`unreadable`]).
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
+
+mod backoff;
+mod clock;
+mod core;
+pub mod dynamic;
+mod locks;
+mod long_work;
+mod refused;
+mod scope;
+#[cfg(any(test, feature = "testing"))]
+pub mod testing;
+mod turns;
+pub mod unreadable;
+
+pub use clock::Clock;
+pub use core::{Core, Written};
+pub use locks::locked;
+pub use long_work::LongWork;
+pub use refused::Refused;
+pub use scope::Scope;
+pub use turns::Turns;

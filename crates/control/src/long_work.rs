@@ -1,0 +1,121 @@
+//! Work that outlives a reconcile: one task for each object, by the object's UID. A copy of a volume takes hours, and no
+//! reconcile waits for it. Controllers start the work from their reconcilers and leave it when their term ends.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex};
+
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use crate::locked;
+
+/// The tasks that run, by the UID of their object.
+#[derive(Debug, Default)]
+pub struct LongWork {
+    running: Arc<Mutex<BTreeMap<String, CancellationToken>>>,
+    tasks: Mutex<JoinSet<()>>,
+}
+
+impl LongWork {
+    /// Starts the work on an object, unless it runs. `work` gets the token that cancels it.
+    pub fn start<F>(&self, uid: &str, work: impl FnOnce(CancellationToken) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let token = {
+            let mut running = locked(&self.running);
+            if running.contains_key(uid) {
+                return;
+            }
+            let token = CancellationToken::new();
+            running.insert(uid.to_owned(), token.clone());
+            token
+        };
+        let ended = Ended { running: self.running.clone(), uid: uid.to_owned() };
+        let work = work(token);
+        let mut tasks = locked(&self.tasks);
+        while tasks.try_join_next().is_some() {}
+        tasks.spawn(async move {
+            let _ended = ended;
+            work.await;
+        });
+    }
+
+    /// Whether the work on an object runs.
+    pub fn is_running(&self, uid: &str) -> bool {
+        locked(&self.running).contains_key(uid)
+    }
+
+    /// Cancels the work on an object.
+    pub fn cancel(&self, uid: &str) {
+        if let Some(token) = locked(&self.running).get(uid) {
+            token.cancel();
+        }
+    }
+
+    /// Cancels the work on all objects that are gone.
+    pub fn cancel_others(&self, there: impl Fn(&str) -> bool) {
+        for (uid, token) in locked(&self.running).iter() {
+            if !there(uid) {
+                token.cancel();
+            }
+        }
+    }
+
+    /// Waits until all work that was started has ended.
+    pub async fn ended(&self) {
+        let mut tasks = std::mem::take(&mut *locked(&self.tasks));
+        while tasks.join_next().await.is_some() {}
+    }
+
+    /// Drops all work where it is: the next leader continues it.
+    pub async fn leave(&self) {
+        let mut tasks = std::mem::take(&mut *locked(&self.tasks));
+        tasks.shutdown().await;
+    }
+}
+
+struct Ended {
+    running: Arc<Mutex<BTreeMap<String, CancellationToken>>>,
+    uid: String,
+}
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        locked(&self.running).remove(&self.uid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_object_has_one_task_at_a_time_which_can_be_cancelled() {
+        let work = LongWork::default();
+        let started = Arc::new(Mutex::new(0));
+        for _ in 0..2 {
+            let started = started.clone();
+            work.start("a", |cancel| async move {
+                *locked(&started) += 1;
+                cancel.cancelled().await;
+            });
+        }
+        assert!(work.is_running("a"));
+        work.cancel_others(|uid| uid == "a");
+        assert!(work.is_running("a"), "its object is there");
+        work.cancel("a");
+        work.ended().await;
+        assert_eq!(*locked(&started), 1);
+        assert!(!work.is_running("a"));
+    }
+
+    #[tokio::test]
+    async fn work_that_is_left_is_dropped_and_can_be_started_again() {
+        let work = LongWork::default();
+        work.start("a", |_| std::future::pending());
+        work.leave().await;
+        assert!(!work.is_running("a"));
+    }
+}

@@ -1,0 +1,49 @@
+//! Turns by name: of the callers that take one name, one goes at a time. Restores take one for each snapshot and plugin: a
+//! plugin's log lines name the snapshot only, so that two calls for one snapshot could not be kept apart.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use tokio::sync::OwnedMutexGuard;
+
+use crate::locked;
+
+type Names = Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>;
+
+/// Clones share the turns.
+#[derive(Clone, Debug, Default)]
+pub struct Turns {
+    names: Arc<Names>,
+}
+
+impl Turns {
+    /// Waits for the turn; it ends when the guard is dropped.
+    pub async fn take(&self, name: String) -> OwnedMutexGuard<()> {
+        let turn = {
+            let mut names = locked(&self.names);
+            // Names that no caller holds or waits for are forgotten.
+            names.retain(|_, turn| Arc::strong_count(turn) > 1);
+            names.entry(name).or_default().clone()
+        };
+        turn.lock_owned().await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn one_name_goes_one_after_the_other_and_others_go_at_once() {
+        let turns = Turns::default();
+        let first = turns.take("a".into()).await;
+        assert!(turns.take("a".into()).now_or_never().is_none());
+        assert!(turns.take("b".into()).now_or_never().is_some());
+        drop(first);
+        assert!(turns.take("a".into()).now_or_never().is_some());
+        let _last = turns.take("c".into()).await;
+        assert_eq!(turns.names.lock().unwrap().len(), 1, "names are forgotten");
+    }
+}

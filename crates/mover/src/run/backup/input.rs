@@ -1,0 +1,79 @@
+//! What a backup reads: takes the source of the task, opens it and looks at its proof. Called by `backup`.
+
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use lifeboat_repository::backup;
+use rustix::fs::{Stat, fstat};
+
+use crate::report::{Cause, Failure};
+use crate::run::proof::Volume;
+use crate::task::{BackupWork, Proof, Source};
+
+/// Where a directory is in the snapshot, unless the task has a place for it.
+const ROOT: &str = "/";
+
+/// An opened source.
+pub(super) struct Input {
+    pub(super) source: backup::Source,
+    /// None for devices and commands.
+    pub(super) directory: Option<Directory>,
+}
+
+/// The directory that is read: the volume's own or one below it.
+pub(super) struct Directory {
+    /// Has to be the same at the end.
+    pub(super) volume: Arc<Volume>,
+    pub(super) stat: Stat,
+}
+
+impl Input {
+    pub(super) fn open(work: &BackupWork) -> Result<Self, Failure> {
+        match &work.source {
+            Source::Path { path, proof } => Self::of_directory(work, path, proof.as_ref()),
+            Source::Snapshot { path } => Self::of_directory(work, path, None),
+            Source::BlockDevice { path, name } => {
+                must_be_whole(work)?;
+                let file = File::open(path).map_err(|error| unreadable("the device ", path, &error))?;
+                Ok(Self { source: backup::Source::Device { file, name: name.clone() }, directory: None })
+            }
+            Source::Command { argv, name } => {
+                must_be_whole(work)?;
+                let argv = argv.iter().map(Into::into).collect();
+                Ok(Self { source: backup::Source::Command { name: name.clone(), argv }, directory: None })
+            }
+        }
+    }
+
+    fn of_directory(work: &BackupWork, path: &Path, proof: Option<&Proof>) -> Result<Self, Failure> {
+        let volume = Volume::open(path, proof)?;
+        let directory = match &work.sub_path {
+            Some(sub_path) => volume.open_below(sub_path)?,
+            None => volume.directory().try_clone().map_err(|error| unreadable("", path, &error))?,
+        };
+        let stat = fstat(directory.as_fd()).map_err(|error| unreadable("", path, &error.into()))?;
+        let at = work.at.clone().unwrap_or_else(|| ROOT.to_owned());
+        let source = backup::Source::Root { directory, path: at };
+        Ok(Self { source, directory: Some(Directory { volume: Arc::new(volume), stat }) })
+    }
+}
+
+fn unreadable(what: &str, path: &Path, error: &io::Error) -> Failure {
+    Failure { cause: Cause::Source, message: format!("cannot open {what}'{}': {error}", path.display()) }
+}
+
+/// Devices and the output of commands are one file, which has its own name in the snapshot.
+fn must_be_whole(work: &BackupWork) -> Result<(), Failure> {
+    let fields = [(work.sub_path.is_some(), "subPath"), (work.at.is_some(), "at")];
+    match fields.iter().find(|(is_set, _)| *is_set) {
+        None => Ok(()),
+        Some((_, field)) => {
+            let message =
+                format!("{field}: expected with a directory only, the source is a device or a command");
+            Err(Failure { cause: Cause::Task, message })
+        }
+    }
+}

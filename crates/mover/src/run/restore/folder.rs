@@ -1,0 +1,101 @@
+//! The directory of a snapshot that a restore begins at, and the owner and mode that it gives to the target's own root. A
+//! snapshot of Lifeboat that has the volume at its root keeps them in a tag; one that has the volume at a path, as those of
+//! restic, has an entry for it.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+
+use lifeboat_repository::blobs::BlobReader;
+use lifeboat_repository::id::BlobId;
+use lifeboat_repository::node::Node;
+use lifeboat_repository::repository::Repository;
+use lifeboat_repository::snapshot::Snapshot;
+use lifeboat_repository::walk::find_directory;
+use rustix::fs::{Gid, Mode, Uid, fchmod, fchown};
+use tokio_util::sync::CancellationToken;
+
+use crate::report::Cause;
+use crate::run::backup::ROOT_TAG;
+use crate::run::failure::{self, Failed};
+
+pub(super) struct Folder {
+    pub(super) tree: BlobId,
+    owner: Option<Owner>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Owner {
+    mode: u32,
+    uid: u32,
+    gid: u32,
+}
+
+impl Folder {
+    /// The directory at `path`, or the root of the snapshot.
+    pub(super) async fn find(
+        repository: &Repository,
+        snapshot: &Snapshot,
+        path: Option<&str>,
+        cancel: &CancellationToken,
+    ) -> Result<Self, Failed> {
+        let Some(path) = path else {
+            let owner = snapshot.tags.iter().find_map(|tag| Owner::of_tag(tag));
+            return Ok(Self { tree: snapshot.tree, owner });
+        };
+        let finding = Self::at(repository, snapshot, Path::new(path));
+        tokio::select! {
+            found = finding => found.map_err(|error| failure::of(Cause::Target)(error)),
+            () = cancel.cancelled() => Err(Failed::Cancelled),
+        }
+    }
+
+    async fn at(
+        repository: &Repository,
+        snapshot: &Snapshot,
+        path: &Path,
+    ) -> Result<Self, lifeboat_repository::Error> {
+        let reader = BlobReader::new(repository, Arc::new(repository.load_index().await?));
+        let tree = find_directory(&reader, snapshot.tree, path).await?;
+        // Directories above what was backed up were made up or belong to the system.
+        let is_content = snapshot.paths.iter().any(|stored| path.starts_with(stored));
+        let (Some(parent), Some(name), true) = (path.parent(), path.file_name(), is_content) else {
+            return Ok(Self { tree, owner: None });
+        };
+        let parent = find_directory(&reader, snapshot.tree, parent).await?;
+        let nodes = reader.load_tree(&parent).await?;
+        let node = nodes.iter().find(|node| node.name == name.as_encoded_bytes());
+        Ok(Self { tree, owner: node.and_then(Owner::of_node) })
+    }
+
+    /// Gives the directory the owner and mode that it had, where the snapshot has them.
+    pub(super) fn give_owner(&self, directory: &OwnedFd) -> io::Result<()> {
+        let Some(Owner { mode, uid, gid }) = self.owner else { return Ok(()) };
+        match fchown(directory, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid))) {
+            // Only root may give directories away, as with files.
+            Err(rustix::io::Errno::PERM) if !rustix::process::geteuid().is_root() => {}
+            outcome => outcome?,
+        }
+        Ok(fchmod(directory, Mode::from_raw_mode(mode))?)
+    }
+}
+
+impl Owner {
+    fn of_tag(tag: &str) -> Option<Self> {
+        let mut parts = tag.strip_prefix(ROOT_TAG)?.split(':');
+        let mode = u32::from_str_radix(parts.next()?, 8).ok().filter(|mode| *mode <= 0o7777)?;
+        let (uid, gid) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        parts.next().is_none().then_some(Self { mode, uid, gid }).filter(Self::is_possible)
+    }
+
+    fn of_node(node: &Node) -> Option<Self> {
+        let owner = Self { mode: node.mode.permissions(), uid: node.uid, gid: node.gid };
+        Some(owner).filter(Self::is_possible)
+    }
+
+    /// The largest number means "leave it" to the system.
+    fn is_possible(&self) -> bool {
+        self.uid != u32::MAX && self.gid != u32::MAX
+    }
+}

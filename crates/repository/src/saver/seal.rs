@@ -1,0 +1,100 @@
+//! Compresses and seals a blob, and proves that it reads back. Called by `Saver` on the thread that has the blob.
+
+use std::cell::RefCell;
+
+use super::Saver;
+use crate::compress::{self, Compression};
+use crate::config::Version;
+use crate::crypto::{Key, NotAuthentic, OVERHEAD};
+use crate::error::{Error, Result};
+use crate::id::{BlobId, BlobKind};
+
+thread_local! {
+    static BUFFERS: RefCell<Buffers> = RefCell::new(Buffers::new());
+}
+
+impl Saver {
+    pub(super) fn seal_and_pack(&self, kind: BlobKind, id: BlobId, plain: &[u8]) -> Result<u64> {
+        BUFFERS.with_borrow_mut(|buffers| {
+            let uncompressed_length = self.seal(kind, id, plain, buffers)?;
+            self.pack(kind, id, &buffers.sealed, uncompressed_length)?;
+            let length = buffers.sealed.len();
+            buffers.shrink();
+            Ok(length as u64)
+        })
+    }
+
+    /// Compresses and seals, and reads back both (restic#4529): what was compressed gives `plain`, and what was
+    /// sealed gives what was compressed.
+    fn seal(&self, kind: BlobKind, id: BlobId, plain: &[u8], buffers: &mut Buffers) -> Result<u32> {
+        let repository = &self.shared.repository;
+        let length = u32::try_from(plain.len()).ok().filter(|length| *length <= crate::blobs::MAX_BLOB);
+        let length =
+            length.ok_or_else(|| Error::invalid(format!("{kind} blob"), "it is larger than 1 GiB"))?;
+        let compression = repository.options().compression;
+        let compressed = repository.config().version == Version::V2
+            && length > 0
+            && (compression != Compression::Off || kind == BlobKind::Tree);
+        let misread = || {
+            let detail = "it does not read as it was written, so it was not stored: look for bad memory in this machine";
+            Error::damaged(format!("new {kind} blob {}", id.short()), detail)
+        };
+        let Buffers { packed, sealed } = buffers;
+        let body = if compressed {
+            let failed = |source| Error::Local { action: "compress a blob".to_owned(), source };
+            packed.clear();
+            compress::compress(plain, compression, packed).map_err(failed)?;
+            sealed.clear();
+            compress::decompress(packed, plain.len(), sealed).map_err(|_| misread())?;
+            if sealed != plain {
+                return Err(misread());
+            }
+            packed
+        } else {
+            plain
+        };
+        sealed.clear();
+        let start = Key::begin(sealed);
+        sealed.extend_from_slice(body);
+        repository.key().seal(sealed, start);
+        if !opens_as(repository.key(), sealed, body) {
+            return Err(misread());
+        }
+        Ok(if compressed { length } else { 0 })
+    }
+}
+
+/// Whether what is sealed is exactly `body`.
+fn opens_as(key: &Key, sealed: &[u8], body: &[u8]) -> bool {
+    let mut rest = body;
+    let compare = |piece: &[u8]| match rest.split_off(..piece.len()) {
+        Some(expected) if expected == piece => Ok(()),
+        _ => Err(NotAuthentic),
+    };
+    key.open_in_pieces(sealed, compare).is_ok() && rest.is_empty()
+}
+
+/// A thread's memory, kept from blob to blob. Both have room for any piece of a file from the start: what is never
+/// touched costs nothing.
+#[derive(Debug)]
+struct Buffers {
+    packed: Vec<u8>,
+    /// At first for reading back what was compressed.
+    sealed: Vec<u8>,
+}
+
+impl Buffers {
+    /// For the largest piece, should it not compress.
+    const KEPT: usize = crate::chunker::MAX_SIZE + crate::chunker::MAX_SIZE / 128 + OVERHEAD;
+
+    fn new() -> Self {
+        Self { packed: Vec::with_capacity(Self::KEPT), sealed: Vec::with_capacity(Self::KEPT) }
+    }
+
+    /// The room for a giant blob is given back.
+    fn shrink(&mut self) {
+        if self.packed.capacity().max(self.sealed.capacity()) > Self::KEPT {
+            *self = Self::new();
+        }
+    }
+}

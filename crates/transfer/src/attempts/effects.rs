@@ -1,0 +1,176 @@
+//! What the work on a transfer does outside: in the repository and with movers. Tests put their own in place.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use lifeboat_cluster::ApiError;
+use lifeboat_control::Core;
+use lifeboat_mover::task::{RepositoryAccess, unreadable};
+use lifeboat_plan::pod_volumes::status::Snapshot;
+use tokio_util::sync::CancellationToken;
+
+use crate::movers::{Ended, MoverObserver, MoverRequest, Movers};
+use crate::repositories::{
+    Keys, Repositories, RepositoryHost, RepositoryKey, RepositoryProblem, SourceKeys, of_task,
+};
+
+/// How long storage may take to drop a few files.
+const DROPPING: Duration = Duration::from_secs(30);
+
+/// A repository, as the task file of a mover describes it.
+#[derive(Clone)]
+pub struct Reach {
+    /// In the syntax of stock restic.
+    pub identifier: String,
+    pub task: RepositoryAccess,
+    pub keys: Arc<dyn Keys>,
+    /// The cluster's UID, for locks.
+    pub cluster: String,
+}
+
+/// Why a repository cannot be used, and whether that may pass by itself.
+#[derive(Debug)]
+pub struct Unusable {
+    pub message: String,
+    pub may_pass: bool,
+}
+
+impl From<RepositoryProblem> for Unusable {
+    fn from(problem: RepositoryProblem) -> Self {
+        Self { message: problem.chain(), may_pass: problem.may_pass() }
+    }
+}
+
+/// A snapshot that is in the repository.
+#[derive(Debug)]
+pub struct Stored {
+    pub snapshot: Snapshot,
+    /// When the mover had read the volume.
+    pub end: Option<Timestamp>,
+}
+
+#[async_trait]
+pub trait Effects: Send + Sync {
+    /// The repository of a key; where there is none, it is made with `make`.
+    async fn reach(&self, key: &RepositoryKey, make: bool) -> Result<Reach, Unusable>;
+    /// The snapshot that a task stored.
+    async fn stored(&self, key: &RepositoryKey, task: &str) -> Result<Option<Stored>, Unusable>;
+    async fn forget(&self, key: &RepositoryKey, snapshots: &[String]) -> Result<(), RepositoryProblem>;
+    /// Removes the reports of movers; that it cannot be done is only logged.
+    async fn drop_reports(&self, key: &RepositoryKey, group: &str, tasks: &[String]);
+    async fn carry_out(
+        &self,
+        request: MoverRequest,
+        observer: &dyn MoverObserver,
+        cancel: &CancellationToken,
+    ) -> Result<Ended, ApiError>;
+    /// Removes the mover of a task from a namespace.
+    async fn clear(&self, namespace: &str, task: &str) -> Result<(), ApiError>;
+    /// What the mover of this task may still store until its deadline is forgotten when it comes; that this cannot be
+    /// written down is only logged.
+    async fn give_up(&self, key: &RepositoryKey, task: &str, deadline: Timestamp);
+    /// Removes the locks of a mover whose end was reported; that it cannot be done is only logged.
+    async fn unlock(&self, key: &RepositoryKey, owner: &str);
+}
+
+/// Where movers leave reports beside the repository.
+#[async_trait]
+pub trait Reports: Send + Sync {
+    async fn drop_reports(
+        &self,
+        key: &RepositoryKey,
+        group: &str,
+        tasks: &[String],
+    ) -> Result<(), RepositoryProblem>;
+}
+
+/// The server's effects.
+pub struct ServerEffects {
+    pub core: Core,
+    pub movers: Movers,
+    pub repositories: Repositories,
+    pub host: Arc<dyn RepositoryHost>,
+    pub reports: Arc<dyn Reports>,
+}
+
+#[async_trait]
+impl Effects for ServerEffects {
+    async fn reach(&self, key: &RepositoryKey, make: bool) -> Result<Reach, Unusable> {
+        let access = if make {
+            self.repositories.ensure(self.host.as_ref(), key).await?
+        } else {
+            let access = self.host.access(key).await?;
+            self.repositories.open(&access).await?;
+            access
+        };
+        let cluster = self.repositories.cluster(&self.core).await.map_err(RepositoryProblem::from)?;
+        let keys = Arc::new(SourceKeys { source: self.host.clone(), key: key.clone() });
+        Ok(Reach { identifier: access.identifier, task: access.task, keys, cluster })
+    }
+
+    async fn stored(&self, key: &RepositoryKey, task: &str) -> Result<Option<Stored>, Unusable> {
+        let access = self.host.access(key).await?;
+        let repository = match self.repositories.open(&access).await {
+            Ok(repository) => repository,
+            Err(problem) if problem.is_missing() => return Ok(None),
+            Err(problem) => return Err(problem.into()),
+        };
+        let found = of_task(&repository, task).await.map_err(RepositoryProblem::from)?;
+        if found.is_some() {
+            self.host.set_emptied(key, false).await.map_err(RepositoryProblem::from)?;
+        }
+        Ok(found.map(|(id, snapshot)| {
+            let counts = snapshot.summary.as_ref().map(|summary| summary.counts).unwrap_or_default();
+            Stored {
+                snapshot: Snapshot {
+                    id: id.to_string(),
+                    bytes: counts.total_bytes_processed,
+                    bytes_added: counts.data_added,
+                    unreadable: unreadable(&snapshot.tags),
+                    ..Snapshot::default()
+                },
+                end: snapshot.summary.map(|summary| summary.backup_end.timestamp()),
+            }
+        }))
+    }
+
+    async fn forget(&self, key: &RepositoryKey, snapshots: &[String]) -> Result<(), RepositoryProblem> {
+        self.repositories.forget(self.host.as_ref(), key, snapshots).await
+    }
+
+    async fn drop_reports(&self, key: &RepositoryKey, group: &str, tasks: &[String]) {
+        match tokio::time::timeout(DROPPING, self.reports.drop_reports(key, group, tasks)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(problem)) => {
+                let message = problem.chain();
+                tracing::warn!(repository = %key, message, "reports of movers may be left behind");
+            }
+            Err(_elapsed) => {
+                tracing::warn!(repository = %key, "storage did not answer: reports may be left behind");
+            }
+        }
+    }
+
+    async fn carry_out(
+        &self,
+        request: MoverRequest,
+        observer: &dyn MoverObserver,
+        cancel: &CancellationToken,
+    ) -> Result<Ended, ApiError> {
+        self.movers.carry_out(request, observer, cancel).await
+    }
+
+    async fn clear(&self, namespace: &str, task: &str) -> Result<(), ApiError> {
+        self.movers.clear(namespace, task).await
+    }
+
+    async fn give_up(&self, key: &RepositoryKey, task: &str, deadline: Timestamp) {
+        self.repositories.give_up(self.host.as_ref(), key, task, deadline).await;
+    }
+
+    async fn unlock(&self, key: &RepositoryKey, owner: &str) {
+        self.repositories.unlock(self.host.as_ref(), key, owner).await;
+    }
+}

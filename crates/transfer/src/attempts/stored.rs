@@ -1,0 +1,111 @@
+//! What attempts of a backup left in the repository: found by the tag of the task, and forgotten where it is not wanted.
+
+use lifeboat_mover::report::BackedUp;
+
+use super::{REPOSITORY_PACE, REPOSITORY_PATIENCE, Stored, Transfer, Unusable};
+
+impl Transfer {
+    /// The snapshot of this attempt; asked again while storage does not answer.
+    async fn stored(&self) -> Result<Option<Stored>, String> {
+        let task = self.task();
+        let mut tries = 0;
+        loop {
+            match self.work.effects.stored(&self.key, &task).await {
+                Ok(stored) => return Ok(stored),
+                Err(Unusable { message, may_pass }) => {
+                    tries += 1;
+                    if !may_pass || tries >= REPOSITORY_PATIENCE {
+                        return Err(message);
+                    }
+                }
+            }
+            tokio::time::sleep(self.work.pace * REPOSITORY_PACE).await;
+        }
+    }
+
+    /// Whether it is certain that this attempt stored no snapshot.
+    pub async fn stored_nothing(&self) -> bool {
+        matches!(self.stored().await, Ok(None))
+    }
+
+    /// What came of the mover that has ended: the snapshot, with what the mover reported of it, or why there is none.
+    /// `reported` is an error where the mover did not report that it stored one.
+    pub async fn copy(&self, reported: Result<BackedUp, &str>) -> Result<Stored, String> {
+        let stored = self.stored().await;
+        let stored =
+            stored.map_err(|trouble| format!("nobody can tell whether the volume was copied: {trouble}"))?;
+        let Some(mut stored) = stored else {
+            return Err(match reported {
+                Ok(reported) => {
+                    format!("the mover named snapshot {}, which is not in the repository", reported.snapshot)
+                }
+                Err(message) => message.to_owned(),
+            });
+        };
+        if let Ok(reported) = reported {
+            let snapshot = &mut stored.snapshot;
+            snapshot.bytes = reported.bytes;
+            snapshot.bytes_added = reported.bytes_added;
+            snapshot.changed = reported.changed.count;
+            snapshot.unreadable = reported.unreadable.count.max(snapshot.unreadable);
+            snapshot.unreadable_first = reported.unreadable.first;
+        }
+        Ok(stored)
+    }
+
+    /// Forgets what all attempts stored. Gives what may be left, for people; empty where nothing is.
+    pub async fn forget_all(&self) -> String {
+        if !self.has_begun() {
+            return String::new();
+        }
+        let tasks: Vec<String> = self.tasks().collect();
+        self.work.effects.drop_reports(&self.key, &self.group, &tasks).await;
+        let left = self.forget_tasks(self.tasks()).await;
+        if !left.is_empty() {
+            self.give_up_tasks(self.tasks()).await;
+        }
+        left
+    }
+
+    /// Forgets what attempts before this one stored after all: one copy is enough.
+    pub async fn forget_earlier(&self) {
+        let this = self.task();
+        let earlier = || self.tasks().filter(|task| *task != this);
+        if !self.forget_tasks(earlier()).await.is_empty() {
+            self.give_up_tasks(earlier()).await;
+        }
+    }
+
+    async fn forget_tasks(&self, tasks: impl Iterator<Item = String>) -> String {
+        let (mut stored, mut left) = (Vec::new(), String::new());
+        for task in tasks {
+            match self.work.effects.stored(&self.key, &task).await {
+                Ok(found) => stored.extend(found.map(|found| found.snapshot.id)),
+                Err(Unusable { message, .. }) => {
+                    tracing::warn!(object = self.owner().name, message, "a snapshot may be left behind");
+                    left = format!("; a snapshot of it may be left in the repository: {message}");
+                }
+            }
+        }
+        if !stored.is_empty() {
+            left.push_str(&self.forget(&stored).await);
+        }
+        left
+    }
+
+    /// Forgets these snapshots. Gives what is left, for people; empty where nothing is.
+    pub async fn forget(&self, snapshots: &[String]) -> String {
+        match self.work.effects.forget(&self.key, snapshots).await {
+            Ok(()) => String::new(),
+            Err(problem) => {
+                let message = format!(
+                    "; snapshot {} is left in the repository: {}",
+                    snapshots.join(", "),
+                    problem.chain()
+                );
+                tracing::warn!(object = self.owner().name, message, "a snapshot is left behind");
+                message
+            }
+        }
+    }
+}

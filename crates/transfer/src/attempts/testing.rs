@@ -1,0 +1,190 @@
+//! For tests: effects that end movers as a test says, and note their calls.
+#![allow(clippy::unwrap_used)] // tests end by panicking
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use lifeboat_cluster::ApiError;
+use lifeboat_mover::report::{BackedUp, Cause, Failure, Outcome, Restored, TaskResult};
+use lifeboat_mover::task::{RepositoryAccess, Transport, Work};
+use lifeboat_plan::pod_volumes::status::Snapshot;
+use tokio_util::sync::CancellationToken;
+
+use super::{Effects, Reach, Stored, Unusable};
+use crate::movers::{Death, DeathCause, Ended, MoverObserver, MoverRequest};
+use crate::repositories::{Key, Keys, RepositoryKey, RepositoryProblem};
+
+#[derive(Default)]
+pub struct FakeEffects {
+    /// How the next movers end.
+    ends: Mutex<VecDeque<Ended>>,
+    /// Whether a mover of which nothing is said does its work well; else it is left alone.
+    pub well: AtomicBool,
+    /// Called while a mover runs.
+    look: Mutex<Option<Box<dyn Fn() + Send + Sync>>>,
+    /// The snapshots in the repository, by task.
+    made: Mutex<BTreeMap<String, String>>,
+    /// Why the repository cannot be used, and whether that may pass.
+    pub unusable: Mutex<Option<(String, bool)>>,
+    /// Whether storage does not answer what the repository holds.
+    pub mute: AtomicBool,
+    /// Whether the mover is cancelled at the moment at which it ends.
+    pub late: AtomicBool,
+    calls: Mutex<Vec<String>>,
+    pub requests: Mutex<Vec<MoverRequest>>,
+}
+
+impl FakeEffects {
+    pub fn will(&self, end: Ended) {
+        self.ends.lock().unwrap().push_back(end);
+    }
+
+    pub fn holds(&self, task: &str, snapshot: &str) {
+        self.made.lock().unwrap().insert(task.to_owned(), snapshot.to_owned());
+    }
+
+    pub fn meanwhile(&self, look: impl Fn() + Send + Sync + 'static) {
+        *self.look.lock().unwrap() = Some(Box::new(look));
+    }
+
+    fn note(&self, call: String) {
+        self.calls.lock().unwrap().push(call);
+    }
+
+    pub fn calls(&self) -> Vec<String> {
+        self.calls.lock().unwrap().clone()
+    }
+
+    /// Those that begin with a word.
+    pub fn calls_to(&self, word: &str) -> Vec<String> {
+        self.calls().into_iter().filter(|call| call.starts_with(word)).collect()
+    }
+
+    /// A mover that does its work.
+    fn succeed(&self, request: &MoverRequest) -> Ended {
+        let uid = &request.task.uid;
+        reported(match request.task.parts[0].work {
+            Work::Backup(_) => {
+                let snapshot = format!("snapshot-{uid}");
+                self.holds(uid, &snapshot);
+                Outcome::BackedUp(BackedUp { snapshot, bytes: 10, bytes_added: 4, ..BackedUp::default() })
+            }
+            _ => Outcome::Restored(Restored { bytes: 10, verified: true, ..Restored::default() }),
+        })
+    }
+}
+
+pub fn reported(outcome: Outcome) -> Ended {
+    let result = TaskResult { version: 1, uid: "of-the-task".into(), outcome };
+    Ended::Reported { result, dead_owner: Some("cluster/mover-pod".into()) }
+}
+
+pub fn fails(message: &str) -> Ended {
+    reported(Outcome::Failed(Failure { cause: Cause::Source, message: message.to_owned() }))
+}
+
+/// Killed, and the kubelet said so.
+pub fn died(may_retry: bool) -> Ended {
+    Ended::Died(Death {
+        cause: DeathCause::Killed,
+        message: "the mover was killed".into(),
+        dead_owner: Some("cluster/mover-pod".into()),
+        may_retry,
+    })
+}
+
+/// On a node that does not answer: the mover may still be at work.
+pub fn lost() -> Ended {
+    Ended::Died(Death {
+        cause: DeathCause::NodeLost,
+        message: "node a is lost".into(),
+        dead_owner: None,
+        may_retry: true,
+    })
+}
+
+/// Cancelled, and killed because it did not end.
+pub fn killed_when_cancelled() -> Ended {
+    Ended::Cancelled { dead_owner: Some("cluster/mover-pod".into()), is_over: true }
+}
+
+/// Nothing opens the repository of a test.
+struct NoKeys;
+
+#[async_trait]
+impl Keys for NoKeys {
+    async fn read(&self) -> Result<Key, RepositoryProblem> {
+        Err(RepositoryProblem::Unusable("there is no repository".to_owned()))
+    }
+}
+
+#[async_trait]
+impl Effects for FakeEffects {
+    async fn reach(&self, key: &RepositoryKey, make: bool) -> Result<Reach, Unusable> {
+        self.note(format!("reach {key}{}", if make { " or make" } else { "" }));
+        if let Some((message, may_pass)) = self.unusable.lock().unwrap().clone() {
+            return Err(Unusable { message, may_pass });
+        }
+        let transport = Transport::Gateway { url: String::new(), token: String::new(), ca: None };
+        Ok(Reach {
+            identifier: "s3:there".to_owned(),
+            task: RepositoryAccess { transport, passwords: Vec::new() },
+            keys: Arc::new(NoKeys),
+            cluster: "cluster".to_owned(),
+        })
+    }
+
+    async fn stored(&self, _: &RepositoryKey, task: &str) -> Result<Option<Stored>, Unusable> {
+        if self.mute.load(Ordering::Relaxed) {
+            return Err(Unusable { message: "storage is away".into(), may_pass: false });
+        }
+        let found = self.made.lock().unwrap().get(task).cloned();
+        Ok(found.map(|id| Stored { snapshot: Snapshot { id, bytes: 5, ..Snapshot::default() }, end: None }))
+    }
+
+    async fn forget(&self, key: &RepositoryKey, snapshots: &[String]) -> Result<(), RepositoryProblem> {
+        self.note(format!("forget {} {}", key.name(), snapshots.join(",")));
+        Ok(())
+    }
+
+    async fn drop_reports(&self, _: &RepositoryKey, _: &str, _: &[String]) {}
+
+    async fn carry_out(
+        &self,
+        request: MoverRequest,
+        observer: &dyn MoverObserver,
+        cancel: &CancellationToken,
+    ) -> Result<Ended, ApiError> {
+        self.note(format!("send {}", request.job.uid));
+        observer.queued("3 are before it").await;
+        observer.running("a").await;
+        if let Some(look) = self.look.lock().unwrap().as_ref() {
+            look();
+        }
+        if self.late.load(Ordering::Relaxed) {
+            cancel.cancel();
+        }
+        let end = self.ends.lock().unwrap().pop_front();
+        let end = end.unwrap_or_else(|| {
+            if self.well.load(Ordering::Relaxed) { self.succeed(&request) } else { Ended::Left }
+        });
+        self.requests.lock().unwrap().push(request);
+        Ok(end)
+    }
+
+    async fn clear(&self, _: &str, task: &str) -> Result<(), ApiError> {
+        self.note(format!("clear {task}"));
+        Ok(())
+    }
+
+    async fn give_up(&self, _: &RepositoryKey, task: &str, _: Timestamp) {
+        self.note(format!("give up {task}"));
+    }
+
+    async fn unlock(&self, _: &RepositoryKey, owner: &str) {
+        self.note(format!("unlock {owner}"));
+    }
+}

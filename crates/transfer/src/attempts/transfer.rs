@@ -1,0 +1,213 @@
+//! One transfer of a volume: what every kind has in common, its attempts, and the request for its mover.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use lifeboat_api::common::GoDuration;
+use lifeboat_cluster::ApiError;
+use lifeboat_mover::task::{self, Limits, LockTerms, Task};
+use lifeboat_plan::movers::{MoverJob, MoverPlace, Owner, SCRATCH};
+use lifeboat_plan::pod_volumes::task_uid;
+use serde_json::Value;
+
+use super::{Accepted, AttemptRecord, Reach, WorkContext, seconds_left};
+use crate::movers::MoverRequest;
+use crate::repositories::RepositoryKey;
+
+/// How long after its deadline a transfer is still cleared up after.
+const GRACE: Duration = Duration::from_mins(10);
+
+/// What an object asks for, and what earlier servers wrote into it.
+pub struct TransferSpec {
+    pub key: RepositoryKey,
+    /// The repository, for people, as in "the repository of namespace shop".
+    pub repository: String,
+    /// Whether a repository that does not exist is made.
+    pub make: bool,
+    /// The backup or restore that it is part of: groups take turns in the queue of movers.
+    pub group: String,
+    pub created: Option<Timestamp>,
+    /// How long the transfer may take.
+    pub limit: Duration,
+    /// No server has begun with it.
+    pub is_new: bool,
+    /// The attempt on record, from 1.
+    pub attempt: Option<u64>,
+    /// Owners of locks whose end is on record.
+    pub dead_owners: Vec<String>,
+}
+
+/// The work on one transfer.
+pub struct Transfer {
+    pub work: WorkContext,
+    pub record: Arc<dyn AttemptRecord>,
+    pub key: RepositoryKey,
+    pub group: String,
+    pub(super) repository: String,
+    pub(super) make: bool,
+    pub(super) dead_owners: Vec<String>,
+    deadline: Timestamp,
+    limit: Duration,
+    is_new: bool,
+    attempt: AtomicU64,
+    begun: AtomicBool,
+    /// The mover of this attempt may be at work, as far as is known: its end was not reported to this server.
+    at_large: AtomicBool,
+}
+
+/// What the mover of an attempt is sent for.
+pub struct Prepared {
+    pub work: task::Work,
+    pub place: MoverPlace,
+    /// Fields of the object's status that name what is copied.
+    pub shown: Value,
+}
+
+impl Transfer {
+    pub fn new(work: &WorkContext, record: Arc<dyn AttemptRecord>, spec: TransferSpec) -> Self {
+        let created = spec.created.unwrap_or_else(|| work.core.now());
+        Self {
+            work: work.clone(),
+            record,
+            key: spec.key,
+            group: spec.group,
+            repository: spec.repository,
+            make: spec.make,
+            dead_owners: spec.dead_owners,
+            deadline: created.checked_add(spec.limit).unwrap_or(Timestamp::MAX),
+            limit: spec.limit,
+            is_new: spec.is_new,
+            attempt: AtomicU64::new(spec.attempt.unwrap_or(1)),
+            begun: AtomicBool::new(spec.attempt.is_some()),
+            at_large: AtomicBool::new(spec.attempt.is_some()),
+        }
+    }
+
+    pub fn owner(&self) -> Owner {
+        self.record.owner()
+    }
+
+    /// The attempt that runs, from 1.
+    pub fn attempt(&self) -> u64 {
+        self.attempt.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_attempt(&self, attempt: u64) {
+        self.attempt.store(attempt, Ordering::Relaxed);
+    }
+
+    /// Whether a mover may have been sent.
+    pub fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::Relaxed)
+    }
+
+    /// The task of this attempt.
+    pub fn task(&self) -> String {
+        task_uid(&self.owner().uid, self.attempt())
+    }
+
+    /// The tasks of all attempts, the newest last.
+    pub fn tasks(&self) -> impl Iterator<Item = String> {
+        let uid = self.owner().uid;
+        (1..=self.attempt()).map(move |number| task_uid(&uid, number))
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.work.core.now()
+    }
+
+    pub fn is_late(&self) -> bool {
+        self.now() >= self.deadline
+    }
+
+    pub fn deadline(&self) -> Timestamp {
+        self.deadline
+    }
+
+    /// The time is over, and what gives more of it.
+    pub fn late(&self) -> String {
+        let (limit, setting) = (GoDuration::from(self.limit), self.record.limit_setting());
+        format!("it did not end within {limit} ({setting})")
+    }
+
+    /// Whether an error keeps the transfer from its end for ever: another try would bring the same error.
+    pub(super) fn is_hopeless(&self, error: &ApiError) -> bool {
+        is_refusal(error) || self.deadline.checked_add(GRACE).is_ok_and(|over| self.now() >= over)
+    }
+
+    /// Puts the attempt on record. False where the object is gone.
+    pub(super) async fn accept(&self, reach: &Reach, prepared: &Prepared) -> Result<bool, ApiError> {
+        let attempt = self.attempt();
+        // What another server brought further keeps its phase.
+        let begins = self.is_new || attempt > 1;
+        self.begun.store(true, Ordering::Relaxed);
+        self.set_at_large(true);
+        let accepted = Accepted { attempt, begins, repository: &reach.identifier, shown: &prepared.shown };
+        self.record.accept(accepted).await
+    }
+
+    /// The request for the mover of this attempt.
+    pub(super) fn request(&self, dead_owners: &[String], reach: Reach, prepared: Prepared) -> MoverRequest {
+        let (uid, seconds) = (self.task(), seconds_left(self.deadline, self.now()));
+        // A mover that waits for a lock in vain needs time to report whose lock it is.
+        let wait_seconds = seconds - (seconds / 10).min(30);
+        let lock = LockTerms { cluster: reach.cluster, dead_owners: dead_owners.to_vec(), wait_seconds };
+        let task = Task {
+            limits: Limits { scratch: Some(SCRATCH.into()), ..Limits::default() },
+            deadline: Some(self.deadline),
+            ..Task::single(&uid, prepared.work, reach.task, lock)
+        };
+        let job = MoverJob {
+            uid,
+            owner: self.owner(),
+            place: prepared.place,
+            repository: self.key.to_string(),
+            group: self.group.clone(),
+            deadline_seconds: seconds,
+            namespace: self.work.settings.namespace.clone(),
+            pod: self.work.settings.pod(&self.work.core.namespace),
+        };
+        MoverRequest { job, task, keys: reach.keys }
+    }
+
+    /// Removes the movers of all attempts.
+    pub async fn clear(&self) -> Result<(), ApiError> {
+        for task in self.tasks() {
+            self.work.effects.clear(&self.work.settings.namespace, &task).await?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn set_at_large(&self, is_at_large: bool) {
+        self.at_large.store(is_at_large, Ordering::Relaxed);
+    }
+
+    /// The mover of this attempt is not waited for any more, which the record says next: what it may still store is
+    /// forgotten when it comes.
+    pub(super) async fn give_up(&self) {
+        if self.at_large.swap(false, Ordering::Relaxed) {
+            self.give_up_tasks([self.task()]).await;
+        }
+    }
+
+    /// What these tasks stored, or may still store, is forgotten when that can be done.
+    pub(super) async fn give_up_tasks(&self, tasks: impl IntoIterator<Item = String>) {
+        for task in tasks.into_iter().filter(|_| self.make) {
+            self.work.effects.give_up(&self.key, &task, self.deadline).await;
+        }
+    }
+
+    /// Removes the locks of a mover whose end was reported.
+    pub(super) async fn unlock(&self, owner: Option<&str>) {
+        if let Some(owner) = owner {
+            self.work.effects.unlock(&self.key, owner).await;
+        }
+    }
+}
+
+/// Whether the API server will never do it.
+pub(super) fn is_refusal(error: &ApiError) -> bool {
+    error.is_invalid() || error.code() == Some(403)
+}

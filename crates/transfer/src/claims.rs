@@ -1,0 +1,150 @@
+//! Claims and volumes in the cluster: read, made, patched, taken away. Every step can be repeated.
+
+use std::time::Duration;
+
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client, ResourceExt};
+use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
+use serde_json::{Value, json};
+
+use crate::snapshots::Patience;
+
+#[derive(Clone)]
+pub struct Claims {
+    client: Client,
+}
+
+impl Claims {
+    pub fn new(client: &Client) -> Self {
+        Self { client: client.clone() }
+    }
+
+    fn of(&self, namespace: &str) -> Api<DynamicObject> {
+        let resource = objects::resource("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
+        objects::namespaced(&self.client, namespace, &resource)
+    }
+
+    fn cluster(&self, group: &str, kind: &str, plural: &str) -> Api<DynamicObject> {
+        Api::all_with(self.client.clone(), &objects::resource(group, "v1", kind, plural))
+    }
+
+    fn volumes(&self) -> Api<DynamicObject> {
+        self.cluster("", "PersistentVolume", "persistentvolumes")
+    }
+
+    pub async fn get(&self, namespace: &str, name: &str) -> Result<Option<Value>, ApiError> {
+        let found = self.of(namespace).get_opt(name).await;
+        let found = found.attempt(format!("read PersistentVolumeClaim {namespace}/{name}"))?;
+        Ok(found.as_ref().map(objects::to_json))
+    }
+
+    pub async fn volume(&self, name: &str) -> Result<Option<Value>, ApiError> {
+        let found = self.volumes().get_opt(name).await.attempt(format!("read PersistentVolume {name}"))?;
+        Ok(found.as_ref().map(objects::to_json))
+    }
+
+    pub async fn class(&self, name: &str) -> Result<Option<Value>, ApiError> {
+        let classes = self.cluster("storage.k8s.io", "StorageClass", "storageclasses");
+        let found = classes.get_opt(name).await.attempt(format!("read StorageClass {name}"))?;
+        Ok(found.as_ref().map(objects::to_json))
+    }
+
+    pub async fn nodes(&self) -> Result<Vec<Value>, ApiError> {
+        let listed = self.cluster("", "Node", "nodes").list(&ListParams::default()).await;
+        Ok(listed.attempt("list nodes")?.items.iter().map(objects::to_json).collect())
+    }
+
+    pub async fn pods(&self, namespace: &str) -> Result<Vec<Value>, ApiError> {
+        let pods = objects::namespaced(&self.client, namespace, &objects::resource("", "v1", "Pod", "pods"));
+        let listed = pods.list(&ListParams::default()).await.attempt(format!("list Pods of {namespace}"))?;
+        Ok(listed.items.iter().map(objects::to_json).collect())
+    }
+
+    /// Makes the claim, or takes over the one of this name.
+    pub async fn make(&self, wanted: &Value) -> Result<(), ApiError> {
+        let text = |pointer: &str| wanted.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        let attempt = format!("create PersistentVolumeClaim {}", text("/metadata/name"));
+        let object = serde_json::from_value(wanted.clone()).map_err(kube::Error::SerdeError);
+        let object: DynamicObject = object.attempt(attempt.clone())?;
+        match self.of(text("/metadata/namespace")).create(&PostParams::default(), &object).await {
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+            made => made.attempt(attempt).map(drop),
+        }
+    }
+
+    pub async fn change(&self, namespace: &str, name: &str, patch: &Value) -> Result<(), ApiError> {
+        let changed = self.of(namespace).patch(name, &params(), &Patch::Merge(patch)).await;
+        changed.attempt(format!("change PersistentVolumeClaim {namespace}/{name}")).map(drop)
+    }
+
+    pub async fn change_volume(&self, name: &str, patch: &Value) -> Result<(), ApiError> {
+        let changed = self.volumes().patch(name, &params(), &Patch::Merge(patch)).await;
+        changed.attempt(format!("change PersistentVolume {name}")).map(drop)
+    }
+
+    pub async fn delete(&self, namespace: &str, name: &str) -> Result<(), ApiError> {
+        let deleted = self.of(namespace).delete(name, &DeleteParams::default()).await;
+        gone(deleted.attempt(format!("delete PersistentVolumeClaim {namespace}/{name}")).map(drop))
+    }
+
+    /// Deletes the claim with its volume, whatever its class does with volumes.
+    pub async fn delete_with_volume(&self, namespace: &str, name: &str) -> Result<(), ApiError> {
+        let Some(claim) = self.get(namespace, name).await? else { return Ok(()) };
+        if let Some(volume) = claim["spec"]["volumeName"].as_str().filter(|volume| !volume.is_empty()) {
+            self.deletable(volume).await?;
+        }
+        self.delete(namespace, name).await
+    }
+
+    /// The volume goes with its claim; one whose claim is gone goes now.
+    pub async fn deletable(&self, volume: &str) -> Result<(), ApiError> {
+        let patch = json!({"spec": {"persistentVolumeReclaimPolicy": "Delete"}});
+        gone(self.change_volume(volume, &patch).await)
+    }
+
+    /// Waits until the claim is gone; false where it is not in time.
+    pub async fn is_gone(&self, namespace: &str, name: &str, limit: Duration) -> Result<bool, ApiError> {
+        let patience = Patience::new(limit);
+        loop {
+            match self.get(namespace, name).await {
+                Ok(None) => return Ok(true),
+                Ok(Some(_)) => {}
+                Err(error) if error.is_transient() => {}
+                Err(error) => return Err(error),
+            }
+            if !patience.pause().await {
+                return Ok(false);
+            }
+        }
+    }
+
+    /// What a provisioner said last about a claim that gets no volume.
+    pub async fn complaint(&self, namespace: &str, name: &str) -> Option<String> {
+        let resource = objects::resource("", "v1", "Event", "events");
+        let fields = format!("involvedObject.kind=PersistentVolumeClaim,involvedObject.name={name}");
+        let api: Api<DynamicObject> = objects::namespaced(&self.client, namespace, &resource);
+        let mut events = api.list(&ListParams::default().fields(&fields)).await.ok()?.items;
+        events.sort_by_key(|event| event.creation_timestamp().map(|time| time.0));
+        let failed = events.iter().filter(|event| event.data["reason"] == "ProvisioningFailed");
+        failed.filter_map(|event| event.data["message"].as_str().map(str::to_owned)).next_back()
+    }
+
+    /// The claims that were made for movers.
+    pub async fn made_for(&self, namespace: &str, label: &str) -> Result<Vec<Value>, ApiError> {
+        let listed = self.of(namespace).list(&ListParams::default().labels(label)).await;
+        let items = listed.attempt("list the claims of movers")?.items;
+        let fits = |claim: &Value| claim["metadata"]["labels"].get(label).is_some();
+        Ok(items.iter().map(objects::to_json).filter(fits).collect())
+    }
+}
+
+fn params() -> PatchParams {
+    PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() }
+}
+
+fn gone(done: Result<(), ApiError>) -> Result<(), ApiError> {
+    match done {
+        Err(error) if error.is_not_found() => Ok(()),
+        done => done,
+    }
+}

@@ -1,0 +1,265 @@
+//! Running movers: the one way from a [`MoverRequest`] to a Job, its progress and its end. Controllers of volumes call
+//! [`Movers::carry_out`], which waits for a turn, makes the Job or adopts the one that is there, follows it and gives how
+//! it ended; and [`Movers::clear`] once they have recorded that. Nothing here knows what the data is for.
+//!
+//! Job and Secret are named by the task's UID. A caller that was interrupted at any point calls again with the same task
+//! and finds what is there: nothing, a Secret without its Job, a Job that runs, a Job that ended.
+
+mod follow;
+mod make;
+mod records;
+mod sweep;
+#[cfg(test)]
+mod tests;
+mod turn;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lifeboat_cluster::ApiError;
+use lifeboat_cluster::jobs::Jobs;
+use lifeboat_control::{Core, locked};
+use lifeboat_mover::report::{Line, Outcome, TaskResult};
+use lifeboat_mover::task::Task;
+use lifeboat_plan::movers::queue::Candidate;
+use lifeboat_plan::movers::verdict::Dead;
+use lifeboat_plan::movers::{MoverJob, job};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::repositories::Keys;
+use crate::settings::MoverSettings;
+use follow::Follower;
+pub use lifeboat_plan::movers::verdict::DeathCause;
+pub use records::{TaskRecords, TaskState};
+use turn::{Line as Waiting, Waited};
+
+/// How often a mover is looked at where no watch reports a change.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// Hands out turns and runs Jobs. Clones share them.
+#[derive(Clone)]
+pub struct Movers {
+    core: Core,
+    settings: Arc<MoverSettings>,
+    line: Waiting,
+    /// Which of the Jobs that carry our labels belong to a task.
+    records: Arc<dyn TaskRecords>,
+    shutdown: Arc<Mutex<CancellationToken>>,
+    look: Duration,
+}
+
+/// What a mover is to do, where, and with which rights.
+pub struct MoverRequest {
+    /// What its Job is made from, with the namespace and the settings of its pod.
+    pub job: MoverJob,
+    /// What the mover reads.
+    pub task: Task,
+    /// What opens the repository, read when the turn of the mover has come.
+    pub keys: Arc<dyn Keys>,
+}
+
+/// Learns what a mover does, and writes it where people look. Its methods are called one after the other.
+#[async_trait]
+pub trait MoverObserver: Send + Sync {
+    /// It waits for a turn, and why, as in "waits for a turn: 2 movers run on node a (limit 2, --movers-per-node);
+    /// 3 are before it".
+    async fn queued(&self, message: &str);
+    /// Its pod exists, and waits for something: an image, a node with room, a volume.
+    async fn preparing(&self, message: &str);
+    /// Its container runs.
+    async fn running(&self, node: &str);
+    /// The mover printed a line: progress, a wait for a lock.
+    async fn line(&self, line: &Line);
+}
+
+/// How a mover ended.
+#[derive(Debug)]
+pub enum Ended {
+    /// The mover reported its result, a success or a failure. As in [`Death`], `dead_owner` may have left locks.
+    Reported { result: TaskResult, dead_owner: Option<String> },
+    /// The mover ended without a result, or never began.
+    Died(Death),
+    /// Cancelled by the caller. `is_over`: the mover has ended. As in [`Death`], `dead_owner` may have left locks.
+    Cancelled { dead_owner: Option<String>, is_over: bool },
+    /// This server stops leading: the Job goes on, and the next leader adopts it.
+    Left,
+}
+
+/// Why a mover ended without a result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Death {
+    pub cause: DeathCause,
+    /// For people: what happened and what to do.
+    pub message: String,
+    /// The owner of its locks, `<cluster>/<pod>`, where the kubelet reported the container's end: they may be removed.
+    pub dead_owner: Option<String>,
+    /// Whether the same request may succeed when it is tried again (killed, evicted, node lost), under another UID.
+    pub may_retry: bool,
+}
+
+impl Death {
+    /// `owner` is that of the mover's locks.
+    fn new(dead: Dead, owner: Option<String>) -> Self {
+        let dead_owner = owner.filter(|_| dead.reported);
+        Self { cause: dead.cause, message: dead.words, dead_owner, may_retry: dead.may_retry }
+    }
+}
+
+impl Movers {
+    pub fn new(core: &Core, settings: MoverSettings, records: Arc<dyn TaskRecords>) -> Self {
+        Self {
+            core: core.clone(),
+            settings: Arc::new(settings),
+            line: Waiting::default(),
+            records,
+            shutdown: Arc::default(),
+            look: LOOK,
+        }
+    }
+
+    /// Where movers run.
+    fn namespaces(&self) -> BTreeSet<String> {
+        self.settings.more_namespaces.iter().chain([&self.settings.namespace]).cloned().collect()
+    }
+
+    /// The Jobs of a namespace.
+    fn jobs(&self, namespace: &str) -> Jobs {
+        Jobs::new(&self.core.client, namespace)
+    }
+
+    /// A term of leadership begins; when `shutdown` is cancelled, movers are left to the next leader.
+    pub fn begin_term(&self, shutdown: &CancellationToken) {
+        *locked(&self.shutdown) = shutdown.clone();
+        self.line.begin_term();
+    }
+
+    /// Runs the mover to its end. `cancel` ends the mover (the user's wish, a timeout); the end of the term leaves it
+    /// alone. An error is trouble with the API server: to be called again with the same request.
+    pub async fn carry_out(
+        &self,
+        request: MoverRequest,
+        observer: &dyn MoverObserver,
+        cancel: &CancellationToken,
+    ) -> Result<Ended, ApiError> {
+        let ended = Box::pin(self.run_to_end(request, observer, cancel)).await?;
+        self.core.metrics.movers().ended(label(&ended));
+        Ok(ended)
+    }
+
+    async fn run_to_end(
+        &self,
+        request: MoverRequest,
+        observer: &dyn MoverObserver,
+        cancel: &CancellationToken,
+    ) -> Result<Ended, ApiError> {
+        let shutdown = locked(&self.shutdown).clone();
+        if shutdown.is_cancelled() {
+            return Ok(Ended::Left);
+        }
+        self.count_running().await?;
+        let jobs = self.jobs(&request.job.namespace);
+        let (job, candidate) = (&request.job, Candidate::of(&request.job));
+        let (turn, found) = match self.adoptable(&jobs, job).await? {
+            Some(found) => (self.line.adopt(self.core.metrics.movers(), candidate), found),
+            None if cancel.is_cancelled() => return Ok(Ended::Cancelled { dead_owner: None, is_over: true }),
+            None => {
+                if let Some(refused) = make::refused(&self.settings, job) {
+                    return Ok(Ended::Died(Death::new(refused, None)));
+                }
+                let metrics = self.core.metrics.movers();
+                let turn = match self.line.wait(metrics, candidate, observer, cancel, &shutdown).await {
+                    Waited::Turn(turn) => turn,
+                    Waited::Cancelled => return Ok(Ended::Cancelled { dead_owner: None, is_over: true }),
+                    Waited::Left => return Ok(Ended::Left),
+                };
+                match self.make(&jobs, &request).await? {
+                    Ok(made) => (turn, made),
+                    Err(refused) => return Ok(Ended::Died(Death::new(refused, None))),
+                }
+            }
+        };
+        make::complete(&jobs, &request, &found).await?;
+        let settling = Settling { turn: &turn, observer };
+        let follower = Follower::new(&jobs, self, &request, found);
+        let ended = follower.run(&settling, cancel, &shutdown).await;
+        drop(turn);
+        ended
+    }
+
+    /// Removes the Job, its pod and its Secret, after the end was recorded.
+    pub async fn clear(&self, namespace: &str, uid: &str) -> Result<(), ApiError> {
+        clear(&self.jobs(namespace), &job::name(uid)).await
+    }
+
+    /// The Job of this name, where it was made for this task.
+    async fn adoptable(&self, jobs: &Jobs, wanted: &MoverJob) -> Result<Option<Value>, ApiError> {
+        let Some(found) = jobs.get(&job::name(&wanted.uid)).await? else { return Ok(None) };
+        if self.is_ours(&found).await? {
+            return Ok(Some(found));
+        }
+        tracing::warn!(
+            namespace = wanted.namespace,
+            job = job::name(&wanted.uid),
+            "a Job has the name of a mover and belongs to no task; it is removed"
+        );
+        clear(jobs, &job::name(&wanted.uid)).await?;
+        Ok(None)
+    }
+}
+
+/// Has a mover counted on the node where it runs.
+struct Settling<'a> {
+    turn: &'a turn::Turn,
+    observer: &'a dyn MoverObserver,
+}
+
+#[async_trait]
+impl MoverObserver for Settling<'_> {
+    async fn queued(&self, message: &str) {
+        self.observer.queued(message).await;
+    }
+
+    async fn preparing(&self, message: &str) {
+        self.observer.preparing(message).await;
+    }
+
+    async fn running(&self, node: &str) {
+        self.turn.settle(node);
+        self.observer.running(node).await;
+    }
+
+    async fn line(&self, line: &Line) {
+        self.observer.line(line).await;
+    }
+}
+
+async fn clear(jobs: &Jobs, name: &str) -> Result<(), ApiError> {
+    jobs.delete(name).await?;
+    // It would go with its Job, unless it never got to know it.
+    jobs.delete_secret(name).await
+}
+
+/// How a mover ended, for metrics.
+fn label(ended: &Ended) -> &'static str {
+    match ended {
+        Ended::Reported { result, .. } if matches!(result.outcome, Outcome::Failed(_)) => "failed",
+        Ended::Reported { .. } => "done",
+        Ended::Cancelled { .. } => "cancelled",
+        Ended::Left => "left",
+        Ended::Died(death) => match death.cause {
+            DeathCause::Killed => "killed",
+            DeathCause::Evicted => "evicted",
+            DeathCause::OutOfMemory => "out-of-memory",
+            DeathCause::Image => "image",
+            DeathCause::Deadline => "deadline",
+            DeathCause::NodeLost => "node-lost",
+            DeathCause::Unschedulable => "unschedulable",
+            DeathCause::Volume => "volume",
+            DeathCause::Deleted => "deleted",
+            DeathCause::Refused => "refused",
+        },
+    }
+}

@@ -1,0 +1,321 @@
+//! Following a mover: looks at Job, pod and node whenever the pod changes and every few seconds, passes on what the mover
+//! prints, and ends with the verdict of crate `plan`. Called by `movers` with a Job that exists.
+
+use std::time::Duration;
+
+use futures::{Stream, StreamExt};
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use kube::runtime::{WatchStreamExt, watcher};
+use lifeboat_cluster::ApiError;
+use lifeboat_cluster::jobs::Jobs;
+use lifeboat_control::Clock;
+use lifeboat_mover::report::{Cause, Failure, Line, Outcome, TaskResult};
+use lifeboat_plan::movers::job::{self, CONTAINER, GRACE_SECONDS};
+use lifeboat_plan::movers::verdict::{
+    Dead, DeathCause, NodeSeen, Patience, Seen, Stuck, Verdict, Warning, stuck, verdict,
+};
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio_util::sync::CancellationToken;
+
+use super::{Death, Ended, MoverObserver, MoverRequest, Movers};
+
+/// How often the node and events are looked at, which are not watched.
+const SURROUNDINGS: Duration = Duration::from_secs(10);
+/// How long the last lines of a mover that ended are waited for.
+const LAST_LINES: Duration = Duration::from_secs(4);
+/// How long a mover that is cancelled may take beyond its grace.
+const BEYOND_GRACE: Duration = Duration::from_mins(1);
+
+/// Follows one mover.
+pub(super) struct Follower<'a> {
+    jobs: &'a Jobs,
+    request: &'a MoverRequest,
+    patience: Patience,
+    clock: Clock,
+    look: Duration,
+    name: String,
+    job: Option<Value>,
+    pod: Option<Value>,
+    had_pod: bool,
+    /// None where there is none; looked at last then.
+    node: Option<Value>,
+    node_name: Option<String>,
+    warning: Option<Warning>,
+    looked_around: Option<Instant>,
+    stuck: Option<(Stuck, Timestamp)>,
+    reported: String,
+    /// Until when a mover that was cancelled may take.
+    ending: Option<Instant>,
+    log: Log,
+}
+
+/// The lines that a mover prints, read beside it.
+struct Log {
+    sender: Option<mpsc::Sender<String>>,
+    lines: mpsc::Receiver<String>,
+    ended: CancellationToken,
+    /// Dropped with this, and the reading with it.
+    readers: JoinSet<()>,
+}
+
+impl<'a> Follower<'a> {
+    pub(super) fn new(jobs: &'a Jobs, movers: &Movers, request: &'a MoverRequest, job: Value) -> Self {
+        let (sender, lines) = mpsc::channel(64);
+        let log =
+            Log { sender: Some(sender), lines, ended: CancellationToken::new(), readers: JoinSet::new() };
+        Self {
+            jobs,
+            request,
+            patience: Patience {
+                prepare: movers.settings.prepare_timeout,
+                node: movers.settings.node_timeout,
+            },
+            clock: movers.core.clock.clone(),
+            look: movers.look,
+            name: job::name(&request.job.uid),
+            job: Some(job),
+            pod: None,
+            had_pod: false,
+            node: None,
+            node_name: None,
+            warning: None,
+            looked_around: None,
+            stuck: None,
+            reported: String::new(),
+            ending: None,
+            log,
+        }
+    }
+
+    pub(super) async fn run(
+        mut self,
+        observer: &dyn MoverObserver,
+        cancel: &CancellationToken,
+        shutdown: &CancellationToken,
+    ) -> Result<Ended, ApiError> {
+        let mut changes = std::pin::pin!(self.jobs.pod_changes(&self.name).default_backoff());
+        loop {
+            if shutdown.is_cancelled() {
+                return Ok(Ended::Left);
+            }
+            match self.judge().await {
+                Ok(verdict) => {
+                    if let Some(ended) = self.act(verdict, observer).await {
+                        return Ok(ended);
+                    }
+                }
+                // The mover goes on while the API server is in trouble.
+                Err(error) if error.is_transient() => {
+                    tracing::debug!(mover = self.name, error = error.chain(), "cannot look at a mover now");
+                }
+                Err(error) => return Err(error),
+            }
+            let overdue = self.ending.is_some_and(|until| Instant::now() > until);
+            if overdue || cancel.is_cancelled() && self.ending.is_none() && self.end().await {
+                return Ok(Ended::Cancelled { dead_owner: None, is_over: !overdue });
+            }
+            self.wait(&mut changes, observer, cancel, shutdown).await;
+        }
+    }
+
+    /// Reads what there is to read and judges it.
+    async fn judge(&mut self) -> Result<Verdict, ApiError> {
+        self.pod = self.jobs.pod(&self.name).await?;
+        self.had_pod |= self.pod.is_some();
+        if self.pod.is_none() {
+            self.job = self.jobs.get(&self.name).await?;
+            // The pod may have come between the two looks, and gone with its Job between others.
+            if self.job.is_some() {
+                self.pod = self.jobs.pod(&self.name).await?;
+                self.had_pod |= self.pod.is_some();
+            }
+        }
+        self.look_around().await?;
+        let now = self.clock.now();
+        let reason = self.pod.as_ref().and_then(stuck);
+        self.stuck = reason.map(|reason| match self.stuck {
+            Some((before, since)) if before == reason => (reason, since),
+            _ => (reason, now),
+        });
+        let node = match (&self.node_name, &self.node) {
+            (None, _) => NodeSeen::Unknown,
+            (Some(_), None) => NodeSeen::Gone,
+            (Some(_), Some(node)) => NodeSeen::There(node),
+        };
+        let seen = Seen {
+            job: self.job.as_ref(),
+            pod: self.pod.as_ref(),
+            had_pod: self.had_pod,
+            node,
+            warning: self.warning.as_ref(),
+            stuck_since: self.stuck.map(|(_, since)| since),
+        };
+        Ok(verdict(&seen, &self.patience, now))
+    }
+
+    /// The node and the events, now and then.
+    async fn look_around(&mut self) -> Result<(), ApiError> {
+        let name = self.pod.as_ref().and_then(|pod| pod["spec"]["nodeName"].as_str());
+        let name = name.or(self.request.job.place.node()).map(str::to_owned);
+        let fresh = self.looked_around.is_some_and(|at| at.elapsed() < SURROUNDINGS.min(self.look * 5));
+        if fresh && name == self.node_name {
+            return Ok(());
+        }
+        if let Some(name) = &name {
+            self.node = self.jobs.node(name).await?;
+        }
+        self.node_name = name;
+        let about =
+            self.pod.as_ref().or(self.job.as_ref()).and_then(|object| object["metadata"]["uid"].as_str());
+        self.warning = match about {
+            Some(uid) if self.log.sender.is_some() => self.jobs.warning(uid).await?,
+            _ => None,
+        };
+        self.looked_around = Some(Instant::now());
+        Ok(())
+    }
+
+    async fn act(&mut self, verdict: Verdict, observer: &dyn MoverObserver) -> Option<Ended> {
+        match verdict {
+            Verdict::Preparing(message) => {
+                if message != self.reported && self.ending.is_none() {
+                    observer.preparing(&message).await;
+                    self.reported = message;
+                }
+                None
+            }
+            Verdict::Running { node } => {
+                if let Some(sender) = self.log.sender.take() {
+                    self.read_log(sender);
+                    observer.running(&node).await;
+                }
+                None
+            }
+            Verdict::Ended { message, death } => {
+                self.last_lines(observer).await;
+                Some(self.conclude(&message, death))
+            }
+            Verdict::Dead(dead) if self.ending.is_some() => Some(self.cancelled(dead)),
+            Verdict::Dead(dead) => Some(Ended::Died(self.death(dead))),
+        }
+    }
+
+    fn conclude(&self, message: &str, mut death: Dead) -> Ended {
+        let uid = &self.request.job.uid;
+        let result = serde_json::from_str::<TaskResult>(message).ok().filter(|result| result.uid == *uid);
+        let Some(result) = result else {
+            if self.ending.is_some() {
+                return self.cancelled(death);
+            }
+            if !message.trim().is_empty() && death.cause == DeathCause::Killed {
+                let begin: String = message.trim().chars().take(200).collect();
+                death.words = format!("{}; instead of a result of this task it left: {begin}", death.words);
+            }
+            return Ended::Died(self.death(death));
+        };
+        let stopped = matches!(&result.outcome, Outcome::Failed(Failure { cause: Cause::Stopped, .. }));
+        if !stopped {
+            return self.reported(result, death);
+        }
+        // The caller that cancelled the mover knows why it stopped; otherwise the reason is what stopped it.
+        match death.cause {
+            _ if self.ending.is_some() => self.cancelled(death),
+            DeathCause::Evicted | DeathCause::Deadline | DeathCause::Deleted => {
+                Ended::Died(self.death(death))
+            }
+            _ => self.reported(result, death),
+        }
+    }
+
+    fn reported(&self, result: TaskResult, dead: Dead) -> Ended {
+        Ended::Reported { result, dead_owner: self.death(dead).dead_owner }
+    }
+
+    /// The mover ended because it was cancelled. One that was killed then may have kept its locks.
+    fn cancelled(&self, dead: Dead) -> Ended {
+        let is_over = dead.reported;
+        Ended::Cancelled { dead_owner: self.death(dead).dead_owner, is_over }
+    }
+
+    fn death(&self, dead: Dead) -> Death {
+        let pod = self.pod.as_ref().and_then(|pod| pod["metadata"]["uid"].as_str());
+        let cluster = &self.request.task.lock.cluster;
+        Death::new(dead, pod.map(|pod| format!("{cluster}/{pod}")))
+    }
+
+    /// Ends the mover; true where there is none to wait for.
+    async fn end(&mut self) -> bool {
+        let running = self.log.sender.is_none();
+        let ended = match &self.pod {
+            Some(pod) if running => self.jobs.end_pod(pod, GRACE_SECONDS).await,
+            // It has not begun: it need not end.
+            _ => self.jobs.delete(&self.name).await,
+        };
+        match ended {
+            Ok(()) => {
+                let grace = Duration::from_secs(GRACE_SECONDS.into());
+                self.ending = Some(Instant::now() + grace + BEYOND_GRACE);
+                !running
+            }
+            Err(error) => {
+                tracing::warn!(mover = self.name, error = error.chain(), "cannot end a mover; trying again");
+                sleep(self.look).await;
+                false
+            }
+        }
+    }
+
+    /// Until the pod changes, it is time to look again, or someone wants an end. Passes on what the mover prints.
+    async fn wait(
+        &mut self,
+        changes: &mut (impl Stream<Item = Result<watcher::Event<Pod>, watcher::Error>> + Unpin),
+        observer: &dyn MoverObserver,
+        cancel: &CancellationToken,
+        shutdown: &CancellationToken,
+    ) {
+        let until = Instant::now() + self.look;
+        loop {
+            tokio::select! {
+                () = shutdown.cancelled() => return,
+                () = cancel.cancelled(), if self.ending.is_none() => return,
+                change = changes.next() => {
+                    if let Some(Ok(watcher::Event::Apply(_) | watcher::Event::Delete(_))) = change {
+                        return;
+                    }
+                }
+                Some(line) = self.log.lines.recv() => pass_on(&line, observer).await,
+                () = sleep_until(until) => return,
+            }
+        }
+    }
+
+    fn read_log(&mut self, sender: mpsc::Sender<String>) {
+        let pod = self.pod.as_ref().and_then(|pod| pod["metadata"]["name"].as_str());
+        let (jobs, pod) = (self.jobs.clone(), pod.unwrap_or_default().to_owned());
+        let ended = self.log.ended.clone();
+        self.log.readers.spawn(async move { jobs.follow_logs(&pod, CONTAINER, &sender, &ended).await });
+    }
+
+    async fn last_lines(&mut self, observer: &dyn MoverObserver) {
+        self.log.ended.cancel();
+        if self.log.sender.is_some() {
+            // The log was never read: the mover ended before it was seen running.
+            return;
+        }
+        let until = Instant::now() + LAST_LINES;
+        while let Ok(Some(line)) = timeout_at(until, self.log.lines.recv()).await {
+            pass_on(&line, observer).await;
+        }
+    }
+}
+
+/// A line that is not of the protocol is for people who read the pod's log.
+async fn pass_on(line: &str, observer: &dyn MoverObserver) {
+    if let Ok(line) = serde_json::from_str::<Line>(line) {
+        observer.line(&line).await;
+    }
+}

@@ -1,0 +1,409 @@
+mod cluster;
+
+use lifeboat_mover::report::{BackedUp, Cause, Failure, Outcome};
+use rstest::rstest;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::*;
+use cluster::{Fake, Notes, Password, ended, job, reported, request, running, starting};
+
+fn done() -> Outcome {
+    Outcome::BackedUp(BackedUp { snapshot: "s".into(), ..BackedUp::default() })
+}
+
+fn stopped() -> Outcome {
+    Outcome::Failed(Failure { cause: Cause::Stopped, message: "told to end".into() })
+}
+
+async fn carry_out(fake: &Fake, uid: &str, watcher: &Notes, cancel: &CancellationToken) -> Ended {
+    let movers = fake.movers.clone();
+    let mut request = request(uid);
+    request.job.pod = movers.settings.pod("lifeboat");
+    let ended = movers.carry_out(request, watcher, cancel);
+    tokio::time::timeout(Duration::from_secs(30), ended).await.expect("it hangs").unwrap()
+}
+
+async fn simply(fake: &Fake, uid: &str) -> Ended {
+    carry_out(fake, uid, &Notes::default(), &CancellationToken::new()).await
+}
+
+#[track_caller]
+fn died(ended: Ended) -> Death {
+    match ended {
+        Ended::Died(death) => death,
+        other => panic!("it did not die: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn a_mover_is_made_followed_to_its_result_and_cleared() {
+    let fake = Fake::new().await;
+    fake.script(&[
+        Value::Null,
+        Value::Null,
+        starting(),
+        running(),
+        running(),
+        running(),
+        reported("THIS", done()),
+    ]);
+    fake.held().log = "2026-01-01T00:00:00.1Z {\"line\":\"waiting\",\"holder\":\"h\",\"until\":null}\n\
+                       2026-01-01T00:00:00.2Z nonsense\n"
+        .to_owned();
+    let watcher = Notes::default();
+    let ended = carry_out(&fake, "a-1", &watcher, &CancellationToken::new()).await;
+    assert!(matches!(&ended, Ended::Reported { result, .. } if result.outcome == done()), "{ended:?}");
+    assert_eq!(
+        watcher.all(),
+        [
+            "preparing: waits for its pod",
+            "preparing: starts on node a",
+            "running: a",
+            "line: Waiting { holder: \"h\", until: None }"
+        ]
+    );
+    // The Secret before the Job that needs it; tied to it then.
+    assert_eq!(fake.held().changes, ["POST secrets", "POST jobs", "PATCH secrets/mover-a-1"]);
+    {
+        let held = fake.held();
+        let secret = &held.objects["secrets/mover-a-1"];
+        assert_eq!(secret["metadata"]["ownerReferences"][0]["uid"], "uid-of-mover-a-1");
+        assert_eq!(secret["data"]["password-0"], "c2VjcmV0");
+        assert!(secret["data"]["task.json"].is_string());
+        let job = held.objects["jobs/mover-a-1"].to_string();
+        assert!(!job.contains("c2VjcmV0") && !job.contains("\"secret\","), "no secret in the Job: {job}");
+    }
+    fake.movers.clear("lifeboat-movers", "a-1").await.unwrap();
+    assert!(!fake.has("jobs/mover-a-1") && !fake.has("secrets/mover-a-1"));
+    fake.movers.clear("lifeboat-movers", "a-1").await.unwrap();
+}
+
+#[rstest]
+#[case::that_runs(&[running(), reported("a-1", done())])]
+#[case::that_ended(&[reported("a-1", done())])]
+#[tokio::test]
+async fn a_job_that_is_there_is_adopted_and_no_second_one_is_made(#[case] states: &[Value]) {
+    let fake = Fake::with(|settings| settings.at_once = 1).await;
+    fake.put_job(&job("a-1"), states);
+    fake.put_job(&job("b-1"), &[running()]);
+    assert!(matches!(simply(&fake, "a-1").await, Ended::Reported { .. }));
+    assert!(!fake.held().changes.contains(&"POST jobs".to_owned()));
+}
+
+#[tokio::test]
+async fn a_secret_that_an_interrupted_try_left_is_used_with_the_content_of_now() {
+    let fake = Fake::new().await;
+    fake.script(&[running(), reported("THIS", done())]);
+    let left = json!({"metadata": {"name": "mover-a-1"}, "data": {"password-0": "b2xk"}});
+    fake.held().objects.insert("secrets/mover-a-1".into(), left);
+    assert!(matches!(simply(&fake, "a-1").await, Ended::Reported { .. }));
+    assert_eq!(fake.held().objects["secrets/mover-a-1"]["data"]["password-0"], "c2VjcmV0");
+}
+
+#[tokio::test]
+async fn a_job_whose_secret_is_gone_gets_it_again() {
+    let fake = Fake::new().await;
+    fake.put_job(&job("a-1"), &[starting(), running(), reported("a-1", done())]);
+    assert!(matches!(simply(&fake, "a-1").await, Ended::Reported { .. }));
+    assert_eq!(fake.held().objects["secrets/mover-a-1"]["metadata"]["ownerReferences"][0]["uid"], "job-uid");
+}
+
+#[rstest]
+#[case::it_stops(Some(reported("a-1", stopped())), true, true)]
+#[case::it_is_killed(Some(ended("Error", 137, "")), true, true)]
+#[case::it_goes(None, true, false)]
+#[case::it_had_just_ended(Some(reported("a-1", done())), false, false)]
+#[tokio::test]
+async fn a_mover_that_is_cancelled_is_told_to_end(
+    #[case] becomes: Option<Value>,
+    #[case] cancelled: bool,
+    #[case] reported: bool,
+) {
+    let fake = Fake::new().await;
+    fake.put_job(&job("a-1"), &[running()]);
+    fake.held().on_delete = becomes;
+    let cancel = CancellationToken::new();
+    cancel.cancel();
+    let ended = carry_out(&fake, "a-1", &Notes::default(), &cancel).await;
+    assert_eq!(matches!(ended, Ended::Cancelled { .. }), cancelled, "{ended:?}");
+    assert_eq!(matches!(ended, Ended::Reported { .. }), !cancelled, "{ended:?}");
+    let owner = matches!(&ended, Ended::Cancelled { dead_owner: Some(owner), is_over: true } if owner == "cluster-uid/pod-uid");
+    assert_eq!(owner, reported, "its locks may go where its end was reported: {ended:?}");
+    let deleted = fake.held().changes.iter().filter(|change| *change == "DELETE pods/pod").count();
+    assert_eq!(deleted, 1);
+}
+
+#[tokio::test]
+async fn a_mover_that_is_cancelled_before_it_began_is_gone_at_once() {
+    let fake = Fake::new().await;
+    fake.put_job(&job("a-1"), &[starting()]);
+    let cancel = CancellationToken::new();
+    cancel.cancel();
+    assert!(matches!(carry_out(&fake, "a-1", &Notes::default(), &cancel).await, Ended::Cancelled { .. }));
+    assert!(!fake.has("jobs/mover-a-1"));
+    assert!(matches!(carry_out(&fake, "b-1", &Notes::default(), &cancel).await, Ended::Cancelled { .. }));
+    assert!(!fake.has("jobs/mover-b-1"), "and one without a Job gets none");
+}
+
+#[tokio::test]
+async fn a_server_that_rests_leaves_the_job_alone() {
+    let fake = Fake::new().await;
+    fake.script(&[running()]);
+    let shutdown = CancellationToken::new();
+    fake.movers.begin_term(&shutdown);
+    let rests = async {
+        while !fake.has("jobs/mover-a-1") {
+            tokio::task::yield_now().await;
+        }
+        shutdown.cancel();
+    };
+    let (ended, ()) = tokio::join!(simply(&fake, "a-1"), rests);
+    assert!(matches!(ended, Ended::Left), "{ended:?}");
+    assert!(fake.has("jobs/mover-a-1") && fake.has("secrets/mover-a-1"));
+    assert!(matches!(simply(&fake, "b-1").await, Ended::Left));
+    assert!(!fake.has("jobs/mover-b-1"));
+}
+
+#[rstest]
+#[case::out_of_memory(ended("OOMKilled", 137, ""), DeathCause::OutOfMemory, Some("cluster-uid/pod-uid"))]
+#[case::killed(ended("Error", 137, ""), DeathCause::Killed, Some("cluster-uid/pod-uid"))]
+#[case::result_of_another_task(reported("b-9", done()), DeathCause::Killed, Some("cluster-uid/pod-uid"))]
+#[case::no_result(ended("Error", 1, "panicked"), DeathCause::Killed, Some("cluster-uid/pod-uid"))]
+#[case::pod_gone(Value::Null, DeathCause::Deleted, None)]
+#[tokio::test]
+async fn a_mover_that_died_says_who_may_be_held_responsible(
+    #[case] state: Value,
+    #[case] cause: DeathCause,
+    #[case] dead_owner: Option<&str>,
+) {
+    let fake = Fake::new().await;
+    fake.script(&[running(), state]);
+    let death = died(simply(&fake, "a-1").await);
+    assert_eq!((death.cause, death.dead_owner.as_deref()), (cause, dead_owner), "{}", death.message);
+    assert!(fake.has("jobs/mover-a-1"), "whoever records it clears it");
+}
+
+#[tokio::test]
+async fn a_mover_that_was_evicted_and_stopped_in_good_order_was_evicted() {
+    let fake = Fake::new().await;
+    let mut state = reported("a-1", stopped());
+    state["status"]["reason"] = json!("Evicted");
+    fake.put_job(&job("a-1"), &[state]);
+    let death = died(simply(&fake, "a-1").await);
+    assert_eq!((death.cause, death.may_retry), (DeathCause::Evicted, true));
+}
+
+#[tokio::test]
+async fn a_node_that_is_gone_is_no_proof_that_the_mover_is() {
+    let fake = Fake::new().await;
+    fake.put_job(&job("a-1"), &[running()]);
+    fake.held().objects.remove("nodes/a");
+    let death = died(simply(&fake, "a-1").await);
+    assert_eq!((death.cause, death.dead_owner, death.may_retry), (DeathCause::NodeLost, None, true));
+}
+
+#[rstest]
+#[case::no_image(|settings: &mut crate::settings::MoverSettings| settings.image.clear(), "--mover-image")]
+#[case::no_node_access(|settings: &mut crate::settings::MoverSettings| settings.node_access = false, "--node-access")]
+#[tokio::test]
+async fn what_the_admin_did_not_allow_is_refused_before_anything_is_made(
+    #[case] change: fn(&mut crate::settings::MoverSettings),
+    #[case] flag: &str,
+) {
+    let fake = Fake::with(|settings| change(settings)).await;
+    let death = died(simply(&fake, "a-1").await);
+    assert_eq!((death.cause, death.may_retry), (DeathCause::Refused, false));
+    assert!(death.message.contains(flag), "{}", death.message);
+    assert!(fake.held().changes.is_empty());
+}
+
+#[rstest]
+#[case::no_namespace(404, "lifeboat install")]
+#[case::quota(403, "quota")]
+#[case::wrong_flag(422, "--mover-")]
+#[tokio::test]
+async fn what_the_api_server_will_never_take_is_an_end(#[case] code: u16, #[case] next: &str) {
+    let fake = Fake::new().await;
+    fake.held().refuses = Some(code);
+    let death = died(simply(&fake, "a-1").await);
+    assert_eq!(death.cause, DeathCause::Refused);
+    assert!(death.message.contains(next), "{}", death.message);
+}
+
+#[tokio::test]
+async fn trouble_with_the_api_server_ends_no_mover() {
+    let fake = Fake::new().await;
+    fake.put_job(&job("a-1"), &[running(), reported("a-1", done())]);
+    fake.held().trouble = vec![503, 500, 429];
+    assert!(matches!(simply(&fake, "a-1").await, Ended::Reported { .. }));
+}
+
+#[tokio::test]
+async fn never_more_run_than_the_limit_and_those_who_wait_are_told_why() {
+    let fake = Fake::with(|settings| settings.at_once_on_node = 2).await;
+    fake.script(&[starting(), running(), reported("THIS", done())]);
+    let watchers: Vec<Notes> = (0..6).map(|_| Notes::default()).collect();
+    let runs = watchers.iter().enumerate().map(|(number, watcher)| {
+        let fake = &fake;
+        async move {
+            let uid = format!("{number}-1");
+            let ended = carry_out(fake, &uid, watcher, &CancellationToken::new()).await;
+            assert!(matches!(ended, Ended::Reported { .. }), "{ended:?}");
+            fake.movers.clear("lifeboat-movers", &uid).await.unwrap();
+        }
+    });
+    futures::future::join_all(runs).await;
+    assert!(fake.held().most <= 3, "two run, and one that ended may not be cleared yet");
+    let queued =
+        watchers.iter().flat_map(Notes::all).filter(|note| note.starts_with("queued: ")).collect::<Vec<_>>();
+    assert!(
+        queued.iter().any(|told| told.contains("2 movers run on node a (limit 2, --movers-per-node)")),
+        "{queued:?}"
+    );
+}
+
+#[tokio::test]
+async fn jobs_of_the_term_before_count_until_they_end() {
+    let fake = Fake::with(|settings| settings.at_once = 1).await;
+    fake.put_job(&job("old-1"), &[running()]);
+    fake.script(&[reported("THIS", done())]);
+    let watcher = Notes::default();
+    let ends = async {
+        while watcher.all().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        assert!(!fake.has("jobs/mover-a-1"));
+        fake.movers.recount().await.unwrap();
+        assert!(!fake.has("jobs/mover-a-1"));
+        fake.held().objects.remove("jobs/mover-old-1");
+        fake.movers.recount().await.unwrap();
+    };
+    let cancel = CancellationToken::new();
+    let (ended, ()) = tokio::join!(carry_out(&fake, "a-1", &watcher, &cancel), ends);
+    assert!(matches!(ended, Ended::Reported { .. }), "{ended:?}");
+    assert!(
+        watcher.all()[0].starts_with("queued: waits for a turn: 1 mover runs in all"),
+        "{:?}",
+        watcher.all()
+    );
+}
+
+#[tokio::test]
+async fn a_mover_gets_the_credentials_that_hold_when_its_turn_comes() {
+    let fake = Fake::with(|settings| settings.at_once = 1).await;
+    fake.put_job(&job("old-1"), &[running()]);
+    fake.script(&[reported("THIS", done())]);
+    let (watcher, cancel) = (Notes::default(), CancellationToken::new());
+    let password = Arc::new(Password::default());
+    let waits = MoverRequest { keys: password.clone(), ..request("a-1") };
+    let ends = async {
+        while watcher.all().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        *password.0.lock().unwrap() = Some("new");
+        fake.held().objects.remove("jobs/mover-old-1");
+        fake.movers.recount().await.unwrap();
+    };
+    let movers = fake.movers.clone();
+    let (ended, ()) = tokio::join!(movers.carry_out(waits, &watcher, &cancel), ends);
+    assert!(matches!(ended.unwrap(), Ended::Reported { .. }));
+    assert_eq!(fake.held().objects["secrets/mover-a-1"]["data"]["password-0"], "bmV3");
+}
+
+#[tokio::test]
+async fn a_repository_that_nothing_opens_any_more_is_named() {
+    let fake = Fake::new().await;
+    let keys = Arc::new(Password(std::sync::Mutex::new(None)));
+    let locked_out = MoverRequest { keys, ..request("a-1") };
+    let (watcher, cancel) = (Notes::default(), CancellationToken::new());
+    let ended = fake.movers.carry_out(locked_out, &watcher, &cancel).await.unwrap();
+    let death = died(ended);
+    assert_eq!((death.cause, death.may_retry), (DeathCause::Refused, false));
+    assert!(death.message.contains("default/shop cannot be used: no password"), "{}", death.message);
+    assert!(fake.held().changes.is_empty());
+}
+
+#[tokio::test]
+async fn whoever_gives_up_waiting_gives_its_place_back() {
+    let fake = Fake::with(|settings| settings.at_once = 1).await;
+    fake.put_job(&job("old-1"), &[running()]);
+    let (watcher, cancel) = (Notes::default(), CancellationToken::new());
+    let waits = async {
+        while watcher.all().is_empty() {
+            tokio::task::yield_now().await;
+        }
+        cancel.cancel();
+    };
+    let (ended, ()) = tokio::join!(carry_out(&fake, "a-1", &watcher, &cancel), waits);
+    assert!(matches!(ended, Ended::Cancelled { .. }), "{ended:?}");
+    assert!(fake.held().changes.is_empty());
+}
+
+#[tokio::test]
+async fn a_sweep_removes_what_nobody_needs_and_nothing_else() {
+    let fake = Fake::new().await;
+    let owner = |uid: &str, phase: &str| {
+        json!({"apiVersion": "velero.io/v1", "kind": "PodVolumeBackup",
+            "metadata": {"name": format!("pvb-{uid}"), "uid": format!("owner-{uid}")}, "status": {"phase": phase}})
+    };
+    for uid in ["needed", "over", "ownerless", "other"] {
+        fake.put_job(&job(uid), &[running()]);
+    }
+    for (name, created) in
+        [("needed", "2026-01-01T00:00:00Z"), ("old", "2026-01-01T00:00:00Z"), ("new", "2999-01-01T00:00:00Z")]
+    {
+        let secret = json!({"metadata": {"name": format!("mover-{name}"), "creationTimestamp": created}});
+        fake.held().objects.insert(format!("secrets/mover-{name}"), secret);
+    }
+    {
+        let mut held = fake.held();
+        held.objects.insert("podvolumebackups/pvb-needed".into(), owner("needed", "InProgress"));
+        held.objects.insert("podvolumebackups/pvb-over".into(), owner("over", "Completed"));
+        let mut other = owner("other", "InProgress");
+        other["metadata"]["uid"] = json!("another one of that name");
+        held.objects.insert("podvolumebackups/pvb-other".into(), other);
+    }
+    fake.movers.sweep().await.unwrap();
+    let held = fake.held();
+    let left: Vec<_> = held.objects.keys().filter(|path| path.contains("/mover-")).cloned().collect();
+    assert_eq!(left, ["jobs/mover-needed", "secrets/mover-needed", "secrets/mover-new"]);
+}
+
+#[rstest]
+#[case::without_an_object(None, false)]
+#[case::of_another_task(Some("b-1"), false)]
+#[case::on_record(Some("a-1"), true)]
+#[tokio::test]
+async fn in_the_namespace_of_others_a_job_is_ours_where_its_task_is_on_record(
+    #[case] task: Option<&str>,
+    #[case] expected: bool,
+) {
+    let fake = Fake::new().await;
+    let wanted = lifeboat_plan::movers::MoverJob { namespace: "shop".into(), ..job("a-1") };
+    let found = lifeboat_plan::movers::job::job(&wanted).unwrap();
+    if let Some(task) = task {
+        let object = json!({"metadata": {"name": "pvb-a-1", "uid": "owner-a-1"}, "task": task});
+        fake.held().objects.insert("podvolumebackups/pvb-a-1".into(), object);
+    }
+    assert_eq!(fake.movers.is_ours(&found).await.unwrap(), expected);
+    let own = lifeboat_plan::movers::job::job(&job("a-1")).unwrap();
+    assert!(
+        fake.movers.is_ours(&own).await.unwrap(),
+        "in the movers' own namespace only Lifeboat makes Jobs"
+    );
+}
+
+#[tokio::test]
+async fn a_forged_job_with_the_name_of_a_mover_is_replaced() {
+    let fake = Fake::new().await;
+    fake.script(&[running(), reported("THIS", done())]);
+    let mut request = request("a-1");
+    request.job.namespace = "shop".into();
+    fake.put_job(&request.job, &[reported("a-1", done())]);
+    let ended = fake.movers.carry_out(request, &Notes::default(), &CancellationToken::new()).await.unwrap();
+    assert!(matches!(ended, Ended::Reported { .. }), "{ended:?}");
+    let changes = fake.held().changes.clone();
+    assert!(changes.contains(&"DELETE jobs/mover-a-1".to_owned()), "{changes:?}");
+    assert!(changes.contains(&"POST jobs".to_owned()), "{changes:?}");
+}

@@ -1,0 +1,213 @@
+//! Turns: drives the queue that crate `plan` decides. A mover that has a turn runs until the turn is dropped; Jobs that run
+//! when a term begins count from its start, until their objects adopt them.
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lifeboat_cluster::ApiError;
+use lifeboat_control::locked;
+use lifeboat_plan::movers::job;
+use lifeboat_plan::movers::queue::{Candidate, Limits, Queue};
+use lifeboat_web::MoverMetrics;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::sync::CancellationToken;
+
+use super::{MoverObserver, Movers};
+use crate::settings::MoverSettings;
+
+/// How often a mover that waits learns how the queue stands: hundreds may wait.
+const REPORT: Duration = Duration::from_secs(10);
+
+/// Which movers wait and which run. Clones share it.
+#[derive(Clone)]
+pub(super) struct Line {
+    state: Arc<Mutex<State>>,
+    news: Arc<watch::Sender<()>>,
+    /// Whether the Jobs that there are were counted in this term.
+    counted: Arc<tokio::sync::Mutex<bool>>,
+}
+
+struct State {
+    queue: Queue,
+    /// Movers that run and were not adopted yet.
+    held: BTreeSet<String>,
+}
+
+impl Default for Line {
+    fn default() -> Self {
+        let queue = Queue::new(Limits { total: 1, on_node: 1, on_repository: 1 });
+        Self {
+            state: Arc::new(Mutex::new(State { queue, held: BTreeSet::new() })),
+            news: Arc::new(watch::Sender::new(())),
+            counted: Arc::default(),
+        }
+    }
+}
+
+/// How waiting ended.
+pub(super) enum Waited {
+    Turn(Turn),
+    Cancelled,
+    Left,
+}
+
+/// The right to run, or the place in the queue; given back when dropped.
+pub(super) struct Turn {
+    line: Line,
+    metrics: MoverMetrics,
+    uid: String,
+}
+
+impl Turn {
+    /// The scheduler found a node for it: it counts there.
+    pub(super) fn settle(&self, node: &str) {
+        locked(&self.line.state).queue.settle(&self.uid, node);
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.line.change(&self.metrics, |state| state.queue.leave(&self.uid));
+    }
+}
+
+impl Line {
+    /// Changes the queue, starts all that may start now, and wakes those that wait.
+    fn change(&self, metrics: &MoverMetrics, change: impl FnOnce(&mut State)) {
+        let mut state = locked(&self.state);
+        change(&mut state);
+        state.queue.start();
+        metrics.set(state.queue.running(), state.queue.waiting());
+        drop(state);
+        self.news.send_replace(());
+    }
+
+    /// What was counted in an earlier term is forgotten.
+    pub(super) fn begin_term(&self) {
+        if let Ok(mut counted) = self.counted.try_lock() {
+            *counted = false;
+        }
+        let mut state = locked(&self.state);
+        for uid in std::mem::take(&mut state.held) {
+            state.queue.leave(&uid);
+        }
+    }
+
+    /// Its Job is there: it has its turn.
+    pub(super) fn adopt(&self, metrics: &MoverMetrics, candidate: Candidate) -> Turn {
+        let uid = candidate.uid.clone();
+        self.change(metrics, |state| {
+            state.held.remove(&candidate.uid);
+            state.queue.adopt(candidate);
+        });
+        Turn { line: self.clone(), metrics: metrics.clone(), uid }
+    }
+
+    /// Waits for a turn; the observer learns what it waits for.
+    pub(super) async fn wait(
+        &self,
+        metrics: &MoverMetrics,
+        candidate: Candidate,
+        observer: &dyn MoverObserver,
+        cancel: &CancellationToken,
+        shutdown: &CancellationToken,
+    ) -> Waited {
+        let mut news = self.news.subscribe();
+        let uid = candidate.uid.clone();
+        // From here on the place is given back, also where the caller is dropped.
+        let turn = Turn { line: self.clone(), metrics: metrics.clone(), uid: uid.clone() };
+        self.change(metrics, |state| {
+            // It was counted, and its Job has gone since.
+            if state.held.remove(&uid) {
+                state.queue.leave(&uid);
+            }
+            state.queue.arrive(candidate);
+        });
+        let (mut reported, mut report_at) = (String::new(), Instant::now());
+        loop {
+            news.mark_unchanged();
+            let message = {
+                let state = locked(&self.state);
+                if state.queue.is_running(&uid) {
+                    return Waited::Turn(turn);
+                }
+                (Instant::now() >= report_at).then(|| state.queue.words(&uid).unwrap_or_default())
+            };
+            if let Some(message) = message {
+                if message != reported {
+                    observer.queued(&message).await;
+                    reported = message;
+                }
+                report_at = Instant::now() + REPORT;
+            }
+            tokio::select! {
+                () = cancel.cancelled() => return Waited::Cancelled,
+                () = shutdown.cancelled() => return Waited::Left,
+                _ = news.changed() => {}
+                () = sleep_until(report_at) => {}
+            }
+        }
+    }
+}
+
+fn limits(settings: &MoverSettings) -> Limits {
+    Limits {
+        total: settings.at_once,
+        on_node: settings.at_once_on_node,
+        on_repository: settings.at_once_on_repository,
+    }
+}
+
+impl Movers {
+    /// Counts the Jobs that run, once in a term: the limits hold across restarts of the server.
+    pub(super) async fn count_running(&self) -> Result<(), ApiError> {
+        let mut counted = self.line.counted.lock().await;
+        if *counted {
+            return Ok(());
+        }
+        let running = self.running().await?;
+        self.line.change(self.core.metrics.movers(), |state| {
+            state.queue.set_limits(limits(&self.settings));
+            for candidate in running {
+                if !state.queue.is_running(&candidate.uid) {
+                    state.held.insert(candidate.uid.clone());
+                    state.queue.adopt(candidate);
+                }
+            }
+        });
+        *counted = true;
+        Ok(())
+    }
+
+    /// Movers that were not adopted may have ended since.
+    pub(super) async fn recount(&self) -> Result<(), ApiError> {
+        if locked(&self.line.state).held.is_empty() {
+            return Ok(());
+        }
+        let running: BTreeSet<_> = self.running().await?.into_iter().map(|candidate| candidate.uid).collect();
+        self.line.change(self.core.metrics.movers(), |state| {
+            let ended: Vec<_> = state.held.difference(&running).cloned().collect();
+            for uid in ended {
+                state.held.remove(&uid);
+                state.queue.leave(&uid);
+            }
+        });
+        Ok(())
+    }
+
+    /// The movers whose Jobs have not ended.
+    async fn running(&self) -> Result<Vec<Candidate>, ApiError> {
+        let mut running = Vec::new();
+        for found in self.listed().await? {
+            let made = job::read(&found).filter(|made| !made.finished);
+            if let Some(made) = made
+                && self.is_ours(&found).await?
+            {
+                running.push(made.candidate);
+            }
+        }
+        Ok(running)
+    }
+}

@@ -1,0 +1,216 @@
+//! Repositories of volume data: opening, forgetting, unlocking. Takes a key and the host that knows how to reach the
+//! repository and where its state is written down; gives open repositories. Called by backups, restores, deletions and
+//! maintenance of volume data.
+
+mod access;
+mod key;
+mod keys;
+mod open;
+mod problem;
+mod records;
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::{Api, ResourceExt};
+use lifeboat_cluster::{ApiError, Attempt};
+use lifeboat_control::{Core, locked};
+use lifeboat_mover::task::UID_TAG;
+use lifeboat_repository::files::FileKind;
+use lifeboat_repository::forget::forget_named;
+use lifeboat_repository::id::SnapshotId;
+use lifeboat_repository::lock::{LockOptions, remove_stale_locks};
+use lifeboat_repository::repository::Repository;
+use lifeboat_repository::snapshots::Found;
+use tokio::sync::OnceCell;
+
+pub use access::{Access, Passwords, Storage};
+pub use key::RepositoryKey;
+pub use keys::{Key, Keys, SourceKeys};
+use open::{OpenRepositories, Opened, Slot};
+pub use problem::{RepositoryProblem, storage_message};
+pub use records::{AccessSource, RepositoryHost, RepositoryRecords};
+
+/// How long the server waits for a lock before it says who holds it.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// The repositories of a term of leadership. Clones share what is open.
+#[derive(Clone, Default)]
+pub struct Repositories {
+    cluster: Arc<OnceCell<String>>,
+    opened: Arc<Mutex<OpenRepositories>>,
+}
+
+impl Repositories {
+    fn slot(&self, key: &RepositoryKey) -> Slot {
+        locked(&self.opened).slot(key)
+    }
+
+    /// Closes a repository: its record was changed or deleted, and the next caller opens it anew.
+    pub fn close(&self, key: &RepositoryKey) {
+        locked(&self.opened).close(key);
+    }
+
+    /// The cluster's UID, which owners of locks carry: that of its oldest namespace or, where that may not be read, of
+    /// Lifeboat's own.
+    pub async fn cluster(&self, core: &Core) -> Result<String, ApiError> {
+        let uid = self.cluster.get_or_try_init(|| async {
+            let api: Api<Namespace> = Api::all(core.client.clone());
+            if let Ok(namespace) = api.get("kube-system").await {
+                return Ok(namespace.uid().unwrap_or_default());
+            }
+            let own = &core.namespace;
+            let namespace = api.get(own).await.attempt(format!("read Namespace {own}"))?;
+            Ok(namespace.uid().unwrap_or_default())
+        });
+        uid.await.cloned()
+    }
+
+    /// The repository, ready for new data: made where there is none yet, with a record of its state.
+    pub async fn ensure(
+        &self,
+        host: &dyn RepositoryHost,
+        key: &RepositoryKey,
+    ) -> Result<Access, RepositoryProblem> {
+        let access = host.access(key).await?;
+        let slot = self.slot(key);
+        let mut opened = slot.lock().await;
+        // The record may have been deleted since the repository was opened.
+        host.expect_data(&access).await?;
+        if opened.as_ref().is_some_and(|opened| opened.access.is_same(&access)) {
+            return Ok(access);
+        }
+        let repository = access.open_or_create().await;
+        let state = repository.as_ref().map(|_| ()).map_err(RepositoryProblem::chain);
+        host.set_state(&access, state).await?;
+        *opened = Some(Opened { access: access.clone(), repository: repository? });
+        Ok(access)
+    }
+
+    /// Opens a repository that exists.
+    pub async fn open(&self, access: &Access) -> Result<Repository, RepositoryProblem> {
+        let slot = self.slot(&access.key);
+        let mut opened = slot.lock().await;
+        if let Some(known) = opened.as_ref().filter(|known| known.access.is_same(access)) {
+            return Ok(known.repository.clone());
+        }
+        let repository = access.open().await?;
+        *opened = Some(Opened { access: access.clone(), repository: repository.clone() });
+        Ok(repository)
+    }
+
+    /// Removes snapshots; their data goes with the next maintenance. Those that are gone already, or whose whole
+    /// repository is, are no error.
+    pub async fn forget(
+        &self,
+        host: &dyn RepositoryHost,
+        key: &RepositoryKey,
+        ids: &[String],
+    ) -> Result<(), RepositoryProblem> {
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let access = host.access(key).await?;
+        let repository = match self.open(&access).await {
+            Err(problem) if problem.is_missing() => return Ok(()),
+            other => other?,
+        };
+        let lock = LockOptions { wait: PATIENCE, ..LockOptions::default() };
+        let there = repository.list(FileKind::Snapshot).await?;
+        let there: Vec<_> = there.into_iter().map(|file| SnapshotId(file.id)).collect();
+        let before = there.len();
+        // Velero wrote down the first eight digits only.
+        let named = there.into_iter().filter(|id| ids.iter().any(|wanted| is_named(*id, wanted)));
+        let gone = forget_named(&repository, &named.collect::<Vec<_>>(), &lock).await?;
+        tracing::info!(repository = %key, asked = ids.len(), removed = gone.len(), "snapshots forgotten");
+        if !gone.is_empty() && gone.len() == before {
+            host.set_emptied(key, true).await?;
+        }
+        Ok(())
+    }
+
+    /// Forgets the snapshots of these tasks, where there are any.
+    pub async fn forget_tasks(
+        &self,
+        host: &dyn RepositoryHost,
+        key: &RepositoryKey,
+        tasks: &[String],
+    ) -> Result<(), RepositoryProblem> {
+        if tasks.is_empty() {
+            return Ok(());
+        }
+        let access = host.access(key).await?;
+        let repository = self.open(&access).await?;
+        let found = repository.load_readable_snapshots().await?.found;
+        let of_them =
+            |tag: &String| tag.strip_prefix(UID_TAG).is_some_and(|task| tasks.iter().any(|one| one == task));
+        let late = found.into_iter().filter(|(_, snapshot)| snapshot.tags.iter().any(of_them));
+        let late: Vec<String> = late.map(|(id, _)| id.to_string()).collect();
+        self.forget(host, key, &late).await
+    }
+
+    /// Writes down that the snapshot of a mover which is given up is to be forgotten. That it cannot be written is only
+    /// logged.
+    pub async fn give_up(
+        &self,
+        host: &dyn RepositoryHost,
+        key: &RepositoryKey,
+        task: &str,
+        deadline: Timestamp,
+    ) {
+        if let Err(error) = host.note_given_up(key, task, deadline).await {
+            let message = error.chain();
+            tracing::warn!(repository = %key, task, message, "a snapshot may be left behind");
+        }
+    }
+
+    /// Removes the locks of an owner whose end was reported, so that others need not wait for them. Where that cannot be
+    /// done now, the controller of repositories tries again.
+    pub async fn unlock(&self, host: &dyn RepositoryHost, key: &RepositoryKey, owner: &str) {
+        let owners = [owner.to_owned()];
+        let removing = self.remove_locks(host, key, &owners);
+        let message = match tokio::time::timeout(PATIENCE, removing).await {
+            Ok(Ok(())) => return,
+            Ok(Err(problem)) => problem.chain(),
+            Err(_elapsed) => "storage did not answer".to_owned(),
+        };
+        tracing::warn!(repository = %key, owner, message, "locks of a dead mover are left for now");
+        if let Err(error) = host.note_dead_owner(key, owner).await {
+            let message = error.chain();
+            tracing::warn!(repository = %key, owner, message, "a lock may be left behind");
+        }
+    }
+
+    pub async fn remove_locks(
+        &self,
+        source: &dyn RepositoryHost,
+        key: &RepositoryKey,
+        owners: &[String],
+    ) -> Result<(), RepositoryProblem> {
+        let access = source.access(key).await?;
+        let repository = match self.open(&access).await {
+            Err(problem) if problem.is_missing() => return Ok(()),
+            other => other?,
+        };
+        let locks = remove_stale_locks(&repository, owners).await?.locks;
+        tracing::info!(repository = %key, ?owners, locks, "locks of dead movers removed");
+        Ok(())
+    }
+}
+
+/// The snapshot that a task made: the proof that it was done.
+pub async fn of_task(
+    repository: &Repository,
+    uid: &str,
+) -> Result<Option<Found>, lifeboat_repository::Error> {
+    let tag = format!("{UID_TAG}{uid}");
+    let found = repository.load_readable_snapshots().await?.found;
+    Ok(found.into_iter().find(|(_, snapshot)| snapshot.tags.contains(&tag)))
+}
+
+/// Whether a text names the snapshot: its ID, or eight digits of it at least.
+fn is_named(id: SnapshotId, wanted: &str) -> bool {
+    wanted.len() >= 8 && id.to_string().starts_with(wanted)
+}

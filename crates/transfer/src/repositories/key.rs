@@ -1,0 +1,32 @@
+//! The name of a repository: by it the queue counts movers, and open repositories are kept.
+
+use std::fmt;
+
+/// Which repository. Each API has its own pairs: for Velero's, `storage` is the name of the BackupStorageLocation and
+/// `name` the namespace whose volumes it holds. An API that comes later gives `storage` a prefix of its own.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RepositoryKey {
+    storage: String,
+    name: String,
+}
+
+impl RepositoryKey {
+    pub fn new(storage: impl Into<String>, name: impl Into<String>) -> Self {
+        Self { storage: storage.into(), name: name.into() }
+    }
+
+    pub fn storage(&self) -> &str {
+        &self.storage
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+/// As in `default/shop`; Jobs of movers carry it in an annotation.
+impl fmt::Display for RepositoryKey {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}/{}", self.storage, self.name)
+    }
+}

@@ -1,0 +1,39 @@
+//! What opens the repository of a mover. It is read when the mover's turn has come: until then credentials may be
+//! exchanged.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use lifeboat_mover::task::RepositoryAccess;
+use secrecy::SecretSlice;
+
+use super::{AccessSource, RepositoryKey, RepositoryProblem};
+
+/// Reads what opens a repository, as it is now.
+#[async_trait]
+pub trait Keys: Send + Sync {
+    async fn read(&self) -> Result<Key, RepositoryProblem>;
+}
+
+/// What opens a repository.
+pub struct Key {
+    /// As the task file names it.
+    pub repository: RepositoryAccess,
+    /// The files beside the task file, by name: never in arguments, logs or status.
+    pub files: BTreeMap<String, SecretSlice<u8>>,
+}
+
+/// What opens the repository of a key.
+pub struct SourceKeys {
+    pub source: Arc<dyn AccessSource>,
+    pub key: RepositoryKey,
+}
+
+#[async_trait]
+impl Keys for SourceKeys {
+    async fn read(&self) -> Result<Key, RepositoryProblem> {
+        let access = self.source.access(&self.key).await?;
+        Ok(Key { repository: access.task, files: access.files })
+    }
+}

@@ -1,0 +1,74 @@
+//! Why a repository cannot be used.
+
+use lifeboat_cluster::ApiError;
+
+/// Why a repository cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum RepositoryProblem {
+    /// Its storage cannot be used at the moment.
+    #[error("{0}")]
+    Storage(String),
+    #[error(transparent)]
+    Api(#[from] ApiError),
+    /// Its settings are wrong: only a person can help.
+    #[error("{0}")]
+    Unusable(String),
+    #[error("{}", message(.0))]
+    Repository(#[from] lifeboat_repository::Error),
+}
+
+impl RepositoryProblem {
+    /// The problem with its causes, for people.
+    pub fn chain(&self) -> String {
+        match self {
+            Self::Api(error) => error.chain(),
+            other => other.to_string(),
+        }
+    }
+
+    /// Whether the password is missing or wrong.
+    pub fn is_password(&self) -> bool {
+        matches!(self, Self::Repository(lifeboat_repository::Error::WrongPassword { .. }))
+    }
+
+    /// Whether there is no repository.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Self::Repository(lifeboat_repository::Error::NoRepository { .. }))
+    }
+
+    /// Whether the same may succeed later, without a person's help.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Api(_) | Self::Storage(_) => true,
+            Self::Repository(_) => !self.is_missing() && !self.is_password(),
+            Self::Unusable(_) => false,
+        }
+    }
+}
+
+/// An error of the engine with its causes and what to do.
+fn message(error: &lifeboat_repository::Error) -> String {
+    let text = with_causes(error);
+    match error.hint() {
+        Some(hint) => format!("{text}; {hint}"),
+        None => text,
+    }
+}
+
+/// An error of storage, its causes where they add something, and what to do.
+pub fn storage_message(error: &lifeboat_store::Error) -> String {
+    format!("{}; {}", with_causes(error), error.hint())
+}
+
+fn with_causes(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}

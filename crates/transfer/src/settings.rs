@@ -1,0 +1,83 @@
+//! What can be set about movers and the volumes they copy.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use lifeboat_mover::task;
+use lifeboat_plan::movers::{PodSecurity, PodSettings};
+
+/// How movers run.
+#[derive(Clone, Debug)]
+pub struct MoverSettings {
+    /// Where their Jobs are, unless the volume has to be reached from its own namespace.
+    pub namespace: String,
+    /// Other namespaces in which Jobs of movers are counted, adopted and swept.
+    pub more_namespaces: BTreeSet<String>,
+    /// The image with the program `lifeboat`; also of the container that waits in restored pods.
+    pub image: String,
+    /// Whether movers may mount directories of nodes: the admin's decision at install.
+    pub node_access: bool,
+    /// The kubelet's directory on nodes that do not say otherwise (annotation `lifeboat.io/kubelet-root`).
+    pub kubelet_root: String,
+    /// How many run at once, in all, on one node and on one repository.
+    pub at_once: usize,
+    pub at_once_on_node: usize,
+    pub at_once_on_repository: usize,
+    /// Requests and limits of their container, as Kubernetes writes them.
+    pub cpu_request: String,
+    pub memory_request: String,
+    pub memory_limit: String,
+    pub priority_class: Option<String>,
+    /// How long a pod may take until its container runs.
+    pub prepare_timeout: Duration,
+    /// How long a node may say nothing until its movers are taken for lost.
+    pub node_timeout: Duration,
+    /// How long the copying of one volume may take where the Backup or Restore does not say it.
+    pub copy_timeout: Duration,
+    /// How often a repository without its own frequency is maintained.
+    pub maintenance_frequency: Duration,
+    /// Whether volumes of a backup are also written into the file that Velero reads. See docs/volumes.md.
+    pub velero_compatible: bool,
+}
+
+impl MoverSettings {
+    /// How pods run in the movers' own namespace, where everything is allowed. `server` is the server's namespace.
+    pub fn pod(&self, server: &str) -> PodSettings {
+        PodSettings {
+            server: server.to_owned(),
+            image: self.image.clone(),
+            cpu_request: self.cpu_request.clone(),
+            memory_request: self.memory_request.clone(),
+            memory_limit: self.memory_limit.clone(),
+            priority_class: self.priority_class.clone(),
+            task_directory: task::DIRECTORY.to_owned(),
+            pod_uid_variable: task::POD_UID.to_owned(),
+            security: PodSecurity::Privileged,
+            target: None,
+        }
+    }
+}
+
+impl Default for MoverSettings {
+    fn default() -> Self {
+        Self {
+            namespace: lifeboat_plan::movers::DEFAULT_NAMESPACE.to_owned(),
+            more_namespaces: BTreeSet::new(),
+            image: String::new(),
+            node_access: false,
+            kubelet_root: "/var/lib/kubelet".to_owned(),
+            at_once: 20,
+            at_once_on_node: 4,
+            at_once_on_repository: 8,
+            cpu_request: "100m".to_owned(),
+            memory_request: "128Mi".to_owned(),
+            memory_limit: "1Gi".to_owned(),
+            priority_class: None,
+            prepare_timeout: Duration::from_mins(30),
+            node_timeout: Duration::from_mins(5),
+            copy_timeout: Duration::from_hours(4),
+            maintenance_frequency: Duration::from_hours(24),
+            velero_compatible: false,
+        }
+    }
+}

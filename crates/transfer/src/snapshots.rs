@@ -1,0 +1,290 @@
+//! VolumeSnapshots and their contents in the cluster: read, made, waited for, taken away. Every step can be repeated.
+
+use std::time::Duration;
+
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::core::ApiResource;
+use kube::{Api, Client};
+use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
+use lifeboat_plan::csi::{self, Fixed, GROUP, OF_BACKUP, VERSION};
+pub use lifeboat_plan::json::text;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+const BEING_DELETED: &str = "snapshot.storage.kubernetes.io/volumesnapshot-being-deleted";
+
+/// The cluster's snapshots.
+#[derive(Clone)]
+pub struct Snapshots {
+    client: Client,
+}
+
+/// A VolumeSnapshot whose driver has taken it, and its content.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    pub snapshot: Value,
+    pub content: Value,
+}
+
+impl Snapshots {
+    pub fn new(client: &Client) -> Self {
+        Self { client: client.clone() }
+    }
+
+    pub fn client(&self) -> &Client {
+        &self.client
+    }
+
+    fn resource(kind: &str) -> ApiResource {
+        objects::resource(GROUP, VERSION, kind, &format!("{}s", kind.to_lowercase()))
+    }
+
+    fn of(&self, namespace: &str) -> Api<DynamicObject> {
+        objects::namespaced(&self.client, namespace, &Self::resource("VolumeSnapshot"))
+    }
+
+    fn contents(&self) -> Api<DynamicObject> {
+        Api::all_with(self.client.clone(), &Self::resource("VolumeSnapshotContent"))
+    }
+
+    /// Whether the cluster has the kinds, and the server may use them. An error is neither.
+    pub async fn usable(&self) -> Result<(), Unusable> {
+        match self.contents().list_metadata(&ListParams::default().limit(1)).await {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.code == 404 => Err(Unusable::NotServed),
+            Err(kube::Error::Api(status)) if status.code == 403 => Err(Unusable::Forbidden),
+            Err(error) => Err(Unusable::Api(ApiError {
+                attempt: "list volumesnapshotcontents".to_owned(),
+                source: error.into(),
+            })),
+        }
+    }
+
+    pub async fn snapshot(&self, namespace: &str, name: &str) -> Result<Option<Value>, ApiError> {
+        let found = self.of(namespace).get_opt(name).await;
+        let found = found.attempt(format!("read VolumeSnapshot {namespace}/{name}"))?;
+        Ok(found.as_ref().map(objects::to_json))
+    }
+
+    pub async fn content(&self, name: &str) -> Result<Option<Value>, ApiError> {
+        let found = self.contents().get_opt(name).await;
+        let found = found.attempt(format!("read VolumeSnapshotContent {name}"))?;
+        Ok(found.as_ref().map(objects::to_json))
+    }
+
+    /// The snapshots of a backup, or of any that is under way; none where the kind is not served.
+    pub async fn of_backup(&self, uid: Option<&str>) -> Result<Vec<Value>, ApiError> {
+        let all = Api::all_with(self.client.clone(), &Self::resource("VolumeSnapshot"));
+        labelled(&all, OF_BACKUP, uid).await
+    }
+
+    /// The same of their contents, which may be all that is left. `label`: whose UID it has.
+    pub async fn contents_of_backup(&self, label: &str, uid: Option<&str>) -> Result<Vec<Value>, ApiError> {
+        labelled(&self.contents(), label, uid).await
+    }
+
+    /// VolumeSnapshots of a namespace and contents with a label; none where the kinds are not served.
+    pub async fn made_for(&self, namespace: &str, label: &str) -> Result<Vec<Value>, ApiError> {
+        let mut found = labelled(&self.of(namespace), label, None).await?;
+        found.extend(labelled(&self.contents(), label, None).await?);
+        Ok(found)
+    }
+
+    /// All snapshots of a namespace.
+    pub async fn in_namespace(&self, namespace: &str) -> Result<Vec<Value>, ApiError> {
+        let found = self.of(namespace).list(&ListParams::default()).await;
+        let found = found.attempt(format!("list VolumeSnapshots of namespace {namespace}"))?;
+        Ok(found.items.iter().map(objects::to_json).collect())
+    }
+
+    /// Makes the snapshot, or takes over the one of this name, which is this backup's.
+    pub async fn make(&self, wanted: &Value) -> Result<(), ApiError> {
+        let (namespace, name) = (text(wanted, "/metadata/namespace"), text(wanted, "/metadata/name"));
+        let attempt = format!("create VolumeSnapshot {namespace}/{name}");
+        create(&self.of(namespace), wanted, attempt).await
+    }
+
+    pub async fn make_content(&self, wanted: &Value) -> Result<(), ApiError> {
+        let attempt = format!("create VolumeSnapshotContent {}", text(wanted, "/metadata/name"));
+        create(&self.contents(), wanted, attempt).await
+    }
+
+    pub async fn change(&self, namespace: &str, name: &str, patch: &Value) -> Result<(), ApiError> {
+        let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
+        let changed = self.of(namespace).patch(name, &params, &Patch::Merge(patch)).await;
+        changed.attempt(format!("change VolumeSnapshot {namespace}/{name}")).map(drop)
+    }
+
+    pub async fn change_content(&self, name: &str, patch: &Value) -> Result<(), ApiError> {
+        let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
+        let changed = self.contents().patch(name, &params, &Patch::Merge(patch)).await;
+        changed.attempt(format!("change VolumeSnapshotContent {name}")).map(drop)
+    }
+
+    /// Waits until a snapshot of this name that is being deleted is gone. The error says that it stays.
+    pub async fn settled(&self, namespace: &str, name: &str, limit: Duration) -> Result<(), String> {
+        let patience = Patience::new(limit);
+        loop {
+            match self.snapshot(namespace, name).await {
+                Ok(Some(found)) if csi::is_going(&found) => {}
+                Ok(_) => return Ok(()),
+                Err(error) if error.is_transient() => {}
+                Err(error) => return Err(error.chain()),
+            }
+            if !patience.pause().await {
+                return Err(format!(
+                    "an earlier VolumeSnapshot {namespace}/{name} is being deleted and does not go"
+                ));
+            }
+        }
+    }
+
+    /// Waits until the snapshot is fixed in time. The error says what keeps it.
+    pub async fn fixed(&self, namespace: &str, name: &str, limit: Duration) -> Result<Taken, String> {
+        let patience = Patience::new(limit);
+        loop {
+            let last = match self.look(namespace, name).await {
+                Ok(Seen::Fixed(taken)) => return Ok(taken),
+                Ok(Seen::Waiting(words)) => words,
+                Ok(Seen::Gone) => return Err(format!("somebody deleted VolumeSnapshot {namespace}/{name}")),
+                Err(error) if error.is_transient() => error.chain(),
+                Err(error) => return Err(error.chain()),
+            };
+            if !patience.pause().await {
+                let seconds = limit.as_secs();
+                return Err(format!(
+                    "the snapshot was not taken within {seconds} s (spec.csiSnapshotTimeout): {last}"
+                ));
+            }
+        }
+    }
+
+    async fn look(&self, namespace: &str, name: &str) -> Result<Seen, ApiError> {
+        let Some(snapshot) = self.snapshot(namespace, name).await? else { return Ok(Seen::Gone) };
+        let content = match csi::bound_content(&snapshot) {
+            Some(content) => self.content(content).await?,
+            None => None,
+        };
+        Ok(match (csi::fixed(&snapshot, content.as_ref()), content) {
+            (Fixed::Yes, Some(content)) => Seen::Fixed(Taken { snapshot, content }),
+            (Fixed::Waiting(words), _) => Seen::Waiting(words),
+            (Fixed::Yes, None) => Seen::Waiting(String::new()),
+        })
+    }
+
+    /// Takes the snapshot away, and what its driver has of it with `everything`. Gone is fine.
+    pub async fn take_away(
+        &self,
+        namespace: &str,
+        name: &str,
+        content: Option<&str>,
+        everything: bool,
+    ) -> Result<(), ApiError> {
+        let snapshot = self.snapshot(namespace, name).await?;
+        let bound = snapshot.as_ref().and_then(csi::bound_content).map(str::to_owned);
+        // The name that the controller gives to the content before it binds them.
+        let coming = snapshot.as_ref().map(|snapshot| text(snapshot, "/metadata/uid"));
+        let coming = coming.filter(|uid| !uid.is_empty()).map(|uid| format!("snapcontent-{uid}"));
+        let content = content.map(str::to_owned).or(bound).or(coming);
+        let policy = if everything { "Delete" } else { "Retain" };
+        // One that is going goes with what its driver has: nobody wanted that to stay.
+        let is_going = match &content {
+            Some(content) if !everything => self.content(content).await?.as_ref().is_some_and(csi::is_going),
+            _ => false,
+        };
+        if let Some(content) = content.as_ref().filter(|_| !is_going) {
+            let mut patch = json!({"spec": {"deletionPolicy": policy}});
+            if everything && snapshot.is_none() {
+                // What the controller writes when a VolumeSnapshot goes: without it no driver deletes.
+                patch["metadata"]["annotations"][BEING_DELETED] = json!("yes");
+            }
+            fine_if_gone(self.change_content(content, &patch).await)?;
+        }
+        // Contents that are to stay with the driver go first: then nothing of the snapshot tells the controller to
+        // delete it.
+        if let Some(content) = content.as_ref().filter(|_| !everything) {
+            self.delete_content(content).await?;
+        }
+        let deleted = self.of(namespace).delete(name, &DeleteParams::default()).await;
+        fine_if_gone(deleted.attempt(format!("delete VolumeSnapshot {namespace}/{name}")).map(drop))?;
+        // With its policy the content would go with its snapshot; where that was gone before, nobody deletes it.
+        match content.filter(|_| everything) {
+            Some(content) => self.delete_content(&content).await,
+            None => Ok(()),
+        }
+    }
+
+    pub async fn delete_content(&self, name: &str) -> Result<(), ApiError> {
+        let deleted = self.contents().delete(name, &DeleteParams::default()).await;
+        fine_if_gone(deleted.attempt(format!("delete VolumeSnapshotContent {name}")).map(drop))
+    }
+}
+
+/// One look at a snapshot.
+enum Seen {
+    Fixed(Taken),
+    Waiting(String),
+    Gone,
+}
+
+/// The pauses between looks: short at first, then a second.
+pub struct Patience {
+    start: Instant,
+    limit: Duration,
+}
+
+impl Patience {
+    pub fn new(limit: Duration) -> Self {
+        Self { start: Instant::now(), limit }
+    }
+
+    /// Waits a little; false where the time is over.
+    pub async fn pause(&self) -> bool {
+        let elapsed = self.start.elapsed();
+        let pause = Duration::from_millis(if elapsed < Duration::from_secs(5) { 250 } else { 1000 });
+        sleep(pause.min(self.limit.saturating_sub(elapsed))).await;
+        elapsed < self.limit
+    }
+}
+
+/// Why there are no snapshots.
+#[derive(Debug)]
+pub enum Unusable {
+    NotServed,
+    Forbidden,
+    Api(ApiError),
+}
+
+/// The objects that have a label, with this value where one is given; none where the kind is not served.
+pub async fn labelled(
+    api: &Api<DynamicObject>,
+    key: &str,
+    value: Option<&str>,
+) -> Result<Vec<Value>, ApiError> {
+    let selector = value.map_or_else(|| key.to_owned(), |value| format!("{key}={value}"));
+    let fits = |object: &Value| {
+        let label = &object["metadata"]["labels"][key];
+        value.map_or(label.is_string(), |value| *label == *value)
+    };
+    match api.list(&ListParams::default().labels(&selector)).await {
+        Ok(found) => Ok(found.items.iter().map(objects::to_json).filter(fits).collect()),
+        Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => Ok(Vec::new()),
+        Err(error) => Err(error).attempt("list the snapshots of a backup"),
+    }
+}
+
+pub async fn create(api: &Api<DynamicObject>, wanted: &Value, attempt: String) -> Result<(), ApiError> {
+    let object = serde_json::from_value(wanted.clone()).map_err(kube::Error::SerdeError);
+    let object: DynamicObject = object.attempt(attempt.clone())?;
+    match api.create(&PostParams::default(), &object).await {
+        Err(kube::Error::Api(status)) if status.code == 409 => Ok(()),
+        made => made.attempt(attempt).map(drop),
+    }
+}
+
+pub fn fine_if_gone(done: Result<(), ApiError>) -> Result<(), ApiError> {
+    match done {
+        Err(error) if error.is_not_found() => Ok(()),
+        done => done,
+    }
+}

@@ -1,0 +1,23 @@
+//! Every test on a real cluster or beside genuine restic, in one program. `cargo xtask test` runs the modules that each of
+//! its parts needs and says in the environment where cluster, storage and programs are.
+
+mod backup;
+mod chart;
+mod cluster;
+mod faults;
+mod image;
+mod interop;
+mod machine;
+mod nodes;
+mod plugins;
+mod plugins_installed;
+mod repository;
+mod restore;
+mod schemas;
+mod server;
+mod soak;
+#[cfg(feature = "torture")]
+mod torture;
+mod velero_cli;
+mod volume_faults;
+mod volumes;

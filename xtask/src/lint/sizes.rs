@@ -1,0 +1,172 @@
+//! How long files, functions and the server's own crate may be. What is longer holds two things that are read better
+//! apart. Lines of tests do not count.
+
+mod functions;
+
+use std::collections::BTreeMap;
+
+use anyhow::{Result, bail};
+
+use super::known;
+use super::source::Target;
+
+const FILE: usize = 400;
+const FUNCTION: usize = 60;
+
+/// How many lines a whole crate may have.
+const CRATES: &[(&str, usize)] = &[("lifeboat-operator", 1_500)];
+
+/// What is known to be too long and shall go: for a package, how many files, how many functions, and how many lines it
+/// has if it is in [`CRATES`]. These numbers may only become smaller; a package without any is removed.
+const KNOWN: &[(&str, Known)] = &[
+    ("lifeboat-operator", Known { files: 3, functions: 14, lines: 25_000 }),
+    ("xtask", Known { files: 0, functions: 1, lines: 0 }),
+];
+
+const TABLE: &str = "KNOWN in xtask/src/lint/sizes.rs";
+
+#[derive(Clone, Copy, Default)]
+struct Known {
+    files: usize,
+    functions: usize,
+    lines: usize,
+}
+
+/// What was found in one package.
+#[derive(Debug, Default)]
+struct Found {
+    files: Vec<String>,
+    functions: Vec<String>,
+    lines: usize,
+}
+
+/// Fails with every package that has more or fewer of them than is known.
+pub(crate) fn check(targets: &[Target]) -> Result<()> {
+    let complaints = complaints(&measure(targets), CRATES, KNOWN);
+    if !complaints.is_empty() {
+        bail!(
+            "files over {FILE} lines, functions over {FUNCTION} lines or crates that are too large:\n  {}",
+            complaints.join("\n  ")
+        );
+    }
+    Ok(())
+}
+
+fn measure(targets: &[Target]) -> BTreeMap<&str, Found> {
+    let mut packages: BTreeMap<&str, Found> = BTreeMap::new();
+    for target in targets {
+        let found = packages.entry(&target.package).or_default();
+        for file in &target.files {
+            let path = file.path.display();
+            found.lines += file.lines;
+            if file.lines > FILE {
+                found.files.push(format!("{path}: {} lines", file.lines));
+            }
+            for function in functions::of(&file.items) {
+                if function.lines > FUNCTION {
+                    found.functions.push(format!(
+                        "{path}:{}: {} has {} lines",
+                        function.start, function.name, function.lines
+                    ));
+                }
+            }
+        }
+    }
+    packages
+}
+
+fn complaints(
+    packages: &BTreeMap<&str, Found>,
+    crates: &[(&str, usize)],
+    known: &[(&str, Known)],
+) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for (package, found) in packages {
+        let known =
+            known.iter().find(|(name, _)| name == package).map_or(Known::default(), |(_, known)| *known);
+        complaints.extend(known::compare(
+            package,
+            "files that are too long",
+            &found.files,
+            known.files,
+            TABLE,
+        ));
+        let what = "functions that are too long";
+        complaints.extend(known::compare(package, what, &found.functions, known.functions, TABLE));
+        if let Some((_, limit)) = crates.iter().find(|(name, _)| name == package) {
+            complaints.extend(total(package, found.lines, *limit, known.lines));
+        }
+    }
+    let gone = known.iter().filter(|(name, _)| !packages.contains_key(name));
+    complaints.extend(gone.map(|(name, _)| format!("{name}: no such package; remove the entry in {TABLE}")));
+    complaints
+}
+
+/// The known total is a limit, not the exact number: each change of the crate would move that.
+fn total(package: &str, lines: usize, limit: usize, known: usize) -> Option<String> {
+    if lines <= limit {
+        (known > 0)
+            .then(|| format!("{package}: it has no more than {limit} lines now; write lines: 0 in {TABLE}"))
+    } else if lines > known {
+        Some(format!("{package}: {lines} lines, and it may have {}", known.max(limit)))
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::lint::source::testing;
+
+    fn long(file: usize, function: usize) -> Target {
+        let body = "    let _ = 1;\n".repeat(function - 2);
+        let blank = "\n".repeat(file - function);
+        testing::target(&[("src/lib.rs", &format!("impl S {{ fn long(&self) {{\n{body}}} }}\n{blank}"))])
+    }
+
+    fn complain(target: Target, known: Known) -> Vec<String> {
+        complaints(&measure(&[target]), &[], &[("sample", known)])
+    }
+
+    #[test]
+    fn a_file_and_a_function_of_just_the_limit_pass() {
+        assert!(complain(long(400, 60), Known::default()).is_empty());
+    }
+
+    #[test]
+    fn one_line_more_is_refused_and_named() {
+        let found = complain(long(401, 60), Known::default());
+        assert!(found.len() == 1 && found[0].contains("src/lib.rs: 401 lines"), "{found:?}");
+        let found = complain(long(400, 61), Known::default());
+        assert!(found.len() == 1 && found[0].contains("src/lib.rs:1: long has 61 lines"), "{found:?}");
+    }
+
+    #[test]
+    fn tests_do_not_count() {
+        let tests = format!("fn f() {{}}\n#[cfg(test)]\nmod tests {{\n{}}}\n", "fn g() {}\n".repeat(500));
+        assert!(complain(testing::target(&[("src/lib.rs", &tests)]), Known::default()).is_empty());
+    }
+
+    #[test]
+    fn known_numbers_pass_and_may_only_become_smaller() {
+        let known = Known { files: 1, functions: 1, lines: 0 };
+        assert!(complain(long(500, 100), known).is_empty());
+        let found = complain(long(300, 50), known);
+        assert!(found.len() == 2 && found[0].contains("only 0 left; remove the entry"), "{found:?}");
+    }
+
+    #[test]
+    fn a_crate_has_a_limit_of_its_own() {
+        let crates = [("sample", 300)];
+        let with = |lines: usize, known: usize| {
+            let known = [("sample", Known { lines: known, ..Known::default() })];
+            complaints(&measure(&[long(lines, 10)]), &crates, &known)
+        };
+        assert!(with(300, 0).is_empty());
+        assert!(with(301, 0)[0].contains("301 lines, and it may have 300"));
+        assert!(with(350, 380).is_empty());
+        assert!(with(360, 350)[0].contains("it may have 350"));
+        assert!(with(300, 350)[0].contains("write lines: 0"));
+    }
+}

@@ -1,0 +1,202 @@
+//! The Rust sources of the workspace without their tests. Takes the checkout's root, gives every library, program,
+//! example and build script with its parsed files. The lints `cycles`, `sizes` and `results` read from here.
+
+mod tests_out;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use syn::{Item, ItemMod};
+
+use crate::run;
+
+/// One library or program, with all files that its `mod` declarations reach.
+pub(crate) struct Target {
+    pub(crate) package: String,
+    /// The first file is the root (`lib.rs`, `main.rs`).
+    pub(crate) files: Vec<SourceFile>,
+}
+
+/// One file. Items under `#[cfg(test)]` are left out, and so are modules named `tests`.
+pub(crate) struct SourceFile {
+    pub(crate) path: PathBuf,
+    /// The module that the file holds: empty for the root.
+    pub(crate) module: Vec<String>,
+    /// How many lines are not lines of tests.
+    pub(crate) lines: usize,
+    pub(crate) items: Vec<Item>,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    packages: Vec<Package>,
+}
+
+#[derive(Deserialize)]
+struct Package {
+    name: String,
+    targets: Vec<PackageTarget>,
+}
+
+#[derive(Deserialize)]
+struct PackageTarget {
+    kind: Vec<String>,
+    src_path: PathBuf,
+}
+
+/// Reads every target of the workspace at `root` except integration tests and benchmarks. Paths are relative to `root`.
+pub(crate) fn workspace(root: &Path) -> Result<Vec<Target>> {
+    let mut command = run::cargo();
+    command.args(["metadata", "--no-deps", "--format-version", "1", "--manifest-path"]);
+    let text = run::output(command.arg(root.join("Cargo.toml")))?;
+    let metadata: Metadata =
+        serde_json::from_str(&text).context("cannot read what cargo metadata printed")?;
+    let mut targets = Vec::new();
+    for package in metadata.packages {
+        for target in package.targets {
+            if target.kind.iter().any(|kind| kind == "test" || kind == "bench") {
+                continue;
+            }
+            let path = target.src_path.strip_prefix(root).unwrap_or(&target.src_path);
+            targets.push(read(root, &package.name, path)?);
+        }
+    }
+    Ok(targets)
+}
+
+/// Reads the target whose root file is `path`, relative to `root`.
+pub(crate) fn read(root: &Path, package: &str, path: &Path) -> Result<Target> {
+    let mut files = Vec::new();
+    let children = path.parent().unwrap_or(Path::new("")).to_path_buf();
+    read_file(root, path, &children, Vec::new(), &mut files)?;
+    Ok(Target { package: package.to_owned(), files })
+}
+
+/// Reads `path` and then the files of its modules, which are in the directory `children`.
+fn read_file(
+    root: &Path,
+    path: &Path,
+    children: &Path,
+    module: Vec<String>,
+    files: &mut Vec<SourceFile>,
+) -> Result<()> {
+    let text =
+        fs::read_to_string(root.join(path)).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut file = syn::parse_file(&text).with_context(|| format!("cannot parse {}", path.display()))?;
+    let lines = text.lines().count() - tests_out::remove(&mut file);
+    let mut declared = Vec::new();
+    declarations(&file.items, children, &module, &mut declared);
+    files.push(SourceFile { path: path.to_path_buf(), module, lines, items: file.items });
+    for Declared { name, module, directory, attribute } in declared {
+        let next = match attribute {
+            Some(given) => path.parent().unwrap_or(Path::new("")).join(given),
+            None => find(root, &directory, &name)
+                .with_context(|| format!("no file for `mod {name}` of {}", path.display()))?,
+        };
+        read_file(root, &next, &directory.join(&name), module, files)?;
+    }
+    Ok(())
+}
+
+fn find(root: &Path, directory: &Path, name: &str) -> Result<PathBuf> {
+    let (flat, nested) = (directory.join(format!("{name}.rs")), directory.join(name).join("mod.rs"));
+    match [&flat, &nested].into_iter().find(|path| root.join(path).exists()) {
+        Some(path) => Ok(path.clone()),
+        None => bail!("neither {} nor {} exists", flat.display(), nested.display()),
+    }
+}
+
+/// A `mod name;`.
+struct Declared {
+    name: String,
+    module: Vec<String>,
+    directory: PathBuf,
+    /// The value of its `#[path]`.
+    attribute: Option<String>,
+}
+
+/// Collects the `mod name;` of `items`, also from modules that are written in place.
+fn declarations(items: &[Item], directory: &Path, module: &[String], found: &mut Vec<Declared>) {
+    for item in items {
+        let Item::Mod(item) = item else { continue };
+        let name = item.ident.to_string();
+        let inner: Vec<String> = module.iter().cloned().chain([name.clone()]).collect();
+        match &item.content {
+            Some((_, items)) => declarations(items, &directory.join(&name), &inner, found),
+            None => found.push(Declared {
+                name,
+                module: inner,
+                directory: directory.to_path_buf(),
+                attribute: path_attribute(item),
+            }),
+        }
+    }
+}
+
+fn path_attribute(item: &ItemMod) -> Option<String> {
+    item.attrs.iter().filter(|attribute| attribute.path().is_ident("path")).find_map(|attribute| {
+        let syn::Expr::Lit(literal) = &attribute.meta.require_name_value().ok()?.value else { return None };
+        let syn::Lit::Str(text) = &literal.lit else { return None };
+        Some(text.value())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn modules_are_found_by_name_by_attribute_and_in_place() {
+        let target = testing::target(&[
+            ("src/lib.rs", "mod a;\nmod b { pub mod c; }\n#[path = \"else/where.rs\"]\nmod d;\n"),
+            ("src/a.rs", "mod deep;\n"),
+            ("src/a/deep.rs", "fn f() {}\n"),
+            ("src/b/c.rs", ""),
+            ("src/else/where.rs", ""),
+        ]);
+        let found: Vec<_> = target.files.iter().map(|file| file.module.join("::")).collect();
+        assert_eq!(found, ["", "a", "a::deep", "b::c", "d"]);
+    }
+
+    #[test]
+    fn code_of_tests_is_neither_followed_nor_counted() {
+        let target = testing::target(&[(
+            "src/lib.rs",
+            "fn f() {}\n\n#[cfg(test)]\nmod tests;\n#[cfg(all(test, unix))]\nmod more {\n    fn g() {}\n}\nmod tests {}\n",
+        )]);
+        assert_eq!(target.files.len(), 1);
+        assert_eq!(target.files[0].items.len(), 1);
+        assert_eq!(target.files[0].lines, 2);
+    }
+
+    #[test]
+    fn a_missing_file_is_named() {
+        let directory = testing::directory(&[("src/lib.rs", "mod gone;\n")]);
+        let error = read(directory.path(), "p", Path::new("src/lib.rs")).err().unwrap();
+        assert!(format!("{error:#}").contains("src/gone.rs"), "{error:#}");
+    }
+}
+
+/// Small source trees for the tests of the lints.
+#[cfg(test)]
+pub(crate) mod testing {
+    use super::*;
+
+    /// A directory with these files.
+    pub(crate) fn directory(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let directory = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = directory.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        directory
+    }
+
+    /// Package `sample`, made of these files; the first is its root.
+    pub(crate) fn target(files: &[(&str, &str)]) -> Target {
+        read(directory(files).path(), "sample", Path::new(files[0].0)).unwrap()
+    }
+}

@@ -1,0 +1,228 @@
+//! The parts that run on a cluster: the box, or one that the user named with `--context`.
+
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::thread;
+
+use anyhow::{Result, anyhow, bail};
+
+use super::box_only::{self, Left};
+use super::harness::{Outcome, Tests};
+use super::part::{Run, UPSTREAM, some};
+use super::tally::Tally;
+use crate::{cluster_box, image, tools};
+
+/// Modules whose tests share one installation: they run one after the other.
+const SHARED: [&str; 7] =
+    ["cluster", "server", "velero_cli", "backup", "plugins_installed", "chart", "image"];
+/// Modules whose tests have a server and namespaces of their own, and wait for pods most of the time.
+const OWN: [&str; 3] = ["restore", "faults", "plugins"];
+/// Tests that take away what everything on the cluster needs, by the beginning of their names.
+const DISTURBING: [&str; 4] = [
+    // It stops the API server.
+    "server::leadership::the_server_recovers_by_itself_from_a_restart_of_the_api_server",
+    // It removes every kind of Velero.
+    "backup::round_trip::backups_come_back_from_the_bucket_after_lifeboat_was_lost",
+    // They change a kind, which every installation of another test changes back.
+    "server::objects::",
+    // They run another Velero and another Stash, beside which nothing can be installed.
+    "server::installation::",
+];
+/// How many tests of volumes run at once, and how many of the others with a server of their own: the cluster has two cores.
+const VOLUMES_BESIDE: usize = 2;
+const OWN_BESIDE: usize = 2;
+
+impl Run {
+    pub(crate) fn storage(&mut self) -> Result<Tally> {
+        let environment = self.target()?.cluster.environment.clone();
+        let left_out = self.left_out(&box_only::STORAGE);
+        let tests = Tests::of(self.compiled()?.tests("crates/store")?).envs(environment).env("PATH", path());
+        let outcome = tests.run(|name| name.starts_with("s3::") && !left_out.skips(name))?;
+        some(self.counted(outcome))
+    }
+
+    /// Schemas, on an API server with nothing in it.
+    pub(crate) fn api(&mut self) -> Result<Tally> {
+        if self.args.context.is_some() {
+            println!("left out, needs an empty API server: every test of e2e/tests/schemas.rs");
+            return Ok(Tally::default());
+        }
+        let tests = self.on_the_cluster(&["schemas"])?.threads(1);
+        let outcome = tests.run(|name| self.wants(&["schemas"], name))?;
+        Ok(self.filtered(outcome)? + self.compared_with_upstream()?)
+    }
+
+    /// Our schemas against upstream's own files.
+    fn compared_with_upstream(&mut self) -> Result<Tally> {
+        let tests = Tests::of(self.compiled()?.tests("crates/api")?);
+        let outcome = tests
+            .env("LIFEBOAT_VELERO_CRDS", tools::velero_crds()?)
+            .run(|name| name.starts_with(UPSTREAM))?;
+        some(self.counted(outcome))
+    }
+
+    /// Test files of crate `e2e`, on the cluster; of volumes what comes back, and not every fault.
+    pub(crate) fn e2e(&mut self) -> Result<Tally> {
+        let volumes: &[&str] = if self.has_no_volumes() { &[] } else { &["volumes"] };
+        let left_out = self.left_out(&box_only::E2E);
+        let tests = self.on_the_cluster(&[&SHARED[..], &OWN, volumes].concat())?;
+        let chosen = |modules: &[&str], name: &str| self.wants(modules, name) && !left_out.skips(name);
+        let alone = tests.clone().threads(1).run(|name| chosen(&SHARED, name) && disturbs(name))?;
+        // Beside each other: those with volumes take longest, those that share an installation go one by one.
+        let outcomes = thread::scope(|scope| {
+            let lanes = [
+                scope.spawn(|| tests.clone().threads(VOLUMES_BESIDE).run(|name| chosen(volumes, name))),
+                scope.spawn(|| tests.clone().threads(OWN_BESIDE).run(|name| chosen(&OWN, name))),
+                scope.spawn(|| tests.clone().threads(1).run(|name| chosen(&SHARED, name) && !disturbs(name))),
+            ];
+            lanes.map(|lane| lane.join().unwrap_or_else(|_| Err(anyhow!("tests beside the others stopped"))))
+        });
+        let outcomes = outcomes.into_iter().collect::<Result<Vec<Outcome>>>()?;
+        self.filtered(outcomes.into_iter().fold(alone, Outcome::and))
+    }
+
+    /// Volumes, with every fault.
+    pub(crate) fn volumes(&mut self) -> Result<Tally> {
+        if self.has_no_volumes() {
+            return Ok(Tally::default());
+        }
+        let tests = self.on_the_cluster(&["volumes", "volume_faults", "nodes"])?;
+        let beside = tests.clone().threads(VOLUMES_BESIDE + 1);
+        let outcome = beside.run(|name| self.wants(&["volumes", "volume_faults"], name))?;
+        // These stop a node, with everything that runs on it.
+        let outcome = outcome.and(tests.threads(1).run(|name| self.wants(&["nodes"], name))?);
+        self.filtered(outcome)
+    }
+
+    /// Tests of volumes look into the nodes' directories, which are this machine's.
+    fn has_no_volumes(&self) -> bool {
+        let named = self.args.context.is_some();
+        if named {
+            println!(
+                "left out, needs nodes that are this machine: every test of e2e/tests/volumes.rs, volume_faults.rs and nodes.rs"
+            );
+        }
+        named
+    }
+
+    /// Faults again and again; shows each round as it happens.
+    pub(crate) fn soak(&mut self) -> Result<Tally> {
+        if let Some(context) = &self.args.context {
+            bail!(
+                "the soak kills processes of the box and stops its API server: it cannot run on {context:?}"
+            );
+        }
+        let tests = self.on_the_cluster(&["soak"])?.threads(1).uncaptured();
+        let outcome = tests.run(|name| self.wants(&["soak"], name))?;
+        self.filtered(outcome)
+    }
+
+    /// The tests of crate `e2e` with the way to the cluster and to what these modules need.
+    fn on_the_cluster(&mut self, modules: &[&str]) -> Result<Tests> {
+        self.install_tools()?;
+        let mut tests = self.e2e_tests()?;
+        let is_box = self.args.context.is_none();
+        if is_box {
+            cluster_box::up()?;
+            cluster_box::apiserver_up()?;
+        }
+        self.target()?;
+        let of = |names: &[&str]| modules.iter().any(|module| names.contains(module));
+        let (with_plugins, with_volumes) = (
+            of(&["plugins", "plugins_installed"]),
+            of(&["volumes", "volume_faults", "nodes", "soak"]) && is_box,
+        );
+        if with_plugins {
+            tests = tests.envs(self.plugin_programs()?);
+        }
+        if with_plugins && is_box {
+            let compiled = self.compiled()?;
+            cluster_box::load(&image::plugins(|name| compiled.program(name))?)?;
+        }
+        if (with_plugins && is_box) || with_volumes {
+            cluster_box::load(&[image::databases()?])?;
+        }
+        if with_volumes {
+            tests = tests.env("LIFEBOAT_RESTIC", tools::restic()?);
+            tests = tests.env("LIFEBOAT_DATABASES_IMAGE", image::DATABASES);
+        }
+        Ok(tests.envs(self.way_to_the_cluster()?))
+    }
+
+    /// Variables of every test on the cluster.
+    fn way_to_the_cluster(&mut self) -> Result<BTreeMap<OsString, OsString>> {
+        let (is_box, proxy) = (self.args.context.is_none(), self.api_proxy()?);
+        let target = self.target()?;
+        // `env` of the box may have grown since the target was prepared: the bare API server has its own kubeconfig.
+        let environment =
+            if is_box { cluster_box::environment()? } else { target.cluster.environment.clone() };
+        let path = format!("{}:{}", environment.get("PATH").cloned().unwrap_or_default(), path());
+        let mut all: BTreeMap<OsString, OsString> =
+            environment.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        let mut add = |name: &str, value: OsString| all.insert(name.into(), value);
+        add("PATH", path.into());
+        add("LIFEBOAT_BIN", target.cluster.binary.clone().into());
+        add("LIFEBOAT_IMAGE", target.image.clone().into());
+        add("LIFEBOAT_TEST_IMAGE", target.test_image.clone().into());
+        add("LIFEBOAT_API_PROXY", proxy.into());
+        add("LIFEBOAT_XTASK", std::env::current_exe()?.into());
+        if let Some(archive) = &target.archive {
+            add("LIFEBOAT_IMAGE_ARCHIVE", archive.clone().into());
+        }
+        for (variable, build) in PROGRAMS {
+            // Building them needs root for the box's cache; elsewhere people have their own.
+            if is_box || std::env::var_os(variable).is_none() {
+                add(variable, build()?.into());
+            }
+        }
+        Ok(all)
+    }
+
+    /// Plugins that servers on this machine run.
+    fn plugin_programs(&mut self) -> Result<Vec<(&'static str, PathBuf)>> {
+        let compiled = self.compiled()?;
+        Ok(vec![
+            ("LIFEBOAT_GO_PLUGIN", tools::recorder_plugin()?),
+            ("LIFEBOAT_AWS_PLUGIN", tools::velero_plugins()?.join("velero-plugin-for-aws")),
+            ("LIFEBOAT_WAITING_PLUGIN", compiled.program("wait-for-database")?),
+            ("LIFEBOAT_SNAPSHOTTER_PLUGIN", compiled.program("directory-snapshotter")?),
+            ("LIFEBOAT_MISBEHAVING_PLUGIN", compiled.program("misbehaving")?),
+        ])
+    }
+
+    /// What a named cluster cannot serve.
+    fn left_out(&self, tests: &'static [Left]) -> box_only::LeftOut {
+        if self.args.context.is_some() { box_only::leave_out(tests) } else { box_only::LeftOut::default() }
+    }
+}
+
+fn disturbs(name: &str) -> bool {
+    DISTURBING.iter().any(|test| name.starts_with(test))
+}
+
+fn path() -> String {
+    std::env::var("PATH").unwrap_or_default()
+}
+
+/// Programs of others that tests run, and how they are made.
+type Build = fn() -> Result<PathBuf>;
+const PROGRAMS: [(&str, Build); 2] =
+    [("VELERO_BIN", tools::velero), ("HELM_BIN", || cluster_box::tool("helm"))];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A name that matches nothing would let the test run beside others.
+    #[test]
+    fn every_disturbing_test_exists() {
+        for name in DISTURBING {
+            let mut path: Vec<&str> = name.split("::").collect();
+            let function = path.pop().unwrap_or_default();
+            let file = crate::run::checkout().join("e2e/tests").join(path.join("/")).with_extension("rs");
+            let text = std::fs::read_to_string(&file).unwrap_or_default();
+            assert!(text.contains(&format!("fn {function}")), "{name} is no test any more");
+        }
+    }
+}
