@@ -33,7 +33,7 @@ pub(crate) async fn upload_outcome(
                 encode_null()
             },
         ),
-        // Upstream's list that nobody made.
+        // Upstream writes `null` where there is no snapshot.
         (files.volume_snapshots(), if snapshots.is_empty() { encode_null() } else { encode(snapshots) }),
     ];
     if !outcome.volume_plugin_backups.is_empty() {
@@ -81,9 +81,9 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
-        let words = cause.to_string();
-        if !text.contains(&words) {
-            text = format!("{text}: {words}");
+        let message = cause.to_string();
+        if !text.contains(&message) {
+            text = format!("{text}: {message}");
         }
         source = cause.source();
     }

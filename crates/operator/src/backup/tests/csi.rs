@@ -186,13 +186,13 @@ async fn a_snapshot_of_an_interrupted_attempt_is_taken_over() {
 async fn a_snapshot_that_cannot_be_taken_is_an_error_and_leaves_nothing(
     #[case] driver: Driver,
     #[case] classes: &[&str],
-    #[case] words: &str,
+    #[case] message: &str,
 ) {
     let server = server(driver, classes).await;
     server.add("b", json!({"includedNamespaces": ["shop"], "csiSnapshotTimeout": "1ms"}), &json!({}));
     assert_eq!(server.settle("b").await, "PartiallyFailed");
     let said = errors(&server).await;
-    assert!(said.contains("shop/data") && said.contains(words), "{said}");
+    assert!(said.contains("shop/data") && said.contains(message), "{said}");
     assert_eq!(left(&server), Vec::<String>::new());
     let claim = archived_claim(&server).await;
     assert!(claim["metadata"]["annotations"].get(SNAPSHOT_NAME).is_none(), "the claim is kept without it");

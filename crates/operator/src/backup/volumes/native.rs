@@ -49,7 +49,7 @@ impl Snapshotters {
             Ok(snapshotter) => {
                 self.open.push((snapshotter, Semaphore::new(usize::try_from(AT_ONCE).unwrap_or(1))));
             }
-            Err(words) => self.unusable.push((location.to_owned(), words)),
+            Err(message) => self.unusable.push((location.to_owned(), message)),
         }
     }
 
@@ -119,7 +119,7 @@ const FAILED: &str = "Failed";
 #[derive(Default)]
 pub(in crate::backup) struct PodsByNamespace(std::sync::Mutex<BTreeMap<String, Arc<OnceCell<Pods>>>>);
 
-/// What the pods of a namespace mount, or why nobody knows.
+/// What the pods of a namespace mount, or why they cannot be listed.
 type Pods = Result<Arc<VolumeBook>, String>;
 
 /// Why no snapshot is taken.
