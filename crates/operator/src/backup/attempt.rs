@@ -128,8 +128,8 @@ impl Over<'_> {
             _ => {}
         }
         discard_others(context, &this.uid, &copying.objects()).await;
-        if let Err(reason) = upload_outcome(storage.store(), &storage.files, outcome, report).await {
-            return self.failed(report, &reason, copying).await;
+        if let Err(error) = upload_outcome(storage.store(), &storage.files, outcome, report).await {
+            return self.failed(report, &error.to_string(), copying).await;
         }
         if !outcome.snapshots.is_empty() {
             self.journal.note_passed().await;

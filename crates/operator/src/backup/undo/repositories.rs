@@ -53,18 +53,27 @@ impl Undoing<'_> {
     }
 }
 
+/// Why snapshots are left in a repository.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ForgetError {
+    #[error("{}", .0.chain())]
+    Repository(RepositoryProblem),
+    #[error("storage did not answer in time")]
+    Slow,
+}
+
 /// What storage does to a repository, within its time. A repository that cannot be used is not tried again.
 pub(super) async fn in_time(
     repository: &Repository,
     left: &mut Left,
     work: impl Future<Output = Result<(), RepositoryProblem>>,
-) -> Result<(), String> {
+) -> Result<(), ForgetError> {
     let out_of_reach = left.unusable.iter().any(|other| other.location == repository.location);
     let limit = if out_of_reach { TIDYING / 10 } else { TIDYING };
     let problem = match timeout(limit, work).await {
         Ok(Ok(())) => return Ok(()),
-        Ok(Err(problem)) => problem.chain(),
-        Err(_elapsed) => "storage did not answer in time".to_owned(),
+        Ok(Err(problem)) => ForgetError::Repository(problem),
+        Err(_elapsed) => ForgetError::Slow,
     };
     left.unusable.insert(repository.clone());
     left.is_worth_a_try = true;

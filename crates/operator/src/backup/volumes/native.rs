@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::{OnceCell, Semaphore};
 
-use crate::snapshot_locations::OpenSnapshotter;
+use crate::snapshot_locations::{OpenSnapshotter, SnapshotterError};
 
 /// How many snapshots a program takes at once that can do several.
 const AT_ONCE: u32 = 4;
@@ -44,12 +44,12 @@ impl Snapshotters {
     }
 
     /// One location; an error says why it cannot be used.
-    pub(crate) fn add(&mut self, location: &str, opened: Result<OpenSnapshotter, String>) {
+    pub(crate) fn add(&mut self, location: &str, opened: Result<OpenSnapshotter, SnapshotterError>) {
         match opened {
             Ok(snapshotter) => {
                 self.open.push((snapshotter, Semaphore::new(usize::try_from(AT_ONCE).unwrap_or(1))));
             }
-            Err(message) => self.unusable.push((location.to_owned(), message)),
+            Err(error) => self.unusable.push((location.to_owned(), error.chain())),
         }
     }
 

@@ -29,12 +29,12 @@ pub(super) async fn read(location: &Location, backup: &str) -> Copies {
     for key in [files.volume_copies(), files.pod_volume_backups()] {
         match list::<Value>(location, &key).await {
             Ok(listed) => listed.iter().for_each(|copy| copies.add(copy)),
-            Err(message) => copies.problems.push(message),
+            Err(error) => copies.problems.push(error.to_string()),
         }
     }
     match list::<BackupVolumeInfo>(location, &files.volume_info()).await {
         Ok(volumes) => volumes.iter().for_each(|volume| copies.add_moved(volume)),
-        Err(message) => copies.problems.push(message),
+        Err(error) => copies.problems.push(error.to_string()),
     }
     copies
 }

@@ -40,8 +40,8 @@ pub(super) async fn delete(
     let Ok(files) = BackupFiles::new(&gathered.name) else { return problems };
     let volumes = match list::<BackupVolumeInfo>(location, &files.volume_info()).await {
         Ok(volumes) => volumes,
-        Err(message) => {
-            problems.push(message);
+        Err(error) => {
+            problems.push(error.to_string());
             return problems;
         }
     };

@@ -27,7 +27,7 @@ pub(super) async fn delete(context: &Context, location: &Location, backup: &str)
     let Ok(files) = BackupFiles::new(backup) else { return Gone::default() };
     let listed = match list::<NativeSnapshot>(location, &files.volume_snapshots()).await {
         Ok(listed) => listed,
-        Err(message) => return Gone { problems: vec![message], any: false },
+        Err(error) => return Gone { problems: vec![error.to_string()], any: false },
     };
     let problems = match list::<BackupVolumeInfo>(location, &files.volume_info()).await {
         Ok(volumes) => unlisted(&listed, &volumes, &files.volume_snapshots()),
