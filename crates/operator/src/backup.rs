@@ -1,5 +1,5 @@
-//! Backup: the queue, the pass, the wait for operations, the end. What happens to a Backup follows its phase; whoever leads
-//! goes on where another leader stopped. A pass runs inside its reconcile, so that one object never has two of them here,
+//! Backup: the queue, the pass, the wait for operations, the end. What happens to a Backup follows its phase; a new
+//! leader goes on where the former one stopped. A pass runs inside its reconcile, so that one object never has two of them here,
 //! and is dropped with the term.
 //!
 //! New, Queued -> [`queue`]; ReadyToStart, InProgress -> [`start`], [`attempt`], [`pass`]; Waiting… -> [`finish::operations`];
@@ -59,11 +59,11 @@ struct State {
     trouble: Mutex<BTreeMap<String, Timestamp>>,
     /// Backups whose pass has ended and that have not, by UID.
     ending: Mutex<BTreeMap<String, Backup>>,
-    resting: CancellationToken,
+    shutdown: CancellationToken,
 }
 
 impl State {
-    fn new(resting: CancellationToken) -> Self {
+    fn new(shutdown: CancellationToken) -> Self {
         Self {
             resource: objects::resource_of::<Backup>(),
             backups: None,
@@ -71,7 +71,7 @@ impl State {
             written: Mutex::default(),
             trouble: Mutex::default(),
             ending: Mutex::default(),
-            resting,
+            shutdown,
         }
     }
 
@@ -80,11 +80,11 @@ impl State {
     }
 }
 
-pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
-    let mut state = State::new(resting.clone());
+pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
+    let mut state = State::new(shutdown.clone());
     let controller = dynamic::controller(context, &state.resource);
     state.backups = Some(controller.store());
-    let controller = controller.graceful_shutdown_on(resting.clone().cancelled_owned());
+    let controller = controller.graceful_shutdown_on(shutdown.clone().cancelled_owned());
     let state = Arc::new(state);
     let journals = left_behind::left_behind(context, &state).await;
     tokio::join!(
@@ -114,8 +114,8 @@ async fn reconcile(
         if is_cancelled(annotation(CANCEL)) {
             let attempt = attempt(annotation(ATTEMPT));
             let run = status::Run { name: object.name_any(), uid: object.uid().unwrap_or_default(), attempt };
-            let words = format!("cancelled before it started: the Backup has the annotation {CANCEL}");
-            status::write(&context, &state, &run, &phase::failed(&words, context.now())).await?;
+            let message = format!("cancelled before it started: the Backup has the annotation {CANCEL}");
+            status::write(&context, &state, &run, &phase::failed(&message, context.now())).await?;
         }
         queue::advance(&context, &state).await?;
         return Ok(Action::requeue(QUEUE_LOOK));
@@ -164,12 +164,12 @@ async fn unreadable(
     object: &DynamicObject,
     error: &serde_json::Error,
 ) -> Result<Action, ApiError> {
-    let words = format!("the object cannot be read: {error}; make the backup anew");
-    let patch = json!({"status": phase::refused(std::slice::from_ref(&words))});
+    let message = format!("the object cannot be read: {error}; make the backup anew");
+    let patch = json!({"status": phase::refused(std::slice::from_ref(&message))});
     match objects::merge(&state.api(context), object, patch).await {
         Ok(_) => Ok(Action::await_change()),
         Err(error) if error.is_invalid() => {
-            Ok(context.refused.tell(&context.events, object, &state.resource, &words, &error).await)
+            Ok(context.refused.tell(&context.events, object, &state.resource, &message, &error).await)
         }
         Err(error) => Err(error),
     }

@@ -48,12 +48,12 @@ impl SnapshotterError {
     pub(crate) fn chain(&self) -> String {
         match self {
             Self::Api(error) => error.chain(),
-            Self::Unusable(words) => words.clone(),
+            Self::Unusable(message) => message.clone(),
         }
     }
 
-    pub(crate) fn unusable(name: &str, words: &str) -> Self {
-        Self::Unusable(format!("volume snapshot location '{name}' cannot be used: {words}"))
+    pub(crate) fn unusable(name: &str, message: &str) -> Self {
+        Self::Unusable(format!("volume snapshot location '{name}' cannot be used: {message}"))
     }
 }
 
@@ -98,9 +98,9 @@ async fn find(context: &Context, name: &str) -> Result<VolumeSnapshotLocation, S
 /// The typed form of a location.
 pub(crate) fn read(object: &DynamicObject) -> Result<VolumeSnapshotLocation, SnapshotterError> {
     objects::typed(object).map_err(|error| {
-        let words =
+        let message =
             format!("the object cannot be read: {error}; correct it with `kubectl edit`, or make it anew");
-        SnapshotterError::unusable(&object.name_any(), &words)
+        SnapshotterError::unusable(&object.name_any(), &message)
     })
 }
 
@@ -121,7 +121,7 @@ pub(crate) fn open_with(
     secrets: &Secrets,
 ) -> Result<OpenSnapshotter, SnapshotterError> {
     let name = location.name_any();
-    let unusable = |words: String| SnapshotterError::unusable(&name, &words);
+    let unusable = |message: String| SnapshotterError::unusable(&name, &message);
     if location.spec.provider.is_empty() {
         return Err(unusable("spec.provider is required: name the volume snapshotter plugin".into()));
     }
@@ -219,7 +219,7 @@ mod tests {
         let context = crate::testing::Cluster::new().await.context;
         let session = context.plugins.session(Arc::new(ServerLog));
         let opened = open_with(&context, &session, &location(credential, false), &secrets());
-        let words = opened.err().unwrap().chain();
-        assert!(words.contains("'main'") && words.contains(expected), "{words}");
+        let message = opened.err().unwrap().chain();
+        assert!(message.contains("'main'") && message.contains(expected), "{message}");
     }
 }

@@ -13,7 +13,7 @@
 //!    makes it again where somebody deleted it, and gives it up when its time is over or its plugin is gone.
 //! 4. [`end_open`] ends all objects of a Backup or Restore that ended otherwise; [`delete_all`] takes them away.
 //!
-//! Nothing here fails an operation: trouble with objects is told in the log, once.
+//! Nothing here fails an operation: trouble with objects is in the log, once.
 
 mod keep;
 mod shown;
@@ -50,7 +50,7 @@ pub(crate) struct Operation<'a> {
     pub(crate) of: ProgressOf,
     /// How long the call may take.
     pub(crate) limit: Duration,
-    /// For words about the progress.
+    /// For messages about the progress.
     pub(crate) log: &'a RunLog,
     pub(crate) pace: Duration,
 }
@@ -111,7 +111,7 @@ where
         Ok(Ok(made)) if made.is_empty() => Err("the plugin returned an empty name".to_owned()),
         Ok(Ok(made)) => Ok(made),
         Ok(Err(error)) => Err(error.to_string()),
-        Err(_elapsed) => Err(format!("the plugin did not answer within {}", words(*limit))),
+        Err(_elapsed) => Err(format!("the plugin did not answer within {}", text(*limit))),
     }
 }
 
@@ -120,24 +120,24 @@ async fn adopted(operation: &Operation<'_>, own: DynamicObject, made: Result<Str
     let Operation { client, subject, log, .. } = operation;
     let own = objects::to_json(&own);
     let standing = plan::standing(&own);
-    let Err(words) = &made else { return Called { made, standing, object: Some(own) } };
-    let words = words.clone();
+    let Err(message) = &made else { return Called { made, standing, object: Some(own) } };
+    let message = message.clone();
     let mut object = Some(own);
     if standing == Standing::Open {
         let name = object.as_ref().map(name_of).unwrap_or_default();
-        match give_up(client, subject.kind, &subject.namespace, &name, &words).await {
+        match give_up(client, subject.kind, &subject.namespace, &name, &message).await {
             Ok(given_up) => object = given_up.or(object),
             Err(error) => log.warning(&format!("{} {name}: {}", subject.kind.name(), error.chain()), &[]),
         }
     }
-    Called { made, standing: Standing::Failed(words), object }
+    Called { made, standing: Standing::Failed(message), object }
 }
 
 /// The server's object stands for it.
 async fn ended(operation: &Operation<'_>, mut kept: Kept<'_>, made: Result<String, String>) -> Called {
     let shown = kept.shown().clone();
     let (shown, standing) = match &made {
-        Err(words) => (shown.ended(Some(words), keep::now()), Standing::Failed(words.clone())),
+        Err(message) => (shown.ended(Some(message), keep::now()), Standing::Failed(message.clone())),
         Ok(id) => {
             let shown = plan::Shown { made: Some(id.clone()), ..shown };
             shown::after_call(operation, shown, id).await
@@ -226,14 +226,14 @@ async fn again(api: &Api<DynamicObject>, kind: Kind, object: &Value) -> Result<D
     api.create(&PostParams::default(), &made).await.attempt(attempt)
 }
 
-/// The operation has failed because nobody brings it to its end: written on a plugin's own object too. One that ended
+/// The operation has failed because its plugin will not bring it to its end: written on a plugin's own object too. One that ended
 /// meanwhile stays as it is. None where the object is gone.
 pub(crate) async fn give_up(
     client: &Client,
     kind: Kind,
     namespace: &str,
     name: &str,
-    words: &str,
+    message: &str,
 ) -> Result<Option<Value>, ApiError> {
     let api = api(client, kind, namespace);
     loop {
@@ -243,7 +243,7 @@ pub(crate) async fn give_up(
         if plan::standing(&json) != Standing::Open {
             return Ok(Some(json));
         }
-        match objects::merge(&api, &found, plan::given_up(words, keep::now())).await {
+        match objects::merge(&api, &found, plan::given_up(message, keep::now())).await {
             Ok(written) => return Ok(Some(objects::to_json(&written))),
             Err(error) if error.is_conflict() => {}
             Err(error) if error.is_not_found() => return Ok(None),
@@ -280,8 +280,8 @@ pub(crate) async fn left_by_plugin(
         if plan::standing(&json) == Standing::Completed && !made.is_empty() && found.is_none() {
             found = Some(objects::to_json(&labelled));
         } else {
-            let words = "the server ended during the call";
-            let _ = give_up(client, subject.kind, &subject.namespace, &name, words).await;
+            let message = "the server ended during the call";
+            let _ = give_up(client, subject.kind, &subject.namespace, &name, message).await;
         }
     }
     found.as_ref()?;
@@ -294,11 +294,11 @@ pub(crate) async fn left_by_plugin(
 }
 
 /// Ends every object of a Backup or Restore, by its UID, that is not at its end.
-pub(crate) async fn end_open(client: &Client, kind: Kind, namespace: &str, uid: &str, words: &str) {
+pub(crate) async fn end_open(client: &Client, kind: Kind, namespace: &str, uid: &str, message: &str) {
     let ended = async {
         for object in of_owner(client, kind, namespace, &kind.uid_selector(uid)).await? {
             if plan::standing(&objects::to_json(&object)) == Standing::Open {
-                give_up(client, kind, namespace, &object.name_any(), words).await?;
+                give_up(client, kind, namespace, &object.name_any(), message).await?;
             }
         }
         Ok::<_, ApiError>(())
@@ -340,6 +340,6 @@ fn name_of(object: &Value) -> String {
     object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned()
 }
 
-fn words(time: Duration) -> String {
+fn text(time: Duration) -> String {
     lifeboat_api::common::GoDuration::from_secs(i64::try_from(time.as_secs()).unwrap_or(i64::MAX)).to_string()
 }

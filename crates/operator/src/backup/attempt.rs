@@ -63,7 +63,7 @@ pub(super) async fn run(context: &Context, state: &State, ready: Ready) -> Resul
     let timeout = ready.backup.annotations().get(names::POD_VOLUME_TIMEOUT).map(String::as_str);
     let copying = Copying::new(&context.client, &context.settings.namespace, &context.settings.movers);
     let copying = Arc::new(copying.within(timeout));
-    let watch = Watch::new(state.api(context), &this.name, &this.uid, this.attempt, state.resting.clone());
+    let watch = Watch::new(state.api(context), &this.name, &this.uid, this.attempt, state.shutdown.clone());
     let outcome =
         Box::pin(watched(context, ready, storage.location.store.clone(), &watch, copying.clone())).await;
     match outcome {
@@ -71,7 +71,7 @@ pub(super) async fn run(context: &Context, state: &State, ready: Ready) -> Resul
             over.written(&outcome, &report, &copying).await
         }
         Err(PassError::Failed(reason)) => over.failed(&report, &reason, &copying).await,
-        other => match told(context, state, &this, &watch).await? {
+        other => match stop_reason(context, state, &this, &watch).await? {
             Some(Stop::Cancelled) => {
                 let reason = "cancelled while it ran; nothing of it can be restored";
                 over.failed(&report, reason, &copying).await
@@ -81,13 +81,18 @@ pub(super) async fn run(context: &Context, state: &State, ready: Ready) -> Resul
                 over.deleted(size, &copying).await
             }
             // The next leader begins the pass again.
-            Some(Stop::Overtaken | Stop::Resting) | None => Ok(Action::await_change()),
+            Some(Stop::Overtaken | Stop::Shutdown) | None => Ok(Action::await_change()),
         },
     }
 }
 
-/// Why the pass was told to end; where it found out by itself, the object says it.
-async fn told(context: &Context, state: &State, this: &Run, watch: &Watch) -> Result<Option<Stop>, ApiError> {
+/// Why the pass was stopped; where it stopped by itself, the object says it.
+async fn stop_reason(
+    context: &Context,
+    state: &State,
+    this: &Run,
+    watch: &Watch,
+) -> Result<Option<Stop>, ApiError> {
     match watch.reason() {
         None => stop(context, state, this).await,
         reason => Ok(reason),
@@ -116,15 +121,15 @@ impl Over<'_> {
         let (context, state, this) = (self.context, self.state, self.run);
         let Some(storage) = self.storage else { return Ok(Action::await_change()) };
         let size = outcome.size.compressed;
-        // The fence: whoever lost the lead without noticing finds a higher attempt here.
+        // The fence: a server that lost the lead without noticing finds a higher attempt here.
         match stop(context, state, this).await? {
             Some(Stop::Deleted) => return self.deleted(Some(size), copying).await,
             Some(Stop::Overtaken) => return Ok(Action::await_change()),
             _ => {}
         }
         discard_others(context, &this.uid, &copying.objects()).await;
-        if let Err(reason) = upload_outcome(storage.store(), &storage.files, outcome, report).await {
-            return self.failed(report, &reason, copying).await;
+        if let Err(error) = upload_outcome(storage.store(), &storage.files, outcome, report).await {
+            return self.failed(report, &error.to_string(), copying).await;
         }
         if !outcome.snapshots.is_empty() {
             self.journal.note_passed().await;
@@ -256,7 +261,7 @@ async fn watched(
     tokio::pin!(pass);
     let outcome = tokio::select! {
         outcome = &mut pass => outcome,
-        // Told to end: what is open is brought to its end first.
+        // Stopped: post hooks of pods that are at rest still run.
         () = watch.follow(&counters) => pass.await,
     };
     acting.tell_usage(&log);

@@ -127,7 +127,7 @@ async fn release_snapshots(context: &Context, backup: &Backup) {
     if backup.spec.snapshot_move_data == Some(true) {
         // Their data is in a repository: the drivers need not keep it as well.
         for message in csi::discard(context, &uid).await {
-            tracing::warn!(backup = name, message, "a backup whose data was moved");
+            tracing::warn!(backup = name, problem = message, "a backup whose data was moved");
         }
     } else if let Err(error) = csi::release(context, &uid).await {
         tracing::warn!(backup = name, error = error.chain(), "objects of CSI snapshots are left behind");

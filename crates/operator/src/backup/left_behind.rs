@@ -24,7 +24,7 @@ use crate::csi;
 const TRIES: u32 = 5;
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// A journal that nobody else will end.
+/// A journal that no attempt will end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Left {
     pub(super) uid: String,
@@ -32,11 +32,11 @@ pub(super) struct Left {
     phase: Option<BackupPhase>,
 }
 
-/// The journals that nobody else will end; again and again until the API server tells.
+/// The journals that no attempt will end; asked for until the API server answers.
 pub(super) async fn left_behind(context: &Context, state: &State) -> Vec<Left> {
     loop {
         tokio::select! {
-            () = state.resting.cancelled() => return Vec::new(),
+            () = state.shutdown.cancelled() => return Vec::new(),
             found = find(context, state) => match found {
                 Ok(found) => return found,
                 Err(error) => tracing::warn!(error = error.chain(), "cannot look for journals"),
@@ -71,9 +71,9 @@ fn is_to_run(backup: &DynamicObject) -> bool {
 pub(super) async fn end(context: &Context, all: &[Left]) {
     for left in all {
         let mut tries = 0;
-        while let Err(words) = end_one(context, left).await {
+        while let Err(message) = end_one(context, left).await {
             tries += 1;
-            tracing::warn!(left.uid, error = words, "cannot end the hooks of a backup that is gone");
+            tracing::warn!(left.uid, error = message, "cannot end the hooks of a backup that is gone");
             if tries == TRIES {
                 break;
             }
@@ -83,8 +83,8 @@ pub(super) async fn end(context: &Context, all: &[Left]) {
 }
 
 /// Objects of CSI snapshots that a server which died left of backups that are over. Those of a Backup that is gone are kept
-/// by their drivers where storage has it: it comes back with the next sync. Where nobody has it they go, and where nobody
-/// knows they stay as they are until the next start.
+/// by their drivers where storage has it: it comes back with the next sync. Where neither has it they go, and where storage
+/// cannot be read they stay as they are until the next start.
 pub(super) async fn clear_snapshots(context: &Context, state: &State) {
     let cleared = async {
         // Snapshots first: a backup that begins meanwhile is then in the list of Backups, or not in this one.
@@ -99,8 +99,12 @@ pub(super) async fn clear_snapshots(context: &Context, state: &State) {
             match backup.map(shown_phase) {
                 Some(phase) if !is_at_rest(&phase) => {}
                 Some(phase) if moved || phase == BackupPhase::Failed => {
-                    for words in csi::discard(context, &uid).await {
-                        tracing::warn!(uid, words, "a backup that failed, or whose data was moved");
+                    for message in csi::discard(context, &uid).await {
+                        tracing::warn!(
+                            uid,
+                            problem = message,
+                            "a backup that failed, or whose data was moved"
+                        );
                     }
                 }
                 Some(_) => csi::release(context, &uid).await?,
@@ -119,13 +123,17 @@ async fn clear_orphans(context: &Context, uid: &str) -> Result<(), ApiError> {
         Orphan::Stored => csi::release(context, uid).await,
         Orphan::Lost => {
             tracing::warn!(uid, "neither the cluster nor storage has this backup: its CSI snapshots go");
-            for words in csi::discard(context, uid).await {
-                tracing::warn!(uid, words, "a backup that is gone");
+            for message in csi::discard(context, uid).await {
+                tracing::warn!(uid, problem = message, "a backup that is gone");
             }
             Ok(())
         }
-        Orphan::Unknown(words) => {
-            tracing::warn!(uid, words, "CSI snapshots of a Backup that is gone are kept: nobody knows of it");
+        Orphan::Unknown(message) => {
+            tracing::warn!(
+                uid,
+                problem = message,
+                "CSI snapshots of a Backup that is gone are kept: nobody knows of it"
+            );
             Ok(())
         }
     }

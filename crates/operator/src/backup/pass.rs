@@ -49,7 +49,7 @@ use crate::lookup::ActionLookup;
 
 pub(crate) use actions::{ADOPTED, longest};
 pub(crate) use again::read_again;
-pub(crate) use hooks::{Commands, OpenPod, PodCommands, run_open_posts};
+pub(crate) use hooks::{Commands, OpenPod, run_open_posts};
 pub(crate) use progress::{Counters, Fence, Stop, Watch, verdict};
 pub(crate) use report::{About, Report};
 pub(crate) use upload::{chain, upload_failure, upload_outcome};
@@ -57,7 +57,7 @@ pub(crate) use upload::{chain, upload_failure, upload_outcome};
 use actions::{ResolvedActions, ResolvedBlocks};
 use written::Written;
 
-/// How long an item that is on its way may go on when the pass is told to stop.
+/// How long an item that is on its way may go on when the pass is stopped.
 const LAST_MOMENT: Duration = Duration::from_secs(10);
 
 /// All that a pass needs.
@@ -109,7 +109,7 @@ pub(crate) struct Outcome {
 /// Why a pass gave nothing that can be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum PassError {
-    /// Told to end; who told it knows why.
+    /// Stopped by the caller, which knows the reason.
     #[error("stopped")]
     Stopped,
     #[error("{0}")]
@@ -122,14 +122,14 @@ pub(super) struct Pass {
     pub(super) backup: Backup,
     pub(super) valid: ValidBackup,
     pub(super) catalogue: Arc<Catalogue>,
-    pub(super) actions: ResolvedActions,
-    pub(super) blocks: ResolvedBlocks,
+    actions: ResolvedActions,
+    blocks: ResolvedBlocks,
     pub(super) lookup: ActionLookup,
     pub(super) commands: Arc<dyn Commands>,
     pub(super) journal: Journal,
     pub(super) report: Report,
     pub(super) writer: ArchiveWriter,
-    pub(super) written: Written,
+    written: Written,
     pub(super) counters: Arc<Counters>,
     pub(super) stop: CancellationToken,
     pub(super) page_size: u32,
@@ -146,7 +146,7 @@ pub(super) struct Pass {
     /// The first error after which nothing more can be written.
     pub(super) fatal: Mutex<Option<String>>,
     /// What was collected, once it is.
-    pub(super) collected: std::sync::OnceLock<collect::Collection>,
+    collected: std::sync::OnceLock<collect::Collection>,
 }
 
 /// What comes together while items pass by.
@@ -185,8 +185,8 @@ pub(crate) async fn run(input: PassInput) -> Result<Outcome, PassError> {
     let (actions, mut left_out) = ResolvedActions::new(&input.registry.backup, &input.catalogue).await;
     let (blocks, no_blocks) = ResolvedBlocks::new(&input.registry.blocks, &input.catalogue).await;
     left_out.extend(no_blocks);
-    for words in left_out {
-        input.report.error(&About::Server, &words, None);
+    for message in left_out {
+        input.report.error(&About::Server, &message, None);
     }
     let name = input.backup.metadata.name.clone().unwrap_or_default();
     let files =
@@ -222,7 +222,7 @@ pub(crate) async fn run(input: PassInput) -> Result<Outcome, PassError> {
         fatal: Mutex::default(),
         collected: std::sync::OnceLock::new(),
     });
-    pass.tell_start();
+    pass.report_start();
     let uid = pass.backup.metadata.uid.clone().unwrap_or_default();
     let worked = tokio::select! {
         worked = Box::pin(Pass::work(&pass)) => worked,
@@ -268,7 +268,7 @@ impl Pass {
         if self.stop.is_cancelled() { Err(PassError::Stopped) } else { Ok(()) }
     }
 
-    /// None where the pass is told to stop meanwhile: nobody waits for it then. Only for work that may be dropped.
+    /// None where the pass is stopped meanwhile: the work is dropped. Only for work that may be.
     pub(super) async fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         tokio::select! {
             biased;
@@ -277,7 +277,7 @@ impl Pass {
         }
     }
 
-    /// The same for work that has begun: it gets a last moment.
+    /// None where the pass is stopped meanwhile and the work, which has begun, does not end within [`LAST_MOMENT`].
     async fn soon<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         let over = async {
             self.stop.cancelled().await;
@@ -296,7 +296,7 @@ impl Pass {
         self.stop.cancel();
     }
 
-    fn tell_start(&self) {
+    fn report_start(&self) {
         for warning in self.valid.filter.warnings().iter().chain(&self.valid.orders.warnings) {
             self.report.warning(&About::Server, warning, None);
         }
@@ -306,8 +306,8 @@ impl Pass {
         }
         let namespaces = self.valid.filter.namespaces();
         for missing in namespaces.missing() {
-            let words = format!("namespace {missing} is included by its name and does not exist");
-            self.report.error(&About::Namespace(missing), &words, None);
+            let message = format!("namespace {missing} is included by its name and does not exist");
+            self.report.error(&About::Namespace(missing), &message, None);
         }
         for pattern in namespaces.idle_patterns() {
             self.report.warning(&About::Server, &format!("no namespace matches {pattern:?}"), None);

@@ -37,8 +37,8 @@ pub(super) async fn advance(context: &Context, state: &State) -> Result<(), ApiE
             // Changed or gone meanwhile: that brings the next look.
             Err(error) if error.is_conflict() || error.is_not_found() => {}
             Err(error) if error.is_invalid() => {
-                let words = "the backup cannot be started";
-                context.refused.tell(&context.events, object, &state.resource, words, &error).await;
+                let message = "the backup cannot be started";
+                context.refused.tell(&context.events, object, &state.resource, message, &error).await;
             }
             Err(error) => return Err(error),
         }

@@ -45,7 +45,7 @@ pub(super) async fn write(
     write_noted(context, state, run, status, &json!({})).await
 }
 
-/// The same, with annotations.
+/// Merges `status` and `annotations`; None as in [`write`].
 pub(super) async fn write_noted(
     context: &Context,
     state: &State,

@@ -215,8 +215,8 @@ async fn a_backup_that_is_cancelled_before_it_starts_fails() {
 async fn an_attempt_that_was_overtaken_writes_nothing_more() {
     let server = Server::new().await;
     server.add("b", json!({}), &json!({}));
-    server.world.on_command(|world, words| {
-        if words == "pre db-0" {
+    server.world.on_command(|world, command| {
+        if command == "pre db-0" {
             world.change(
                 &format!("{BACKUPS}/b"),
                 &json!({"metadata": {"annotations": {"lifeboat.io/attempt": "7"}}}),
@@ -251,8 +251,8 @@ async fn a_backup_that_is_cancelled_while_a_hook_hangs_ends_soon_and_says_why() 
     let server = Server::new().await;
     server.world.hang("pre db-0");
     server.add("b", json!({}), &json!({}));
-    server.world.on_command(|world, words| {
-        if words == "pre db-0" {
+    server.world.on_command(|world, command| {
+        if command == "pre db-0" {
             let cancel = json!({"metadata": {"annotations": {"lifeboat.io/cancel": "true"}}});
             world.change(&format!("{BACKUPS}/b"), &cancel);
         }
@@ -272,8 +272,8 @@ async fn a_backup_that_is_deleted_while_a_hook_hangs_ends_it_and_leaves_nothing(
     let server = Server::new().await;
     server.world.hang("pre db-0");
     server.add("b", json!({}), &json!({}));
-    server.world.on_command(|world, words| {
-        if words == "pre db-0" {
+    server.world.on_command(|world, command| {
+        if command == "pre db-0" {
             world.remove(&format!("{BACKUPS}/b"));
         }
     });

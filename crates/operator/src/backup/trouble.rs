@@ -42,7 +42,7 @@ pub(super) enum Trouble {
     Gone(String),
 }
 
-/// Storage may come back; at last the backup has failed, because nobody could restore it.
+/// Waits for what may pass; when its time is over the backup has failed, because it could not be restored.
 pub(super) async fn wait(
     context: &Context,
     state: &State,

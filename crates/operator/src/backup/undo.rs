@@ -137,7 +137,7 @@ impl Undoing<'_> {
             self.undo(*effect, reason, &mut left).await;
         }
         for message in &left.messages {
-            tracing::warn!(uid = self.uid(), message, "something is left of a backup");
+            tracing::warn!(uid = self.uid(), problem = message, "something is left of a backup");
         }
         left
     }

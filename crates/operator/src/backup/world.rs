@@ -16,7 +16,7 @@ use super::pass::Commands;
 
 pub(crate) use archived::{archived, archived_object};
 
-/// Types as discovery tells them: group, version, plural, kind, namespaced.
+/// Types as discovery lists them: group, version, plural, kind, namespaced.
 const TYPES: [(&str, &str, &str, &str, bool); 19] = [
     ("", "v1", "pods", "Pod", true),
     ("", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", true),
@@ -174,8 +174,8 @@ impl World {
     }
 
     /// A command, such as `pre db-0`, does not end.
-    pub(crate) fn hang(&self, words: &str) {
-        self.hanging.lock().unwrap().insert(words.to_owned());
+    pub(crate) fn hang(&self, command: &str) {
+        self.hanging.lock().unwrap().insert(command.to_owned());
     }
 
     pub(crate) fn fail_commands_in(&self, pod: &str) {
@@ -313,13 +313,13 @@ impl World {
 #[async_trait]
 impl Commands for World {
     async fn run(&self, request: &ExecRequest) -> Result<ExecOutput, ExecError> {
-        let words = format!("{} {}", request.command[0], request.pod);
-        self.commands.lock().unwrap().push(words.clone());
+        let command = format!("{} {}", request.command[0], request.pod);
+        self.commands.lock().unwrap().push(command.clone());
         if let Some(hook) = self.on_command.lock().unwrap().as_ref() {
-            hook(self, &words);
+            hook(self, &command);
         }
         tokio::task::yield_now().await;
-        let hangs = self.hanging.lock().unwrap().contains(&words);
+        let hangs = self.hanging.lock().unwrap().contains(&command);
         if hangs {
             tokio::time::sleep(request.timeout).await;
             return Err(ExecError::Timeout(request.timeout));

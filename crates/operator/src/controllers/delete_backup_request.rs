@@ -62,10 +62,10 @@ impl Drop for Turn {
     }
 }
 
-pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
+pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
     let resource = objects::resource_of::<DeleteBackupRequest>();
     let controller =
-        dynamic::controller(context, &resource).graceful_shutdown_on(resting.clone().cancelled_owned());
+        dynamic::controller(context, &resource).graceful_shutdown_on(shutdown.clone().cancelled_owned());
     let state = Arc::new(State { resource, busy: Arc::default() });
     dynamic::drive("delete-backup-request", controller, context.clone(), state, reconcile).await;
 }
@@ -86,8 +86,8 @@ async fn reconcile(
     }
     let backup = object.data.pointer("/spec/backupName").and_then(Value::as_str).unwrap_or_default();
     if backup.is_empty() {
-        let words = "spec.backupName is required: name the Backup to delete".to_owned();
-        return status::answer(&context, &state, &object, vec![words]).await;
+        let message = "spec.backupName is required: name the Backup to delete".to_owned();
+        return status::answer(&context, &state, &object, vec![message]).await;
     }
     let Some(_turn) = state.turn(backup) else {
         return Ok(Action::requeue(NEXT_TRY));
@@ -110,7 +110,7 @@ async fn reconcile(
 /// How a deletion went.
 #[derive(Default)]
 struct Deleted {
-    /// What could not be removed, in words.
+    /// What could not be removed, for people.
     problems: Vec<String>,
     /// Whether files were being removed.
     begun: bool,
@@ -129,10 +129,10 @@ async fn delete(context: &Context, acting: &Acting, gathered: &Gathered, extent:
         problems.extend(csi::delete(context, &acting.actions.delete, gathered, location, &ran).await);
         problems.extend(ran.problems);
         let copies = copies::read(location, &gathered.name).await;
-        for words in &copies.problems {
+        for message in &copies.problems {
             // The list of volumes is read for CSI snapshots too.
-            if !problems.contains(words) {
-                problems.push(words.clone());
+            if !problems.contains(message) {
+                problems.push(message.clone());
             }
         }
         // What keeps the backup anyhow keeps its snapshots too: it stays one that can be restored.

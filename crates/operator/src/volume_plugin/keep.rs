@@ -47,7 +47,7 @@ impl<'a> Kept<'a> {
         self.object.as_ref().map(objects::to_json)
     }
 
-    /// The object as it should be, for an operation that goes on: whoever looks at it later makes it.
+    /// The object as it should be, for an operation that goes on: the next look makes it.
     pub(super) fn wanted(&self) -> Value {
         self.object().unwrap_or_else(|| self.operation.subject.object(&self.shown, now()))
     }
@@ -62,7 +62,7 @@ impl<'a> Kept<'a> {
         self.bear(written);
     }
 
-    /// The UIDs of objects that others made; None where nobody can tell.
+    /// The UIDs of objects that others made; None where they cannot be listed.
     pub(super) async fn plugins_own_uids(&self) -> Option<Vec<String>> {
         Some(self.others().await?.iter().filter_map(ResourceExt::uid).collect())
     }
@@ -81,7 +81,7 @@ impl<'a> Kept<'a> {
         {
             own = self.api.get_opt(name).await.ok().flatten().filter(is_own);
         }
-        // Which ones are new can be told only where those before are known.
+        // Which ones are new is known only where those before are.
         if own.is_none() && before.is_some() {
             own = self.others().await.unwrap_or_default().into_iter().find(is_own);
         }
@@ -128,7 +128,7 @@ impl<'a> Kept<'a> {
         Ok(None)
     }
 
-    /// Objects that others made and nobody adopted.
+    /// Objects that others made and that were not adopted.
     async fn others(&self) -> Option<Vec<DynamicObject>> {
         let params = ListParams::default().labels(&self.operation.subject.own_selector());
         self.api.list(&params).await.map(|list| list.items).ok()
@@ -184,15 +184,15 @@ impl<'a> Kept<'a> {
         Ok(())
     }
 
-    /// What goes wrong with the object does not touch the operation; it is told once.
+    /// What goes wrong with the object does not touch the operation; it is logged once.
     fn bear(&mut self, outcome: Result<(), ApiError>) {
         if let Err(error) = outcome
             && !std::mem::replace(&mut self.told, true)
         {
-            let words = format!("its progress cannot be shown as it is: {}", error.chain());
+            let message = format!("its progress cannot be shown as it is: {}", error.chain());
             let kind = self.operation.subject.kind.name();
             let volume = self.operation.subject.volume.as_str();
-            self.operation.log.info(&words, &[("kind", kind), ("persistentVolume", volume)]);
+            self.operation.log.info(&message, &[("kind", kind), ("persistentVolume", volume)]);
         }
     }
 }

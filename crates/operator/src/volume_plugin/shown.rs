@@ -18,8 +18,8 @@ impl Mirror {
     /// While the call runs. Whatever the plugin says, the end is the call's.
     pub(super) fn during(&mut self, progress: VolumeProgress, before: &Shown, log: &RunLog) -> Shown {
         let (progress, complaint) = progress.after(self.last.as_ref());
-        if let Some(words) = complaint {
-            self.complain(log, &words);
+        if let Some(message) = complaint {
+            self.complain(log, &message);
         }
         let mut shown = taken(&progress, before);
         if progress.ended().is_some() {
@@ -31,9 +31,9 @@ impl Mirror {
     }
 
     /// Once for each operation.
-    pub(super) fn complain(&mut self, log: &RunLog, words: &str) {
+    pub(super) fn complain(&mut self, log: &RunLog, message: &str) {
         if !std::mem::replace(&mut self.complained, true) {
-            log.info(words, &[]);
+            log.info(message, &[]);
         }
     }
 }
@@ -48,8 +48,8 @@ pub(super) fn later(progress: VolumeProgress, before: &Shown) -> Shown {
         None => Shown { completed: None, ..shown },
         Some(Ended::Well) => shown.ended(None, keep::now()),
         Some(Ended::Badly) => {
-            let words = Some(progress.message.as_str()).filter(|words| !words.is_empty());
-            shown.ended(Some(words.unwrap_or("the plugin gives no reason")), keep::now())
+            let message = Some(progress.message.as_str()).filter(|message| !message.is_empty());
+            shown.ended(Some(message.unwrap_or("the plugin gives no reason")), keep::now())
         }
     }
 }

@@ -256,13 +256,13 @@ async fn what_the_plugin_says_after_the_call_counts(
 #[case::empty(FakeSnapshotter { create: Box::new(|_| Ok(String::new())), ..FakeSnapshotter::default() }, "an empty name")]
 #[case::hangs(FakeSnapshotter { hangs: true, ..FakeSnapshotter::default() }, "did not answer within")]
 #[tokio::test]
-async fn a_call_that_fails_is_in_its_object(#[case] snapshotter: FakeSnapshotter, #[case] words: &str) {
+async fn a_call_that_fails_is_in_its_object(#[case] snapshotter: FakeSnapshotter, #[case] message: &str) {
     let cluster = Cluster::new().await;
     let done = called(&cluster, Kind::Backup, &snapshotter).await;
-    assert!(done.made.unwrap_err().contains(words));
+    assert!(done.made.unwrap_err().contains(message));
     let object = cluster.get("volumepluginbackups", &subject(Kind::Backup).name()).unwrap();
     assert_eq!(object["status"]["phase"], "Failed");
-    assert!(object["status"]["message"].as_str().unwrap().contains(words), "{object}");
+    assert!(object["status"]["message"].as_str().unwrap().contains(message), "{object}");
     assert!(object["status"]["completionTimestamp"].is_string());
 }
 
@@ -313,8 +313,8 @@ async fn a_plugins_own_object_is_adopted_and_ours_goes(
     assert_eq!(own["metadata"]["labels"]["velero.io/backup-name"], "b");
     assert_eq!(own["metadata"]["ownerReferences"][0]["uid"], "uid-b");
     if expected == Standing::Open {
-        let words = "its time is over";
-        give_up(&cluster.context.client, kind, "lifeboat", name, words).await.unwrap();
+        let message = "its time is over";
+        give_up(&cluster.context.client, kind, "lifeboat", name, message).await.unwrap();
         assert_eq!(cluster.get(kind.plural(), name).unwrap()["status"]["phase"], "Failed");
     }
 }

@@ -44,7 +44,7 @@ pub(in crate::backup) fn follow(state: &State, backup: &Backup) {
 pub(in crate::backup) async fn watch(context: &Context, state: &State) {
     loop {
         tokio::select! {
-            () = state.resting.cancelled() => return,
+            () = state.shutdown.cancelled() => return,
             () = tokio::time::sleep(LOOK) => {}
         }
         if let Err(error) = look(context, state).await {

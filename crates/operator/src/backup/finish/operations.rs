@@ -1,5 +1,5 @@
 //! Operations that actions go on with in the background: asked for their progress until all have ended or their time is
-//! over, then the Backup is finalized. Their list is in storage, so that whoever leads can go on.
+//! over, then the Backup is finalized. Their list is in storage, so that the next leader can go on.
 
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ async fn look(context: &Context, backup: &Backup) -> Result<Looked, Trouble> {
         return Err(Trouble::Gone(message.to_owned()));
     }
     let operations = ask_all(context, backup, &before).await;
-    let csi_ready = ended::tell(context, store, files, &before, &operations).await?;
+    let csi_ready = ended::record(context, store, files, &before, &operations).await?;
     if operations != before {
         put(store, &files.item_operations(), &operations).await?;
     }

@@ -1,5 +1,5 @@
 //! What operations in the background changed goes into the archive: their items are read again and the archive is written
-//! anew with them, as upstream does. Doing it twice ends the same, so a server that dies meanwhile does no harm.
+//! anew with them, as upstream does. Doing it twice gives one result, so a server that dies meanwhile does no harm.
 
 use std::sync::Arc;
 
@@ -45,7 +45,7 @@ pub(super) async fn write_again(
     let mut rewritten =
         Rewritten { errors: i64::try_from(again.problems.len()).unwrap_or(i64::MAX), bytes: None };
     if !again.problems.is_empty() {
-        tell(store.as_ref(), files, &again.problems).await?;
+        add_problems(store.as_ref(), files, &again.problems).await?;
     }
     if !again.updates.is_empty() {
         let size = rewrite(store.clone(), &files.contents(), again.updates, &WriterOptions::default()).await;
@@ -58,7 +58,7 @@ pub(super) async fn write_again(
 /// The items that ended operations name, each once, in their order.
 async fn items(store: &dyn ObjectStore, files: &BackupFiles) -> Result<Vec<ItemId>, Trouble> {
     let key = files.item_operations();
-    let unreadable = |words: String| Trouble::Storage(format!("cannot read {key}: {words}"));
+    let unreadable = |message: String| Trouble::Storage(format!("cannot read {key}: {message}"));
     let stored = store.get(&key, DOCUMENT_LIMIT).await.map_err(|error| unreadable(chain(&error)))?;
     let operations: Vec<BackupOperation> =
         decode_list(&stored).map_err(|error| unreadable(error.to_string()))?;
@@ -73,13 +73,13 @@ async fn items(store: &dyn ObjectStore, files: &BackupFiles) -> Result<Vec<ItemI
 }
 
 /// Adds the items that are in the backup as they were before their operations to its results.
-async fn tell(
+async fn add_problems(
     store: &dyn ObjectStore,
     files: &BackupFiles,
     problems: &[(ItemId, String)],
 ) -> Result<(), Trouble> {
     let key = files.results();
-    let broken = |words: String| Trouble::Storage(format!("cannot add to {key}: {words}"));
+    let broken = |message: String| Trouble::Storage(format!("cannot add to {key}: {message}"));
     let stored = store.get(&key, DOCUMENT_LIMIT).await.map_err(|error| broken(chain(&error)))?;
     let mut results: Results = decode(&stored).map_err(|error| broken(error.to_string()))?;
     for (id, problem) in problems {

@@ -20,9 +20,9 @@ pub(in crate::backup) async fn of(context: &Context, uid: &str) -> Result<Orphan
     let mut looked = Vec::new();
     for (name, location) in csi::origins(context, uid).await? {
         if name.is_empty() || name.len() >= CUT || location.len() >= CUT {
-            let words =
+            let message =
                 format!("its name '{name}' or that of its location '{location}' is not known in full");
-            return Ok(Orphan::Unknown(words));
+            return Ok(Orphan::Unknown(message));
         }
         // Objects of older versions do not say where it was to be stored.
         let places = if location.is_empty() { all(context).await? } else { vec![location] };

@@ -70,8 +70,8 @@ impl<A: ?Sized> Resolved<A> {
     }
 }
 
-/// Operations of a pass that gives nothing are not waited for: whoever began them is told. What is cancelled leaves the
-/// journal; the others, and those that the next attempt would take over, are cancelled by whoever ends the journal.
+/// Cancels the operations of a pass that gives nothing. What is cancelled leaves the journal; the others, and those that the
+/// next attempt would take over, are cancelled when the journal is ended.
 pub(super) async fn cancel(
     actions: &ResolvedActions,
     backup: &Backup,

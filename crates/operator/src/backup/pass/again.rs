@@ -38,8 +38,8 @@ pub(crate) async fn read_again(
     let (actions, left_out) = ResolvedActions::new(&registry.backup, &catalogue).await;
     // Items without what their actions make of them would replace better ones.
     if !left_out.is_empty() {
-        let words = left_out.join("; ");
-        let problems = items.into_iter().map(|id| (id, words.clone())).collect();
+        let message = left_out.join("; ");
+        let problems = items.into_iter().map(|id| (id, message.clone())).collect();
         return Again { updates: Updates::default(), problems };
     }
     let reader = Reader {
@@ -97,7 +97,7 @@ impl Reader<'_> {
             serde_json::from_slice(&item.json).map_err(|error| format!("cannot read the object: {error}"))?;
         let mut additional = Vec::new();
         for action in self.actions.of(&kind.id, &item.meta) {
-            let failed = |words: String| format!("action {}: {words}", action.name());
+            let failed = |message: String| format!("action {}: {message}", action.name());
             let made = timeout(longest(self.backup), action.execute(value, self.backup, &self.lookup)).await;
             let made = made.map_err(|_elapsed| failed("it did not end in time".to_owned()))?;
             let made = made.map_err(|error| failed(error.to_string()))?;

@@ -155,7 +155,7 @@ impl Pass {
         self.written.has(&collected.id(at), &collected.kind(at).version)
     }
 
-    /// Pre hooks and items. What began a pre hook ends with its post hooks, also when told to stop: see [`Self::settle`].
+    /// Pre hooks and items. A pod whose pre hooks ran gets its post hooks, also when the pass is stopped: see [`Self::settle`].
     pub(super) async fn run_block(&self, block: &Block) -> Settling {
         let Some(collected) = self.collected.get() else {
             return Settling { hooked: Hooked::default(), copies: Vec::new() };

@@ -108,7 +108,7 @@ fn claimed(collected: &Collection, at: usize) -> Claimed {
     Claimed { claim: collected.id(at).path(), volume: volume.map(str::to_owned) }
 }
 
-/// The item as JSON; `null` where it cannot be read, which its own processing will tell.
+/// The item as JSON; `null` where it cannot be read, which is reported when the item is taken.
 pub(super) fn value(collected: &Collection, at: usize) -> Value {
     let raw = collected.raw(at).ok();
     raw.and_then(|raw| serde_json::from_slice(&raw.json).ok()).unwrap_or_default()

@@ -212,21 +212,21 @@ impl Pass {
             namespace: namespace.map(str::to_owned),
             name: String::new(),
         };
-        let words = error.chain();
+        let cause = error.chain();
         if error.is_not_found() {
             let message = "The type went away while the backup ran; nothing of it is in the backup";
-            self.report.warning(&About::Item(&id), message, Some(&words));
+            self.report.warning(&About::Item(&id), message, Some(&cause));
         } else if error.is_transient() && self.is_aggregated_and_down(kind).await {
             let message = "The server of this API group does not answer; its objects are left out (`kubectl get apiservices` says why)";
-            self.report.warning(&About::Item(&id), message, Some(&words));
+            self.report.warning(&About::Item(&id), message, Some(&cause));
         } else if let Some(namespace) = namespace
             && error.code() == Some(403)
             && !self.made().forbidden.insert(namespace.to_owned())
         {
             // One error for each namespace is enough; the log has all types.
-            self.report.info_about(&id, &format!("May not be listed: {words}"));
+            self.report.info_about(&id, &format!("May not be listed: {cause}"));
         } else {
-            self.report.error(&About::Item(&id), "Error listing items", Some(&words));
+            self.report.error(&About::Item(&id), "Error listing items", Some(&cause));
         }
     }
 }

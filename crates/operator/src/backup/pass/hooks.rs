@@ -1,5 +1,5 @@
 //! Hooks around a block. Before a pod's pre hooks run, the post hooks that belong to them go into the journal; they leave it
-//! when they have run. So whoever leads next knows what has to be undone.
+//! when they have run. So the next leader knows which post hooks have to run.
 
 use std::collections::BTreeSet;
 
@@ -87,7 +87,7 @@ impl Pass {
             && !pod.post.is_empty()
             && let Err(error) = self.journal.open(&pod).await
         {
-            // Without its intent on record no hook may run: nobody could end it after a crash.
+            // Without its intent on record no hook may run: after a crash its post hooks would never run.
             self.report.error(
                 &About::Item(&id),
                 "Hooks were not run: their journal cannot be written",
@@ -98,13 +98,13 @@ impl Pass {
         let mut goes_on = true;
         let mut rests = !hooks.pre.is_empty();
         for hook in &hooks.pre {
-            // Nobody waits for a pre hook of a backup that is to end; its pod's post hooks run all the same.
+            // A pre hook of a backup that is stopped is not waited for; its pod's post hooks run all the same.
             let Some(succeeded) = self.unless_stopped(self.run_hook(&pod, hook, "pre")).await else {
-                let words = format!(
+                let message = format!(
                     "Pre hook {} is not waited for, because the backup is to end; it may still run in the container",
                     hook.name
                 );
-                self.report.warning(&About::Item(&id), &words, None);
+                self.report.warning(&About::Item(&id), &message, None);
                 rests = false;
                 break;
             };
@@ -164,14 +164,14 @@ async fn run_hook(commands: &dyn Commands, report: &Report, pod: &OpenPod, hook:
             true
         }
         Err(error) => {
-            let words = match &error {
+            let message = match &error {
                 ExecError::Api(error) => error.chain(),
                 other => other.to_string(),
             };
             report.error(
                 &About::Item(&id),
                 &format!("Error executing {half} hook {}", hook.name),
-                Some(&words),
+                Some(&message),
             );
             false
         }
@@ -185,21 +185,21 @@ pub(crate) async fn run_open_posts(
     report: &Report,
 ) -> Result<(), String> {
     let (open, unreadable) = journal.entries().await?;
-    for words in unreadable {
-        report.error(&About::Server, &words, None);
+    for message in unreadable {
+        report.error(&About::Server, &message, None);
     }
     for pod in open {
         let about = pod.id();
         let about = About::Item(&about);
         if !journal.has_its_pod(&pod).await? {
-            let words =
+            let message =
                 "The server was interrupted between this pod's hooks; the pod is gone, so none run for it";
-            report.warning(&about, words, None);
+            report.warning(&about, message, None);
             journal.close(&pod).await;
             continue;
         }
-        let words = "The server was interrupted between this pod's hooks; its post hooks run now";
-        report.warning(&about, words, None);
+        let message = "The server was interrupted between this pod's hooks; its post hooks run now";
+        report.warning(&about, message, None);
         for hook in &pod.post {
             run_hook(commands, report, &pod, hook, "post").await;
         }

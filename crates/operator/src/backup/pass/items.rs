@@ -112,8 +112,9 @@ impl Pass {
             for other in &made.additional_items {
                 // The item is as good without it: what is missing is named, and the item is kept.
                 if let Err(error) = self.take_additional(other, must, depth + 1).await {
-                    let words = format!("Error backing up {other}, which action {} asked for", action.name());
-                    self.report.error(&About::Item(&id), &words, Some(&error));
+                    let message =
+                        format!("Error backing up {other}, which action {} asked for", action.name());
+                    self.report.error(&About::Item(&id), &message, Some(&error));
                 }
             }
         }
@@ -191,9 +192,9 @@ impl Pass {
         match self.writer.append(id, &kind.version, kind.preferred, json).await {
             Ok(()) => {}
             Err(error @ ArchiveError::Upload { .. }) => {
-                let words = super::upload::chain(&error);
-                self.give_up(format!("the archive cannot be written: {words}"));
-                return Err(words);
+                let message = super::upload::chain(&error);
+                self.give_up(format!("the archive cannot be written: {message}"));
+                return Err(message);
             }
             Err(error) => return Err(error.to_string()),
         }
@@ -259,9 +260,9 @@ impl Pass {
             OperationStatus { created: Some(Time(jiff::Timestamp::now())), ..OperationStatus::default() };
         let operation = BackupOperation { spec, status };
         if let Err(error) = self.journal.note_operation(&super::actions::entry(&operation)).await {
-            let words = "Operations of this backup cannot be noted any more: if the server were restarted now, those from \
+            let message = "Operations of this backup cannot be noted any more: if the server were restarted now, those from \
                          this one on would go on beside those of the next attempt";
-            self.report.warning(&About::Item(id), words, Some(&error));
+            self.report.warning(&About::Item(id), message, Some(&error));
         }
         self.made().operations.push(operation);
     }

@@ -52,7 +52,7 @@ impl Counters {
     }
 }
 
-/// Why a pass was told to end.
+/// Why a pass is stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
     /// The annotation asks for it.
@@ -62,7 +62,7 @@ pub(crate) enum Stop {
     /// Another attempt runs: this server leads no more.
     Overtaken,
     /// The server comes to rest; the next leader begins the pass again.
-    Resting,
+    Shutdown,
 }
 
 /// Asked right before a write that another attempt must not suffer from.
@@ -75,7 +75,7 @@ pub(crate) struct Fence {
 }
 
 impl Fence {
-    /// Whether the object is still there and still this attempt's. While the API server does not tell, neither is said:
+    /// Whether the object is still there and still this attempt's. While the API server does not answer, it is asked again:
     /// the lease ends the term then.
     pub(super) async fn holds(&self) -> bool {
         loop {
@@ -99,7 +99,7 @@ pub(crate) struct Watch {
     pub(crate) uid: String,
     pub(crate) attempt: u64,
     pub(crate) stop: CancellationToken,
-    pub(crate) resting: CancellationToken,
+    pub(crate) shutdown: CancellationToken,
     reason: Mutex<Option<Stop>>,
 }
 
@@ -109,10 +109,10 @@ impl Watch {
         name: &str,
         uid: &str,
         attempt: u64,
-        resting: CancellationToken,
+        shutdown: CancellationToken,
     ) -> Self {
         let (name, uid, stop) = (name.to_owned(), uid.to_owned(), CancellationToken::new());
-        Self { api, name, uid, attempt, stop, resting, reason: Mutex::default() }
+        Self { api, name, uid, attempt, stop, shutdown, reason: Mutex::default() }
     }
 
     pub(crate) fn reason(&self) -> Option<Stop> {
@@ -124,7 +124,7 @@ impl Watch {
         let mut shown = (0, 0);
         loop {
             tokio::select! {
-                () = self.resting.cancelled() => return self.end(Stop::Resting),
+                () = self.shutdown.cancelled() => return self.end(Stop::Shutdown),
                 () = tokio::time::sleep(LOOK) => {}
             }
             if let Some(stop) = self.look(counters, &mut shown).await {
@@ -234,8 +234,8 @@ mod tests {
     async fn a_server_that_comes_to_rest_stops_its_passes() {
         let world = World::default();
         let watch = watch(&world, json!({})).await;
-        watch.resting.cancel();
+        watch.shutdown.cancel();
         watch.follow(&Counters::default()).await;
-        assert_eq!(watch.reason(), Some(Stop::Resting));
+        assert_eq!(watch.reason(), Some(Stop::Shutdown));
     }
 }

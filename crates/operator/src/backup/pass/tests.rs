@@ -249,10 +249,10 @@ async fn the_journal_holds_a_pod_exactly_while_its_hooks_are_open() {
     world.pod("shop", "a", &[], true);
     let seen = Arc::new(Mutex::new(Vec::new()));
     let record = seen.clone();
-    world.on_command(move |world, words| {
+    world.on_command(move |world, command| {
         let journal = world.get(JOURNAL).unwrap_or_default();
         let open = journal["data"]["hook.uid-a"].as_str().is_some_and(|entry| entry.contains("\"post\""));
-        record.lock().unwrap().push((words.to_owned(), open));
+        record.lock().unwrap().push((message.to_owned(), open));
     });
     pass(&world, json!({"includedNamespaces": ["shop"]})).await;
     assert_eq!(*seen.lock().unwrap(), [("pre a".to_owned(), true), ("post a".to_owned(), true)]);
@@ -299,8 +299,8 @@ async fn a_pass_that_is_told_to_stop_ends_its_hooks_and_leaves_nothing() {
     world.pod("shop", "a", &[], true);
     let (stop, store) = (CancellationToken::new(), Arc::new(Store::memory()));
     let token = stop.clone();
-    world.on_command(move |_, words| {
-        if words == "pre a" {
+    world.on_command(move |_, command| {
+        if command == "pre a" {
             token.cancel();
         }
     });

@@ -5,12 +5,23 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use lifeboat_archive::documents::{DocumentError, encode, encode_null};
-use lifeboat_archive::{BackupFiles, ObjectStore};
+use lifeboat_archive::{BackupFiles, ObjectStore, StoreError};
 
 use super::{Outcome, Report};
 
 /// How long the log may take on its way: it goes as a stream, for which storage has no limit of its own.
 const LOG: Duration = Duration::from_mins(30);
+
+/// Why a file beside the archive is not in storage.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum UploadError {
+    #[error("cannot make {key}: {cause}")]
+    Document { key: String, cause: DocumentError },
+    #[error("cannot write {key}: {}", chain(.cause))]
+    Store { key: String, cause: StoreError },
+    #[error("cannot write {key}: storage did not take it within {} minutes", LOG.as_secs() / 60)]
+    Slow { key: String },
+}
 
 /// Writes all that a pass gave; the log last, so that it has everything.
 pub(crate) async fn upload_outcome(
@@ -18,7 +29,7 @@ pub(crate) async fn upload_outcome(
     files: &BackupFiles,
     outcome: &Outcome,
     report: &Report,
-) -> Result<(), String> {
+) -> Result<(), UploadError> {
     let snapshots = &outcome.snapshots;
     let mut documents = vec![
         (files.results(), encode(&outcome.results)),
@@ -33,7 +44,7 @@ pub(crate) async fn upload_outcome(
                 encode_null()
             },
         ),
-        // Upstream's list that nobody made.
+        // Upstream writes `null` where there is no snapshot.
         (files.volume_snapshots(), if snapshots.is_empty() { encode_null() } else { encode(snapshots) }),
     ];
     if !outcome.volume_plugin_backups.is_empty() {
@@ -53,7 +64,7 @@ pub(crate) async fn upload_failure(store: &dyn ObjectStore, files: &BackupFiles,
     let results = put(store, &files.results(), encode(&report.results())).await;
     let log = put_log(store, files, report).await;
     if let Err(error) = results.and(log) {
-        tracing::warn!(backup = files.name(), error, "cannot write the log of a failed backup");
+        tracing::warn!(backup = files.name(), %error, "cannot write the log of a failed backup");
     }
 }
 
@@ -61,18 +72,16 @@ async fn put(
     store: &dyn ObjectStore,
     key: &str,
     document: Result<Bytes, DocumentError>,
-) -> Result<(), String> {
-    let document = document.map_err(|error| format!("cannot make {key}: {error}"))?;
-    store.put(key, document).await.map_err(|error| format!("cannot write {key}: {}", chain(&error)))
+) -> Result<(), UploadError> {
+    let document = document.map_err(|cause| UploadError::Document { key: key.to_owned(), cause })?;
+    store.put(key, document).await.map_err(|cause| UploadError::Store { key: key.to_owned(), cause })
 }
 
-async fn put_log(store: &dyn ObjectStore, files: &BackupFiles, report: &Report) -> Result<(), String> {
+async fn put_log(store: &dyn ObjectStore, files: &BackupFiles, report: &Report) -> Result<(), UploadError> {
     let key = files.log();
     match tokio::time::timeout(LOG, report.log().upload(store, &key)).await {
-        Ok(written) => written.map(drop).map_err(|error| format!("cannot write {key}: {}", chain(&error))),
-        Err(_elapsed) => {
-            Err(format!("cannot write {key}: storage did not take it within {} minutes", LOG.as_secs() / 60))
-        }
+        Ok(written) => written.map(drop).map_err(|cause| UploadError::Store { key, cause }),
+        Err(_elapsed) => Err(UploadError::Slow { key }),
     }
 }
 
@@ -81,9 +90,9 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
-        let words = cause.to_string();
-        if !text.contains(&words) {
-            text = format!("{text}: {words}");
+        let message = cause.to_string();
+        if !text.contains(&message) {
+            text = format!("{text}: {message}");
         }
         source = cause.source();
     }

@@ -8,7 +8,7 @@ use lifeboat_plan::catalogue::ItemId;
 
 use super::locked;
 
-/// Items that were begun. Both keys are random, so that nobody can make two items look the same.
+/// Items that were begun. Both keys are random, so that no one can construct two items whose digests collide.
 #[derive(Default)]
 pub(super) struct Written {
     keys: (RandomState, RandomState),

@@ -186,13 +186,13 @@ async fn a_snapshot_of_an_interrupted_attempt_is_taken_over() {
 async fn a_snapshot_that_cannot_be_taken_is_an_error_and_leaves_nothing(
     #[case] driver: Driver,
     #[case] classes: &[&str],
-    #[case] words: &str,
+    #[case] message: &str,
 ) {
     let server = server(driver, classes).await;
     server.add("b", json!({"includedNamespaces": ["shop"], "csiSnapshotTimeout": "1ms"}), &json!({}));
     assert_eq!(server.settle("b").await, "PartiallyFailed");
     let said = errors(&server).await;
-    assert!(said.contains("shop/data") && said.contains(words), "{said}");
+    assert!(said.contains("shop/data") && said.contains(message), "{said}");
     assert_eq!(left(&server), Vec::<String>::new());
     let claim = archived_claim(&server).await;
     assert!(claim["metadata"]["annotations"].get(SNAPSHOT_NAME).is_none(), "the claim is kept without it");
@@ -501,9 +501,9 @@ async fn a_server_that_died_before_it_removed_the_journal_does_not_cancel_what_i
         item: "claim shop/data".to_owned(),
     };
     journal.note_operation(&entry).await.unwrap();
-    let found = journals::find(&server.context, &server.state).await.unwrap();
+    let found = left_behind::find(&server.context, &server.state).await.unwrap();
     assert_eq!(found.len(), 1);
-    journals::end(&server.context, &found).await;
+    left_behind::end(&server.context, &found).await;
     assert!(server.world.get(&path).unwrap()["spec"].get("cancel").is_none());
     assert_eq!(server.world.paths("lifeboat-operations"), Vec::<String>::new());
 }

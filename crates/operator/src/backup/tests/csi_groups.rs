@@ -178,7 +178,7 @@ async fn without_group_snapshots_claims_are_snapshotted_one_by_one_with_a_warnin
 async fn a_group_that_cannot_be_taken_is_an_error_of_each_claim_and_leaves_nothing(
     #[case] driver: Driver,
     #[case] drivers: [&str; 2],
-    #[case] words: &str,
+    #[case] message: &str,
     #[case] asked: usize,
 ) {
     let server = server(driver, drivers, true).await;
@@ -186,7 +186,7 @@ async fn a_group_that_cannot_be_taken_is_an_error_of_each_claim_and_leaves_nothi
     assert_eq!(server.settle("b").await, "PartiallyFailed");
     let said = results(&server).await;
     let said = texts(said.errors.all());
-    for part in ["claim shop/data", "claim shop/logs", "volume group db", "claims data, logs", words] {
+    for part in ["claim shop/data", "claim shop/logs", "volume group db", "claims data, logs", message] {
         assert!(said.contains(part), "{part}: {said}");
     }
     assert_eq!((created(&server, GROUPS), left(&server)), (asked, Vec::new()), "it is asked for once");

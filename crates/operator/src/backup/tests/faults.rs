@@ -33,8 +33,8 @@ async fn a_journal_can_be_found_and_outlives_its_backup() {
     server.add("b", json!({}), &json!({}));
     let seen = Arc::new(Mutex::new(Value::Null));
     let kept = seen.clone();
-    server.world.on_command(move |world, words| {
-        if words == "pre db-0" {
+    server.world.on_command(move |world, command| {
+        if command == "pre db-0" {
             *kept.lock().unwrap() = world.get(JOURNAL).unwrap();
         }
     });

@@ -45,9 +45,9 @@ fn calls(snapshotter: &FakeSnapshotter) -> Vec<String> {
     snapshotter.calls.lock().unwrap().clone()
 }
 
-fn failing(words: &'static str) -> FakeSnapshotter {
+fn failing(message: &'static str) -> FakeSnapshotter {
     FakeSnapshotter {
-        create: Box::new(move |_| Err(ActionError::Failed(words.into()))),
+        create: Box::new(move |_| Err(ActionError::Failed(message.into()))),
         ..FakeSnapshotter::default()
     }
 }
@@ -128,13 +128,13 @@ async fn a_snapshot_gets_the_tags_of_its_backup() {
 #[tokio::test]
 async fn a_snapshot_that_fails_touches_only_its_volume(
     #[case] snapshotter: FakeSnapshotter,
-    #[case] words: &str,
+    #[case] message: &str,
 ) {
     let (server, _) = server(snapshotter).await;
     server.add("b", json!({"includedNamespaces": ["shop"], "itemOperationTimeout": "300ms"}), &json!({}));
     assert_eq!(server.settle("b").await, "PartiallyFailed");
     let told = errors(&server).await;
-    assert!(told.contains(words) && told.contains("pv-data"), "{told}");
+    assert!(told.contains(message) && told.contains("pv-data"), "{told}");
     assert_eq!(server.get("b")["status"]["errors"], 1, "{told}");
     let names = archived(&server.store(), "backups/b/b.tar.gz").await;
     assert!(names.contains(&"persistentvolumes/cluster/pv-data".to_owned()), "{names:?}");
@@ -228,7 +228,11 @@ async fn a_backup_waits_for_a_snapshot_that_goes_on(
 #[case::in_time("300ms", false, "did not end in time")]
 #[case::without_its_plugin("4h", true, "does not exist")]
 #[tokio::test]
-async fn a_snapshot_that_nobody_ends_is_ended(#[case] limit: &str, #[case] gone: bool, #[case] words: &str) {
+async fn a_snapshot_that_nobody_ends_is_ended(
+    #[case] limit: &str,
+    #[case] gone: bool,
+    #[case] message: &str,
+) {
     let (server, _) = server(FakeSnapshotter::with_progress(vec![bytes(5, 10)])).await;
     server.add("b", json!({"includedNamespaces": ["shop"], "itemOperationTimeout": limit}), &json!({}));
     let mut phase = server.settle("b").await;
@@ -244,7 +248,7 @@ async fn a_snapshot_that_nobody_ends_is_ended(#[case] limit: &str, #[case] gone:
     assert_eq!(phase, "PartiallyFailed");
     let object = server.world.get(&server.world.paths(OBJECTS)[0]).unwrap();
     assert_eq!(object["status"]["phase"], "Failed");
-    assert!(object["status"]["message"].as_str().unwrap().contains(words), "{object}");
+    assert!(object["status"]["message"].as_str().unwrap().contains(message), "{object}");
     assert!(object["status"]["completionTimestamp"].is_string());
 }
 
@@ -354,7 +358,7 @@ async fn what_a_plugin_wrote_itself_tells_of_an_interrupted_call(
 async fn a_backup_that_fails_leaves_no_snapshot_unnamed(
     #[case] entry: Value,
     #[case] expected: &[&str],
-    #[case] words: &str,
+    #[case] message: &str,
 ) {
     let (server, snapshotter) = server(FakeSnapshotter::default()).await;
     put_journal(&server, &entry);
@@ -363,7 +367,7 @@ async fn a_backup_that_fails_leaves_no_snapshot_unnamed(
     assert_eq!(server.settle("b").await, "Failed");
     assert_eq!(calls(&snapshotter), expected);
     let reason = server.get("b")["status"]["failureReason"].as_str().unwrap().to_owned();
-    assert!(reason.contains(words), "{reason}");
+    assert!(reason.contains(message), "{reason}");
 }
 
 #[rstest]

@@ -1,4 +1,4 @@
-//! Operations that actions began for a backup and that nobody will ask for: cancelled. Those of a pass are in the journal, those
+//! Operations that actions began for a backup and that no step asks for any more: cancelled. Those of a pass are in the journal, those
 //! of a backup whose pass has ended in a list in storage.
 
 use kube::{Resource, ResourceExt};

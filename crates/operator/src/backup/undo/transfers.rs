@@ -142,7 +142,7 @@ pub(in crate::backup) async fn discard_others(context: &Context, uid: &str, met:
     let mut left = Left::default();
     discard.run(&mut left).await;
     for message in &left.messages {
-        tracing::warn!(uid, message, "a copy of a volume is left behind");
+        tracing::warn!(uid, problem = message, "a copy of a volume is left behind");
     }
 }
 
@@ -202,7 +202,7 @@ impl Discard<'_> {
         }
     }
 
-    /// Looks for the objects, and cancels those that go on: whoever works on them forgets what was made.
+    /// Looks for the objects, and cancels those that go on: their controller forgets what their movers made.
     async fn cancel_open(&mut self, left: &mut Left) {
         let (mut cancelled, mut problems) = (BTreeSet::new(), Vec::new());
         // The second look is for those that ended before they were cancelled.

@@ -133,8 +133,8 @@ impl Pass {
         let wishes = Wishes::new(&self.backup.spec, self.valid.policies.as_ref());
         let claims = match self.claims_of(pod).await {
             Ok(claims) => claims,
-            Err(words) => {
-                self.report.error(&About::Item(id), "Cannot decide about the pod's volumes", Some(&words));
+            Err(message) => {
+                self.report.error(&About::Item(id), "Cannot decide about the pod's volumes", Some(&message));
                 return;
             }
         };
@@ -157,8 +157,8 @@ impl Pass {
                     continue;
                 }
                 Verdict::Left(reason) => {
-                    let words = format!("Volume {volume} is not copied: {reason}");
-                    self.report.warning(&About::Item(id), &words, None);
+                    let message = format!("Volume {volume} is not copied: {reason}");
+                    self.report.warning(&About::Item(id), &message, None);
                     Copy::Left(reason)
                 }
                 Verdict::Missed(reason) => Copy::Missed(reason),
@@ -178,7 +178,7 @@ impl Pass {
                             );
                             Copy::Made(name)
                         }
-                        Err(words) => Copy::Missed(words),
+                        Err(message) => Copy::Missed(message),
                     }
                 }
             };
@@ -286,7 +286,7 @@ impl Pass {
         locked(&self.copying.seen).iter().filter(|(_, one)| of(one)).map(|(name, _)| name.clone()).collect()
     }
 
-    /// Waits for copies; what was told to stop waits for nothing.
+    /// Waits for copies, unless the pass is stopped.
     pub(in crate::backup) async fn await_copies(&self, names: &[String]) {
         if !names.is_empty() {
             self.unless_stopped(self.copying.ended(names)).await;
@@ -301,7 +301,7 @@ impl Pass {
         }
     }
 
-    /// Waits for all copies of the pass. Those whose time is over are told to end.
+    /// Waits for all copies of the pass. Those whose time is over are cancelled.
     pub(in crate::backup) async fn finish_copies(&self) {
         let open = self.copying.open();
         self.await_copies(&open).await;
@@ -310,17 +310,17 @@ impl Pass {
         }
         for name in self.copying.open() {
             cancel(&self.copying.api, &name).await;
-            let words = "it did not end in time; it was told to end";
+            let message = "it did not end in time; it was told to end";
             if let Some(one) = locked(&self.copying.seen).get_mut(&name) {
                 one["status"]["phase"] = json!("Failed");
-                one["status"]["message"] = json!(words);
+                one["status"]["message"] = json!(message);
                 one["status"]["completionTimestamp"] = json!(lifeboat_plan::time::seconds(Timestamp::now()));
             }
         }
     }
 }
 
-/// Tells an object to end.
+/// Cancels a PodVolumeBackup.
 async fn cancel(api: &Api<DynamicObject>, name: &str) {
     patch(api, name, &json!({"spec": {"cancel": true}})).await;
 }

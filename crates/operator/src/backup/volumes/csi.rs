@@ -24,10 +24,10 @@ use crate::csi::{Snapshots, Unusable, cancel_unused, unused};
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// What is the same for all claims of a pass.
+/// What the claims of a pass share.
 #[derive(Default)]
 pub(in crate::backup) struct Drivers {
-    /// The snapshot classes, or why there can be no snapshots. What the API server did not tell is asked for again.
+    /// The snapshot classes, or why there can be no snapshots. Where the API server gave no answer, it is asked again.
     classes: OnceCell<Result<Vec<Value>, String>>,
     noted: OnceCell<Result<(), String>>,
 }
@@ -132,7 +132,7 @@ impl Made {
 }
 
 impl Pass {
-    /// The snapshot classes of the cluster, or why there can be no snapshots at all. The error: nobody knows.
+    /// The snapshot classes of the cluster, or why there can be no snapshots at all. An error: the API server did not answer.
     async fn csi_classes(&self) -> Result<&Result<Vec<Value>, String>, String> {
         self.csi.classes.get_or_try_init(|| self.ask_classes()).await
     }
@@ -146,7 +146,7 @@ impl Pass {
             let trouble = match Snapshots::new(&self.client).usable().await {
                 Ok(()) => match self.lookup.list(&csi::classes(), None, "").await {
                     Ok(classes) => return Ok(Ok(classes)),
-                    Err(ActionError::Forbidden(words)) => return Ok(Err(words)),
+                    Err(ActionError::Forbidden(message)) => return Ok(Err(message)),
                     Err(error) => error.to_string(),
                 },
                 Err(Unusable::NotServed) => {
@@ -168,7 +168,7 @@ impl Pass {
         }
     }
 
-    /// Whether the CSI driver of a volume takes its snapshot, with its claim. The error: nobody knows.
+    /// Whether the CSI driver of a volume takes its snapshot, with its claim. An error: the API server did not answer.
     pub(in crate::backup) async fn is_for_csi(&self, volume: &Value) -> Result<bool, String> {
         let Some(driver) = csi::driver_of(volume) else { return Ok(false) };
         if volume.pointer("/spec/claimRef/name").is_none() {
@@ -184,8 +184,8 @@ impl Pass {
             return false;
         }
         let Some(volume_id) = csi::volume_of(claim) else { return false };
-        let undecided = |words: &str| {
-            self.report.error(&About::Item(id), "Cannot decide about a CSI snapshot", Some(words));
+        let undecided = |message: &str| {
+            self.report.error(&About::Item(id), "Cannot decide about a CSI snapshot", Some(message));
             false
         };
         let volume = match self.lookup.get(&volume_id).await {
@@ -200,15 +200,15 @@ impl Pass {
                 self.report.info_about(id, &format!("No CSI snapshot is taken: {reason}"));
                 return false;
             }
-            Err(Unwanted::Unknown(words)) => return undecided(&words),
+            Err(Unwanted::Unknown(message)) => return undecided(&message),
         }
         match self.csi_classes().await {
             Ok(Ok(classes))
                 if csi::classes_of(classes, driver).is_empty() && !self.snapshotters.is_empty() =>
             {
-                let words =
+                let message =
                     format!("no VolumeSnapshotClass is for driver {driver}; volume snapshotters are asked");
-                self.report.info_about(id, &format!("No CSI snapshot is taken: {words}"));
+                self.report.info_about(id, &format!("No CSI snapshot is taken: {message}"));
                 return false;
             }
             Ok(Ok(_)) => {}
@@ -217,18 +217,18 @@ impl Pass {
                 self.made().taken.unclaimed.entry(volume_id.name).or_insert_with(|| reason.clone());
                 return false;
             }
-            Err(words) => {
+            Err(message) => {
                 // The list of volumes says that its data is not there.
                 let claim = (id.namespace.clone().unwrap_or_default(), id.name.clone());
                 self.made().book.add_csi(claim.clone());
                 self.made().csi.claims.insert(claim, One::default());
-                return undecided(&words);
+                return undecided(&message);
             }
         }
         if self.backup.spec.snapshot_move_data == Some(true)
-            && let Err(words) = self.note_repository(id.namespace.as_deref().unwrap_or_default()).await
+            && let Err(message) = self.note_repository(id.namespace.as_deref().unwrap_or_default()).await
         {
-            return undecided(&words);
+            return undecided(&message);
         }
         match self.csi.noted.get_or_init(|| self.journal.note_csi()).await {
             Ok(()) => true,
@@ -278,12 +278,12 @@ impl Pass {
             let moved = self.made().csi.claims.values().filter_map(|one| one.moved.clone()).collect();
             let namespace = self.backup.namespace().unwrap_or_default();
             if let Err(error) = cancel_unused(&self.client, &namespace, &uid, &moved).await {
-                let words = "Data movements that an interrupted attempt began may go on";
-                self.report.warning(&About::Server, words, Some(&error.chain()));
+                let message = "Data movements that an interrupted attempt began may go on";
+                self.report.warning(&About::Server, message, Some(&error.chain()));
             }
         }
-        for words in unused(&Snapshots::new(&self.client), &uid, &used).await {
-            self.report.warning(&About::Server, &words, None);
+        for message in unused(&Snapshots::new(&self.client), &uid, &used).await {
+            self.report.warning(&About::Server, &message, None);
         }
     }
 }

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio::sync::{OnceCell, Semaphore};
 
-use crate::snapshot_locations::OpenSnapshotter;
+use crate::snapshot_locations::{OpenSnapshotter, SnapshotterError};
 
 /// How many snapshots a program takes at once that can do several.
 const AT_ONCE: u32 = 4;
@@ -44,12 +44,12 @@ impl Snapshotters {
     }
 
     /// One location; an error says why it cannot be used.
-    pub(crate) fn add(&mut self, location: &str, opened: Result<OpenSnapshotter, String>) {
+    pub(crate) fn add(&mut self, location: &str, opened: Result<OpenSnapshotter, SnapshotterError>) {
         match opened {
             Ok(snapshotter) => {
                 self.open.push((snapshotter, Semaphore::new(usize::try_from(AT_ONCE).unwrap_or(1))));
             }
-            Err(words) => self.unusable.push((location.to_owned(), words)),
+            Err(error) => self.unusable.push((location.to_owned(), error.chain())),
         }
     }
 
@@ -119,7 +119,7 @@ const FAILED: &str = "Failed";
 #[derive(Default)]
 pub(in crate::backup) struct PodsByNamespace(std::sync::Mutex<BTreeMap<String, Arc<OnceCell<Pods>>>>);
 
-/// What the pods of a namespace mount, or why nobody knows.
+/// What the pods of a namespace mount, or why they cannot be listed.
 type Pods = Result<Arc<VolumeBook>, String>;
 
 /// Why no snapshot is taken.

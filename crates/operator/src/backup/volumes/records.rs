@@ -22,7 +22,7 @@ impl Pass {
             let unclaimed = record.volume.as_ref().and_then(|volume| taken.unclaimed.get(volume));
             match &record.fate {
                 Fate::Snapshotted | Fate::CsiSnapshotted => {}
-                Fate::Copied(name) => self.tell_copy(record, copied.get(name)),
+                Fate::Copied(name) => self.report_copy(record, copied.get(name)),
                 Fate::Skipped(reason) => {
                     self.report
                         .info(&format!("The data of volume {} is skipped: {reason}", record.title()), &[]);
@@ -38,11 +38,11 @@ impl Pass {
                     let namespace = record.claim.as_ref().map(|claim| claim.0.as_str());
                     let about = namespace.map_or(About::Server, About::Namespace);
                     let and = if why.is_empty() { "" } else { ", and " };
-                    let words = format!(
+                    let message = format!(
                         "the data of volume {} was not backed up: {reason}{and}{why}",
                         record.title()
                     );
-                    self.report.error(&about, &words, None);
+                    self.report.error(&about, &message, None);
                 }
             }
         }
@@ -64,7 +64,7 @@ impl Pass {
 
 impl Pass {
     /// How the copy of a volume ended.
-    fn tell_copy(&self, record: &VolumeRecord, object: Option<&Value>) {
+    fn report_copy(&self, record: &VolumeRecord, object: Option<&Value>) {
         let text =
             |pointer: &str| object.and_then(|object| object.pointer(pointer)?.as_str()).unwrap_or_default();
         let Some((namespace, pod, volume)) = &record.pod else { return };
@@ -79,7 +79,7 @@ impl Pass {
         }
         let reason = match text("/status/message") {
             "" => "it did not end",
-            words => words,
+            message => message,
         };
         self.report.error(&About::Namespace(namespace), &format!("{what} was not copied: {reason}"), None);
     }

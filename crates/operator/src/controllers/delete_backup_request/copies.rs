@@ -16,7 +16,7 @@ use crate::repositories;
 /// The copies that a backup lists.
 #[derive(Default)]
 pub(super) struct Copies {
-    /// Why the backup must stay, in words.
+    /// Why the backup must stay, for people.
     pub(super) problems: Vec<String>,
     /// Snapshots, by the namespace of their repository.
     by_namespace: BTreeMap<String, BTreeSet<String>>,
@@ -29,12 +29,12 @@ pub(super) async fn read(location: &Location, backup: &str) -> Copies {
     for key in [files.volume_copies(), files.pod_volume_backups()] {
         match list::<Value>(location, &key).await {
             Ok(listed) => listed.iter().for_each(|copy| copies.add(copy)),
-            Err(words) => copies.problems.push(words),
+            Err(error) => copies.problems.push(error.to_string()),
         }
     }
     match list::<BackupVolumeInfo>(location, &files.volume_info()).await {
         Ok(volumes) => volumes.iter().for_each(|volume| copies.add_moved(volume)),
-        Err(words) => copies.problems.push(words),
+        Err(error) => copies.problems.push(error.to_string()),
     }
     copies
 }

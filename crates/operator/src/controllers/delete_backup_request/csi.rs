@@ -28,11 +28,11 @@ pub(super) async fn delete(
     ran: &Ran,
 ) -> Vec<String> {
     let mut problems = Vec::new();
-    if let Some(words) = &ran.unread {
+    if let Some(message) = &ran.unread {
         let uid = gathered.backup.as_ref().and_then(ResourceExt::uid).unwrap_or_default();
         tracing::warn!(
             backup = gathered.name,
-            words,
+            problem = message,
             "the archive cannot be looked at: what plugins made for single objects may be left behind"
         );
         problems.extend(csi::discard(context, &uid).await);
@@ -40,20 +40,20 @@ pub(super) async fn delete(
     let Ok(files) = BackupFiles::new(&gathered.name) else { return problems };
     let volumes = match list::<BackupVolumeInfo>(location, &files.volume_info()).await {
         Ok(volumes) => volumes,
-        Err(words) => {
-            problems.push(words);
+        Err(error) => {
+            problems.push(error.to_string());
             return problems;
         }
     };
     for volume in volumes.iter().filter(|volume| !volume.skipped && volume.result != "failed") {
         let unknown = |csi: &&CsiSnapshotInfo| !ran.contents.contains(&csi.vsc_name);
         let Some(csi) = volume.csi_snapshot_info.as_ref().filter(unknown) else { continue };
-        if let Err(words) = delete_one(context, actions, gathered, csi).await {
+        if let Err(message) = delete_one(context, actions, gathered, csi).await {
             let BackupVolumeInfo { pvc_namespace, pvc_name, .. } = volume;
             let CsiSnapshotInfo { snapshot_handle: handle, vsc_name, .. } = csi;
             problems.push(format!(
                 "the CSI snapshot '{handle}' of claim '{pvc_namespace}/{pvc_name}' remains: the archive does not have its \
-                 VolumeSnapshotContent '{vsc_name}', and by its handle it cannot be deleted: {words}"
+                 VolumeSnapshotContent '{vsc_name}', and by its handle it cannot be deleted: {message}"
             ));
         }
     }

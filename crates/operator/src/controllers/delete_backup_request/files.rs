@@ -1,18 +1,27 @@
 //! The files of a backup.
 
-use lifeboat_archive::documents;
+use lifeboat_archive::documents::{self, DocumentError};
 use lifeboat_archive::{BackupFiles, RestoreFiles, StoreError};
 use serde::de::DeserializeOwned;
 
 use crate::locations::{self, Location};
 
-pub(super) async fn list<T: DeserializeOwned>(location: &Location, key: &str) -> Result<Vec<T>, String> {
+/// Why a list of a backup cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ListError {
+    #[error("'{key}' cannot be read: {cause}")]
+    Document { key: String, cause: DocumentError },
+    #[error("cannot read '{key}': {}", locations::words(.cause))]
+    Store { key: String, cause: StoreError },
+}
+
+/// A list of a backup; empty where there is none.
+pub(super) async fn list<T: DeserializeOwned>(location: &Location, key: &str) -> Result<Vec<T>, ListError> {
     match location.store.get(key, documents::DOCUMENT_LIMIT).await {
-        Ok(stored) => {
-            documents::decode_list(&stored).map_err(|error| format!("'{key}' cannot be read: {error}"))
-        }
+        Ok(stored) => documents::decode_list(&stored)
+            .map_err(|cause| ListError::Document { key: key.to_owned(), cause }),
         Err(error) if error.is_not_found() => Ok(Vec::new()),
-        Err(error) => Err(format!("cannot read '{key}': {}", locations::words(&error))),
+        Err(cause) => Err(ListError::Store { key: key.to_owned(), cause }),
     }
 }
 

@@ -72,7 +72,7 @@ pub(super) async fn gather(context: &Context, name: &str) -> Result<Gathered, Ap
             let state = LocationState::of(&found);
             match locations::open_found(context, found).await {
                 Ok(location) => (Some(location), state),
-                // What the API server did not tell now, it tells the next time.
+                // The API server may answer the next time.
                 Err(LocationError::Api(error)) => return Err(error),
                 Err(error) => (None, error.state()),
             }

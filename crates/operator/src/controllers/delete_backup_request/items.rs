@@ -23,21 +23,21 @@ const MOST: usize = 50;
 /// What the actions gave.
 #[derive(Default)]
 pub(super) struct Ran {
-    /// What could not be removed, in words.
+    /// What could not be removed, for people.
     pub(super) problems: Vec<String>,
     /// The VolumeSnapshotContents of the archive: their snapshots are gone, or named as a problem.
     pub(super) contents: BTreeSet<String>,
-    /// Why nobody will ever read the archive, where that is so: it is gone or broken.
+    /// Why the archive can never be read, where it is gone or broken.
     pub(super) unread: Option<String>,
 }
 
 impl Ran {
-    fn problem(words: String) -> Self {
-        Self { problems: vec![words], ..Self::default() }
+    fn problem(message: String) -> Self {
+        Self { problems: vec![message], ..Self::default() }
     }
 
-    fn unread(words: String) -> Self {
-        Self { unread: Some(words), ..Self::default() }
+    fn unread(message: String) -> Self {
+        Self { unread: Some(message), ..Self::default() }
     }
 }
 
@@ -81,7 +81,7 @@ async fn run_all(
     let spool = Spool::read(archive, &settings.spool_directory, settings.spool_limits()).await;
     let spool = match spool {
         Ok(spool) => spool,
-        // It stays so: whoever waits for it waits for ever.
+        // It will not come back: a deletion that waited for it would wait for ever.
         Err(error @ (SpoolError::NotGzip(_) | SpoolError::Damaged(_) | SpoolError::Entry { .. })) => {
             return Ok(Ran { problems, ..Ran::unread(error.to_string()) });
         }

@@ -1,4 +1,4 @@
-//! Deletes the snapshots that volume plugins made for a backup, before its files go: without their list nobody would know of
+//! Deletes the snapshots that volume plugins made for a backup, before its files go: without their list nothing names
 //! them. Whatever cannot be deleted is named, and then the backup stays.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +17,7 @@ use crate::snapshot_locations::{self, OpenSnapshotter};
 /// How the deletion of snapshots went.
 #[derive(Default)]
 pub(super) struct Gone {
-    /// What could not be deleted, in words.
+    /// What could not be deleted, for people.
     pub(super) problems: Vec<String>,
     /// Whether any was deleted.
     pub(super) any: bool,
@@ -27,7 +27,7 @@ pub(super) async fn delete(context: &Context, location: &Location, backup: &str)
     let Ok(files) = BackupFiles::new(backup) else { return Gone::default() };
     let listed = match list::<NativeSnapshot>(location, &files.volume_snapshots()).await {
         Ok(listed) => listed,
-        Err(words) => return Gone { problems: vec![words], any: false },
+        Err(error) => return Gone { problems: vec![error.to_string()], any: false },
     };
     let problems = match list::<BackupVolumeInfo>(location, &files.volume_info()).await {
         Ok(volumes) => unlisted(&listed, &volumes, &files.volume_snapshots()),
@@ -43,10 +43,10 @@ pub(super) async fn delete(context: &Context, location: &Location, backup: &str)
 
 /// All or none, as far as that can be known before: every location is opened first.
 async fn delete_all(context: &Context, session: &Session, listed: &[NativeSnapshot], gone: &mut Gone) {
-    let remains = |snapshot: &NativeSnapshot, words: &str| {
+    let remains = |snapshot: &NativeSnapshot, message: &str| {
         let (id, place) = (&snapshot.status.provider_snapshot_id, &snapshot.spec.location);
         let volume = &snapshot.spec.persistent_volume_name;
-        format!("snapshot '{id}' of volume '{volume}' in location '{place}' remains: {words}")
+        format!("snapshot '{id}' of volume '{volume}' in location '{place}' remains: {message}")
     };
     let mut seen = BTreeSet::new();
     // One without a name was never made; one that is listed twice is deleted once.
@@ -61,8 +61,8 @@ async fn delete_all(context: &Context, session: &Session, listed: &[NativeSnapsh
             let location = snapshot_locations::open(context, session, place).await;
             opened.insert(place, location.map_err(|error| error.chain()));
         }
-        if let Some(Err(words)) = opened.get(place) {
-            gone.problems.push(remains(snapshot, words));
+        if let Some(Err(message)) = opened.get(place) {
+            gone.problems.push(remains(snapshot, message));
         }
     }
     if !gone.problems.is_empty() {
@@ -72,7 +72,7 @@ async fn delete_all(context: &Context, session: &Session, listed: &[NativeSnapsh
         let Some(Ok(location)) = opened.get(snapshot.spec.location.as_str()) else { continue };
         match delete_one(context, location, &snapshot.status.provider_snapshot_id).await {
             Ok(()) => gone.any = true,
-            Err(words) => gone.problems.push(remains(snapshot, &words)),
+            Err(message) => gone.problems.push(remains(snapshot, &message)),
         }
     }
 }

@@ -81,8 +81,8 @@ pub(super) async fn answer(
         Ok(_) => Ok(Action::requeue(deletion::KEEP)),
         Err(error) if error.is_not_found() => Ok(Action::await_change()),
         Err(error) if error.is_invalid() => {
-            let words = errors.join("; ");
-            Ok(context.refused.tell(&context.events, object, &state.resource, &words, &error).await)
+            let message = errors.join("; ");
+            Ok(context.refused.tell(&context.events, object, &state.resource, &message, &error).await)
         }
         Err(error) => Err(error),
     }

@@ -151,10 +151,10 @@ async fn an_action_that_fails_keeps_the_backup_and_is_named() {
 #[case::runs("InProgress", "still in progress")]
 #[case::finalizing("Finalizing", "still in progress")]
 #[tokio::test]
-async fn a_backup_that_runs_is_not_touched(#[case] phase: &str, #[case] words: &str) {
+async fn a_backup_that_runs_is_not_touched(#[case] phase: &str, #[case] message: &str) {
     let cluster = cluster(phase).await;
     let said = errors(request(&cluster, "b", None).await);
-    assert!(said.contains(words), "{said}");
+    assert!(said.contains(message), "{said}");
     assert_eq!(cluster.get("backups", "b").unwrap()["status"]["phase"], phase);
     assert!(cluster.store().exists("backups/b/velero-backup.json").await.unwrap());
 }
@@ -171,11 +171,11 @@ async fn a_backup_that_a_restore_reads_is_not_touched() {
 #[case::read_only(json!({"spec": {"accessMode": "ReadOnly"}}), "read-only")]
 #[case::unavailable(json!({"status": {"phase": "Unavailable"}}), "unavailable")]
 #[tokio::test]
-async fn a_location_that_cannot_be_written_keeps_its_backups(#[case] change: Value, #[case] words: &str) {
+async fn a_location_that_cannot_be_written_keeps_its_backups(#[case] change: Value, #[case] message: &str) {
     let cluster = cluster("Completed").await;
     cluster.change("backupstoragelocations", "default", &change);
     let said = errors(request(&cluster, "b", None).await);
-    assert!(said.contains(words), "{said}");
+    assert!(said.contains(message), "{said}");
     assert_eq!(cluster.names("backups"), ["b"]);
 }
 
@@ -183,10 +183,10 @@ async fn a_location_that_cannot_be_written_keeps_its_backups(#[case] change: Val
 #[case::no_such_backup("nothing", "not found")]
 #[case::no_name("", "spec.backupName")]
 #[tokio::test]
-async fn a_request_for_nothing_says_so(#[case] backup: &str, #[case] words: &str) {
+async fn a_request_for_nothing_says_so(#[case] backup: &str, #[case] message: &str) {
     let cluster = cluster("Completed").await;
     let said = errors(request(&cluster, backup, None).await);
-    assert!(said.contains(words), "{said}");
+    assert!(said.contains(message), "{said}");
 }
 
 #[tokio::test]

@@ -49,7 +49,7 @@ const SETTINGS: &str = "configmaps/namespaces/shop/settings";
 #[tokio::test]
 async fn an_item_that_cannot_be_is_named_and_the_others_are_backed_up(
     #[case] made: fn(Value) -> Result<BackupOutcome, ActionError>,
-    #[case] words: &str,
+    #[case] message: &str,
 ) {
     let world = shop();
     world.add("secrets", "shop", "key", json!({}));
@@ -69,7 +69,7 @@ async fn an_item_that_cannot_be_is_named_and_the_others_are_backed_up(
     let (outcome, names) = acted(&world, Arc::new(action)).await;
     let errors = &outcome.results.errors.namespaces["shop"];
     assert_eq!((errors.len(), outcome.counts.errors), (1, 1), "{errors:?}");
-    assert!(errors[0].contains("settings") && errors[0].contains(words), "{errors:?}");
+    assert!(errors[0].contains("settings") && errors[0].contains(message), "{errors:?}");
     assert!(!names.contains(&SETTINGS.to_owned()), "{names:?}");
     for other in ["secrets/namespaces/shop/key", "configmaps/namespaces/blog/other"] {
         place(&names, other);
@@ -83,8 +83,8 @@ async fn an_item_is_kept_where_its_additional_item_cannot_be() {
     });
     let (outcome, names) = acted(&shop(), Arc::new(action)).await;
     let errors = &outcome.results.errors.namespaces["shop"];
-    let words = ["gadgets.example.org shop/g", "example.io/acts", "does not serve its type"];
-    assert!(words.iter().all(|part| errors[0].contains(part)), "{errors:?}");
+    let message = ["gadgets.example.org shop/g", "example.io/acts", "does not serve its type"];
+    assert!(message.iter().all(|part| errors[0].contains(part)), "{errors:?}");
     place(&names, SETTINGS);
 }
 
@@ -168,13 +168,13 @@ impl ItemBlockAction for Relates {
 async fn blocks_bear_what_is_no_relation(
     #[case] related: fn() -> Result<Vec<ItemId>, ActionError>,
     #[case] count: usize,
-    #[case] words: &str,
+    #[case] message: &str,
 ) {
     let blocks = vec![Arc::new(Relates(related)) as Arc<dyn ItemBlockAction>];
     let (outcome, names) = run_with(&shop(), Registry { blocks, ..Registry::default() }).await;
     let errors: Vec<String> = outcome.results.errors.all().map(|(_, text)| text.to_owned()).collect();
     assert_eq!(errors.len(), count, "{errors:?}");
-    assert!(errors.iter().all(|error| error.contains(words)), "{errors:?}");
+    assert!(errors.iter().all(|error| error.contains(message)), "{errors:?}");
     place(&names, SETTINGS);
     place(&names, "configmaps/namespaces/blog/other");
 }

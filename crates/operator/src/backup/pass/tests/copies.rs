@@ -111,15 +111,15 @@ async fn a_claim_of_several_pods_is_copied_once() {
 #[case::failed(json!({"phase": "Failed", "message": "the disk is gone"}), "the disk is gone")]
 #[case::cancelled(json!({"phase": "Canceled", "message": "it was cancelled (spec.cancel)"}), "it was cancelled")]
 #[tokio::test]
-async fn a_volume_that_is_not_copied_is_an_error_that_names_it(#[case] status: Value, #[case] words: &str) {
+async fn a_volume_that_is_not_copied_is_an_error_that_names_it(#[case] status: Value, #[case] message: &str) {
     let world = shop();
     pod(&world, "db-0", &["data"], false);
     end_copies(&world, status);
     let outcome = ended(&world, all()).await;
-    let errors: Vec<_> = outcome.results.errors.all().map(|(_, words)| words.to_owned()).collect();
+    let errors: Vec<_> = outcome.results.errors.all().map(|(_, message)| message.to_owned()).collect();
     assert_eq!(errors.len(), 1, "{errors:?}");
     assert!(
-        errors[0].contains("volume data of pod shop/db-0 was not copied") && errors[0].contains(words),
+        errors[0].contains("volume data of pod shop/db-0 was not copied") && errors[0].contains(message),
         "{errors:?}"
     );
     assert_eq!(outcome.volumes[0].result, "failed");
@@ -132,7 +132,7 @@ async fn a_pod_that_does_not_run_is_a_warning() {
     world.change("/api/v1/namespaces/shop/pods/db-0", &json!({"status": {"phase": "Pending"}}));
     let outcome = ended(&world, all()).await;
     assert_eq!((outcome.results.errors.count(), outcome.copies.len()), (0, 0));
-    let warnings: Vec<_> = outcome.results.warnings.all().map(|(_, words)| words.to_owned()).collect();
+    let warnings: Vec<_> = outcome.results.warnings.all().map(|(_, message)| message.to_owned()).collect();
     assert!(warnings[0].contains("not running (phase Pending)"), "{warnings:?}");
     assert!(outcome.volumes[0].skipped);
 }

@@ -51,8 +51,8 @@ async fn a_bucket_that_takes_nothing_fails_the_backup_after_its_hooks_ended() {
     let world = shop();
     world.pod("shop", "a", &[], true);
     let ended = run(input(&world, json!({}), Arc::new(Full), CancellationToken::new()).await).await;
-    let Err(PassError::Failed(words)) = ended else { panic!("it did not fail") };
-    assert!(words.contains("the bucket is full"), "{words}");
+    let Err(PassError::Failed(message)) = ended else { panic!("it did not fail") };
+    assert!(message.contains("the bucket is full"), "{message}");
     assert_eq!(world.ran().last().map(String::as_str), Some("post a"));
 }
 
@@ -68,8 +68,8 @@ async fn a_cancelled_pass_does_not_wait_for_a_hook_that_hangs_and_runs_every_pos
     world.hang("pre b");
     let (stop, store) = (CancellationToken::new(), Arc::new(Store::memory()));
     let token = stop.clone();
-    world.on_command(move |_, words| {
-        if words == "pre b" {
+    world.on_command(move |_, command| {
+        if command == "pre b" {
             token.cancel();
         }
     });
@@ -97,8 +97,8 @@ async fn a_hook_that_hangs_ends_at_its_timeout_and_is_followed_by_its_post_hook(
     assert_eq!(world.ran(), ["pre a", "post a"]);
     assert_eq!(names.contains(&"pods/namespaces/shop/a".to_owned()), taken);
     assert_eq!((outcome.counts.hooks_attempted, outcome.counts.hooks_failed), (2, 1));
-    let words = &outcome.results.errors.namespaces["shop"][0];
-    assert!(words.contains("did not end within"), "{words}");
+    let message = &outcome.results.errors.namespaces["shop"][0];
+    assert!(message.contains("did not end within"), "{message}");
 }
 
 /// A cluster whose archive has several parts.
@@ -133,8 +133,8 @@ async fn a_bucket_that_fails_half_way_fails_the_backup_and_keeps_no_parts(#[case
     let store = faulty(Faults::new([rule]), &memory);
     let world = large();
     let ended = ended(input(&world, json!({}), store.clone(), CancellationToken::new()).await).await;
-    let Err(PassError::Failed(words)) = ended else { panic!("it did not fail") };
-    assert!(words.contains("the archive cannot be written"), "{words}");
+    let Err(PassError::Failed(message)) = ended else { panic!("it did not fail") };
+    assert!(message.contains("the archive cannot be written"), "{message}");
     assert_eq!(memory.open_uploads(), 0);
     assert_eq!(store.keys("").await.unwrap(), Vec::<String>::new());
     assert_eq!(world.ran(), ["pre a", "post a"]);

@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::csi;
 
 /// Gives how many CSI snapshots are ready, where that changed.
-pub(in crate::backup) async fn tell(
+pub(in crate::backup) async fn record(
     context: &Context,
     store: &dyn ObjectStore,
     files: &BackupFiles,

@@ -1,5 +1,5 @@
 //! Snapshots that their plugins go on with after CreateSnapshot: looked at until all have ended or their time is over. Their
-//! list is in storage beside the backup, so that whoever leads can go on and a deleted object is made again. Called with the
+//! list is in storage beside the backup, so that the next leader can go on and a deleted object is made again. Called with the
 //! look at operations.
 
 use std::time::Duration;
@@ -66,7 +66,7 @@ pub(in crate::backup) async fn follow(
             objects.iter().filter(|object| matches!(standing(object), Standing::Failed(_))).collect();
         // The list last: until it is written, all of this is done again.
         if !failed.is_empty() {
-            tell(store, files, &failed).await?;
+            add_failures(store, files, &failed).await?;
         }
         put(store, &key, &objects).await?;
     }
@@ -78,7 +78,7 @@ pub(in crate::backup) async fn follow(
     })
 }
 
-/// One look at one of them; one that nobody will bring to its end is given up.
+/// One look at one of them; one whose time is over, or whose plugin cannot be used, is given up.
 async fn look(
     context: &Context,
     session: &Session,
@@ -109,7 +109,11 @@ fn late(backup: &Backup, object: &Value, now: Timestamp) -> Option<String> {
 }
 
 /// Snapshots that failed after their call: in the results, the list of snapshots and that of volumes.
-async fn tell(store: &dyn ObjectStore, files: &BackupFiles, failed: &[&Value]) -> Result<(), Trouble> {
+async fn add_failures(
+    store: &dyn ObjectStore,
+    files: &BackupFiles,
+    failed: &[&Value],
+) -> Result<(), Trouble> {
     let mut results: Results = read(store, &files.results()).await?;
     let mut snapshots: Vec<NativeSnapshot> = list(store, &files.volume_snapshots()).await?;
     let mut volumes: Vec<BackupVolumeInfo> = list(store, &files.volume_info()).await?;
@@ -124,12 +128,11 @@ async fn tell(store: &dyn ObjectStore, files: &BackupFiles, failed: &[&Value]) -
                 "Failed".clone_into(&mut native.phase);
             }
         }
-        let words = format!("the snapshot of volume {volume} failed: {}", text(object, "/status/message"));
-        let message = text(object, "/status/message");
+        let reason = text(object, "/status/message");
         // One that failed in its call is there already.
-        let known = |known: &str| known.contains(volume) && known.contains(message);
+        let known = |known: &str| known.contains(volume) && known.contains(reason);
         if !results.errors.all().any(|(_, text)| known(text)) {
-            results.errors.add(None, words);
+            results.errors.add(None, format!("the snapshot of volume {volume} failed: {reason}"));
         }
     }
     put(store, &files.results(), &results).await?;

@@ -13,7 +13,7 @@ pub(in crate::backup) async fn open(context: &Context, session: &Session, ready:
     let mut all = Snapshotters::new(&context.settings.namespace, leave_csi, ready.earlier.clone());
     for location in &ready.valid.snapshot_locations {
         let opened = snapshot_locations::open(context, session, location).await;
-        all.add(location, opened.map_err(|error| error.chain()));
+        all.add(location, opened);
     }
     all
 }

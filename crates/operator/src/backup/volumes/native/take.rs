@@ -26,15 +26,15 @@ impl Pass {
                 Unwanted::Because(reason) => {
                     self.report.info_about(id, &format!("No snapshot is taken: {reason}"));
                 }
-                Unwanted::Unknown(words) => {
-                    self.report.error(&About::Item(id), "Cannot decide about a snapshot", Some(&words));
+                Unwanted::Unknown(message) => {
+                    self.report.error(&About::Item(id), "Cannot decide about a snapshot", Some(&message));
                 }
             }
             return;
         }
         let Some((chosen, volume_id)) = self.claimed(id, volume).await else { return };
-        if let Err(words) = self.take_snapshot(id, volume, chosen, volume_id).await {
-            self.report.error(&About::Item(id), "Error taking a snapshot of the volume", Some(&words));
+        if let Err(message) = self.take_snapshot(id, volume, chosen, volume_id).await {
+            self.report.error(&About::Item(id), "Error taking a snapshot of the volume", Some(&message));
         }
     }
 
@@ -46,16 +46,16 @@ impl Pass {
                 Ok(Some(volume_id)) if !volume_id.is_empty() => return Some((place, volume_id)),
                 Ok(_) => {}
                 Err(error) => {
-                    let words =
+                    let message =
                         format!("Volume snapshot location {}: cannot ask for the volume", open.location);
-                    self.report.error(&About::Item(id), &words, Some(&error.to_string()));
+                    self.report.error(&About::Item(id), &message, Some(&error.to_string()));
                 }
             }
         }
         let mut reason =
             format!("no snapshotter of the volume snapshot locations ({}) knows it", all.names());
-        for (_, words) in &all.unusable {
-            reason = format!("{reason}; {words}");
+        for (_, message) in &all.unusable {
+            reason = format!("{reason}; {message}");
         }
         if all.unusable.is_empty() {
             self.report.info_about(id, &format!("No snapshot is taken: {reason}"));
@@ -118,8 +118,8 @@ impl Pass {
             let object = called.object.as_ref().map(name_of).unwrap_or_default();
             let entry = SnapshotEntry { snapshot: snapshot.clone(), object };
             if let Err(error) = self.journal.note_snapshot(&entry).await {
-                let words = format!("The snapshot {made} is made; the journal does not have it");
-                self.report.warning(&About::Item(id), &words, Some(&error));
+                let message = format!("The snapshot {made} is made; the journal does not have it");
+                self.report.warning(&About::Item(id), &message, Some(&error));
             }
         }
         self.keep(id, snapshot, &called)
@@ -153,8 +153,8 @@ impl Pass {
     /// Records what a call gave. An error says why the volume has no snapshot.
     fn keep(&self, id: &ItemId, mut snapshot: NativeSnapshot, called: &Called) -> Result<(), String> {
         let outcome = match (&called.made, &called.standing) {
-            (Err(words), _) => Err(words.clone()),
-            (Ok(made), Standing::Failed(words)) => Err(format!("snapshot {made}: {words}")),
+            (Err(message), _) => Err(message.clone()),
+            (Ok(made), Standing::Failed(message)) => Err(format!("snapshot {made}: {message}")),
             (Ok(made), standing) => {
                 let rest = if *standing == Standing::Open { "; its plugin goes on with it" } else { "" };
                 self.report.info_about(id, &format!("Took snapshot {made}{rest}"));
@@ -178,15 +178,15 @@ impl Pass {
             let (Some(id), false) = (entry.id(), self.made().taken.snapshots.contains_key(volume)) else {
                 continue;
             };
-            let words = format!(
+            let message = format!(
                 "An interrupted attempt of this backup took snapshot {id} of volume {volume}, which is no longer part of it; the snapshot is deleted with the backup"
             );
-            self.report.warning(&About::Server, &words, None);
+            self.report.warning(&About::Server, &message, None);
             self.made().taken.snapshots.insert(volume.clone(), entry.snapshot.clone());
         }
     }
 
-    /// Takes over what an interrupted attempt made. What it began and nobody can tell the end of is named.
+    /// Takes over what an interrupted attempt made. A snapshot that may or may not exist is reported.
     async fn adopt(&self, id: &ItemId, subject: &Subject) -> bool {
         let Some(entry) = self.snapshotters.earlier.get(&id.name) else { return false };
         let mut entry = entry.clone();
@@ -208,17 +208,17 @@ impl Pass {
                 COMPLETED.clone_into(&mut entry.snapshot.status.phase);
                 entry.object = object.as_ref().map(name_of).unwrap_or_default();
                 if let Err(error) = self.journal.note_snapshot(&entry).await {
-                    let words = "The journal does not have the snapshot of an interrupted attempt";
-                    self.report.warning(&About::Item(id), words, Some(&error));
+                    let message = "The journal does not have the snapshot of an interrupted attempt";
+                    self.report.warning(&About::Item(id), message, Some(&error));
                 }
             }
         }
         let Some(made) = entry.id().map(str::to_owned) else {
-            let words = format!(
+            let message = format!(
                 "An interrupted attempt of this backup began a snapshot of volume {} in location {} and nobody knows whether it exists; look for one with the tags velero.io/backup={} and velero.io/pv={} beside the one that is taken now",
                 id.name, entry.snapshot.spec.location, entry.snapshot.spec.backup_name, id.name
             );
-            self.report.warning(&About::Item(id), &words, None);
+            self.report.warning(&About::Item(id), &message, None);
             return false;
         };
         let standing = object.as_ref().map_or(Standing::Completed, lifeboat_plan::volume_plugin::standing);

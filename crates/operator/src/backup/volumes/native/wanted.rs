@@ -16,8 +16,8 @@ use crate::backup::pass::Pass;
 impl Pass {
     pub(super) async fn snapshot_wanted(&self, volume: &Value) -> Result<(), Unwanted> {
         if self.snapshotters.leave_csi && volume["spec"].get("csi").is_some() {
-            let words = "volumes of CSI drivers are not for volume snapshotters while EnableCSI is on";
-            return Err(Unwanted::Because(words.to_owned()));
+            let message = "volumes of CSI drivers are not for volume snapshotters while EnableCSI is on";
+            return Err(Unwanted::Because(message.to_owned()));
         }
         if self.is_for_csi(volume).await.map_err(Unwanted::Unknown)? {
             return Err(Unwanted::Because("its CSI driver takes it with its claim".to_owned()));
@@ -25,7 +25,7 @@ impl Pass {
         self.wanted(volume).await
     }
 
-    /// What policies, copies of files and the spec say about a snapshot, whoever takes it.
+    /// What policies, copies of files and the spec say about a snapshot, of a volume plugin or of a CSI driver.
     pub(in crate::backup) async fn wanted(&self, volume: &Value) -> Result<(), Unwanted> {
         let wishes = Wishes::new(&self.backup.spec, self.valid.policies.as_ref());
         let text = |path: &str| volume.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();

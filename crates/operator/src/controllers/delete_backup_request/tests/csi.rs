@@ -24,8 +24,8 @@ impl DeleteItemAction for Deleter {
 
     async fn execute(&self, item: &Value, _backup: &Backup) -> Result<(), ActionError> {
         let text = |pointer: &str| item.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
-        let words = format!("{} {}", text("/spec/driver"), text("/status/snapshotHandle"));
-        self.handles.lock().unwrap().push(words);
+        let message = format!("{} {}", text("/spec/driver"), text("/status/snapshotHandle"));
+        self.handles.lock().unwrap().push(message);
         if self.fails { Err(ActionError::Failed("its driver is gone".into())) } else { Ok(()) }
     }
 }

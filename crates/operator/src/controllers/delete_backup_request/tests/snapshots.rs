@@ -102,10 +102,10 @@ async fn a_backup_that_was_cancelled_while_its_snapshots_went_on_takes_them_alon
 #[case::no_plugin("cloud", "no VolumeSnapshotter plugin named 'velero.io/fake' is installed")]
 #[case::no_location("elsewhere", "volume snapshot location 'elsewhere' does not exist")]
 #[tokio::test]
-async fn without_location_or_plugin_nothing_is_deleted(#[case] location: &str, #[case] words: &str) {
+async fn without_location_or_plugin_nothing_is_deleted(#[case] location: &str, #[case] message: &str) {
     let cluster = with_snapshots(&json!([snapshot("disk", "snap-1", location)]), None).await;
     let said = errors(request(&cluster, "b", None).await);
-    assert!(said.contains(words) && said.contains("snap-1"), "{said}");
+    assert!(said.contains(message) && said.contains("snap-1"), "{said}");
     stays(&cluster).await;
 }
 
