@@ -13,7 +13,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lifeboat_api::catalogue::{GroupResource, ItemId};
 use lifeboat_api::velero::{Backup, Restore};
-use lifeboat_plugin::actions::{ActionError, Lookup};
+use lifeboat_plugin::actions::{ActionError, BackupItems, Lookup};
 use lifeboat_plugin::host::{HostSettings, LogLine, LogSink, PluginHost, Session, Timeouts};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -169,6 +169,16 @@ impl Lookup for NoCluster {
 
     async fn list(&self, _: &GroupResource, _: Option<&str>, _: &str) -> Result<Vec<Value>, ActionError> {
         Ok(Vec::new())
+    }
+}
+
+/// Plugin processes are not given items of the backup.
+pub struct NoBackup;
+
+#[async_trait]
+impl BackupItems for NoBackup {
+    async fn get(&self, _: &ItemId) -> Option<Value> {
+        None
     }
 }
 

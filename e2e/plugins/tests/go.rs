@@ -10,12 +10,12 @@ use bytes::Bytes;
 use futures::StreamExt;
 use lifeboat_api::catalogue::{GroupResource, ItemId};
 use lifeboat_archive::StoreError;
-use lifeboat_plugin::actions::{AppliesTo, RestoreInput};
+use lifeboat_plugin::actions::{AppliesTo, Intent, RestoreInput};
 use lifeboat_plugin::host::{Kind, LogLevel, Session};
 use lifeboat_plugin::remote::ObjectStoreLocation;
 use lifeboat_plugin::volume::{ProgressOf, SnapshotRequest, VolumeInfo, VolumeRequest};
 use lifeboat_plugin::{ActionError, Registry};
-use lifeboat_test_plugins::{NoCluster, Plugins, backup, config_map, restore};
+use lifeboat_test_plugins::{NoBackup, NoCluster, Plugins, backup, config_map, restore};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -124,8 +124,13 @@ async fn backup_actions_of_both_versions_run() {
 async fn restore_actions_of_both_versions_run_and_version_two_waits() {
     let (plugins, session, registry) = recorder().await;
     let item = annotated("wait", "yes");
-    let input =
-        || RestoreInput { item: item.clone(), from_backup: &item, restore: RESTORE.get_or_init(restore) };
+    let input = || RestoreInput {
+        item: item.clone(),
+        from_backup: &item,
+        restore: RESTORE.get_or_init(restore),
+        backup: &NoBackup,
+        intent: Intent::Restore,
+    };
     let one = registry.restore[0].execute(input(), &NoCluster).await.unwrap();
     assert_eq!(mark(&one.item, "restore-v1"), "again");
     assert!(!one.wait_for_additional_items && !one.skip);
