@@ -64,18 +64,14 @@ fn understand<'a>(arguments: &[&'a str]) -> Option<Question<'a>> {
 }
 
 fn path(question: &Question<'_>, kind: &Kind) -> Option<String> {
-    let mut path = kind.root.clone();
+    let mut parts = vec![kind.root.clone()];
     if kind.is_namespaced {
-        path += &format!("/namespaces/{}", question.namespace?);
+        parts.extend(["namespaces".to_owned(), question.namespace?.to_owned()]);
     }
-    path += &format!("/{}", kind.plural);
-    if let Some(name) = question.name {
-        path += &format!("/{}", encoded(name));
-    }
-    if let Some(selector) = question.selector {
-        path += &format!("?labelSelector={}", encoded(selector));
-    }
-    Some(path)
+    parts.push(kind.plural.clone());
+    parts.extend(question.name.map(encoded));
+    let query = question.selector.map(|selector| format!("?labelSelector={}", encoded(selector)));
+    Some(parts.join("/") + &query.unwrap_or_default())
 }
 
 fn encoded(text: &str) -> String {

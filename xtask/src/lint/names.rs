@@ -27,13 +27,13 @@ pub(crate) fn check(root: &Path, targets: &[Target]) -> Result<()> {
 
 fn compare(list: &str, found: &BTreeSet<String>) -> Vec<String> {
     let known: BTreeSet<String> = list.lines().map(str::to_owned).collect();
-    let lost = known.difference(found).map(|name| {
+    let gone = known.difference(found).map(|name| {
         format!(
             "lost: {name} (objects and files of earlier versions have it: keep reading and writing this name)"
         )
     });
     let new = found.difference(&known).map(|name| format!("new: {name} (add this line to the list)"));
-    lost.chain(new).collect()
+    gone.chain(new).collect()
 }
 
 #[cfg(test)]

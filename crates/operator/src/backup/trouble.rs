@@ -75,7 +75,7 @@ pub(super) async fn wait(
 async fn fail(context: &Context, state: &State, backup: &Backup, reason: &str) -> Result<Action, ApiError> {
     let journal = Journal::new(context.client.clone(), &context.settings.namespace, backup);
     let storage = open(context, backup).await.ok();
-    let (stage, files) = match (backup.phase(), &storage) {
+    let (reached, files) = match (backup.phase(), &storage) {
         // The journal has what an interrupted attempt began.
         (BackupPhase::ReadyToStart | BackupPhase::InProgress, _) => (Stage::Pass, Files::Unknown),
         (_, Some(storage)) => (Stage::AfterPass, storage.whose(backup).await.unwrap_or(Files::Unknown)),
@@ -84,7 +84,7 @@ async fn fail(context: &Context, state: &State, backup: &Backup, reason: &str) -
     let undoing = Undoing {
         context,
         ending: Ending::Failed,
-        stage,
+        stage: reached,
         files,
         journal: &journal,
         backup: Some(backup),

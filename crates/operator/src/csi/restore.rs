@@ -127,7 +127,7 @@ async fn download(
     let backup = cluster.get(&backup).await?;
     let backup = backup.ok_or_else(|| ActionError::Failed("its Backup is gone".to_owned()))?;
     let result = data_movement::result_of(&upload, text(&backup, "/spec/storageLocation"));
-    let result = result.map_err(ActionError::Failed)?;
+    let result = result.map_err(|error| ActionError::Failed(error.to_string()))?;
     let of = serde_json::to_value(restore).map_err(|error| ActionError::Failed(error.to_string()))?;
     let timeout = Some(text(&backup, "/spec/csiSnapshotTimeout")).filter(|text| !matches!(*text, "" | "0s"));
     let name = text(claim, "/metadata/name");

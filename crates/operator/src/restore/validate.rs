@@ -5,7 +5,7 @@ use kube::ResourceExt;
 use lifeboat_api::velero::names::SCHEDULE_NAME;
 use lifeboat_api::velero::{Backup, BackupPhase, BackupStorageLocationPhase, Restore};
 use lifeboat_plan::policy::items::ItemPolicies;
-use lifeboat_plan::restore::modifiers::{Modifiers, ModifierError};
+use lifeboat_plan::restore::modifiers::Modifiers;
 use lifeboat_plan::restore::validate::{newest_completed, problems, source_problem};
 
 use super::gather::Gathered;
@@ -110,7 +110,7 @@ pub(crate) enum ModifierError {
     )]
     Keys { config_map: String, count: usize },
     #[error("Error in parsing resource modifiers provided in configmap {config_map}: {problem}")]
-    Content { config_map: String, problem: ModifierError },
+    Content { config_map: String, problem: String },
 }
 
 /// The rules that the Restore names.
@@ -125,5 +125,5 @@ pub(super) fn modifiers(restore: &Restore, map: Option<&ConfigMap>) -> Result<Mo
     let [yaml] = data.as_slice() else {
         return Err(ModifierError::Keys { config_map, count: data.len() });
     };
-    Modifiers::parse(yaml).map_err(|problem| ModifierError::Content { config_map, problem })
+    Modifiers::parse(yaml).map_err(|error| ModifierError::Content { config_map, problem: error.to_string() })
 }

@@ -35,7 +35,9 @@ fn is_product(path: &Path) -> bool {
 
 fn of_items(items: &[Item], with_keys: bool, names: &mut BTreeSet<String>) {
     let mut collector = Collector { with_keys, names };
-    items.iter().for_each(|item| collector.visit_item(item));
+    for item in items {
+        collector.visit_item(item);
+    }
 }
 
 struct Collector<'a> {
@@ -151,7 +153,10 @@ fn is_name(text: &str) -> bool {
     let variable =
         || text.strip_prefix("LIFEBOAT_").is_some_and(|rest| rest.chars().all(|c| !c.is_lowercase()));
     let object = || text.starts_with("lifeboat-") || text.starts_with("velero-");
-    let file = || text.ends_with(".gz") || text.ends_with(".json");
+    let file = || {
+        let extension = Path::new(text).extension().unwrap_or_default();
+        extension == "gz" || extension == "json" || text == ".json"
+    };
     of_group() || metric() || variable() || object() || file()
 }
 

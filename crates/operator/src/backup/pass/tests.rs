@@ -252,7 +252,7 @@ async fn the_journal_holds_a_pod_exactly_while_its_hooks_are_open() {
     world.on_command(move |world, command| {
         let journal = world.get(JOURNAL).unwrap_or_default();
         let open = journal["data"]["hook.uid-a"].as_str().is_some_and(|entry| entry.contains("\"post\""));
-        record.lock().unwrap().push((message.to_owned(), open));
+        record.lock().unwrap().push((command.to_owned(), open));
     });
     pass(&world, json!({"includedNamespaces": ["shop"]})).await;
     assert_eq!(*seen.lock().unwrap(), [("pre a".to_owned(), true), ("post a".to_owned(), true)]);

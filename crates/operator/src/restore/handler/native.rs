@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use lifeboat_archive::documents::{NativeSnapshotInfo, RestoreVolumeInfo};
 use lifeboat_cluster::lookup;
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
-use lifeboat_plan::restore::native::{NativeVolumeError, Snapshot, moves, other_name, rename, snapshot_of};
+use lifeboat_plan::restore::native::{NoSnapshot, Snapshot, moves, other_name, rename, snapshot_of};
 use lifeboat_plan::restore::sanitise;
 use serde_json::Value;
 use tokio::time::Instant;
@@ -28,7 +28,7 @@ pub(crate) enum NativeError {
     #[error("no volume snapshotters can be used here")]
     NoSnapshotters,
     #[error(transparent)]
-    Volume(#[from] NativeVolumeError),
+    NoSnapshot(#[from] NoSnapshot),
     /// The cluster, the location or the plugin refused it.
     #[error("{0}")]
     Refused(String),
