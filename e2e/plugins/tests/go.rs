@@ -151,11 +151,23 @@ async fn restore_actions_of_both_versions_run_and_version_two_waits() {
     assert_eq!(asked[0]["items"], json!(["secrets recorder-1/password"]));
 
     let item = annotated("wait-timeout", "90s");
-    let input = RestoreInput { item: item.clone(), from_backup: &item, restore: &restore() };
+    let input = RestoreInput {
+        item: item.clone(),
+        from_backup: &item,
+        restore: &restore(),
+        backup: &NoBackup,
+        intent: Intent::Restore,
+    };
     let timed = registry.restore[1].execute(input, &NoCluster).await.unwrap();
     assert_eq!(timed.ready_timeout, Some(Duration::from_secs(90)));
     let item = annotated("skip", "yes");
-    let input = RestoreInput { item: item.clone(), from_backup: &item, restore: &restore() };
+    let input = RestoreInput {
+        item: item.clone(),
+        from_backup: &item,
+        restore: &restore(),
+        backup: &NoBackup,
+        intent: Intent::Restore,
+    };
     assert!(registry.restore[0].execute(input, &NoCluster).await.unwrap().skip);
     assert_eq!(registry.restore[1].progress("op", &restore()).await.unwrap().description, "step 1");
     registry.restore[1].cancel("op", &restore()).await.unwrap();

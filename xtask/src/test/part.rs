@@ -268,10 +268,10 @@ mod tests {
                 .join("tests")
                 .join(modules.join("/"))
                 .with_extension("rs");
-            let text = std::fs::read_to_string(&path).unwrap_or_default();
-            assert!(!text.is_empty(), "{} is no file any more", path.display());
+            let source = std::fs::read_to_string(&path).unwrap_or_default();
+            assert!(!source.is_empty(), "{} is no file any more", path.display());
             assert!(
-                test.is_none_or(|name| text.contains(&format!("fn {name}"))),
+                test.is_none_or(|name| source.contains(&format!("fn {name}"))),
                 "{prefix} is no test any more"
             );
         }

@@ -68,7 +68,7 @@ pub(super) async fn run(context: &Context, state: &State, ready: Ready) -> Resul
         Box::pin(watched(context, ready, storage.location.store.clone(), &watch, copying.clone())).await;
     match outcome {
         Ok(outcome) if !matches!(watch.reason(), Some(Stop::Cancelled | Stop::Deleted | Stop::Overtaken)) => {
-            over.written(&outcome, &report, &copying).await
+            Box::pin(over.written(&outcome, &report, &copying)).await
         }
         Err(PassError::Failed(reason)) => over.failed(&report, &reason, &copying).await,
         other => match stop_reason(context, state, &this, &watch).await? {
@@ -134,7 +134,7 @@ impl Over<'_> {
         if !outcome.snapshots.is_empty() {
             self.journal.note_passed().await;
         }
-        match passed(context, state, this, self.journal, outcome).await? {
+        match Box::pin(passed(context, state, this, self.journal, outcome)).await? {
             Some(action) => Ok(action),
             None if stop(context, state, this).await? == Some(Stop::Deleted) => {
                 self.deleted(Some(size), copying).await

@@ -85,7 +85,7 @@ enum Halt {
     /// The backup has failed.
     GiveUp(String),
     /// The backup cannot run as it is written.
-    Refuse(BackupSpec, Vec<String>),
+    Refuse(Box<BackupSpec>, Vec<String>),
     /// The object was changed meanwhile, which brings the next reconcile.
     Changed,
 }
@@ -211,7 +211,7 @@ impl Start<'_> {
             Ok(valid) => Ok((spec, valid)),
             // An earlier attempt wrote files, which are to go.
             Err(problems) if self.again => Err(Halt::GiveUp(problems.join("; "))),
-            Err(problems) => Err(Halt::Refuse(spec, problems)),
+            Err(problems) => Err(Halt::Refuse(Box::new(spec), problems)),
         }
     }
 

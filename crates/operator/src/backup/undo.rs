@@ -154,7 +154,9 @@ impl Undoing<'_> {
             Effect::Operations(record) => self.cancel_operations(record, left).await,
             Effect::NativeSnapshots(record) => self.delete_native(record, left).await,
             Effect::CsiSnapshots => {
-                csi::discard(context, uid).await.into_iter().for_each(|one| left.keep(one))
+                for message in csi::discard(context, uid).await {
+                    left.keep(message);
+                }
             }
             Effect::Copies { listed } => self.discard_copies(listed, left).await,
             Effect::Movements { listed } => self.discard_movements(listed, left).await,

@@ -34,7 +34,7 @@ mod tests {
         #[case] expected: bool,
     ) {
         let at = |second| Timestamp::from_second(second).unwrap();
-        let over = is_over(&object, since.map(at), Duration::from_secs(60), at(now));
+        let over = is_over(&object, since.map(at), Duration::from_mins(1), at(now));
         assert_eq!(over, expected);
     }
 }

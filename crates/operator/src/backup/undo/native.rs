@@ -36,7 +36,9 @@ pub(super) async fn delete_noted(context: &Context, journal: &Journal, left: &mu
         Ok(found) => found,
         Err(error) => return left.keep(format!("snapshots may be left behind: {error}")),
     };
-    unreadable.into_iter().for_each(|message| left.keep(message));
+    for message in unreadable {
+        left.keep(message);
+    }
     left.native.any = !entries.is_empty();
     if entries.is_empty() {
         return;

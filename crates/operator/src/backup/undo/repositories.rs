@@ -30,7 +30,9 @@ impl Undoing<'_> {
         match self.journal.repositories().await {
             Ok((noted, unreadable)) => {
                 left.repositories.extend(noted.into_iter().map(Repository::from));
-                unreadable.into_iter().for_each(|message| left.keep(message));
+                for message in unreadable {
+                    left.keep(message);
+                }
             }
             Err(error) => {
                 left.is_worth_a_try = true;

@@ -98,7 +98,7 @@ impl Undoing<'_> {
         if let (Some(storage), true) = (self.storage, listed) {
             match list::<BackupVolumeInfo>(storage.store(), &storage.files.volume_info()).await {
                 Ok(volumes) => {
-                    known.extend(volumes.iter().filter_map(|one| moved(&storage.location.name, one)))
+                    known.extend(volumes.iter().filter_map(|one| moved(&storage.location.name, one)));
                 }
                 Err(trouble) => left.keep(format!("moved data may be left behind: {trouble}")),
             }
@@ -231,7 +231,9 @@ impl Discard<'_> {
             }
         }
         left.is_worth_a_try |= !problems.is_empty();
-        problems.into_iter().for_each(|problem| left.keep(problem));
+        for problem in problems {
+            left.keep(problem);
+        }
     }
 
     async fn cancel(&self, name: &str) -> Result<(), ApiError> {
