@@ -11,6 +11,7 @@ mod finish;
 pub(crate) mod journal;
 mod left_behind;
 mod pass;
+mod plugin_lines;
 mod queue;
 mod start;
 mod status;

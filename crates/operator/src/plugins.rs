@@ -2,14 +2,12 @@
 //! that run for it, and the processes behind them, which end with it. Made by [`Context::acting`].
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use lifeboat_archive::{Level, RunLog};
 use lifeboat_plan::server_status::{Details, ListedPlugin, ListedProblem};
 use lifeboat_plugin::actions::Registry;
 use lifeboat_plugin::host::{Kind, LogLevel, LogLine, LogSink, Plugin, ServerLog, Session};
 
-use crate::backup::Report;
 use crate::context::Context;
 
 /// The actions of one operation, built-in ones and plugins'. Dropping it kills what still runs; [`Self::close`] asks first.
@@ -107,31 +105,8 @@ impl LogSink for PluginLines {
     }
 }
 
-/// How many lines of plugins a backup's results have; the log has all of them.
-const MOST_COUNTED: usize = 100;
-
-/// A backup's log and results, for the lines of its plugins. As upstream, what they log as warnings and errors are
-/// warnings and errors of the backup.
-pub(crate) struct CountedLines {
-    report: Report,
-    counted: AtomicUsize,
-}
-
-impl CountedLines {
-    pub(crate) fn new(report: Report) -> Self {
-        Self { report, counted: AtomicUsize::new(0) }
-    }
-}
-
-impl LogSink for CountedLines {
-    fn line(&self, line: LogLine) {
-        let counts = matches!(line.level, LogLevel::Warning | LogLevel::Error)
-            && self.counted.fetch_add(1, Ordering::Relaxed) < MOST_COUNTED;
-        write(&line, |level, fields| self.report.line(level, &line.message, fields, counts));
-    }
-}
-
-fn write(line: &LogLine, write: impl FnOnce(Level, &[(&str, &str)])) {
+/// Writes a plugin's line with its level and fields.
+pub(crate) fn write(line: &LogLine, write: impl FnOnce(Level, &[(&str, &str)])) {
     let level = match line.level {
         LogLevel::Debug => Level::Debug,
         LogLevel::Info => Level::Info,
@@ -151,20 +126,7 @@ fn write(line: &LogLine, write: impl FnOnce(Level, &[(&str, &str)])) {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
-
-    use serde_json::json;
-
     use super::*;
-
-    fn line(level: LogLevel, message: &str) -> LogLine {
-        let fields = BTreeMap::from([
-            ("namespace".to_owned(), json!("shop")),
-            ("name".to_owned(), json!("web")),
-            ("error".to_owned(), json!("full")),
-        ]);
-        LogLine { program: "example".into(), level, message: message.into(), fields }
-    }
 
     #[tokio::test]
     async fn a_plugin_behind_a_built_in_action_is_listed_as_not_used() {
@@ -183,22 +145,5 @@ mod tests {
         assert_eq!(of_program.len(), 1, "{of_program:?}");
         assert_eq!(of_program[0].name, "example.io/own");
         assert!(listed.problems[0].message.contains(&taken), "{:?}", listed.problems);
-    }
-
-    #[test]
-    fn what_plugins_log_as_errors_counts_in_a_backup_as_upstream_and_no_flood_of_it_does() {
-        let report = Report::new(RunLog::create(&std::env::temp_dir(), &[], Level::Info).unwrap());
-        let lines = CountedLines::new(report.clone());
-        lines.line(line(LogLevel::Info, "fine"));
-        lines.line(line(LogLevel::Warning, "odd"));
-        lines.line(line(LogLevel::Error, "bad"));
-        let results = report.results();
-        assert_eq!(results.errors.namespaces["shop"], [" name: /web message: /bad error: /full"]);
-        assert_eq!(results.warnings.count(), 1);
-        for _ in 0..1000 {
-            lines.line(line(LogLevel::Error, "bad"));
-        }
-        assert_eq!(report.results().errors.count(), 99);
-        assert_eq!(report.log().counts().errors, 1001, "the log has all of them");
     }
 }

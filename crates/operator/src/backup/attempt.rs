@@ -17,6 +17,7 @@ use lifeboat_plan::catalogue::Catalogue;
 use lifeboat_plan::deletion::NAME_TAKEN;
 use serde_json::{Value, json};
 
+use super::plugin_lines::CountedLines;
 use super::status::{Run, stop, write_noted};
 use super::storage::{Storage, open};
 use super::undo::{Undoing, abort_uploads, discard_others, write_failure};
@@ -31,7 +32,6 @@ use crate::backup::trouble::Trouble;
 use crate::backup::volumes::copies::Copying;
 use crate::backup::volumes::native::SnapshotEntry;
 use crate::context::Context;
-use crate::plugins::CountedLines;
 
 /// A Backup that was claimed.
 pub(super) struct Ready {
