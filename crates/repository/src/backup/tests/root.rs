@@ -78,6 +78,7 @@ async fn a_directory_stored_at_a_path_is_in_the_snapshot_as_if_it_had_been_read_
     let mut own = of_paths(&[source.path()]);
     own.filter.patterns = vec![Patterns::parse(["cache"], Case::Matters).unwrap()];
     let own = make(&repository, own).await.unwrap();
+    let reader = super::reader(&repository).await;
     assert_eq!(node_at(&reader, own.snapshot.tree, source.path()).await.subtree, data.subtree);
     // An unchanged source gives an equal tree.
     let two = make(&repository, placed("/source/data")).await.unwrap();
