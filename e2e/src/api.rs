@@ -133,7 +133,9 @@ fn kinds_of(root: &str, groups: &Value) -> Vec<Kind> {
 fn as_kubectl_shows(mut object: Value) -> Value {
     let kind = object["kind"].as_str().and_then(|kind| kind.strip_suffix("List")).map(str::to_owned);
     let version = object["apiVersion"].clone();
-    if let (Some(kind), Some(items)) = (kind, object["items"].as_array_mut()) {
+    // An index would add the field where it is missing, and kubectl takes an object with it for a list.
+    let items = object.get_mut("items").and_then(Value::as_array_mut);
+    if let (Some(kind), Some(items)) = (kind, items) {
         for item in items {
             item["kind"] = Value::from(kind.clone());
             item["apiVersion"] = version.clone();
@@ -192,5 +194,7 @@ mod tests {
         let list = json!({"kind": "PodList", "apiVersion": "v1", "items": [{"metadata": {"name": "a"}}]});
         let item = as_kubectl_shows(list)["items"][0].clone();
         assert_eq!((&item["kind"], &item["apiVersion"]), (&json!("Pod"), &json!("v1")));
+        let object = json!({"kind": "Pod", "apiVersion": "v1", "metadata": {"name": "a"}});
+        assert_eq!(as_kubectl_shows(object.clone()), object);
     }
 }
