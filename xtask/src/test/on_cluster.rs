@@ -28,7 +28,7 @@ const DISTURBING: [&str; 4] = [
     // They run another Velero and another Stash, beside which nothing can be installed.
     "server::installation::",
 ];
-/// Runs last: a definition that is changed right after the API server started takes effect only minutes later.
+/// It stops the API server, so it runs last: no other test starts while the API server comes back.
 const RESTARTS_API_SERVER: &str =
     "server::leadership::the_server_recovers_by_itself_from_a_restart_of_the_api_server";
 /// How many tests of volumes run at once, and how many of the others with a server of their own: the cluster has two cores.
