@@ -9,7 +9,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
 use kube::CustomResourceExt;
 use serde::Serialize;
 
-/// The label with which everything of ours is found.
+/// The label of all objects that belong to Lifeboat.
 pub const NAME_LABEL: (&str, &str) = ("app.kubernetes.io/name", "lifeboat");
 
 /// The label by which stock Velero tools find the CRDs of their group.
@@ -21,7 +21,7 @@ pub const VELERO_LABEL: (&str, &str) = ("component", "velero");
 pub struct Crd(CustomResourceDefinition);
 
 impl Crd {
-    /// The definition of kind `K`: labelled as ours, with words for every field.
+    /// The definition of kind `K`, with our label and a description of every field.
     pub fn of<K: CustomResourceExt>() -> Self {
         let mut definition = K::crd();
         for version in &mut definition.spec.versions {
@@ -30,14 +30,14 @@ impl Crd {
         Self(definition).label(NAME_LABEL)
     }
 
-    /// The same with one more label.
+    /// Adds a label.
     #[must_use]
     pub fn label(mut self, (key, value): (&str, &str)) -> Self {
         self.0.metadata.labels.get_or_insert_default().insert(key.to_owned(), value.to_owned());
         self
     }
 
-    /// The same without the status subresource that kube's derive adds: clients may then write spec and
+    /// Removes the status subresource that kube's derive adds, so that clients may write spec and
     /// status in one request, as stock Velero clients do.
     #[must_use]
     pub fn without_status_subresource(mut self) -> Self {
@@ -47,8 +47,8 @@ impl Crd {
         self
     }
 
-    /// The same for a kind whose objects may come without `spec`. Where the spec needs no field, the API
-    /// server adds an empty one, so that readers always find it.
+    /// Makes `spec` optional. If no field of the spec is required, the API server adds an empty one, so that
+    /// readers always find it.
     #[must_use]
     pub fn with_optional_spec(mut self) -> Self {
         for version in &mut self.0.spec.versions {

@@ -48,18 +48,6 @@ impl Refused {
         Action::requeue(NEXT_TRY)
     }
 
-    /// The former name of [`Refused::report`].
-    pub async fn tell(
-        &self,
-        events: &Events,
-        object: &DynamicObject,
-        resource: &ApiResource,
-        message: &str,
-        error: &ApiError,
-    ) -> Action {
-        self.report(events, object, resource, message, error).await
-    }
-
     fn is_news(&self, object: &DynamicObject) -> bool {
         let mut reported = locked(&self.reported);
         if reported.len() >= MOST {

@@ -170,7 +170,7 @@ async fn unreadable(
     match objects::merge(&state.api(context), object, patch).await {
         Ok(_) => Ok(Action::await_change()),
         Err(error) if error.is_invalid() => {
-            Ok(context.refused.tell(&context.events, object, &state.resource, &message, &error).await)
+            Ok(context.refused.report(&context.events, object, &state.resource, &message, &error).await)
         }
         Err(error) => Err(error),
     }

@@ -13,7 +13,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use lifeboat_api::catalogue::{GroupResource, ItemId};
 use lifeboat_api::velero::{Backup, Restore};
-use lifeboat_plugin::actions::{ActionError, BackupItems, Lookup};
+use lifeboat_plugin::actions::{ActionError, BackupItems, Intent, Lookup, RestoreInput};
 use lifeboat_plugin::host::{HostSettings, LogLine, LogSink, PluginHost, Session, Timeouts};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -173,12 +173,23 @@ impl Lookup for NoCluster {
 }
 
 /// Plugin processes are not given items of the backup.
-pub struct NoBackup;
+struct NoBackup;
 
 #[async_trait]
 impl BackupItems for NoBackup {
     async fn get(&self, _: &ItemId) -> Option<Value> {
         None
+    }
+}
+
+/// What a restore gives an action for an item that no other action has changed.
+pub fn restore_input<'a>(item: &'a Value, restore: &'a Restore) -> RestoreInput<'a> {
+    RestoreInput {
+        item: item.clone(),
+        from_backup: item,
+        restore,
+        backup: &NoBackup,
+        intent: Intent::Restore,
     }
 }
 

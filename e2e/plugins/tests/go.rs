@@ -10,12 +10,12 @@ use bytes::Bytes;
 use futures::StreamExt;
 use lifeboat_api::catalogue::{GroupResource, ItemId};
 use lifeboat_archive::StoreError;
-use lifeboat_plugin::actions::{AppliesTo, Intent, RestoreInput};
+use lifeboat_plugin::actions::AppliesTo;
 use lifeboat_plugin::host::{Kind, LogLevel, Session};
 use lifeboat_plugin::remote::ObjectStoreLocation;
 use lifeboat_plugin::volume::{ProgressOf, SnapshotRequest, VolumeInfo, VolumeRequest};
 use lifeboat_plugin::{ActionError, Registry};
-use lifeboat_test_plugins::{NoBackup, NoCluster, Plugins, backup, config_map, restore};
+use lifeboat_test_plugins::{NoCluster, Plugins, backup, config_map, restore, restore_input};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -124,13 +124,7 @@ async fn backup_actions_of_both_versions_run() {
 async fn restore_actions_of_both_versions_run_and_version_two_waits() {
     let (plugins, session, registry) = recorder().await;
     let item = annotated("wait", "yes");
-    let input = || RestoreInput {
-        item: item.clone(),
-        from_backup: &item,
-        restore: RESTORE.get_or_init(restore),
-        backup: &NoBackup,
-        intent: Intent::Restore,
-    };
+    let input = || restore_input(&item, RESTORE.get_or_init(restore));
     let one = registry.restore[0].execute(input(), &NoCluster).await.unwrap();
     assert_eq!(mark(&one.item, "restore-v1"), "again");
     assert!(!one.wait_for_additional_items && !one.skip);
@@ -151,23 +145,12 @@ async fn restore_actions_of_both_versions_run_and_version_two_waits() {
     assert_eq!(asked[0]["items"], json!(["secrets recorder-1/password"]));
 
     let item = annotated("wait-timeout", "90s");
-    let input = RestoreInput {
-        item: item.clone(),
-        from_backup: &item,
-        restore: &restore(),
-        backup: &NoBackup,
-        intent: Intent::Restore,
-    };
+    let of = restore();
+    let input = restore_input(&item, &of);
     let timed = registry.restore[1].execute(input, &NoCluster).await.unwrap();
     assert_eq!(timed.ready_timeout, Some(Duration::from_secs(90)));
     let item = annotated("skip", "yes");
-    let input = RestoreInput {
-        item: item.clone(),
-        from_backup: &item,
-        restore: &restore(),
-        backup: &NoBackup,
-        intent: Intent::Restore,
-    };
+    let input = restore_input(&item, &of);
     assert!(registry.restore[0].execute(input, &NoCluster).await.unwrap().skip);
     assert_eq!(registry.restore[1].progress("op", &restore()).await.unwrap().description, "step 1");
     registry.restore[1].cancel("op", &restore()).await.unwrap();

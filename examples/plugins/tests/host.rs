@@ -7,13 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use lifeboat_plugin::Registry;
-use lifeboat_plugin::actions::{Intent, RestoreInput};
 use lifeboat_plugin::host::Kind;
 use lifeboat_plugin::volume::{
     Ended, ProgressOf, SnapshotRequest, VolumeProgress, VolumeRequest, VolumeSnapshotter,
 };
 use lifeboat_plugin_sdk::serde_json::json;
-use lifeboat_test_plugins::{NoBackup, NoCluster, Plugins, restore};
+use lifeboat_test_plugins::{NoCluster, Plugins, restore, restore_input};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 const WAITING: &str = env!("CARGO_BIN_EXE_wait-for-database");
@@ -32,13 +31,8 @@ async fn an_application_is_ready_when_its_database_answers() {
     let item = json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {
         "name": "shop", "namespace": "web", "annotations": {
             "example.io/database": "db:5432", "example.io/database-address": address}}});
-    let input = RestoreInput {
-        item: item.clone(),
-        from_backup: &item,
-        restore: &restore(),
-        backup: &NoBackup,
-        intent: Intent::Restore,
-    };
+    let of = restore();
+    let input = restore_input(&item, &of);
     let outcome = action.execute(input, &NoCluster).await.unwrap();
     assert!(outcome.wait_for_additional_items && outcome.ready_timeout.is_none());
     assert_eq!(outcome.additional_items[0].to_string(), "services web/db");

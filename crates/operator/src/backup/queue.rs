@@ -38,7 +38,7 @@ pub(super) async fn advance(context: &Context, state: &State) -> Result<(), ApiE
             Err(error) if error.is_conflict() || error.is_not_found() => {}
             Err(error) if error.is_invalid() => {
                 let message = "the backup cannot be started";
-                context.refused.tell(&context.events, object, &state.resource, message, &error).await;
+                context.refused.report(&context.events, object, &state.resource, message, &error).await;
             }
             Err(error) => return Err(error),
         }

@@ -320,7 +320,7 @@ impl Start<'_> {
     async fn unwritable(&self, phase: BackupPhase, message: &str, error: &ApiError) -> Action {
         let (context, state) = (self.context, self.state);
         queue::remember(state, &self.object, phase);
-        context.refused.tell(&context.events, &self.object, &state.resource, message, error).await
+        context.refused.report(&context.events, &self.object, &state.resource, message, error).await
     }
 }
 

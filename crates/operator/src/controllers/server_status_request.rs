@@ -32,7 +32,7 @@ async fn reconcile(
             Ok(_) => Ok(Action::requeue(KEEP)),
             Err(error) if error.is_invalid() => {
                 let words = "the request cannot be answered";
-                Ok(context.refused.tell(&context.events, &object, &resource, words, &error).await)
+                Ok(context.refused.report(&context.events, &object, &resource, words, &error).await)
             }
             Err(error) => Err(error),
         },

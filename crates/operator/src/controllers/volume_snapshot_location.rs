@@ -188,7 +188,7 @@ async fn write(
         Err(error) if error.is_invalid() => {
             let words = problem.unwrap_or("the location can be used, which cannot be written into it");
             return Ok(Some(
-                context.refused.tell(&context.events, object, &state.resource, words, &error).await,
+                context.refused.report(&context.events, object, &state.resource, words, &error).await,
             ));
         }
         Err(error) => return Err(error),

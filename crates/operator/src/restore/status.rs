@@ -114,7 +114,7 @@ pub(super) async fn unreadable(
     match objects::merge(api, object, patch).await {
         Err(error) if error.is_invalid() => {
             let resource = objects::resource_of::<Restore>();
-            Ok(context.refused.tell(&context.events, object, &resource, &message, &error).await)
+            Ok(context.refused.report(&context.events, object, &resource, &message, &error).await)
         }
         written => written.map(|_| Action::await_change()),
     }

@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use lifeboat_api::catalogue::{GroupResource, ItemId};
-use lifeboat_plugin::actions::{BackupItemAction, BackupOutcome, Intent, RestoreInput};
+use lifeboat_plugin::actions::{BackupItemAction, BackupOutcome};
 use lifeboat_plugin::{ActionError, Registry};
-use lifeboat_test_plugins::{NoBackup, NoCluster, Plugins, backup, config_map, restore};
+use lifeboat_test_plugins::{NoCluster, Plugins, backup, config_map, restore, restore_input};
 use rstest::rstest;
 use serde_json::json;
 
@@ -176,13 +176,8 @@ async fn readiness_is_asked_and_an_error_is_one() {
     let session = plugins.session().await;
     let action = Arc::clone(&Registry::default().with_plugins(&session).restore[0]);
     let item = config_map(&json!({}));
-    let input = RestoreInput {
-        item: item.clone(),
-        from_backup: &item,
-        restore: &restore(),
-        backup: &NoBackup,
-        intent: Intent::Restore,
-    };
+    let of = restore();
+    let input = restore_input(&item, &of);
     let outcome = action.execute(input, &NoCluster).await.unwrap();
     assert!(outcome.wait_for_additional_items);
     assert_eq!(outcome.ready_timeout, Some(Duration::from_secs(3)));

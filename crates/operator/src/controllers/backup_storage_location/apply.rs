@@ -129,7 +129,7 @@ async fn unset(
             Err(error) if error.is_not_found() => {}
             Err(error) if error.is_invalid() => {
                 let words = format!("location {stays} is the default, but this one cannot be unset");
-                context.refused.tell(&context.events, other, &state.resource, &words, &error).await;
+                context.refused.report(&context.events, other, &state.resource, &words, &error).await;
             }
             Err(error) => return Err(error),
         }

@@ -40,7 +40,10 @@ pub(super) async fn write(
             let words = format!("the verdict cannot be written into this object: {found}");
             state.remember(&gathered.object, verdict.this_look);
             let object = &gathered.object;
-            return Ok(context.refused.tell(&context.events, object, &state.resource, &words, &error).await);
+            return Ok(context
+                .refused
+                .report(&context.events, object, &state.resource, &words, &error)
+                .await);
         }
         Err(error) => return Err(error),
     }

@@ -82,7 +82,7 @@ pub(super) async fn answer(
         Err(error) if error.is_not_found() => Ok(Action::await_change()),
         Err(error) if error.is_invalid() => {
             let message = errors.join("; ");
-            Ok(context.refused.tell(&context.events, object, &state.resource, &message, &error).await)
+            Ok(context.refused.report(&context.events, object, &state.resource, &message, &error).await)
         }
         Err(error) => Err(error),
     }
