@@ -4,7 +4,7 @@
 use kube::Client;
 use kube::core::discovery::v2::{APIGroupDiscovery, APIGroupDiscoveryList, APIResourceDiscovery};
 use lifeboat_api::catalogue::{Catalogue, GroupResource, ResourceType};
-use lifeboat_plan::backup::defaults::ClusterVersion;
+use lifeboat_plan::facts::ClusterVersion;
 
 use crate::{ApiError, Attempt};
 

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{Event, Node, Pod, Secret};
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::runtime::watcher;
 use kube::{Api, Client, Resource, ResourceExt};
-use lifeboat_plan::movers::verdict::Warning;
+use lifeboat_plan::transfer::movers::verdict::Warning;
 use serde_json::{Value, json};
 
 use crate::connect::WATCH_SECONDS;

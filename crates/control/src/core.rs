@@ -1,10 +1,10 @@
 //! What is shared by all controllers of one term of leadership, and the fenced write of a status.
 
 use jiff::Timestamp;
-use kube::Client;
 use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::runtime::controller::Action;
+use kube::{Api, Client, Resource};
 use lifeboat_cluster::events::Events;
 use lifeboat_cluster::{ApiError, objects};
 use lifeboat_web::Metrics;
@@ -54,6 +54,11 @@ impl Core {
 
     pub fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// The objects of a kind in Lifeboat's namespace.
+    pub fn objects<K: Resource<DynamicType = ()>>(&self) -> Api<DynamicObject> {
+        objects::namespaced(&self.client, &self.namespace, &objects::resource_of::<K>())
     }
 
     /// Merges `patch` into the object, on the condition that it was not changed since it was read. `message` is the start

@@ -1,21 +1,20 @@
 //! The server's life: connect, check that the kinds are there, serve metrics, stand for election, run the controllers
 //! while leading, step down. Losing the lease drops all work at once; a stop signal lets it end and hands over.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use kube::Client;
 use lifeboat_cluster::lease::{Election, Ended};
 use lifeboat_cluster::{ConnectError, ConnectOptions, crds};
-use lifeboat_plugin::host::PluginHost;
+use lifeboat_velero::{Clients, Velero};
 use lifeboat_web::{Health, Metrics, WebError};
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::context::{Context, VERSION};
-use crate::controllers;
-use crate::downloads::Links;
 use crate::settings::ServerSettings;
+
+/// Lifeboat's own version.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// The Lease of the election.
 const LEASE: &str = "lifeboat-server";
@@ -32,30 +31,19 @@ pub enum ServerError {
     Web(#[from] WebError),
 }
 
-/// What a Restore would do, worked out with the rights of whoever calls; or what is wrong with it.
-pub async fn preview_restore(
-    client: Client,
-    settings: ServerSettings,
-    restore: lifeboat_api::velero::Restore,
-) -> Result<crate::items::plan::Planned, crate::items::plan::NotPlanned> {
-    let context = Context::new(client, Metrics::new(VERSION), Arc::new(settings));
-    Box::pin(crate::restore::preview(&context, restore)).await
-}
-
 /// Runs until `stop` is cancelled.
 pub async fn run(
     connection: &ConnectOptions,
     settings: ServerSettings,
     stop: CancellationToken,
 ) -> Result<(), ServerError> {
-    let settings = Arc::new(settings);
     let client = lifeboat_cluster::connect(connection).await?;
     let patient = lifeboat_cluster::connect_patient(connection).await?;
     let (metrics, health) = (Metrics::new(VERSION), Health::default());
     tracing::info!(
         version = VERSION,
         identity = settings.identity,
-        namespace = settings.namespace,
+        namespace = settings.velero.namespace,
         "server starts"
     );
 
@@ -68,92 +56,76 @@ pub async fn run(
         stop_web.clone(),
     ));
     let direct = lifeboat_cluster::connect::direct(connection).await?;
-    crate::credential_files::clear(&settings.storage.spool_directory);
-    let plugins = discover_plugins(&settings).await;
-    let context = Context::new(client, metrics, settings)
-        .with_patient_client(patient)
-        .with_direct_client(direct)
-        .with_plugins(plugins);
-    let downloads = serve_downloads(&context, &stop_web);
-    let work = serve_terms(&context, &health, &stop);
+    let clients = Clients { usual: client.clone(), direct, patient };
+    let velero = Velero::new(clients, metrics.clone(), settings.velero.clone()).await;
+    let server = Server { client, settings, metrics, health, velero };
+    let work = server.serve_terms(&stop);
     let ended = tokio::select! {
         () = work => Ok(()),
-        ended = downloads => ended,
+        ended = server.velero.serve_downloads(&stop_web) => ended.map_err(ServerError::Web),
         web = web => match web {
             Ok(Err(error)) => Err(ServerError::Web(error)),
-            // The HTTP server ends only when told to; a panic in it ends the process.
+            // The HTTP server ends only when asked to; a panic in it ends the process.
             _ => Ok(()),
         },
     };
     stop_web.cancel();
-    context.stores.close().await;
+    server.velero.close().await;
     tracing::info!("server ends");
     ended
 }
 
-/// Runs each program of the plugin directory once. One that cannot be used keeps nobody from starting.
-async fn discover_plugins(settings: &ServerSettings) -> PluginHost {
-    let Some(plugins) = &settings.plugins else { return PluginHost::empty() };
-    let backups = &settings.backup;
-    let volume = backups.defaults.item_operation_timeout;
-    let host = PluginHost::discover(plugins.host(&settings.namespace, &backups.features, volume)).await;
-    for plugin in host.plugins() {
-        tracing::info!(kind = %plugin.kind, name = plugin.name, program = %plugin.program.display(), "plugin found");
-    }
-    for problem in host.problems() {
-        tracing::error!(path = %problem.path.display(), "plugin not used: {}", problem.message);
-    }
-    host
+/// One replica.
+struct Server {
+    client: Client,
+    settings: ServerSettings,
+    metrics: Metrics,
+    health: Health,
+    velero: Velero,
 }
 
-/// Answers links to files where the settings say so: in every replica, whoever leads.
-async fn serve_downloads(context: &Context, stop: &CancellationToken) -> Result<(), ServerError> {
-    let Some(settings) = &context.settings.storage.downloads else {
-        return std::future::pending().await;
-    };
-    let links = Arc::new(Links { context: context.clone() });
-    Ok(lifeboat_web::serve_downloads(settings.address, links, stop.clone()).await?)
-}
-
-/// Term after term of leadership, until stopped.
-async fn serve_terms(context: &Context, health: &Health, stop: &CancellationToken) {
-    if !wait_for_kinds(&context.client, health, stop).await {
-        return;
-    }
-    let settings = &context.settings;
-    while !stop.is_cancelled() {
-        let watchdog = health.clone();
-        let mut election =
-            Election::new(&context.client, &settings.namespace, LEASE, &settings.identity, settings.lease)
-                .with_pulse(move || watchdog.pulse());
-        if !election.acquire(stop).await {
+impl Server {
+    /// Term after term of leadership, until stopped.
+    async fn serve_terms(&self, stop: &CancellationToken) {
+        if !wait_for_kinds(&self.client, &self.health, stop).await {
             return;
         }
-        tracing::info!(identity = settings.identity, "leading");
-        context.metrics.begin_term();
-        let ended = election.lead(Box::pin(term(context, stop))).await;
-        context.metrics.end_term();
-        if ended == Ended::WorkDone {
-            election.release().await;
-        }
-        if !stop.is_cancelled() {
-            sleep(settings.lease.retry).await;
+        let settings = &self.settings;
+        while !stop.is_cancelled() {
+            let watchdog = self.health.clone();
+            let namespace = &settings.velero.namespace;
+            let mut election =
+                Election::new(&self.client, namespace, LEASE, &settings.identity, settings.lease)
+                    .with_pulse(move || watchdog.pulse());
+            if !election.acquire(stop).await {
+                return;
+            }
+            tracing::info!(identity = settings.identity, "leading");
+            self.metrics.begin_term();
+            let ended = election.lead(Box::pin(self.term(stop))).await;
+            self.metrics.end_term();
+            if ended == Ended::WorkDone {
+                election.release().await;
+            }
+            if !stop.is_cancelled() {
+                sleep(settings.lease.retry).await;
+            }
         }
     }
-}
 
-/// The work of a leader. Ends when stopped, after the controllers came to rest.
-async fn term(context: &Context, stop: &CancellationToken) {
-    let resting = CancellationToken::new();
-    let controllers = controllers::run(context, &resting);
-    tokio::pin!(controllers);
-    tokio::select! {
-        // They end only when told to; the next term starts them anew.
-        () = &mut controllers => tracing::error!("the controllers ended by themselves"),
-        () = stop.cancelled() => {
-            resting.cancel();
-            // Reconciles in flight are short; whatever hangs must not hold the handover.
-            let _ = timeout(Duration::from_secs(10), &mut controllers).await;
+    /// The work of a leader. Ends when stopped, after the controllers finished their reconciles.
+    async fn term(&self, stop: &CancellationToken) {
+        let shutdown = CancellationToken::new();
+        let controllers = self.velero.run_controllers(&shutdown);
+        tokio::pin!(controllers);
+        tokio::select! {
+            // They end only when asked to; the next term starts them anew.
+            () = &mut controllers => tracing::error!("the controllers ended by themselves"),
+            () = stop.cancelled() => {
+                shutdown.cancel();
+                // Reconciles in flight are short; one that hangs must not hold the handover.
+                let _ = timeout(Duration::from_secs(10), &mut controllers).await;
+            }
         }
     }
 }

@@ -1,104 +1,18 @@
 //! The server's settings, resolved once by the CLI (flag, then environment, then default) and passed down.
 
-mod backup;
-mod plugins;
-mod restore;
+use std::net::SocketAddr;
 
-use std::net::{Ipv4Addr, SocketAddr};
-use std::path::PathBuf;
-use std::time::Duration;
-
-use lifeboat_archive::SpoolLimits;
 use lifeboat_plan::lease::LeaseTimes;
-pub use lifeboat_transfer::MoverSettings;
-use url::Url;
-
-pub use backup::BackupSettings;
-pub use plugins::PluginSettings;
-pub use restore::RestoreSettings;
+use lifeboat_velero::VeleroSettings;
 
 /// All that can be set about a server.
 #[derive(Clone, Debug)]
 pub struct ServerSettings {
-    /// Where Lifeboat's own objects live.
-    pub namespace: String,
-    /// The name of this replica in the election and in events.
+    /// The name of this replica in the election.
     pub identity: String,
     /// Metrics and probes.
     pub metrics_address: SocketAddr,
-    /// How often a location without its own frequency is validated.
-    pub validation_frequency: Duration,
-    /// Whether schedules that do not say so leave out a run that is due at once.
-    pub schedule_skip_immediately: bool,
     pub lease: LeaseTimes,
-    /// The server's own cloud identity, for locations without credentials.
-    pub cloud: lifeboat_store::Environment,
-    pub storage: StorageSettings,
-    pub backup: BackupSettings,
-    pub restore: RestoreSettings,
-    pub movers: MoverSettings,
-    /// How plugin programs are found and started; None where there are none.
-    pub plugins: Option<PluginSettings>,
-}
-
-impl ServerSettings {
-    /// Everything else as it is by default.
-    pub fn new(namespace: String, identity: String, cloud: lifeboat_store::Environment) -> Self {
-        Self {
-            namespace,
-            identity,
-            metrics_address: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-            validation_frequency: Duration::from_mins(1),
-            schedule_skip_immediately: false,
-            lease: LeaseTimes::default(),
-            cloud,
-            storage: StorageSettings::default(),
-            backup: BackupSettings::default(),
-            restore: RestoreSettings::default(),
-            movers: MoverSettings::default(),
-            plugins: None,
-        }
-    }
-}
-
-/// What can be set about backups in storage.
-#[derive(Clone, Debug)]
-pub struct StorageSettings {
-    /// How often a location without its own period is synced.
-    pub sync_period: Duration,
-    /// How often expired backups are looked for.
-    pub garbage_frequency: Duration,
-    /// Where links to files lead; None where storage signs them itself.
-    pub downloads: Option<DownloadSettings>,
-    /// Where archives are unpacked and logs are written.
-    pub spool_directory: PathBuf,
-    /// How large a spool may become; None for what the disk has.
-    pub spool_bytes: Option<u64>,
-}
-
-impl Default for StorageSettings {
-    fn default() -> Self {
-        Self {
-            sync_period: Duration::from_mins(1),
-            garbage_frequency: Duration::from_hours(1),
-            downloads: None,
-            spool_directory: std::env::temp_dir(),
-            spool_bytes: None,
-        }
-    }
-}
-
-impl StorageSettings {
-    pub fn spool_limits(&self) -> SpoolLimits {
-        SpoolLimits { spool_bytes: self.spool_bytes.unwrap_or(u64::MAX), ..SpoolLimits::default() }
-    }
-}
-
-/// Links that this server answers.
-#[derive(Clone, Debug)]
-pub struct DownloadSettings {
-    /// What people reach: the address below, or an ingress in front of it.
-    pub url: Url,
-    /// What is listened on.
-    pub address: SocketAddr,
+    /// Velero's API, and where Lifeboat's own objects live.
+    pub velero: VeleroSettings,
 }

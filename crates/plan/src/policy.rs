@@ -4,7 +4,6 @@
 
 mod filters;
 pub mod items;
-pub(crate) mod quantity;
 #[cfg(test)]
 mod tests;
 mod volume;
@@ -13,9 +12,9 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
+use crate::quantity::Quantity;
 pub use filters::{NamespacedRule, ResourceRule};
 use filters::{WireCluster, WireNamespaced};
-use quantity::Quantity;
 pub use volume::VolumeFacts;
 
 /// Whether a text is a quantity as Kubernetes writes it.

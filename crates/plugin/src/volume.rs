@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use async_trait::async_trait;
 use jiff::Timestamp;
-use lifeboat_plan::volume_plugin::is_bad;
+use lifeboat_plan::velero::volume_plugin::is_bad;
 use serde_json::Value;
 
 use crate::ActionError;

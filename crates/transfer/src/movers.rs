@@ -23,16 +23,16 @@ use lifeboat_cluster::jobs::Jobs;
 use lifeboat_control::{Core, locked};
 use lifeboat_mover::report::{Line, Outcome, TaskResult};
 use lifeboat_mover::task::Task;
-use lifeboat_plan::movers::queue::Candidate;
-use lifeboat_plan::movers::verdict::Dead;
-use lifeboat_plan::movers::{MoverJob, job};
+use lifeboat_plan::transfer::movers::queue::Candidate;
+use lifeboat_plan::transfer::movers::verdict::Dead;
+use lifeboat_plan::transfer::movers::{MoverJob, job};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use crate::repositories::Keys;
 use crate::settings::MoverSettings;
 use follow::Follower;
-pub use lifeboat_plan::movers::verdict::DeathCause;
+pub use lifeboat_plan::transfer::movers::verdict::DeathCause;
 pub use records::{TaskRecords, TaskState};
 use turn::{Line as Waiting, Waited};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use lifeboat_mover::task;
-use lifeboat_plan::movers::{PodSecurity, PodSettings};
+use lifeboat_plan::transfer::movers::{PodSecurity, PodSettings};
 
 /// How movers run.
 #[derive(Clone, Debug)]
@@ -61,7 +61,7 @@ impl MoverSettings {
 impl Default for MoverSettings {
     fn default() -> Self {
         Self {
-            namespace: lifeboat_plan::movers::DEFAULT_NAMESPACE.to_owned(),
+            namespace: lifeboat_plan::transfer::movers::DEFAULT_NAMESPACE.to_owned(),
             more_namespaces: BTreeSet::new(),
             image: String::new(),
             node_access: false,

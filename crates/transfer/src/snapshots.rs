@@ -6,8 +6,8 @@ use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, Pos
 use kube::core::ApiResource;
 use kube::{Api, Client};
 use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
-use lifeboat_plan::csi::{self, Fixed, GROUP, OF_BACKUP, VERSION};
 pub use lifeboat_plan::json::text;
+use lifeboat_plan::transfer::snapshots::{self as csi, Fixed, GROUP, VERSION};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
@@ -72,14 +72,14 @@ impl Snapshots {
         Ok(found.as_ref().map(objects::to_json))
     }
 
-    /// The snapshots of a backup, or of any that is under way; none where the kind is not served.
-    pub async fn of_backup(&self, uid: Option<&str>) -> Result<Vec<Value>, ApiError> {
+    /// The snapshots with a label, of any value without `value`; none where the kind is not served.
+    pub async fn labelled(&self, label: &str, value: Option<&str>) -> Result<Vec<Value>, ApiError> {
         let all = Api::all_with(self.client.clone(), &Self::resource("VolumeSnapshot"));
-        labelled(&all, OF_BACKUP, uid).await
+        labelled(&all, label, value).await
     }
 
-    /// The same of their contents, which may be all that is left. `label`: whose UID it has.
-    pub async fn contents_of_backup(&self, label: &str, uid: Option<&str>) -> Result<Vec<Value>, ApiError> {
+    /// The contents with a label, which may be all that is left of a snapshot.
+    pub async fn labelled_contents(&self, label: &str, uid: Option<&str>) -> Result<Vec<Value>, ApiError> {
         labelled(&self.contents(), label, uid).await
     }
 

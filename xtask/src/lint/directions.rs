@@ -11,7 +11,7 @@ use serde::Deserialize;
 use crate::run;
 
 /// The crates of ours that each crate may use.
-const MAY_USE: [(&str, &[&str]); 20] = [
+const MAY_USE: [(&str, &[&str]); 22] = [
     ("lifeboat-api", &[]),
     ("lifeboat-plan", &["lifeboat-api"]),
     ("lifeboat-store", &[]),
@@ -37,8 +37,9 @@ const MAY_USE: [(&str, &[&str]); 20] = [
             "lifeboat-web",
         ],
     ),
+    ("lifeboat-items", &["lifeboat-api", "lifeboat-plan", "lifeboat-cluster", "lifeboat-control"]),
     (
-        "lifeboat-operator",
+        "lifeboat-velero",
         &[
             "lifeboat-api",
             "lifeboat-plan",
@@ -50,6 +51,18 @@ const MAY_USE: [(&str, &[&str]); 20] = [
             "lifeboat-cluster",
             "lifeboat-control",
             "lifeboat-transfer",
+            "lifeboat-items",
+            "lifeboat-web",
+        ],
+    ),
+    (
+        "lifeboat-operator",
+        &[
+            "lifeboat-api",
+            "lifeboat-plan",
+            "lifeboat-cluster",
+            "lifeboat-control",
+            "lifeboat-velero",
             "lifeboat-web",
         ],
     ),
@@ -63,6 +76,7 @@ const MAY_USE: [(&str, &[&str]); 20] = [
             "lifeboat-mover",
             "lifeboat-archive",
             "lifeboat-cluster",
+            "lifeboat-velero",
             "lifeboat-operator",
         ],
     ),

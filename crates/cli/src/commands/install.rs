@@ -13,8 +13,8 @@ use lifeboat_api::crds;
 use lifeboat_cluster::apply::ObjectName;
 use lifeboat_cluster::wait::{Look, until};
 use lifeboat_cluster::{Attempt, apply, rights};
-use lifeboat_operator::password;
 use lifeboat_plan::{install, password as password_plan};
+use lifeboat_velero::password;
 use serde_json::Value;
 
 use options::Checked;

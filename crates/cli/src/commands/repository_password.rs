@@ -10,8 +10,8 @@ use k8s_openapi::api::core::v1::Secret;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use lifeboat_cluster::{Attempt, MANAGER};
-use lifeboat_operator::password;
 use lifeboat_plan::password::{EXPORTED_ANNOTATION, SECRET, exported_mark, to_export, uses_public_default};
+use lifeboat_velero::password;
 
 use crate::error::CliError;
 use crate::settings::Settings;

@@ -11,8 +11,9 @@ use std::time::Duration;
 
 use clap::ValueEnum;
 use lifeboat_api::common::GoDuration;
-use lifeboat_operator::{DownloadSettings, ServerSettings, StorageSettings};
+use lifeboat_operator::ServerSettings;
 use lifeboat_plan::lease::LeaseTimes;
+use lifeboat_velero::{DownloadSettings, StorageSettings, VeleroSettings};
 use tokio_util::sync::CancellationToken;
 use tracing_subscriber::EnvFilter;
 use url::Url;
@@ -81,13 +82,11 @@ enum LogFormat {
 pub(crate) async fn run(settings: Settings, args: Args) -> Result<(), CliError> {
     start_log(&args)?;
     let plugins = args.plugins.settings(&args.log_level);
-    let server = ServerSettings {
+    let velero = VeleroSettings {
         namespace: settings.namespace,
-        identity: args.identity,
-        metrics_address: args.metrics_address,
+        identity: args.identity.clone(),
         validation_frequency: args.store_validation_frequency,
         schedule_skip_immediately: args.schedule_skip_immediately,
-        lease: LeaseTimes::default(),
         cloud: lifeboat_store::Environment::from_vars(readable_variables()),
         storage: StorageSettings {
             sync_period: args.backup_sync_period,
@@ -102,6 +101,12 @@ pub(crate) async fn run(settings: Settings, args: Args) -> Result<(), CliError> 
         backup: args.backups.settings(),
         movers: args.movers.settings(),
         plugins: Some(plugins),
+    };
+    let server = ServerSettings {
+        identity: args.identity,
+        metrics_address: args.metrics_address,
+        lease: LeaseTimes::default(),
+        velero,
     };
     let stop = CancellationToken::new();
     tokio::spawn(stop_on_signal(stop.clone()));

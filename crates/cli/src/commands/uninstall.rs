@@ -10,7 +10,7 @@ use lifeboat_api::velero::names::RESTORE_FINALIZER;
 use lifeboat_cluster::apply::{ObjectName, delete};
 use lifeboat_cluster::{Attempt, rights};
 use lifeboat_plan::install::{EXISTED_ANNOTATION, is_marked, mover_namespace};
-use lifeboat_plan::movers::job::SERVICE_ACCOUNT;
+use lifeboat_plan::transfer::movers::job::SERVICE_ACCOUNT;
 
 use crate::error::CliError;
 use crate::printer;

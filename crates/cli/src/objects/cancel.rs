@@ -2,7 +2,7 @@
 
 use kube::ResourceExt;
 use lifeboat_cluster::objects;
-use lifeboat_plan::backup::CANCEL;
+use lifeboat_plan::velero::backup::CANCEL;
 use serde_json::json;
 
 use super::Noun;

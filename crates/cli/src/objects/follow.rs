@@ -9,7 +9,7 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use kube::api::DynamicObject;
 use kube::{Api, ResourceExt};
 use lifeboat_cluster::Attempt;
-use lifeboat_plan::restore::waits::{WAITING, Waits};
+use lifeboat_plan::items::waits::{WAITING, Waits};
 use tokio::time::sleep;
 
 use super::volumes::Running;

@@ -98,7 +98,7 @@ fn the_examples_are_what_they_say() {
     let restore: Restore = example(include_str!("../../../../examples/restore.yaml"));
     assert_eq!(restore.spec.backup_name, backup.metadata.name);
     let schedule: Schedule = example(include_str!("../../../../examples/schedule.yaml"));
-    assert!(lifeboat_plan::schedule::valid(&schedule).is_ok());
+    assert!(lifeboat_plan::velero::schedule::valid(&schedule).is_ok());
 }
 
 #[tokio::test]

@@ -11,8 +11,8 @@ use kube::api::{DynamicObject, ListParams};
 use kube::{Client, ResourceExt};
 use lifeboat_api::velero::names;
 use lifeboat_cluster::{ApiError, Attempt, objects};
-use lifeboat_plan::pod_volumes::{CHANGED_FILES, CONSISTENCY};
-use lifeboat_plan::volume_plugin::{
+use lifeboat_plan::velero::pod_volumes::{CHANGED_FILES, CONSISTENCY};
+use lifeboat_plan::velero::volume_plugin::{
     Kind, PROVIDER_VOLUME, SNAPSHOT_LOCATION, Standing, hung, progress, standing,
 };
 use serde_json::{Value, json};

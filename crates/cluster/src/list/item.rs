@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use bytes::{BufMut, Bytes, BytesMut};
 use lifeboat_api::catalogue::{ItemId, ResourceType};
 use lifeboat_api::velero::names;
-use lifeboat_plan::filter::ObjectFacts;
+use lifeboat_plan::facts::ObjectFacts;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 

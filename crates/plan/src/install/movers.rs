@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::rbac::{role, role_binding};
 use super::{EXISTED_ANNOTATION, InstallOptions, Rights, labels};
-use crate::movers::job::SERVICE_ACCOUNT;
+use crate::transfer::movers::job::SERVICE_ACCOUNT;
 
 /// What can be chosen about movers. Texts, because the chart has expressions there.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -140,7 +140,7 @@ mod tests {
 
     #[test]
     fn two_servers_never_share_a_namespace_of_movers() {
-        assert_eq!(namespace_of("lifeboat"), crate::movers::DEFAULT_NAMESPACE);
+        assert_eq!(namespace_of("lifeboat"), crate::transfer::movers::DEFAULT_NAMESPACE);
         assert_eq!(namespace_of("backup"), "backup-movers");
         let long = namespace_of(&format!("{}-{}", "a".repeat(55), "b".repeat(7)));
         assert_eq!(long, format!("{}-movers", "a".repeat(55)));

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use super::quantity::Quantity;
+use crate::quantity::Quantity;
 
 /// Fields of a PersistentVolume's spec that are no source.
 const NO_SOURCE: [&str; 9] = [

@@ -5,7 +5,7 @@
 use async_trait::async_trait;
 use lifeboat_cluster::ApiError;
 use lifeboat_mover::report::{Cause, Outcome};
-use lifeboat_plan::pod_volumes::{Died, Next, next};
+use lifeboat_plan::transfer::attempts::{Died, Next, next};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 

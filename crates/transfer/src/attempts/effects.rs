@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use lifeboat_cluster::ApiError;
 use lifeboat_control::Core;
 use lifeboat_mover::task::{RepositoryAccess, unreadable};
-use lifeboat_plan::pod_volumes::status::Snapshot;
+use lifeboat_plan::transfer::attempts::Snapshot;
 use tokio_util::sync::CancellationToken;
 
 use crate::movers::{Ended, MoverObserver, MoverRequest, Movers};

@@ -3,7 +3,7 @@
 
 use async_trait::async_trait;
 use lifeboat_cluster::ApiError;
-use lifeboat_plan::movers::Owner;
+use lifeboat_plan::transfer::movers::Owner;
 use serde_json::Value;
 
 /// An attempt that begins or is continued.

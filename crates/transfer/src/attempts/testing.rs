@@ -10,7 +10,7 @@ use jiff::Timestamp;
 use lifeboat_cluster::ApiError;
 use lifeboat_mover::report::{BackedUp, Cause, Failure, Outcome, Restored, TaskResult};
 use lifeboat_mover::task::{RepositoryAccess, Transport, Work};
-use lifeboat_plan::pod_volumes::status::Snapshot;
+use lifeboat_plan::transfer::attempts::Snapshot;
 use tokio_util::sync::CancellationToken;
 
 use super::{Effects, Reach, Stored, Unusable};

@@ -8,8 +8,8 @@ use jiff::Timestamp;
 use lifeboat_api::common::GoDuration;
 use lifeboat_cluster::ApiError;
 use lifeboat_mover::task::{self, Limits, LockTerms, Task};
-use lifeboat_plan::movers::{MoverJob, MoverPlace, Owner, SCRATCH};
-use lifeboat_plan::pod_volumes::task_uid;
+use lifeboat_plan::transfer::attempts::task_uid;
+use lifeboat_plan::transfer::movers::{MoverJob, MoverPlace, Owner, SCRATCH};
 use serde_json::Value;
 
 use super::{Accepted, AttemptRecord, Reach, WorkContext, seconds_left};

@@ -11,8 +11,8 @@ use lifeboat_cluster::ApiError;
 use lifeboat_cluster::jobs::Jobs;
 use lifeboat_control::Clock;
 use lifeboat_mover::report::{Cause, Failure, Line, Outcome, TaskResult};
-use lifeboat_plan::movers::job::{self, CONTAINER, GRACE_SECONDS};
-use lifeboat_plan::movers::verdict::{
+use lifeboat_plan::transfer::movers::job::{self, CONTAINER, GRACE_SECONDS};
+use lifeboat_plan::transfer::movers::verdict::{
     Dead, DeathCause, NodeSeen, Patience, Seen, Stuck, Verdict, Warning, stuck, verdict,
 };
 use serde_json::Value;

@@ -3,7 +3,7 @@
 
 use async_trait::async_trait;
 use lifeboat_cluster::ApiError;
-use lifeboat_plan::movers::{Owner, job};
+use lifeboat_plan::transfer::movers::{Owner, job};
 use serde_json::Value;
 
 use super::Movers;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use jiff::SignedDuration;
 use lifeboat_cluster::ApiError;
-use lifeboat_plan::movers::job;
+use lifeboat_plan::transfer::movers::job;
 use serde_json::Value;
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;

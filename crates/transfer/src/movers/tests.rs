@@ -380,14 +380,14 @@ async fn in_the_namespace_of_others_a_job_is_ours_where_its_task_is_on_record(
     #[case] expected: bool,
 ) {
     let fake = Fake::new().await;
-    let wanted = lifeboat_plan::movers::MoverJob { namespace: "shop".into(), ..job("a-1") };
-    let found = lifeboat_plan::movers::job::job(&wanted).unwrap();
+    let wanted = lifeboat_plan::transfer::movers::MoverJob { namespace: "shop".into(), ..job("a-1") };
+    let found = lifeboat_plan::transfer::movers::job::job(&wanted).unwrap();
     if let Some(task) = task {
         let object = json!({"metadata": {"name": "pvb-a-1", "uid": "owner-a-1"}, "task": task});
         fake.held().objects.insert("podvolumebackups/pvb-a-1".into(), object);
     }
     assert_eq!(fake.movers.is_ours(&found).await.unwrap(), expected);
-    let own = lifeboat_plan::movers::job::job(&job("a-1")).unwrap();
+    let own = lifeboat_plan::transfer::movers::job::job(&job("a-1")).unwrap();
     assert!(
         fake.movers.is_ours(&own).await.unwrap(),
         "in the movers' own namespace only Lifeboat makes Jobs"

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use lifeboat_cluster::ApiError;
 use lifeboat_control::locked;
-use lifeboat_plan::movers::job;
-use lifeboat_plan::movers::queue::{Candidate, Limits, Queue};
+use lifeboat_plan::transfer::movers::job;
+use lifeboat_plan::transfer::movers::queue::{Candidate, Limits, Queue};
 use lifeboat_web::MoverMetrics;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};

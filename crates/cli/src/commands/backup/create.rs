@@ -5,7 +5,7 @@ use kube::api::{ObjectMeta, PostParams};
 use kube::{Client, ResourceExt};
 use lifeboat_api::velero::{Backup, Schedule};
 use lifeboat_cluster::Attempt;
-use lifeboat_plan::schedule::{backup, backup_name};
+use lifeboat_plan::velero::schedule::{backup, backup_name};
 
 use super::{get, spec::BackupFlags};
 use crate::args::{Output, new_name, object_name};

@@ -11,8 +11,8 @@ use lifeboat_api::velero::names::{BACKUP_NAME, BACKUP_UID};
 use lifeboat_api::velero::{Backup, DeleteBackupRequest, DownloadTargetKind};
 use lifeboat_cluster::Attempt;
 use lifeboat_plan::label;
-use lifeboat_plan::location::STORE_ANNOTATION;
-use lifeboat_plan::volume_plugin::Kind;
+use lifeboat_plan::velero::location::STORE_ANNOTATION;
+use lifeboat_plan::velero::volume_plugin::Kind;
 use serde::de::DeserializeOwned;
 
 use super::page::{Facts, page};

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use lifeboat_plan::order::{OrderTextError, parse_ordered_resources};
+use lifeboat_plan::velero::order::{OrderTextError, parse_ordered_resources};
 
 /// The order as a spec holds it: names of each type.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

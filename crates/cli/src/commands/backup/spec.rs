@@ -2,7 +2,7 @@
 
 use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::{BackupSpec, UploaderConfigForBackup};
-use lifeboat_plan::backup::validate::list_problems;
+use lifeboat_plan::velero::backup::validate::list_problems;
 
 use super::ordered::OrderedArg;
 use crate::commands::backup_location::spec::ConfigArg;

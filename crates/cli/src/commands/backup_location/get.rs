@@ -3,7 +3,7 @@
 use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
-use lifeboat_plan::location::STORE_ANNOTATION;
+use lifeboat_plan::velero::location::STORE_ANNOTATION;
 use serde_json::json;
 
 use super::{api, find, is_default, listed, text};

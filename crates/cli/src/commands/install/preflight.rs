@@ -7,9 +7,9 @@ use k8s_openapi::api::core::v1::{Namespace, Pod};
 use kube::api::ListParams;
 use kube::{Api, Client, ResourceExt};
 use lifeboat_cluster::{Attempt, rights, workloads};
-use lifeboat_operator::password;
 use lifeboat_plan::install::{EXISTED_ANNOTATION, Rights, is_marked};
 use lifeboat_plan::{foreign, password as password_plan};
+use lifeboat_velero::password;
 
 use super::options::Checked;
 use crate::error::CliError;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use kube::Client;
 use lifeboat_cluster::objects;
 use lifeboat_plan::plugin_images::{self, text};
-use lifeboat_plan::server_status::Details;
+use lifeboat_plan::velero::server_status::Details;
 use serde_json::Value;
 
 use super::{WaitArgs, deployment};

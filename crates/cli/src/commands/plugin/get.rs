@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use lifeboat_cluster::objects;
 use lifeboat_plan::plugin_images::Trouble;
-use lifeboat_plan::server_status::Details;
+use lifeboat_plan::velero::server_status::Details;
 use serde_json::{Value, json};
 
 use super::deployment;
@@ -73,7 +73,7 @@ fn one_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use lifeboat_plan::plugin_images::TroubleKind;
-    use lifeboat_plan::server_status::{ListedPlugin, ListedProblem};
+    use lifeboat_plan::velero::server_status::{ListedPlugin, ListedProblem};
 
     use super::*;
 

@@ -6,8 +6,8 @@ use jiff::{SignedDuration, Timestamp};
 use kube::ResourceExt;
 use kube::api::DynamicObject;
 use lifeboat_cluster::{Attempt, objects};
-use lifeboat_plan::backup_repository::MAINTAIN_SINCE;
 use lifeboat_plan::time;
+use lifeboat_plan::velero::backup_repository::MAINTAIN_SINCE;
 use serde_json::{Value, json};
 
 use crate::error::CliError;

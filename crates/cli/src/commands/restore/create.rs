@@ -6,7 +6,7 @@ use kube::{Client, ResourceExt};
 use lifeboat_api::velero::Restore;
 use lifeboat_api::velero::names::SCHEDULE_NAME;
 use lifeboat_cluster::Attempt;
-use lifeboat_plan::schedule::own_name;
+use lifeboat_plan::velero::schedule::own_name;
 
 use super::dry_run::{self, Form};
 use super::get;

@@ -5,7 +5,7 @@ use jiff::Timestamp;
 use kube::api::DynamicObject;
 use kube::{Client, ResourceExt};
 use lifeboat_api::velero::{DownloadTargetKind, Restore};
-use lifeboat_plan::volume_plugin::Kind;
+use lifeboat_plan::velero::volume_plugin::Kind;
 
 use super::location_of;
 use super::page::{Facts, page};

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use kube::Client;
 use lifeboat_api::velero::Restore;
-use lifeboat_operator::{NotPlanned, Planned, PlannedItem, ServerSettings, Would};
+use lifeboat_velero::{NotPlanned, Planned, PlannedItem, VeleroSettings, Would};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -33,13 +33,13 @@ pub(crate) async fn run(
     form: Form,
 ) -> Result<(), CliError> {
     let cloud = lifeboat_store::Environment::from_vars(crate::settings::readable_variables());
-    let server = ServerSettings::new(settings.namespace.clone(), "lifeboat-cli".to_owned(), cloud);
+    let server = VeleroSettings::new(settings.namespace.clone(), "lifeboat-cli".to_owned(), cloud);
     let name = restore.metadata.name.clone().unwrap_or_default();
     eprintln!(
         "Reading the backup and asking the cluster; nothing is changed. Plugins are not called: what they would change, add or \
          leave out is not in the plan."
     );
-    let planned = Box::pin(lifeboat_operator::preview_restore(client, server, restore))
+    let planned = Box::pin(lifeboat_velero::preview_restore(client, server, restore))
         .await
         .map_err(|problems| refusal(settings, &problems))?;
     match form.output {

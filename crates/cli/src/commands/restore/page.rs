@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use kube::ResourceExt;
 use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::{ExistingResourcePolicy, Restore, RestorePhase, RestoreSpec, RestoreStatus};
-use lifeboat_plan::restore::waits::{WAITING, Waits};
+use lifeboat_plan::items::waits::{WAITING, Waits};
 use serde_json::Value;
 
 use crate::commands::backup::page::{

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use lifeboat_api::velero::names;
-use lifeboat_operator::BackupSettings;
-use lifeboat_plan::backup::defaults::ServerDefaults;
+use lifeboat_plan::velero::backup::defaults::ServerDefaults;
+use lifeboat_velero::BackupSettings;
 
 use super::duration;
 

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use lifeboat_operator::MoverSettings;
-use lifeboat_plan::movers::DEFAULT_NAMESPACE;
 use lifeboat_plan::policy::is_quantity;
+use lifeboat_plan::transfer::movers::DEFAULT_NAMESPACE;
+use lifeboat_velero::MoverSettings;
 
 use super::duration;
 use crate::args::namespace_name;

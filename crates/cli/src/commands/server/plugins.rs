@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use lifeboat_operator::PluginSettings;
 use lifeboat_plan::install::CREDENTIALS_FILE;
+use lifeboat_velero::PluginSettings;
 
 use super::duration;
 

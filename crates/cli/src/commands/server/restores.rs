@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use lifeboat_operator::RestoreSettings;
-use lifeboat_plan::restore::priorities::Priorities;
+use lifeboat_plan::items::priorities::Priorities;
+use lifeboat_velero::RestoreSettings;
 
 use super::duration;
 

@@ -3,7 +3,7 @@
 use jiff::Timestamp;
 use kube::ResourceExt;
 use kube::api::DynamicObject;
-use lifeboat_plan::location::UNAVAILABLE_BECAUSE;
+use lifeboat_plan::velero::location::UNAVAILABLE_BECAUSE;
 
 use crate::error::CliError;
 use crate::objects::get::{self, Columns, GetArgs};

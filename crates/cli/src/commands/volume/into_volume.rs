@@ -9,7 +9,7 @@ use kube::api::{DeleteParams, DynamicObject, ListParams, PostParams};
 use kube::{Api, Client, ResourceExt};
 use lifeboat_api::velero::{Backup, DataMovePhase, PodVolumeRestore};
 use lifeboat_cluster::{Attempt, objects};
-use lifeboat_plan::pod_volumes::files::{self, Files, Mounted};
+use lifeboat_plan::velero::pod_volumes::files::{self, Files, Mounted};
 use serde_json::Value;
 
 use super::place::Place;

@@ -7,12 +7,12 @@ use std::path::PathBuf;
 use flate2::read::MultiGzDecoder;
 use lifeboat_archive::BackupFiles;
 use lifeboat_archive::documents::BackupVolumeInfo;
-use lifeboat_operator::{password, store_config};
 use lifeboat_repository::id::SnapshotId;
 use lifeboat_repository::repository::Repository;
 use lifeboat_repository::snapshot::Snapshot;
 use lifeboat_repository::{Error, snapshots};
 use lifeboat_store::{Environment, Store, Tuning};
+use lifeboat_velero::{password, store_config};
 use secrecy::SecretString;
 
 use super::volumes::{self, Volume};

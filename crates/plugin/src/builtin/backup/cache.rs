@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use lifeboat_api::velero::Backup;
-use lifeboat_plan::backup::ATTEMPT;
+use lifeboat_plan::velero::backup::ATTEMPT;
 
 /// More backups than this never run at once with the same action; older ones have ended.
 const MOST: usize = 8;

@@ -2,7 +2,7 @@
 
 use async_trait::async_trait;
 use lifeboat_api::catalogue::{GroupResource, ItemId};
-use lifeboat_plan::pod_volumes::{take_mark, wait_container};
+use lifeboat_plan::velero::pod_volumes::{take_mark, wait_container};
 use serde_json::{Map, Value, json};
 
 use crate::actions::{ActionError, AppliesTo, Lookup, RestoreInput, RestoreItemAction, RestoreOutcome};

@@ -1,7 +1,7 @@
 //! Pods: what the scheduler and admission put into them goes, init containers of hooks come, claims come along.
 
 use lifeboat_api::catalogue::{GroupResource, ItemId};
-use lifeboat_plan::restore::hooks::RestoreHooks;
+use lifeboat_plan::velero::restore::hooks::RestoreHooks;
 use serde_json::Value;
 
 use crate::actions::{ActionError, RestoreInput, RestoreOutcome};

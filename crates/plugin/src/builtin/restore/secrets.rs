@@ -3,7 +3,7 @@
 
 use async_trait::async_trait;
 use lifeboat_api::catalogue::GroupResource;
-use lifeboat_plan::restore::sanitise::remove_annotations;
+use lifeboat_plan::items::sanitise::remove_annotations;
 
 use crate::actions::{ActionError, AppliesTo, Lookup, RestoreInput, RestoreItemAction, RestoreOutcome};
 

@@ -179,7 +179,7 @@ async fn what_the_cluster_makes_itself_is_left_out() {
 
 #[tokio::test]
 async fn a_pod_that_is_marked_waits_before_everything_else() {
-    use lifeboat_plan::pod_volumes::{Wait, mark};
+    use lifeboat_plan::velero::pod_volumes::{Wait, mark};
     let wait =
         Wait { image: "example.com/lifeboat:1".into(), restore: "r-1".into(), volumes: vec!["data".into()] };
     let plain = json!({"metadata": {"name": "db-0"}, "spec": {"initContainers": [{"name": "own"}]}});

@@ -1,7 +1,7 @@
 //! Claims: what the old cluster noted about their volumes goes; a bound volume comes along.
 
 use lifeboat_api::catalogue::{GroupResource, ItemId};
-use lifeboat_plan::restore::sanitise::remove_annotations;
+use lifeboat_plan::items::sanitise::remove_annotations;
 
 use crate::actions::{ActionError, RestoreInput, RestoreOutcome};
 

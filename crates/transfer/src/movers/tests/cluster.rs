@@ -11,7 +11,7 @@ use lifeboat_cluster::testing::{Asked, client, failure, merge};
 use lifeboat_control::Core;
 use lifeboat_mover::report::{Line, Outcome, TaskResult};
 use lifeboat_mover::task::{Direct, LockTerms, MaintainWork, RepositoryAccess, Task, Transport, Work};
-use lifeboat_plan::movers::{MoverJob, MoverPlace, Owner};
+use lifeboat_plan::transfer::movers::{MoverJob, MoverPlace, Owner};
 use lifeboat_web::Metrics;
 use secrecy::SecretSlice;
 use serde_json::{Value, json};
@@ -87,7 +87,7 @@ impl Fake {
 
     /// A Job that is there, with these states of its pod.
     pub(super) fn put_job(&self, wanted: &MoverJob, states: &[Value]) {
-        let mut job = lifeboat_plan::movers::job::job(wanted).unwrap();
+        let mut job = lifeboat_plan::transfer::movers::job::job(wanted).unwrap();
         job["metadata"]["uid"] = json!("job-uid");
         let name = job["metadata"]["name"].as_str().unwrap().to_owned();
         let mut held = self.held();

@@ -1,4 +1,4 @@
-use lifeboat_operator::Fight;
+use lifeboat_velero::Fight;
 
 use super::*;
 use crate::objects::tests::settings;

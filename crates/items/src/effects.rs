@@ -1,0 +1,76 @@
+//! Everything a restore does to the cluster goes through [`Effects`]: the pipeline has no other way to read or write an object,
+//! or to let time pass. A restore works with [`ClusterEffects`]; a preview with [`crate::preview::DryRun`], which
+//! answers as the cluster would and writes nothing. Therefore a preview runs the very steps of a restore.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lifeboat_cluster::ApiError;
+use lifeboat_cluster::lookup::Reader;
+use lifeboat_cluster::write::{Answer, Target, Writer};
+use lifeboat_plan::catalogue::ResourceType;
+use serde_json::Value;
+use tokio::time::sleep;
+
+/// Reads and changes the cluster, and waits for it.
+#[async_trait]
+pub trait Effects: Reader {
+    /// Creates an object; the answer is the object where `answer` asks for it.
+    async fn create(&self, target: &Target, object: &Value, answer: Answer) -> Result<Value, ApiError>;
+    /// Merges `patch` into an object, or into one of its subresources.
+    async fn merge(&self, target: &Target, subresource: Option<&str>, patch: &Value) -> Result<(), ApiError>;
+    /// Lets `pause` pass before the caller looks again.
+    async fn wait(&self, awaited: Awaited<'_>, pause: Duration) -> Waited;
+}
+
+/// What is waited for.
+#[derive(Clone, Copy, Debug)]
+pub enum Awaited<'a> {
+    /// An object that is being deleted is gone.
+    Gone(&'a Target),
+    /// Anything else: an endpoint, a condition, the answer of an action.
+    Ready,
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waited {
+    LookAgain,
+    /// Nothing is waited for here: the caller goes on as if it had come about.
+    Assume,
+}
+
+/// The effects of a restore: what is asked for is done.
+pub struct ClusterEffects(pub Writer);
+
+#[async_trait]
+impl Reader for ClusterEffects {
+    async fn get(&self, target: &Target) -> Result<Option<Value>, ApiError> {
+        self.0.get(target).await
+    }
+
+    async fn list(
+        &self,
+        known: &ResourceType,
+        namespace: Option<&str>,
+        selector: &str,
+    ) -> Result<Vec<Value>, ApiError> {
+        self.0.list(known, namespace, selector).await
+    }
+}
+
+#[async_trait]
+impl Effects for ClusterEffects {
+    async fn create(&self, target: &Target, object: &Value, answer: Answer) -> Result<Value, ApiError> {
+        self.0.create(target, serde_json::to_vec(object).unwrap_or_default(), answer).await
+    }
+
+    async fn merge(&self, target: &Target, subresource: Option<&str>, patch: &Value) -> Result<(), ApiError> {
+        self.0.merge(target, subresource, patch).await.map(drop)
+    }
+
+    async fn wait(&self, _: Awaited<'_>, pause: Duration) -> Waited {
+        sleep(pause).await;
+        Waited::LookAgain
+    }
+}

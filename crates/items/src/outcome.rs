@@ -1,0 +1,124 @@
+//! What became of one item, and what there is to say about it. A restore turns it into results, the resource list and log lines;
+//! a preview into a line of the plan.
+
+use lifeboat_plan::items::trust;
+
+/// What became of an item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ItemOutcome {
+    Created,
+    /// The object was there and was changed.
+    Updated,
+    /// The object was there; only its labels, which name backup and restore, were to be changed.
+    Labelled,
+    /// The object was there, and there was nothing to change.
+    Same,
+    /// The object was there, differs, and stays as it is.
+    Different {
+        warning: String,
+    },
+    /// The object was there, and the API server refused to change it; the notes say why.
+    NotUpdated,
+    Skipped(SkipReason),
+    /// Another item asked for it, and the Restore leaves it out.
+    NotSelected(String),
+    /// Its namespace cannot be used. The restore reports that once for the namespace.
+    NoNamespace(String),
+    /// It is not restored; the notes have the error.
+    Failed,
+}
+
+impl ItemOutcome {
+    /// Whether the object is in the cluster afterwards.
+    pub fn is_in_cluster(&self) -> bool {
+        matches!(
+            self,
+            Self::Created
+                | Self::Updated
+                | Self::Labelled
+                | Self::Same
+                | Self::Different { .. }
+                | Self::NotUpdated
+        )
+    }
+}
+
+/// Why an item that was asked for is not restored, without anything being wrong.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SkipReason {
+    /// A pod or a Job that has done its work.
+    Completed,
+    MirrorPod,
+    /// A pod whose Job is restored too.
+    OfRestoredJob,
+    /// A volume whose claim gets a new one.
+    Provisioned,
+    /// Objects of this type are never created by a restore.
+    NeverCreated,
+    LeftOutByAction(String),
+    /// It gives rights, and its location is untrusted.
+    Untrusted {
+        location: String,
+    },
+}
+
+impl SkipReason {
+    /// The line in the log of a restore, upstream's where it has one.
+    pub fn log_line(&self) -> String {
+        match self {
+            Self::Completed => "it is complete - skipping".to_owned(),
+            Self::MirrorPod => "Not restoring pod because it's a mirror pod".to_owned(),
+            Self::OfRestoredJob => {
+                "Not restoring pod because its Job is restored and makes a new one".to_owned()
+            }
+            Self::LeftOutByAction(action) => format!("left out by action {action}"),
+            other => other.reason(),
+        }
+    }
+
+    /// The reason that a preview gives.
+    pub fn reason(&self) -> String {
+        match self {
+            Self::Completed => "it is complete".to_owned(),
+            Self::MirrorPod => "it is a mirror pod".to_owned(),
+            Self::OfRestoredJob => "its Job is restored and makes a new one".to_owned(),
+            Self::Provisioned => "its claim gets a new volume".to_owned(),
+            Self::NeverCreated => "objects of this type are never restored".to_owned(),
+            Self::LeftOutByAction(action) => format!("{action} leaves it out"),
+            Self::Untrusted { location } => {
+                format!("location {location} is untrusted (--allow-privileged restores it)")
+            }
+        }
+    }
+
+    /// The warning of a restore; None where the reason is only logged.
+    pub fn warning(&self, item: &str) -> Option<String> {
+        match self {
+            Self::Untrusted { location } => Some(trust::left_out(item, location)),
+            _ => None,
+        }
+    }
+}
+
+/// What came up while one item was worked on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Notes {
+    pub warnings: Vec<String>,
+    pub errors: Vec<String>,
+}
+
+impl Notes {
+    pub fn warn(&mut self, message: impl Into<String>) {
+        self.warnings.push(message.into());
+    }
+
+    pub fn error(&mut self, message: impl Into<String>) {
+        self.errors.push(message.into());
+    }
+
+    /// Adds an error that ends the item.
+    pub fn fail(&mut self, message: impl Into<String>) -> ItemOutcome {
+        self.error(message);
+        ItemOutcome::Failed
+    }
+}

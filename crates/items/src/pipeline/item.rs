@@ -1,0 +1,153 @@
+//! One item from its source to the cluster. [`steps`] is the only place that says what happens to an item, for a restore and for
+//! its preview: what is left out, what the handler changes, resource modifiers, gates, then [`super::apply`].
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use lifeboat_plan::catalogue::{GroupResource, ItemId};
+use lifeboat_plan::items::{filter, sanitise, trust};
+use serde_json::Value;
+
+use super::handler::Transformed;
+use super::run::{Ending, Request, Run, Work};
+use super::{apply, gates, namespaces};
+use crate::outcome::{ItemOutcome, Notes, SkipReason};
+
+/// The item that is worked on.
+#[derive(Debug)]
+pub struct WorkItem {
+    pub work: usize,
+    /// Where its source has it, in the version that is restored.
+    pub position: usize,
+    /// As it is called in the backup.
+    pub id: ItemId,
+    pub api_version: String,
+    pub kind: String,
+    /// The namespace that it goes into.
+    pub target: Option<String>,
+}
+
+impl WorkItem {
+    fn new(run: &Run, work: usize, position: usize) -> Option<Self> {
+        let preferred = run.source.head(position)?;
+        let id = preferred.id();
+        let other =
+            run.rules.versions.get(&id.resource).and_then(|version| run.source.find_version(&id, version));
+        let head = other.and_then(|position| run.source.head(position)).unwrap_or(preferred);
+        Some(Self {
+            work,
+            position: head.position,
+            api_version: head.api_version.to_owned(),
+            kind: head.kind.to_owned(),
+            target: head.namespace.map(|namespace| run.rules.target(namespace).to_owned()),
+            id,
+        })
+    }
+
+    /// Upstream's way to name an item in messages.
+    pub fn resource_id(&self) -> String {
+        match &self.target {
+            Some(namespace) => format!("{}/{namespace}/{}", self.id.resource, self.id.name),
+            None => format!("{}/{}", self.id.resource, self.id.name),
+        }
+    }
+
+    pub fn is(&self, resource: &str) -> bool {
+        self.id.resource.to_string() == resource
+    }
+
+    /// Its ID in the cluster: the namespace is the one that it goes into.
+    pub fn in_cluster(&self) -> ItemId {
+        ItemId { namespace: self.target.clone(), ..self.id.clone() }
+    }
+}
+
+/// Does one piece of work and reports its end to the scheduler.
+pub fn process(run: Arc<Run>, work: usize, request: Request) -> BoxFuture<'static, ()> {
+    async move {
+        let mut ending = Ending::new(&run, work);
+        ending.exists = match run.work(work) {
+            Work::Namespace(name) => namespaces::ensure(&run, name, work).await.is_ok(),
+            Work::Item(position) => match WorkItem::new(&run, work, *position) {
+                Some(item) => restore(&run, &item, request).await,
+                None => false,
+            },
+        };
+    }
+    .boxed()
+}
+
+/// Whether the object is in the cluster afterwards.
+async fn restore(run: &Arc<Run>, item: &WorkItem, request: Request) -> bool {
+    let mut notes = Notes::default();
+    let outcome = match steps(run, item, request, &mut notes).await {
+        Ok(outcome) | Err(outcome) => outcome,
+    };
+    let exists = outcome.is_in_cluster();
+    run.recorder.item(item, outcome, notes);
+    exists
+}
+
+/// The outcome of the item; where a step ends it early, that is the error.
+async fn steps(
+    run: &Arc<Run>,
+    item: &WorkItem,
+    request: Request,
+    notes: &mut Notes,
+) -> Result<ItemOutcome, ItemOutcome> {
+    selected(run, item, request)?;
+    trusted(run, &item.id.resource)?;
+    if let Some(namespace) = &item.id.namespace {
+        let usable = namespaces::ensure(run, namespace, item.work).await;
+        usable.map_err(|error| ItemOutcome::NoNamespace(error.to_string()))?;
+    }
+    let original = read(run, item, notes).await?;
+    still_of_use(run, item, &original)?;
+    let Transformed { mut object, taken } = run.handler.transform(run, item, original, notes).await?;
+    for problem in run.rules.modifiers.apply(&mut object, &item.id.resource) {
+        notes.error(problem);
+    }
+    run.handler.mark(&mut object, item.target.as_deref());
+    gates::await_service(run, item, &object, notes).await;
+    apply::apply(run, item, object, taken, notes).await
+}
+
+/// Whether an additional item is restored; items that the Restore selects itself were judged before.
+fn selected(run: &Run, item: &WorkItem, request: Request) -> Result<(), ItemOutcome> {
+    if !matches!(request, Request::Additional { must_include: false }) {
+        return Ok(());
+    }
+    let judged = run.rules.filter.judge_additional(&item.id);
+    judged.map_err(|reason| ItemOutcome::NotSelected(reason.to_string()))
+}
+
+/// Whether objects of this type may come from the item's location.
+pub(super) fn trusted(run: &Run, resource: &GroupResource) -> Result<(), ItemOutcome> {
+    let privileged = trust::is_privileged(resource) && !filter::is_never_created(resource);
+    match run.untrusted.as_ref().filter(|_| privileged) {
+        None => Ok(()),
+        Some(location) => Err(ItemOutcome::Skipped(SkipReason::Untrusted { location: location.clone() })),
+    }
+}
+
+async fn read(run: &Run, item: &WorkItem, notes: &mut Notes) -> Result<Value, ItemOutcome> {
+    let mut failed =
+        |error: &dyn std::fmt::Display| notes.fail(format!("error decoding {}: {error}", item.resource_id()));
+    let bytes = run.source.read(item.position).await.map_err(|error| failed(&error))?;
+    serde_json::from_slice(&bytes).map_err(|error| failed(&error))
+}
+
+/// Whether the object has something to do in the cluster.
+fn still_of_use(run: &Run, item: &WorkItem, original: &Value) -> Result<(), ItemOutcome> {
+    let reason = if sanitise::is_completed(&item.id.resource, original) {
+        SkipReason::Completed
+    } else if sanitise::is_mirror_pod(&item.id.resource, original) {
+        SkipReason::MirrorPod
+    } else if sanitise::job_of(&item.id, original).is_some_and(|job| run.selects(&job)) {
+        SkipReason::OfRestoredJob
+    } else {
+        return Ok(());
+    };
+    Err(ItemOutcome::Skipped(reason))
+}

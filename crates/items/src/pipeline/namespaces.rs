@@ -1,0 +1,120 @@
+//! Creates the namespaces that items are restored into: from the backup where it has them, once for each, after one that is being
+//! deleted has gone. Called for every namespace, and by every item before it is read.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+
+use lifeboat_cluster::write::{Answer, Target, is_terminating};
+use lifeboat_cluster::{ApiError, Cause};
+use lifeboat_plan::catalogue::{GroupResource, ItemId};
+use lifeboat_plan::items::sanitise;
+use serde_json::Value;
+use tokio::sync::OnceCell;
+use tokio::time::Instant;
+
+use super::run::Run;
+use crate::effects::Awaited;
+use crate::pace::Pace;
+use lifeboat_control::locked;
+
+/// How a namespace came to be in the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NamespaceState {
+    Created,
+    WasThere,
+}
+
+/// Why items cannot go into a namespace.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NamespaceError {
+    #[error("error creating namespace {name}: {cause}")]
+    Create { name: String, cause: String },
+    #[error("error getting namespace {name}: {cause}")]
+    Read { name: String, cause: String },
+    #[error(
+        "timed out waiting for terminating namespace {0} to disappear before restoring (the server's --terminating-resource-timeout); see what holds it with `kubectl get namespace {0} -o yaml`"
+    )]
+    Terminating(String),
+}
+
+/// A namespace that items can go into; or why they cannot.
+type State = Result<NamespaceState, NamespaceError>;
+
+/// The namespaces that were asked for so far, by their names in the cluster.
+#[derive(Default)]
+pub struct Namespaces {
+    known: Mutex<BTreeMap<String, Arc<OnceCell<State>>>>,
+}
+
+impl Namespaces {
+    /// What became of a namespace, by its name in the cluster; None where it was not asked for.
+    pub fn state(&self, name: &str) -> Option<State> {
+        locked(&self.known).get(name)?.get().cloned()
+    }
+}
+
+/// Creates the namespace that `original` is restored into, where it is not there. The error was reported when it was met first.
+pub(super) async fn ensure(run: &Run, original: &str, work: usize) -> State {
+    let target = run.rules.target(original).to_owned();
+    let cell = locked(&run.namespaces.known).entry(target.clone()).or_default().clone();
+    cell.get_or_init(|| async {
+        let made = make(run, original, &target, work).await;
+        if let Err(error) = &made {
+            run.recorder.general_error(error.to_string());
+        }
+        made
+    })
+    .await
+    .clone()
+}
+
+async fn make(run: &Run, original: &str, name: &str, work: usize) -> State {
+    let target = target(name);
+    let object = sanitise::namespace(from_backup(run, original).await.as_ref(), name);
+    let (start, mut pace) = (Instant::now(), Pace::default());
+    loop {
+        match run.effects.create(&target, &object, Answer::Nothing).await {
+            Ok(_) => {
+                run.recorder.namespace_created(name);
+                return Ok(NamespaceState::Created);
+            }
+            Err(error) if already_exists(&error) => {}
+            Err(error) => {
+                return Err(NamespaceError::Create { name: name.to_owned(), cause: error.chain() });
+            }
+        }
+        match run.effects.get(&target).await {
+            Ok(Some(found)) if is_terminating(&found) => {}
+            Ok(Some(_)) => return Ok(NamespaceState::WasThere),
+            Ok(None) => continue,
+            Err(error) => {
+                return Err(NamespaceError::Read { name: name.to_owned(), cause: error.chain() });
+            }
+        }
+        run.wait(work);
+        if start.elapsed() >= run.limits.terminating {
+            return Err(NamespaceError::Terminating(name.to_owned()));
+        }
+        run.effects.wait(Awaited::Gone(&target), pace.next()).await;
+    }
+}
+
+fn target(name: &str) -> Target {
+    Target {
+        api_version: "v1".into(),
+        plural: "namespaces".into(),
+        kind: "Namespace".into(),
+        namespace: None,
+        name: name.to_owned(),
+    }
+}
+
+async fn from_backup(run: &Run, name: &str) -> Option<Value> {
+    let position = run.source.find(&ItemId::cluster(GroupResource::new("", "namespaces"), name))?;
+    serde_json::from_slice(&run.source.read(position).await.ok()?).ok()
+}
+
+/// The name is taken, also by an object that is being deleted.
+pub(super) fn already_exists(error: &ApiError) -> bool {
+    matches!(&error.source, Cause::Api(status) if status.code == 409 && status.reason != "Conflict")
+}

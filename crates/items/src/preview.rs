@@ -1,0 +1,206 @@
+//! A preview: what a restore would do, as a value. The run is the restore's own, with [`DryRun`] for effects and a recorder that
+//! keeps the outcome of each item; this file turns the outcomes into the plan that
+//! `lifeboat restore create --dry-run` shows.
+
+mod dry_run;
+mod fights;
+
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+use lifeboat_plan::catalogue::ItemId;
+use serde::Serialize;
+
+use crate::outcome::{ItemOutcome, Notes};
+use crate::pipeline::item::WorkItem;
+use crate::pipeline::namespaces::NamespaceState;
+use crate::pipeline::recorder::Recorder;
+use crate::pipeline::run::{Run, Work};
+use crate::source::ItemHead;
+use lifeboat_control::locked;
+
+pub use dry_run::DryRun;
+
+/// Items of a preview that are worked on at once: a person waits, and others use the cluster.
+pub const AT_ONCE: usize = 32;
+
+/// What would become of one item.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "action", content = "why", rename_all = "camelCase")]
+pub enum Would {
+    Create,
+    /// It is there, and is changed.
+    Update,
+    /// It is asked for, and left as it is.
+    Skip(String),
+    /// The Restore does not ask for it.
+    NotSelected(String),
+    Fail(String),
+}
+
+/// One line of the plan.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PlannedItem {
+    /// `resource.group`.
+    pub resource: String,
+    /// As in the backup.
+    pub item: String,
+    /// Where it goes.
+    pub namespace: Option<String>,
+    #[serde(flatten)]
+    pub would: Would,
+}
+
+/// A controller in the cluster that a restored pod would belong to, beside the pods that it has.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Fight {
+    pub pod: String,
+    pub controller: String,
+}
+
+/// The plan.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Planned {
+    /// What would be restored from.
+    pub backup: String,
+    pub items: Vec<PlannedItem>,
+    pub fights: Vec<Fight>,
+    /// What else the restore would report: data that does not come back, namespaces that are being deleted.
+    pub notes: Vec<String>,
+}
+
+/// Why there is no plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NotPlanned {
+    pub problems: Vec<String>,
+    /// The server would refuse the Restore; else something could not be read from here.
+    pub refused: bool,
+}
+
+/// Keeps what became of each item, by its work.
+#[derive(Default)]
+pub struct Outcomes {
+    items: Mutex<BTreeMap<usize, (ItemOutcome, Notes)>>,
+    general: Mutex<Vec<String>>,
+}
+
+impl Recorder for Outcomes {
+    fn item(&self, item: &WorkItem, outcome: ItemOutcome, notes: Notes) {
+        locked(&self.items).insert(item.work, (outcome, notes));
+    }
+
+    /// The state of every namespace is kept by the run.
+    fn namespace_created(&self, _: &str) {}
+
+    fn general_error(&self, message: String) {
+        locked(&self.general).push(message);
+    }
+
+    fn general_warning(&self, message: String) {
+        locked(&self.general).push(message);
+    }
+
+    fn info(&self, _: &str, _: Option<&ItemId>) {}
+}
+
+/// The plan, from a run that has ended.
+pub async fn planned(run: &Run, outcomes: &Outcomes, dry_run: &DryRun, backup: &str) -> Planned {
+    let mut planned = Planned {
+        backup: backup.to_owned(),
+        notes: std::mem::take(&mut *locked(&outcomes.general)),
+        ..Planned::default()
+    };
+    let mut items = std::mem::take(&mut *locked(&outcomes.items));
+    let mut pods = Vec::new();
+    for head in run.source.heads() {
+        let would = if head.is_namespace() {
+            namespace_would(run, &head)
+        } else {
+            let ended = run.work_of(&head.id()).and_then(|work| items.remove(&work));
+            ended.map_or_else(|| not_started(run, &head), |ended| would(ended, &mut planned.notes))
+        };
+        let namespace = namespace_of(run, &head);
+        if would == Would::Create && head.resource.group.is_empty() && head.resource.resource == "pods" {
+            pods.push((namespace.clone().unwrap_or_default(), head.position));
+        }
+        let (resource, item) = (head.resource.to_string(), head.id().path());
+        planned.items.push(PlannedItem { resource, item, namespace, would });
+    }
+    planned.items.extend(further_namespaces(run));
+    planned.notes.extend(dry_run.take_notes());
+    planned.fights = fights::fights(run, &pods).await;
+    planned
+}
+
+/// Where an item goes: its namespace in the cluster; for a namespace its new name, where it gets one.
+fn namespace_of(run: &Run, head: &ItemHead<'_>) -> Option<String> {
+    if head.is_namespace() {
+        let target = run.rules.target(head.name);
+        return (target != head.name).then(|| target.to_owned());
+    }
+    head.namespace.map(|name| run.rules.target(name).to_owned())
+}
+
+/// The line of the plan for an item that was worked on; what else there is to say goes to `all`.
+fn would((outcome, mut notes): (ItemOutcome, Notes), all: &mut Vec<String>) -> Would {
+    let would = match outcome {
+        ItemOutcome::Created => Would::Create,
+        ItemOutcome::Updated | ItemOutcome::Labelled => Would::Update,
+        ItemOutcome::Same => Would::Skip("it is there and the same".to_owned()),
+        ItemOutcome::Different { .. } => {
+            Would::Skip("it is there and different (--existing-resource-policy update changes it)".to_owned())
+        }
+        ItemOutcome::Skipped(reason) => Would::Skip(reason.reason()),
+        ItemOutcome::NotSelected(reason) => Would::NotSelected(reason),
+        ItemOutcome::NoNamespace(reason) => Would::Fail(reason),
+        ItemOutcome::NotUpdated | ItemOutcome::Failed => {
+            let errors = std::mem::take(&mut notes.errors);
+            let reasons = if errors.is_empty() { std::mem::take(&mut notes.warnings) } else { errors };
+            Would::Fail(reasons.join("; "))
+        }
+    };
+    all.extend(notes.warnings.into_iter().chain(notes.errors));
+    would
+}
+
+/// An item that no task worked on: the Restore does not select it.
+fn not_started(run: &Run, head: &ItemHead<'_>) -> Would {
+    let labels = head.labels.iter().cloned().collect();
+    match run.rules.filter.judge(&head.id(), head.kind, &labels) {
+        Err(reason) => Would::NotSelected(reason.to_string()),
+        Ok(()) => Would::Fail("the preview ended before it".to_owned()),
+    }
+}
+
+/// A namespace of the backup, which is created where something is restored into it.
+fn namespace_would(run: &Run, head: &ItemHead<'_>) -> Would {
+    if !run.homes().contains(head.name) {
+        return not_started(run, head);
+    }
+    match run.namespaces.state(run.rules.target(head.name)) {
+        Some(Ok(NamespaceState::Created)) => Would::Create,
+        Some(Ok(NamespaceState::WasThere)) => Would::Skip("it is there".to_owned()),
+        Some(Err(error)) => Would::Fail(error.to_string()),
+        None => not_started(run, head),
+    }
+}
+
+/// Namespaces that are created although the backup does not hold them.
+fn further_namespaces(run: &Run) -> impl Iterator<Item = PlannedItem> {
+    let held: Vec<&str> = run.source.heads().filter(ItemHead::is_namespace).map(|head| head.name).collect();
+    let targets = |names: &[&str]| -> std::collections::BTreeSet<String> {
+        names.iter().map(|name| run.rules.target(name).to_owned()).collect()
+    };
+    let homes: Vec<&str> = run.works().iter().filter_map(Work::namespace).collect();
+    let known = targets(&held);
+    let created = |name: &String| {
+        !known.contains(name) && run.namespaces.state(name) == Some(Ok(NamespaceState::Created))
+    };
+    let further: Vec<String> = targets(&homes).into_iter().filter(created).collect();
+    further.into_iter().map(|item| PlannedItem {
+        resource: "namespaces".to_owned(),
+        item,
+        namespace: None,
+        would: Would::Create,
+    })
+}

@@ -1,0 +1,153 @@
+//! The effects of a preview: the cluster is read, and whatever would be created is only remembered, so that later steps find it.
+//! Nothing here can write: a [`DryRun`] has a reader, and no writer.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use kube::core::Status;
+use lifeboat_cluster::lookup::Reader;
+use lifeboat_cluster::write::{Answer, Target};
+use lifeboat_cluster::{ApiError, Cause};
+use lifeboat_plan::catalogue::ResourceType;
+use serde_json::{Value, json};
+
+use crate::effects::{Awaited, Effects, Waited};
+use lifeboat_control::locked;
+
+/// `apiVersion` without its version, plural, namespace, name.
+type ObjectKey = (String, String, Option<String>, String);
+
+/// Reads the cluster and remembers what would be there.
+pub struct DryRun {
+    cluster: Arc<dyn Reader>,
+    imagined: Mutex<BTreeMap<ObjectKey, Imagined>>,
+    /// Objects that a create met: the next read of each is answered from here.
+    met: Mutex<BTreeMap<ObjectKey, Value>>,
+    notes: Mutex<Vec<String>>,
+}
+
+/// An object that would not be as the cluster has it.
+#[derive(Clone)]
+enum Imagined {
+    /// It would have been created: its metadata.
+    Created(Value),
+    /// It would have been waited for until it was deleted.
+    Gone,
+}
+
+impl DryRun {
+    pub fn new(cluster: Arc<dyn Reader>) -> Self {
+        Self { cluster, imagined: Mutex::default(), met: Mutex::default(), notes: Mutex::default() }
+    }
+
+    /// What a restore would wait for, for people.
+    pub(super) fn take_notes(&self) -> Vec<String> {
+        std::mem::take(&mut *locked(&self.notes))
+    }
+
+    fn imagined(&self, key: &ObjectKey) -> Option<Imagined> {
+        locked(&self.imagined).get(key).cloned()
+    }
+
+    async fn read_cluster(&self, target: &Target) -> Result<Option<Value>, ApiError> {
+        match self.cluster.get(target).await {
+            // The preview runs with its user's rights, and who may not look at a namespace may work in it all the same.
+            Err(error) if error.code() == Some(403) && target.kind == "Namespace" => {
+                Ok(Some(json!({"metadata": {"name": target.name}})))
+            }
+            found => found,
+        }
+    }
+}
+
+#[async_trait]
+impl Reader for DryRun {
+    async fn get(&self, target: &Target) -> Result<Option<Value>, ApiError> {
+        let key = key(target);
+        match self.imagined(&key) {
+            Some(Imagined::Created(object)) => return Ok(Some(object)),
+            Some(Imagined::Gone) => return Ok(None),
+            None => {}
+        }
+        let met = locked(&self.met).remove(&key);
+        match met {
+            Some(found) => Ok(Some(found)),
+            None => self.read_cluster(target).await,
+        }
+    }
+
+    async fn list(
+        &self,
+        known: &ResourceType,
+        namespace: Option<&str>,
+        selector: &str,
+    ) -> Result<Vec<Value>, ApiError> {
+        let mut found = self.cluster.list(known, namespace, selector).await?;
+        // Labels of imagined objects are not compared: only settings of actions are listed by label, and those are not restored
+        // for the restore that they are for.
+        if selector.is_empty() {
+            let imagined = locked(&self.imagined);
+            let of_type = imagined.iter().filter(|((group, plural, home, _), _)| {
+                *group == known.id.group
+                    && *plural == known.id.resource
+                    && namespace.is_none_or(|namespace| home.as_deref() == Some(namespace))
+            });
+            found.extend(of_type.filter_map(|(_, one)| match one {
+                Imagined::Created(object) => Some(object.clone()),
+                Imagined::Gone => None,
+            }));
+        }
+        Ok(found)
+    }
+}
+
+#[async_trait]
+impl Effects for DryRun {
+    async fn create(&self, target: &Target, object: &Value, _: Answer) -> Result<Value, ApiError> {
+        let key = key(target);
+        match self.imagined(&key) {
+            Some(Imagined::Created(_)) => return Err(already_exists(target)),
+            Some(Imagined::Gone) => {}
+            None => {
+                if let Some(found) = self.read_cluster(target).await? {
+                    locked(&self.met).insert(key, found);
+                    return Err(already_exists(target));
+                }
+            }
+        }
+        let labels = object.pointer("/metadata/labels").cloned().unwrap_or_default();
+        let metadata = json!({"name": target.name, "namespace": target.namespace, "labels": labels});
+        locked(&self.imagined).insert(key, Imagined::Created(json!({"metadata": metadata})));
+        Ok(object.clone())
+    }
+
+    async fn merge(&self, _: &Target, _: Option<&str>, _: &Value) -> Result<(), ApiError> {
+        Ok(())
+    }
+
+    async fn wait(&self, awaited: Awaited<'_>, _: Duration) -> Waited {
+        let Awaited::Gone(target) = awaited else { return Waited::Assume };
+        let name = if target.kind == "Namespace" {
+            format!("namespace {}", target.name)
+        } else {
+            target.to_string()
+        };
+        locked(&self.notes).push(format!(
+            "{name} is being deleted: the restore would wait for it to go, at most as long as the server's --terminating-resource-timeout"
+        ));
+        locked(&self.imagined).insert(key(target), Imagined::Gone);
+        Waited::LookAgain
+    }
+}
+
+fn key(target: &Target) -> ObjectKey {
+    let group = target.api_version.split_once('/').map_or("", |(group, _)| group);
+    (group.to_owned(), target.plural.clone(), target.namespace.clone(), target.name.clone())
+}
+
+fn already_exists(target: &Target) -> ApiError {
+    let status = Status::failure(&format!("{target} already exists"), "AlreadyExists").with_code(409);
+    ApiError { attempt: format!("create {target}"), source: Cause::Api(status.boxed()) }
+}

@@ -1,8 +1,0 @@
-//! Copying the volumes of pods into repositories and back: what PodVolumeBackup and PodVolumeRestore do in their own way on
-//! the way to their ends ([`crate::carrying`]).
-
-mod copying;
-mod filling;
-mod gather;
-#[cfg(test)]
-mod tests;

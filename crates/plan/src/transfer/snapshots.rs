@@ -1,0 +1,143 @@
+//! Snapshots of claims by CSI drivers, through the objects of snapshot.storage.k8s.io, as any API meets them: whether a claim
+//! has a volume that can be snapshotted, how far a snapshot is, what its driver reports. Takes objects as they are.
+
+use lifeboat_api::catalogue::{GroupResource, ItemId};
+use serde_json::{Value, json};
+
+use super::attempts::QUIESCED;
+use super::text;
+use crate::quantity::Quantity;
+
+/// The group of all of these objects.
+pub const GROUP: &str = "snapshot.storage.k8s.io";
+/// The version that is spoken.
+pub const VERSION: &str = "v1";
+
+/// Label of what a server made: the server's namespace. Other installations leave such objects alone.
+pub const SERVER: &str = "lifeboat.io/server-namespace";
+
+/// How consistent the data of a snapshot is: as after a power cut, or as an application left it that hooks brought to rest.
+pub fn consistency(quiesced: bool) -> &'static str {
+    if quiesced { QUIESCED } else { SNAPSHOT }
+}
+
+/// All files at one moment.
+pub const SNAPSHOT: &str = "Snapshot";
+
+pub fn snapshots() -> GroupResource {
+    GroupResource::new(GROUP, "volumesnapshots")
+}
+
+pub fn contents() -> GroupResource {
+    GroupResource::new(GROUP, "volumesnapshotcontents")
+}
+
+pub fn classes() -> GroupResource {
+    GroupResource::new(GROUP, "volumesnapshotclasses")
+}
+
+/// The volume of a claim that is bound; only those have data.
+pub fn volume_of(claim: &Value) -> Option<ItemId> {
+    let volume = text(claim, "/spec/volumeName");
+    let bound = text(claim, "/status/phase") == "Bound" && !volume.is_empty();
+    bound.then(|| ItemId::cluster(GroupResource::new("", "persistentvolumes"), volume))
+}
+
+/// The CSI driver of a PersistentVolume; None for volumes of other kinds.
+pub fn driver_of(volume: &Value) -> Option<&str> {
+    Some(text(volume, "/spec/csi/driver")).filter(|driver| !driver.is_empty())
+}
+
+/// The content that a snapshot is bound to.
+pub fn bound_content(snapshot: &Value) -> Option<&str> {
+    Some(text(snapshot, "/status/boundVolumeSnapshotContentName")).filter(|name| !name.is_empty())
+}
+
+/// Whether a content's snapshot is fixed in time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fixed {
+    Yes,
+    /// Not yet; what the objects say.
+    Waiting(String),
+}
+
+/// What happens to the volume from now on does not change the snapshot: it has its handle and its time.
+pub fn fixed(snapshot: &Value, content: Option<&Value>) -> Fixed {
+    let said = trouble(snapshot).or(content.and_then(trouble));
+    if is_going(snapshot) || content.is_some_and(is_going) {
+        return Fixed::Waiting("it is being deleted".to_owned());
+    }
+    let Some(content) = content else {
+        let words = "no snapshot controller has bound it to a content yet; is one running?";
+        return Fixed::Waiting(said.unwrap_or_else(|| words.to_owned()));
+    };
+    let status = &content["status"];
+    if status["snapshotHandle"].is_string() && !status["creationTime"].is_null() {
+        return Fixed::Yes;
+    }
+    Fixed::Waiting(said.unwrap_or_else(|| "its driver has not taken it yet".to_owned()))
+}
+
+/// Whether somebody has deleted the object: it is there only until its finalizers are done.
+pub fn is_going(object: &Value) -> bool {
+    object["metadata"]["deletionTimestamp"].is_string()
+}
+
+/// Whether volumes can be made from it.
+pub fn is_ready(content: &Value) -> bool {
+    content["status"]["readyToUse"] == true
+}
+
+/// What a driver or controller says is wrong.
+pub fn trouble(object: &Value) -> Option<String> {
+    let message = text(object, "/status/error/message");
+    (!message.is_empty()).then(|| message.to_owned())
+}
+
+/// Makes a claim ask for at least the size that its snapshot needs: a volume may be larger than it was asked for.
+pub fn grown(claim: &mut Value, restore_size: Option<i64>) {
+    let Some(size) = restore_size.filter(|size| *size > 0) else { return };
+    let asked = claim.pointer("/spec/resources/requests/storage").and_then(Value::as_str);
+    let enough = asked.and_then(Quantity::parse).is_some_and(|asked| asked.is_at_least(size));
+    if !enough {
+        claim["spec"]["resources"]["requests"]["storage"] = json!(binary(size));
+    }
+}
+
+/// The Secret that a pair of annotations names.
+fn secret(object: &Value, name: &str, namespace: &str) -> Option<ItemId> {
+    let annotation = |key: &str| object["metadata"]["annotations"][key].as_str();
+    let (name, namespace) = (annotation(name)?, annotation(namespace)?);
+    Some(ItemId::namespaced(GroupResource::new("", "secrets"), namespace, name))
+}
+
+/// The Secret with which a driver deletes the snapshot of a content.
+pub fn deletion_secret(content: &Value) -> Option<ItemId> {
+    secret(
+        content,
+        "csi.storage.k8s.io/snapshotter-secret-name",
+        "csi.storage.k8s.io/snapshotter-secret-namespace",
+    )
+}
+
+/// The Secret with which a driver lists the snapshots of a class.
+pub fn list_secret(class: &Value) -> Option<ItemId> {
+    secret(
+        class,
+        "csi.storage.k8s.io/snapshotter-list-secret-name",
+        "csi.storage.k8s.io/snapshotter-list-secret-namespace",
+    )
+}
+
+/// Bytes as Kubernetes writes them.
+pub(crate) fn binary(bytes: i64) -> String {
+    let suffixes = ["Ki", "Mi", "Gi", "Ti", "Pi"];
+    let (mut number, mut suffix) = (bytes, "");
+    for next in suffixes {
+        if number == 0 || number % 1024 != 0 {
+            break;
+        }
+        (number, suffix) = (number / 1024, next);
+    }
+    format!("{number}{suffix}")
+}

@@ -1,0 +1,114 @@
+//! Snapshots by CSI drivers, through the objects of snapshot.storage.k8s.io: which class takes one, what a snapshot, its
+//! content and a restored claim look like, how a snapshot stands. Takes objects as they are; gives objects and decisions.
+//! Called by the actions in crate `operator` that bear upstream's names, and by the passes around them.
+
+mod class;
+mod deletion;
+mod group;
+mod restored;
+mod taken;
+
+use sha2::{Digest, Sha256};
+
+use crate::json::text;
+use crate::label;
+
+pub use class::{ClassError, classes_of, of_claim, of_group};
+pub use deletion::{Orphan, content_of_handle, for_deletion, is_of_backup, orphan, restored_from};
+pub use group::{
+    GROUP_SNAPSHOTS, GroupError, GroupStanding, Member, MemberSnapshot, VolumeGroup, group_content,
+    group_handle, group_standing, is_of_group,
+};
+pub use restored::{
+    NotRestorable, claim as restored_claim, content as restored_content, snapshot as restored_snapshot,
+};
+pub use taken::{backups_of, content_patch, restore_size, snapshot, snapshot_notes};
+
+pub use crate::transfer::provisioning::{Provisioning, awaits_pod, provisioning};
+pub use crate::transfer::snapshots::{
+    Fixed, GROUP, SERVER, SNAPSHOT, VERSION, bound_content, classes, consistency, contents, deletion_secret,
+    driver_of, fixed, grown, is_going, is_ready, list_secret, snapshots, trouble, volume_of,
+};
+
+/// The actions, under upstream's names.
+pub const CLAIM_BACKUPPER: &str = "velero.io/csi-pvc-backupper";
+pub const SNAPSHOT_BACKUPPER: &str = "velero.io/csi-volumesnapshot-backupper";
+pub const CONTENT_BACKUPPER: &str = "velero.io/csi-volumesnapshotcontent-backupper";
+pub const CLASS_BACKUPPER: &str = "velero.io/csi-volumesnapshotclass-backupper";
+pub const CLAIM_RESTORER: &str = "velero.io/csi-pvc-restorer";
+pub const SNAPSHOT_RESTORER: &str = "velero.io/csi-volumesnapshot-restorer";
+pub const CONTENT_RESTORER: &str = "velero.io/csi-volumesnapshotcontent-restorer";
+pub const CLASS_RESTORER: &str = "velero.io/csi-volumesnapshotclass-restorer";
+pub const CONTENT_DELETER: &str = "velero.io/csi-volumesnapshotcontent-delete";
+
+/// Annotation and label of a claim in a backup: the VolumeSnapshot that holds its data.
+pub const SNAPSHOT_NAME: &str = "velero.io/volume-snapshot-name";
+/// Annotations of a VolumeSnapshot in a backup.
+pub const HANDLE: &str = "velero.io/csi-volumesnapshot-handle";
+pub const RESTORE_SIZE: &str = "velero.io/csi-volumesnapshot-restore-size";
+pub const DRIVER: &str = "velero.io/csi-driver-name";
+pub const DELETION_POLICY: &str = "velero.io/csi-vsc-deletion-policy";
+pub const GROUP_HANDLE: &str = "velero.io/csi-volumegroupsnapshot-handle";
+/// Annotation that restore item actions set: no filter counts for their additional items.
+pub const MUST_RESTORE: &str = "restore.velero.io/must-include-additional-items";
+
+/// Label of snapshots and contents that a backup is taking: its UID. Restored ones do not have it.
+pub const OF_BACKUP: &str = "lifeboat.io/backup-uid";
+
+/// Label of what a controller made for a group snapshot of a backup: the backup's UID. It stands for the same snapshots of the
+/// driver as the backup's own objects, and goes without them.
+pub const OF_GROUP: &str = "lifeboat.io/volume-group-of";
+
+/// Label: the storage location of the backup, where it is looked for when its object is gone.
+pub const LOCATION: &str = "velero.io/storage-location";
+
+/// The backup that takes a snapshot.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OfBackup {
+    pub name: String,
+    pub uid: String,
+    /// Its storage location.
+    pub location: String,
+    /// Its own, which is its server's.
+    pub namespace: String,
+}
+
+/// The name of the VolumeSnapshot that a backup takes of a claim. The same in every attempt, so that none is taken twice.
+pub fn snapshot_name(claim: &str, claim_uid: &str, backup_uid: &str) -> String {
+    // As long as a label's value may be: claims in backups have it as one.
+    const ROOM: usize = 63 - "velero-".len() - 1 - 16;
+    let end = (0..=claim.len().min(ROOM)).rev().find(|at| claim.is_char_boundary(*at)).unwrap_or(0);
+    let begin = claim[..end].trim_end_matches(['-', '.']);
+    let digest = label::digest(&format!("{backup_uid}/{claim_uid}"));
+    format!("velero-{begin}-{}", &digest[..16])
+}
+
+/// The name of a restored VolumeSnapshot and of its content: upstream's.
+pub fn restored_name(restore_uid: &str, snapshot: &str) -> String {
+    let digest = Sha256::digest(format!("{restore_uid}/{snapshot}").as_bytes());
+    digest.iter().fold(String::new(), |all, byte| format!("{all}{byte:02x}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_snapshot_has_one_name_for_each_claim_and_backup() {
+        let name = snapshot_name("data-db-0", "claim", "backup");
+        assert_eq!(name, snapshot_name("data-db-0", "claim", "backup"));
+        assert_ne!(name, snapshot_name("data-db-0", "claim", "other"));
+        assert_ne!(name, snapshot_name("data-db-0", "other", "backup"));
+        assert!(name.starts_with("velero-data-db-0-"), "{name}");
+        assert!(snapshot_name(&"x".repeat(253), "claim", "backup").len() <= 63);
+    }
+
+    #[test]
+    fn restored_names_are_upstreams() {
+        // printf %s r/s | sha256sum
+        assert_eq!(
+            restored_name("r", "s"),
+            "95cb63649db25c54f7e2736d5b15ecc5e285d61c80f42c9d74ec14fb7a6c4ae2"
+        );
+    }
+}

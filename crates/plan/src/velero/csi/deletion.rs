@@ -1,0 +1,187 @@
+//! The deletion of a snapshot that only its driver still has: a content with its handle is made for the purpose, and deleted
+//! again, upon which the driver deletes the snapshot. And what becomes of snapshots in the cluster whose Backup is gone.
+
+use serde_json::{Value, json};
+
+use super::{DELETION_POLICY, GROUP, OF_BACKUP, SERVER, VERSION, text};
+use crate::label;
+use crate::velero::deletion::Stored;
+
+/// What snapshots are whose Backup is gone from the cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Orphan {
+    /// Storage has the backup: they are its own.
+    Stored,
+    /// Nobody has it, and nobody will ever name them again.
+    Lost,
+    /// Nobody knows; the words say why.
+    Unknown(String),
+}
+
+/// `looked`: the locations where the backup with this UID may be, and what each says of a backup of its name.
+pub fn orphan(uid: &str, looked: &[(String, Stored)]) -> Orphan {
+    let is_it = |stored: &Stored| matches!(stored, Stored::Found { uid: found, .. } if found == uid);
+    if looked.iter().any(|(_, stored)| is_it(stored)) {
+        return Orphan::Stored;
+    }
+    let unread = looked.iter().find_map(|(location, stored)| match stored {
+        Stored::Unreadable(words) => Some(format!("its file in location {location} {words}")),
+        // An old or foreign file may not say whose it is.
+        Stored::Found { uid, .. } if uid.is_empty() => {
+            Some(format!("its file in location {location} has no UID"))
+        }
+        Stored::Absent | Stored::Found { .. } => None,
+    });
+    match unread {
+        Some(words) => Orphan::Unknown(words),
+        None if looked.is_empty() => Orphan::Unknown("no storage location is known for it".to_owned()),
+        None => Orphan::Lost,
+    }
+}
+
+/// Whether a backup took the snapshot of this content; others are somebody's own.
+pub fn is_of_backup(content: &Value, backup: &str) -> bool {
+    content["metadata"]["labels"]["velero.io/backup-name"] == *label::value(backup)
+}
+
+/// Where the VolumeSnapshot of a content is to be that a restore made for the same snapshot as `deleted`. None for all others:
+/// what may delete something of its driver is not touched.
+pub fn restored_from<'a>(content: &'a Value, deleted: &Value, backup: &str) -> Option<(&'a str, &'a str)> {
+    let handle = text(deleted, "/status/snapshotHandle");
+    let is_same = !handle.is_empty()
+        && text(content, "/spec/source/snapshotHandle") == handle
+        && text(content, "/spec/driver") == text(deleted, "/spec/driver");
+    let is_restored = content["metadata"]["labels"]["velero.io/restore-name"].is_string();
+    let is_harmless = text(content, "/spec/deletionPolicy") == "Retain";
+    (is_same && is_restored && is_harmless && is_of_backup(content, backup)).then(|| {
+        (text(content, "/spec/volumeSnapshotRef/namespace"), text(content, "/spec/volumeSnapshotRef/name"))
+    })
+}
+
+/// The content of a snapshot of which only handle and driver are known.
+pub fn content_of_handle(name: &str, handle: &str, driver: &str, backup: &str) -> Value {
+    json!({
+        "metadata": {"name": name, "labels": {"velero.io/backup-name": label::value(backup)}},
+        "spec": {"driver": driver},
+        "status": {"snapshotHandle": handle},
+    })
+}
+
+/// What keeps a content until its driver has deleted the snapshot; the driver's sidecar takes it away.
+const PROTECTION: &str = "snapshot.storage.kubernetes.io/volumesnapshotcontent-bound-protection";
+
+/// The content to make and delete; its name is the same at every try. None where no snapshot was ever made.
+pub fn for_deletion(content: &Value) -> Option<Value> {
+    let handle = content["status"]["snapshotHandle"].as_str().filter(|handle| !handle.is_empty())?;
+    let driver = content["spec"]["driver"].as_str().unwrap_or_default();
+    let name = format!("lifeboat-delete-{}", label::digest(&format!("{driver}/{handle}")));
+    let mut annotations = content["metadata"]["annotations"].as_object().cloned().unwrap_or_default();
+    // Whoever deletes with a Secret finds it by these; what only the old object went through is left out.
+    annotations.retain(|key, _| {
+        !key.starts_with("snapshot.storage.kubernetes.io/volumesnapshot-being") && key != DELETION_POLICY
+    });
+    let mut labels = content["metadata"]["labels"].as_object().cloned().unwrap_or_default();
+    labels.remove(OF_BACKUP);
+    labels.remove(SERVER);
+    let mut made = json!({
+        "apiVersion": format!("{GROUP}/{VERSION}"),
+        "kind": "VolumeSnapshotContent",
+        // The controller gives contents of no VolumeSnapshot none: without it the object would go, and no driver hear of it.
+        "metadata": {"name": name, "labels": labels, "annotations": annotations, "finalizers": [PROTECTION]},
+        "spec": {
+            "deletionPolicy": "Delete",
+            "driver": driver,
+            "source": {"snapshotHandle": handle},
+            // Nobody's: a content without a UID here is deleted with its snapshot.
+            "volumeSnapshotRef": {"apiVersion": format!("{GROUP}/{VERSION}"), "kind": "VolumeSnapshot",
+                "namespace": "lifeboat-deletes", "name": name},
+        },
+    });
+    if content["spec"]["sourceVolumeMode"].is_string() {
+        made["spec"]["sourceVolumeMode"] = content["spec"]["sourceVolumeMode"].clone();
+    }
+    Some(made)
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+
+    use super::*;
+
+    fn found(uid: &str) -> Stored {
+        Stored::Found { uid: uid.to_owned(), started: String::new() }
+    }
+
+    #[rstest]
+    #[case::stored(vec![Stored::Absent, found("u")], Ok(Orphan::Stored))]
+    #[case::stored_beside_an_unreadable_one(vec![Stored::Unreadable("x".into()), found("u")], Ok(Orphan::Stored))]
+    #[case::nowhere(vec![Stored::Absent, Stored::Absent], Ok(Orphan::Lost))]
+    #[case::another_of_its_name(vec![found("other")], Ok(Orphan::Lost))]
+    #[case::unreadable(vec![Stored::Absent, Stored::Unreadable("cannot be read: no route".into())], Err("cannot be read: no route"))]
+    #[case::without_a_uid(vec![found("")], Err("has no UID"))]
+    #[case::no_location(vec![], Err("no storage location"))]
+    fn only_what_nobody_has_is_lost(#[case] looked: Vec<Stored>, #[case] expected: Result<Orphan, &str>) {
+        let looked: Vec<_> = looked.into_iter().map(|stored| ("main".to_owned(), stored)).collect();
+        match (orphan("u", &looked), expected) {
+            (Orphan::Unknown(words), Err(part)) => assert!(words.contains(part), "{words}"),
+            (orphan, Ok(expected)) => assert_eq!(orphan, expected),
+            (orphan, expected) => panic!("{orphan:?} instead of {expected:?}"),
+        }
+    }
+
+    #[test]
+    fn a_snapshot_is_deleted_by_its_handle_with_the_labels_and_secrets_of_its_content() {
+        let content = json!({
+            "metadata": {"name": "c", "uid": "u", "resourceVersion": "3", "finalizers": ["f"],
+                "labels": {"velero.io/backup-name": "b", OF_BACKUP: "uid", "snapshot.storage.kubernetes.io/managed-by": "n"},
+                "annotations": {"snapshot.storage.kubernetes.io/deletion-secret-name": "s"}},
+            "spec": {"deletionPolicy": "Retain", "driver": "d", "source": {"volumeHandle": "v"}, "volumeSnapshotClassName": "x",
+                "volumeSnapshotRef": {"name": "s", "uid": "u"}},
+            "status": {"snapshotHandle": "h"},
+        });
+        assert!(is_of_backup(&content, "b") && !is_of_backup(&content, "other"));
+        let made = for_deletion(&content).unwrap();
+        assert_eq!(made["spec"]["deletionPolicy"], "Delete");
+        assert_eq!(made["spec"]["source"], json!({"snapshotHandle": "h"}));
+        assert_eq!(made["metadata"]["finalizers"], json!([PROTECTION]), "it stays until its driver is done");
+        assert!(made["spec"]["volumeSnapshotRef"].get("uid").is_none());
+        assert!(made["spec"].get("volumeSnapshotClassName").is_none());
+        let labels = json!({"velero.io/backup-name": "b", "snapshot.storage.kubernetes.io/managed-by": "n"});
+        assert_eq!(made["metadata"]["labels"], labels);
+        assert_eq!(
+            made["metadata"]["annotations"]["snapshot.storage.kubernetes.io/deletion-secret-name"],
+            "s"
+        );
+        assert_eq!(for_deletion(&content).unwrap()["metadata"]["name"], made["metadata"]["name"]);
+    }
+
+    #[rstest]
+    #[case::restored("", Value::Null, true)]
+    #[case::of_another_backup("/metadata/labels/velero.io~1backup-name", json!("other"), false)]
+    #[case::not_restored("/metadata/labels/velero.io~1restore-name", Value::Null, false)]
+    #[case::of_another_snapshot("/spec/source/snapshotHandle", json!("other"), false)]
+    #[case::of_another_driver("/spec/driver", json!("other"), false)]
+    #[case::one_that_deletes("/spec/deletionPolicy", json!("Delete"), false)]
+    fn only_what_restores_made_of_the_same_snapshot_goes_with_it(
+        #[case] field: &str,
+        #[case] value: Value,
+        #[case] goes: bool,
+    ) {
+        let deleted = content_of_handle("c", "h", "d", "b");
+        let mut content = json!({
+            "metadata": {"labels": {"velero.io/backup-name": "b", "velero.io/restore-name": "r"}},
+            "spec": {"driver": "d", "deletionPolicy": "Retain", "source": {"snapshotHandle": "h"},
+                "volumeSnapshotRef": {"namespace": "shop", "name": "s"}},
+        });
+        if let Some(place) = content.pointer_mut(field).filter(|_| !field.is_empty()) {
+            *place = value;
+        }
+        assert_eq!(restored_from(&content, &deleted, "b"), goes.then_some(("shop", "s")));
+    }
+
+    #[test]
+    fn what_was_never_made_is_not_deleted() {
+        assert_eq!(for_deletion(&json!({"metadata": {"name": "c"}, "spec": {"driver": "d"}})), None);
+    }
+}

@@ -1,0 +1,209 @@
+//! What a backup takes: its namespaces, its types, its labels, and the exceptions of single objects. Takes a Backup's
+//! spec, what the cluster serves and the namespaces that exist; gives a [`Filter`] that the pipeline asks for each type
+//! and each object.
+//!
+//! There are upstream's two ways to choose types: the older one (`includedResources`, `excludedResources`,
+//! `includeClusterResources`) and the newer one, with lists of their own for cluster-scoped and namespace-scoped types.
+//! A spec that uses neither is of the newer way.
+
+mod namespaces;
+mod policies;
+#[cfg(test)]
+mod tests;
+mod types;
+pub(crate) mod unknown;
+
+use std::collections::BTreeMap;
+
+use lifeboat_api::catalogue::{Catalogue, GroupResource, ResourceType};
+use lifeboat_api::velero::BackupSpec;
+
+pub use namespaces::{NamespaceError, NamespaceFilter, NamespacesToList};
+use policies::{FilterPolicies, Ruling};
+pub use types::{TypeFilter, uses_old_filters};
+
+use crate::facts::ObjectFacts;
+use crate::glob::GlobError;
+use crate::policy::{Policies, ResourceRule};
+use crate::selector::{Selector, SelectorError};
+
+/// Types that no backup lists: they come as additional items of their volumes, or not at all.
+pub const ALWAYS_EXCLUDED: [&str; 2] =
+    ["volumesnapshots.snapshot.storage.k8s.io", "volumesnapshotcontents.snapshot.storage.k8s.io"];
+
+/// Why a spec is no filter.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum FilterError {
+    #[error("{field}: {source}")]
+    Pattern { field: &'static str, source: GlobError },
+    #[error(transparent)]
+    Namespace(#[from] NamespaceError),
+    #[error("{field}: {source}")]
+    Selector { field: &'static str, source: SelectorError },
+}
+
+/// Whether an object is taken; where not, why, in words for the log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Take,
+    Leave(&'static str),
+}
+
+/// A spec's choice, ready to be asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filter {
+    namespaces: NamespaceFilter,
+    types: TypeFilter,
+    /// Empty: all labels. Else one of them has to match.
+    selectors: Vec<Selector>,
+    policies: FilterPolicies,
+}
+
+impl Filter {
+    /// `live`: the names of all namespaces that exist; wildcards are matched against them.
+    pub fn new(
+        spec: &BackupSpec,
+        catalogue: &Catalogue,
+        live: &[String],
+        policies: Option<&Policies>,
+    ) -> Result<Self, FilterError> {
+        let namespaces = NamespaceFilter::new(
+            spec.included_namespaces.as_deref().unwrap_or_default(),
+            spec.excluded_namespaces.as_deref().unwrap_or_default(),
+            live,
+        )?;
+        let lists = policies.and_then(|policies| policies.include_exclude.as_ref());
+        let types = TypeFilter::new(spec, catalogue, namespaces.is_everything(), lists)?;
+        let mut policies = FilterPolicies::new(policies, catalogue);
+        policies.warnings.extend(unknown::warnings(spec, catalogue));
+        Ok(Self { namespaces, types, selectors: selectors(spec)?, policies })
+    }
+
+    pub fn namespaces(&self) -> &NamespaceFilter {
+        &self.namespaces
+    }
+
+    pub fn types(&self) -> &TypeFilter {
+        &self.types
+    }
+
+    /// What of the resource policy and of the included types has no effect.
+    pub fn warnings(&self) -> &[String] {
+        &self.policies.warnings
+    }
+
+    /// The label selectors to list a type with, one list for each; an empty one is everything.
+    pub fn queries(&self, kind: &ResourceType) -> Vec<String> {
+        let selectors = match self.policies.ruling(kind, None) {
+            _ if kind.namespaced && self.policies.differ() => &[],
+            Ruling::Rule(rule) if !kind.namespaced => rule.selectors.as_slice(),
+            _ => self.selectors.as_slice(),
+        };
+        if selectors.is_empty() {
+            return vec![String::new()];
+        }
+        selectors.iter().map(Selector::to_query).collect()
+    }
+
+    /// Whether labels narrow the backup down.
+    pub fn has_selectors(&self) -> bool {
+        self.selectors.iter().any(|selector| !selector.is_everything())
+    }
+
+    /// Whether an object that was listed with [`Filter::queries`] is taken.
+    pub fn takes_listed(&self, kind: &ResourceType, object: &ObjectFacts<'_>) -> Verdict {
+        let (selectors, rule) = match self.policies.ruling(kind, object.namespace) {
+            Ruling::NotListed => {
+                return Verdict::Leave("the resource policy does not list its type for its namespace");
+            }
+            Ruling::None => (&self.selectors, None),
+            Ruling::Rule(rule) => (&rule.selectors, Some(rule)),
+        };
+        let labelled = |labels| selectors.is_empty() || selectors.iter().any(|one| one.matches(labels));
+        if !object.labels.is_none_or(labelled) {
+            return Verdict::Leave("it does not have the labels that are asked for");
+        }
+        match named(rule, object) {
+            Verdict::Take => self.takes_any(object),
+            leave @ Verdict::Leave(_) => leave,
+        }
+    }
+
+    /// What holds for listed and additional items alike.
+    fn takes_any(&self, object: &ObjectFacts<'_>) -> Verdict {
+        if object.excluded {
+            return Verdict::Leave("it has the label velero.io/exclude-from-backup=true");
+        }
+        if object.namespace.is_some_and(|namespace| !self.namespaces.takes(namespace)) {
+            return Verdict::Leave("its namespace is excluded");
+        }
+        alive(object)
+    }
+
+    /// Whether an additional or related item is taken. Cluster-scoped ones stay out only where they are excluded.
+    /// `must`: an action wants it in the backup whatever the filters say.
+    pub fn takes_additional(&self, kind: &ResourceType, object: &ObjectFacts<'_>, must: bool) -> Verdict {
+        if must {
+            return alive(object);
+        }
+        let namespaces = GroupResource::new("", "namespaces");
+        match object.namespace {
+            None if kind.id != namespaces && self.types.excludes(kind) => {
+                Verdict::Leave("its type is cluster-scoped and excluded")
+            }
+            Some(_) if !self.types.takes(kind) => Verdict::Leave("its type is excluded"),
+            // Types that a policy does not list come in all the same: what belongs together stays together, as upstream.
+            _ => match self.policies.ruling(kind, object.namespace) {
+                Ruling::Rule(rule) if named(Some(rule), object) != Verdict::Take => named(Some(rule), object),
+                _ => self.takes_any(object),
+            },
+        }
+    }
+
+    /// Whether a Namespace object is taken: it has to be chosen and alive; where labels narrow the backup down and its
+    /// name is not what chose it, it has to match them or to hold something that was taken.
+    pub fn takes_namespace_object(
+        &self,
+        name: &str,
+        labels: &BTreeMap<String, String>,
+        active: bool,
+        holds_items: bool,
+    ) -> Verdict {
+        if !active {
+            return Verdict::Leave("it is not Active");
+        }
+        if !self.namespaces.takes(name) {
+            return Verdict::Leave("it is excluded");
+        }
+        if !self.policies.takes_namespace(name) {
+            return Verdict::Leave("the resource policy leaves its name out");
+        }
+        let by_name = !self.namespaces.is_everything();
+        let by_label = self.selectors.is_empty() || self.selectors.iter().any(|one| one.matches(labels));
+        if by_name || by_label || holds_items {
+            return Verdict::Take;
+        }
+        Verdict::Leave("neither it nor anything in it has the labels that are asked for")
+    }
+}
+
+fn named(rule: Option<&ResourceRule>, object: &ObjectFacts<'_>) -> Verdict {
+    if rule.is_none_or(|rule| rule.names.takes(object.name)) {
+        return Verdict::Take;
+    }
+    Verdict::Leave("the resource policy leaves its name out")
+}
+
+fn alive(object: &ObjectFacts<'_>) -> Verdict {
+    if object.deleting { Verdict::Leave("it is being deleted") } else { Verdict::Take }
+}
+
+fn selectors(spec: &BackupSpec) -> Result<Vec<Selector>, FilterError> {
+    let one = spec.label_selector.iter().map(|selector| ("spec.labelSelector", selector));
+    let any = spec.or_label_selectors.iter().flatten();
+    one.chain(any.map(|selector| ("spec.orLabelSelectors", selector)))
+        .map(|(field, selector)| {
+            Selector::new(selector).map_err(|source| FilterError::Selector { field, source })
+        })
+        .collect()
+}

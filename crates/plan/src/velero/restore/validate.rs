@@ -1,0 +1,197 @@
+//! From a Restore's spec to one that can run: what is wrong with it, in upstream's words, and what the server fills in.
+//! Called by the controller before anything happens.
+
+use std::collections::BTreeMap;
+
+use lifeboat_api::catalogue::Catalogue;
+use lifeboat_api::velero::{Backup, BackupPhase, ExistingResourcePolicy, RestoreSpec};
+
+use super::hooks::RestoreHooks;
+use crate::includes::Includes;
+use crate::items::filter::{COMMANDS, FilterError, NEVER_RESTORED, RestoreFilter, StatusFilter};
+use crate::items::modifiers::Modifiers;
+use crate::items::rules::ItemRules;
+
+/// A Restore that can run.
+#[derive(Clone, Debug)]
+pub struct ValidRestore {
+    /// What applies to each item.
+    pub rules: ItemRules,
+    pub hooks: RestoreHooks,
+    /// Whether data of volumes is wanted.
+    pub volumes: bool,
+}
+
+/// Compiles the spec. Everything that [`problems`] names was found to be right before.
+pub fn compile(
+    spec: &RestoreSpec,
+    catalogue: &Catalogue,
+    modifiers: Modifiers,
+) -> Result<ValidRestore, FilterError> {
+    Ok(ValidRestore {
+        rules: ItemRules {
+            filter: RestoreFilter::new(spec, catalogue)?,
+            status: StatusFilter::new(spec, catalogue)?,
+            mapping: spec.namespace_mapping.clone().unwrap_or_default(),
+            existing: policy(spec).cloned(),
+            modifiers,
+            versions: BTreeMap::new(),
+        },
+        hooks: RestoreHooks::new(spec)?,
+        volumes: spec.restore_pvs != Some(false),
+    })
+}
+
+/// What is wrong with the spec by itself.
+pub fn problems(spec: &RestoreSpec) -> Vec<String> {
+    let list = |names: &Option<Vec<String>>| names.clone().unwrap_or_default();
+    let mut problems = Vec::new();
+    let included = list(&spec.included_resources);
+    let never = NEVER_RESTORED.iter().chain(&COMMANDS);
+    for name in never.filter(|name| included.iter().any(|wanted| wanted == *name)) {
+        problems.push(format!("{name} are non-restorable resources"));
+    }
+    for problem in Includes::problems(&included, &list(&spec.excluded_resources)) {
+        problems.push(format!("Invalid included/excluded resource lists: {problem}"));
+    }
+    let (namespaces, excluded) = (list(&spec.included_namespaces), list(&spec.excluded_namespaces));
+    for problem in Includes::problems(&namespaces, &excluded) {
+        problems.push(format!("Invalid included/excluded namespace lists: {problem}"));
+    }
+    if spec.label_selector.is_some() && spec.or_label_selectors.is_some() {
+        problems.push(
+            "encountered labelSelector as well as orLabelSelectors in restore spec, only one can be specified"
+                .to_owned(),
+        );
+    }
+    for error in [RestoreFilter::new(spec, &Catalogue::default()).err(), RestoreHooks::new(spec).err()]
+        .into_iter()
+        .flatten()
+    {
+        problems.push(format!("invalid restore spec: {error}"));
+    }
+    problems.extend(RestoreHooks::problems(spec));
+    if let Some(ExistingResourcePolicy::Other(text)) = policy(spec) {
+        problems.push(format!("Invalid ExistingResourcePolicy: {text}; use none or update"));
+    }
+    problems.extend(mapping_problems(spec));
+    problems
+}
+
+/// Whether exactly one source is named; asked before the server fills in the other one.
+pub fn source_problem(spec: &RestoreSpec) -> Option<String> {
+    let given = |name: &Option<String>| name.as_ref().is_some_and(|name| !name.is_empty());
+    (given(&spec.backup_name) == given(&spec.schedule_name)).then(|| {
+        "Either a backup or schedule must be specified as a source for the restore, but not both".to_owned()
+    })
+}
+
+/// The spec's list of excluded types with those that are never restored, as upstream writes it back; what only Lifeboat leaves
+/// out is not written.
+pub fn excluded_resources(spec: &RestoreSpec) -> Vec<String> {
+    let mut names = spec.excluded_resources.clone().unwrap_or_default();
+    for name in NEVER_RESTORED {
+        if !names.iter().any(|known| known == name) {
+            names.push(name.to_owned());
+        }
+    }
+    names
+}
+
+/// Why a schedule has nothing to restore; in upstream's words.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoBackup {
+    #[error("No backups found for schedule")]
+    None,
+    #[error("No completed backups found for schedule")]
+    NoneCompleted,
+}
+
+/// The newest completed backup of a schedule.
+pub fn newest_completed(backups: &[Backup]) -> Result<&Backup, NoBackup> {
+    if backups.is_empty() {
+        return Err(NoBackup::None);
+    }
+    let started = |backup: &Backup| backup.status.as_ref().and_then(|status| status.start_timestamp.clone());
+    backups
+        .iter()
+        .filter(|backup| *backup.phase() == BackupPhase::Completed)
+        .max_by_key(|backup| started(backup).map(|time| time.0))
+        .ok_or(NoBackup::NoneCompleted)
+}
+
+/// An empty policy is none.
+fn policy(spec: &RestoreSpec) -> Option<&ExistingResourcePolicy> {
+    spec.existing_resource_policy.as_ref().filter(|policy| !policy.as_str().is_empty())
+}
+
+/// Names that are empty. Two namespaces may go into one, as upstream allows; objects of one name are named when they meet.
+fn mapping_problems(spec: &RestoreSpec) -> Vec<String> {
+    let mapping = spec.namespace_mapping.iter().flatten();
+    let empty = mapping
+        .filter(|(from, to)| from.is_empty() || to.is_empty())
+        .map(|(from, to)| format!("spec.namespaceMapping has an empty name: {from:?} to {to:?}"));
+    empty.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn spec(value: &Value) -> RestoreSpec {
+        serde_json::from_value(value.clone()).unwrap()
+    }
+
+    #[rstest]
+    #[case::nothing_wrong(json!({"backupName": "b"}), "")]
+    #[case::never_restored(json!({"includedResources": ["nodes"]}), "nodes are non-restorable resources")]
+    #[case::commands(json!({"includedResources": ["deletebackuprequests.velero.io"]}), "deletebackuprequests.velero.io are non-restorable resources")]
+    #[case::resources(json!({"includedResources": ["*", "pods"]}), "Invalid included/excluded resource lists: includes list must either contain '*' only, or a non-empty list of items")]
+    #[case::namespaces(json!({"excludedNamespaces": ["*"]}), "Invalid included/excluded namespace lists: excludes list cannot contain '*'")]
+    #[case::selectors(json!({"labelSelector": {}, "orLabelSelectors": [{}]}), "encountered labelSelector as well as orLabelSelectors in restore spec, only one can be specified")]
+    #[case::policy(json!({"existingResourcePolicy": "replace"}), "Invalid ExistingResourcePolicy: replace; use none or update")]
+    #[case::no_policy(json!({"existingResourcePolicy": ""}), "")]
+    #[case::mapping(json!({"namespaceMapping": {"a": ""}}), "spec.namespaceMapping has an empty name: \"a\" to \"\"")]
+    #[case::init_container(json!({"hooks": {"resources": [{"name": "h", "postHooks": [{"init": {"initContainers": [{"name": "x"}]}}]}]}}), "invalid init container in restore hook \"h\": invalid InitContainer in restore hook, it doesn't have Command, Name or Image field")]
+    fn problems_are_named_in_upstreams_words(#[case] given: Value, #[case] expected: &str) {
+        assert_eq!(problems(&spec(&given)).join("; "), expected);
+    }
+
+    #[rstest]
+    #[case(json!({"backupName": "b"}), true)]
+    #[case(json!({"scheduleName": "s", "backupName": ""}), true)]
+    #[case(json!({"scheduleName": "s", "backupName": "b"}), false)]
+    #[case(json!({}), false)]
+    fn a_restore_has_one_source(#[case] given: Value, #[case] fine: bool) {
+        assert_eq!(source_problem(&spec(&given)).is_none(), fine);
+    }
+
+    #[test]
+    fn the_newest_completed_backup_of_a_schedule_is_taken() {
+        let backup = |name: &str, phase: &str, time: &str| -> Backup {
+            serde_json::from_value(json!({"metadata": {"name": name}, "spec": {},
+                "status": {"phase": phase, "startTimestamp": time}}))
+            .unwrap()
+        };
+        let backups = [
+            backup("old", "Completed", "2026-11-15T10:00:00Z"),
+            backup("new", "Completed", "2026-11-15T11:00:00Z"),
+            backup("newest", "PartiallyFailed", "2026-11-15T12:00:00Z"),
+        ];
+        assert_eq!(newest_completed(&backups).unwrap().metadata.name.as_deref(), Some("new"));
+        assert_eq!(newest_completed(&backups[2..]), Err(NoBackup::NoneCompleted));
+        assert_eq!(NoBackup::NoneCompleted.to_string(), "No completed backups found for schedule");
+        assert_eq!(newest_completed(&[]), Err(NoBackup::None));
+        assert_eq!(NoBackup::None.to_string(), "No backups found for schedule");
+    }
+
+    #[test]
+    fn what_is_never_restored_is_written_back_once() {
+        let names = excluded_resources(&spec(&json!({"excludedResources": ["events", "secrets"]})));
+        assert_eq!(names[..3], ["events", "secrets", "nodes"]);
+        assert_eq!(names.len(), 10);
+    }
+}

@@ -1,0 +1,181 @@
+//! Backup: the queue, the pass, the wait for operations, the end. What happens to a Backup follows its phase; a new
+//! leader goes on where the former one stopped. A pass runs inside its reconcile, so that one object never has two of them here,
+//! and is dropped with the term.
+//!
+//! New, Queued -> [`queue`]; ReadyToStart, InProgress -> [`start`], [`attempt`], [`pass`]; Waiting… -> [`finish::operations`];
+//! Finalizing… -> [`finish`]. A backup that comes to nothing, wherever it stands -> [`undo`].
+
+mod attempt;
+mod counted;
+mod finish;
+pub(crate) mod journal;
+mod left_behind;
+mod pass;
+mod plugin_lines;
+mod queue;
+mod start;
+mod status;
+mod storage;
+#[cfg(test)]
+mod tests;
+mod trouble;
+mod undo;
+mod volumes;
+#[cfg(test)]
+pub(crate) mod world;
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::api::DynamicObject;
+use kube::core::ApiResource;
+use kube::runtime::controller::Action;
+use kube::runtime::reflector::Store;
+use kube::{Api, ResourceExt};
+use lifeboat_api::velero::{Backup, BackupPhase};
+use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_plan::velero::backup::{ATTEMPT, CANCEL, attempt, is_cancelled, phase};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::context::Context;
+use crate::dynamic;
+use finish::{deleted, operations};
+pub(crate) use pass::{Commands, Report};
+
+/// How long a Backup waits in the queue until it is looked at without anything having changed.
+const QUEUE_LOOK: Duration = Duration::from_secs(30);
+
+/// What outlives one reconcile.
+struct State {
+    resource: ApiResource,
+    backups: Option<Store<DynamicObject>>,
+    /// One look at the queue at a time.
+    queue: tokio::sync::Mutex<()>,
+    /// The newest phase that this server wrote, by UID: what is watched may lag behind.
+    written: Mutex<BTreeMap<String, BackupPhase>>,
+    /// Since when storage is out of reach for a Backup that waits for it, by UID.
+    trouble: Mutex<BTreeMap<String, Timestamp>>,
+    /// Backups whose pass has ended and that have not, by UID.
+    ending: Mutex<BTreeMap<String, Backup>>,
+    shutdown: CancellationToken,
+}
+
+impl State {
+    fn new(shutdown: CancellationToken) -> Self {
+        Self {
+            resource: objects::resource_of::<Backup>(),
+            backups: None,
+            queue: tokio::sync::Mutex::default(),
+            written: Mutex::default(),
+            trouble: Mutex::default(),
+            ending: Mutex::default(),
+            shutdown,
+        }
+    }
+
+    fn api(&self, context: &Context) -> Api<DynamicObject> {
+        objects::namespaced(&context.client, &context.settings.namespace, &self.resource)
+    }
+}
+
+pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
+    let mut state = State::new(shutdown.clone());
+    let controller = dynamic::controller(context, &state.resource);
+    state.backups = Some(controller.store());
+    let controller = controller.graceful_shutdown_on(shutdown.clone().cancelled_owned());
+    let state = Arc::new(state);
+    let journals = left_behind::left_behind(context, &state).await;
+    tokio::join!(
+        async {
+            left_behind::end(context, &journals).await;
+            left_behind::clear_snapshots(context, &state).await;
+        },
+        deleted::watch(context, &state),
+        dynamic::drive("backup", controller, context.clone(), state.clone(), reconcile),
+    );
+}
+
+async fn reconcile(
+    object: Arc<DynamicObject>,
+    context: Context,
+    state: Arc<State>,
+) -> Result<Action, ApiError> {
+    let shown = shown_phase(&object);
+    if is_at_rest(&shown) {
+        locked(&state.ending).remove(&object.uid().unwrap_or_default());
+    }
+    if object.metadata.deletion_timestamp.is_some() || is_at_rest(&shown) {
+        return Ok(Action::await_change());
+    }
+    if matches!(shown, BackupPhase::New | BackupPhase::Queued) {
+        let annotation = |key: &str| object.annotations().get(key).map(String::as_str);
+        if is_cancelled(annotation(CANCEL)) {
+            let attempt = attempt(annotation(ATTEMPT));
+            let run = status::Run { name: object.name_any(), uid: object.uid().unwrap_or_default(), attempt };
+            let message = format!("cancelled before it started: the Backup has the annotation {CANCEL}");
+            status::write(&context, &state, &run, &phase::failed(&message, context.now())).await?;
+        }
+        queue::advance(&context, &state).await?;
+        return Ok(Action::requeue(QUEUE_LOOK));
+    }
+    // What is watched may lag behind what this server wrote itself: a pass must not begin on old news.
+    let name = object.name_any();
+    let fresh = state.api(&context).get_opt(&name).await.attempt(format!("read Backup {name}"))?;
+    let Some(fresh) = fresh.filter(|fresh| fresh.uid() == object.uid()) else {
+        return Ok(Action::await_change());
+    };
+    let backup = match objects::typed::<Backup>(&fresh) {
+        Ok(backup) => backup,
+        Err(error) => return unreadable(&context, &state, &fresh, &error).await,
+    };
+    deleted::follow(&state, &backup);
+    let action = match backup.phase() {
+        BackupPhase::ReadyToStart | BackupPhase::InProgress => {
+            Box::pin(start::start(&context, &state, fresh, backup)).await
+        }
+        BackupPhase::WaitingForPluginOperations | BackupPhase::WaitingForPluginOperationsPartiallyFailed => {
+            operations::follow(&context, &state, &backup).await
+        }
+        BackupPhase::Finalizing | BackupPhase::FinalizingPartiallyFailed => {
+            finish::finalize(&context, &state, &backup).await
+        }
+        _ => Ok(Action::await_change()),
+    }?;
+    queue::advance(&context, &state).await?;
+    Ok(action)
+}
+
+fn shown_phase(object: &DynamicObject) -> BackupPhase {
+    let phase = object.data.pointer("/status/phase").and_then(serde_json::Value::as_str).unwrap_or_default();
+    if phase.is_empty() { BackupPhase::New } else { BackupPhase::from(phase) }
+}
+
+/// Phases in which nothing is left to do here.
+fn is_at_rest(phase: &BackupPhase) -> bool {
+    phase.is_terminal() || matches!(phase, BackupPhase::Deleting | BackupPhase::Other(_))
+}
+
+/// An object that is older than its schema ends at once, with what is wrong.
+async fn unreadable(
+    context: &Context,
+    state: &State,
+    object: &DynamicObject,
+    error: &serde_json::Error,
+) -> Result<Action, ApiError> {
+    let message = format!("the object cannot be read: {error}; make the backup anew");
+    let patch = json!({"status": phase::refused(std::slice::from_ref(&message))});
+    match objects::merge(&state.api(context), object, patch).await {
+        Ok(_) => Ok(Action::await_change()),
+        Err(error) if error.is_invalid() => {
+            Ok(context.refused.report(&context.events, object, &state.resource, &message, &error).await)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,293 @@
+//! Runs the pass of a claimed Backup and writes how it ended. The archive goes up while it runs, the files beside it after
+//! it; before the archive becomes visible, before those files and before the status the object is asked whether it still
+//! carries this attempt's number.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use kube::ResourceExt;
+use kube::runtime::controller::Action;
+use lifeboat_api::velero::{Backup, names};
+use lifeboat_archive::{BackupFiles, ObjectStore};
+use lifeboat_cluster::{ApiError, objects};
+use lifeboat_plan::catalogue::Catalogue;
+use lifeboat_plan::velero::backup::undo::{Ending, Files, Stage};
+use lifeboat_plan::velero::backup::validate::ValidBackup;
+use lifeboat_plan::velero::backup::{ARCHIVE_BYTES, phase};
+use lifeboat_plan::velero::deletion::NAME_TAKEN;
+use serde_json::{Value, json};
+
+use super::plugin_lines::CountedLines;
+use super::status::{Run, stop, write_noted};
+use super::storage::{Storage, open};
+use super::undo::{Undoing, abort_uploads, discard_others, write_failure};
+use super::volumes::native::open::open as open_snapshotters;
+use super::{State, finish};
+use crate::backup::journal::Journal;
+use crate::backup::pass::{
+    About, Counters, Fence, Outcome, PassError, PassInput, Report, Stop, Watch, chain, longest,
+    run as run_pass, upload_outcome,
+};
+use crate::backup::trouble::Trouble;
+use crate::backup::volumes::copies::Copying;
+use crate::backup::volumes::native::SnapshotEntry;
+use crate::context::Context;
+
+/// A Backup that was claimed.
+pub(super) struct Ready {
+    pub(super) run: Run,
+    pub(super) backup: Backup,
+    pub(super) valid: ValidBackup,
+    pub(super) catalogue: Arc<Catalogue>,
+    pub(super) report: Report,
+    pub(super) journal: Journal,
+    /// Whether an earlier attempt was interrupted.
+    pub(super) again: bool,
+    /// The snapshots that it began.
+    pub(super) earlier: Vec<SnapshotEntry>,
+}
+
+pub(super) async fn run(context: &Context, state: &State, ready: Ready) -> Result<Action, ApiError> {
+    let (this, report, journal) = (ready.run.clone(), ready.report.clone(), ready.journal.clone());
+    let backup = ready.backup.clone();
+    let mut over = Over { context, state, run: &this, backup: &backup, journal: &journal, storage: None };
+    let storage = match open(context, &backup).await {
+        Ok(storage) => storage,
+        Err(Trouble::Api(error)) => return Err(error),
+        Err(trouble) => return over.fail(&trouble.to_string(), BTreeMap::new()).await,
+    };
+    if let Err(reason) = prepare(storage.store(), &storage.files, ready.again).await {
+        return over.fail(&reason, BTreeMap::new()).await;
+    }
+    over.storage = Some(&storage);
+    let timeout = ready.backup.annotations().get(names::POD_VOLUME_TIMEOUT).map(String::as_str);
+    let copying = Copying::new(&context.client, &context.settings.namespace, &context.settings.movers);
+    let copying = Arc::new(copying.within(timeout));
+    let watch = Watch::new(state.api(context), &this.name, &this.uid, this.attempt, state.shutdown.clone());
+    let outcome =
+        Box::pin(watched(context, ready, storage.location.store.clone(), &watch, copying.clone())).await;
+    match outcome {
+        Ok(outcome) if !matches!(watch.reason(), Some(Stop::Cancelled | Stop::Deleted | Stop::Overtaken)) => {
+            Box::pin(over.written(&outcome, &report, &copying)).await
+        }
+        Err(PassError::Failed(reason)) => over.failed(&report, &reason, &copying).await,
+        other => match stop_reason(context, state, &this, &watch).await? {
+            Some(Stop::Cancelled) => {
+                let reason = "cancelled while it ran; nothing of it can be restored";
+                over.failed(&report, reason, &copying).await
+            }
+            Some(Stop::Deleted) => {
+                let size = other.ok().map(|outcome| outcome.size.compressed);
+                over.deleted(size, &copying).await
+            }
+            // The next leader begins the pass again.
+            Some(Stop::Overtaken | Stop::Shutdown) | None => Ok(Action::await_change()),
+        },
+    }
+}
+
+/// Why the pass was stopped; where it stopped by itself, the object says it.
+async fn stop_reason(
+    context: &Context,
+    state: &State,
+    this: &Run,
+    watch: &Watch,
+) -> Result<Option<Stop>, ApiError> {
+    match watch.reason() {
+        None => stop(context, state, this).await,
+        reason => Ok(reason),
+    }
+}
+
+/// A pass that is over.
+struct Over<'a> {
+    context: &'a Context,
+    state: &'a State,
+    run: &'a Run,
+    backup: &'a Backup,
+    journal: &'a Journal,
+    /// None as long as it is not certain that the place is free.
+    storage: Option<&'a Storage>,
+}
+
+impl Over<'_> {
+    /// The archive is written.
+    async fn written(
+        &self,
+        outcome: &Outcome,
+        report: &Report,
+        copying: &Copying,
+    ) -> Result<Action, ApiError> {
+        let (context, state, this) = (self.context, self.state, self.run);
+        let Some(storage) = self.storage else { return Ok(Action::await_change()) };
+        let size = outcome.size.compressed;
+        // The fence: a server that lost the lead without noticing finds a higher attempt here.
+        match stop(context, state, this).await? {
+            Some(Stop::Deleted) => return self.deleted(Some(size), copying).await,
+            Some(Stop::Overtaken) => return Ok(Action::await_change()),
+            _ => {}
+        }
+        discard_others(context, &this.uid, &copying.objects()).await;
+        if let Err(error) = upload_outcome(storage.store(), &storage.files, outcome, report).await {
+            return self.failed(report, &error.to_string(), copying).await;
+        }
+        if !outcome.snapshots.is_empty() {
+            self.journal.note_passed().await;
+        }
+        match Box::pin(passed(context, state, this, self.journal, outcome)).await? {
+            Some(action) => Ok(action),
+            None if stop(context, state, this).await? == Some(Stop::Deleted) => {
+                self.deleted(Some(size), copying).await
+            }
+            None => Ok(Action::await_change()),
+        }
+    }
+
+    /// The object was deleted. `written`: the size of the archive, where the pass came so far.
+    async fn deleted(&self, written: Option<u64>, copying: &Copying) -> Result<Action, ApiError> {
+        let files = if written.is_some() { Files::Own } else { Files::Begun };
+        let undoing = self.undoing(Ending::Deleted, files, written, copying.objects());
+        undoing.carry_out().await;
+        Ok(Action::await_change())
+    }
+
+    /// Nothing of it can be restored; the log and the results say why.
+    async fn failed(&self, report: &Report, reason: &str, copying: &Copying) -> Result<Action, ApiError> {
+        report.error(&About::Server, reason, None);
+        match stop(self.context, self.state, self.run).await? {
+            Some(Stop::Deleted) => return self.deleted(None, copying).await,
+            // Without the lead nothing may be written beside another attempt's files.
+            Some(Stop::Overtaken) => return Ok(Action::await_change()),
+            _ => {}
+        }
+        if let Some(Storage { location, files }) = self.storage {
+            write_failure(location.store.as_ref(), files, report).await;
+        }
+        self.fail(reason, copying.objects()).await
+    }
+
+    async fn fail(&self, reason: &str, copies: BTreeMap<String, Value>) -> Result<Action, ApiError> {
+        let files = if self.storage.is_some() { Files::Begun } else { Files::Unknown };
+        let undoing = self.undoing(Ending::Failed, files, None, copies);
+        undoing.fail(self.state, self.run, reason).await?;
+        Ok(Action::await_change())
+    }
+
+    fn undoing(
+        &self,
+        ending: Ending,
+        files: Files,
+        size: Option<u64>,
+        copies: BTreeMap<String, Value>,
+    ) -> Undoing<'_> {
+        Undoing {
+            context: self.context,
+            ending,
+            stage: Stage::Pass,
+            files,
+            journal: self.journal,
+            backup: Some(self.backup),
+            storage: self.storage,
+            size,
+            copies,
+        }
+    }
+}
+
+/// Looks whether the place is free, and clears what an interrupted attempt left.
+async fn prepare(store: &dyn ObjectStore, files: &BackupFiles, again: bool) -> Result<(), String> {
+    match store.exists(&files.metadata()).await {
+        Ok(false) => {}
+        Ok(true) => {
+            return Err(format!(
+                "{NAME_TAKEN}: {} is there; choose another name, or delete that backup",
+                files.metadata()
+            ));
+        }
+        Err(error) => {
+            return Err(format!(
+                "cannot look whether the backup exists in object storage: {}",
+                chain(&error)
+            ));
+        }
+    }
+    if again {
+        abort_uploads(store, files).await;
+    }
+    Ok(())
+}
+
+async fn watched(
+    context: &Context,
+    ready: Ready,
+    store: Arc<dyn ObjectStore>,
+    watch: &Watch,
+    copying: Arc<Copying>,
+) -> Result<Outcome, PassError> {
+    let counters = Arc::new(Counters::default());
+    let settings = &context.settings.backup;
+    let log = ready.report.log().clone();
+    let lines = Arc::new(CountedLines::new(ready.report.clone()));
+    let acting = context.acting(lines.clone());
+    // A stock snapshotter keeps its whole program busy: not the one that runs actions.
+    let session = context.plugins.session_within(lines, longest(&ready.backup));
+    let snapshotters = open_snapshotters(context, &session, &ready).await;
+    let pass = run_pass(PassInput {
+        client: context.client.clone(),
+        backup: ready.backup,
+        valid: ready.valid,
+        catalogue: ready.catalogue,
+        registry: acting.actions.clone(),
+        commands: context.commands.clone(),
+        journal: ready.journal,
+        report: ready.report,
+        store,
+        counters: counters.clone(),
+        stop: watch.stop.clone(),
+        page_size: settings.page_size,
+        workers: settings.workers,
+        all_versions: settings.has_feature("EnableAPIGroupVersions"),
+        directory: context.settings.storage.spool_directory.clone(),
+        fence: Some(Fence {
+            api: watch.api.clone(),
+            name: watch.name.clone(),
+            uid: watch.uid.clone(),
+            attempt: watch.attempt,
+        }),
+        snapshotters: Arc::new(snapshotters),
+        copying,
+        velero_compatible: context.settings.movers.velero_compatible,
+    });
+    tokio::pin!(pass);
+    let outcome = tokio::select! {
+        outcome = &mut pass => outcome,
+        // Stopped: post hooks of pods that are at rest still run.
+        () = watch.follow(&counters) => pass.await,
+    };
+    acting.tell_usage(&log);
+    tokio::join!(acting.close(), session.close());
+    outcome
+}
+
+/// None where the object is gone or belongs to another attempt.
+async fn passed(
+    context: &Context,
+    state: &State,
+    this: &Run,
+    journal: &Journal,
+    outcome: &Outcome,
+) -> Result<Option<Action>, ApiError> {
+    let size = outcome.size.compressed;
+    let notes = json!({ARCHIVE_BYTES: size.to_string()});
+    let status = phase::passed(&outcome.counts);
+    let Some(object) = write_noted(context, state, this, &status, &notes).await? else {
+        return Ok(None);
+    };
+    journal.end_pass().await;
+    match objects::typed::<Backup>(&object) {
+        Ok(backup) if phase::finalized(backup.phase()).is_some() => {
+            finish::end(context, state, &backup, Some(size)).await.map(Some)
+        }
+        _ => Ok(Some(Action::await_change())),
+    }
+}

@@ -1,0 +1,155 @@
+//! The end of a Backup: what operations changed goes into the archive, `velero-backup.json`, which makes the directory a
+//! backup, is written, then the end phase. A server that dies between them does all of it again. Called by the controller,
+//! and by an attempt whose backup has nothing to wait for.
+
+pub(super) mod deleted;
+pub(super) mod operations;
+mod rewrite;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::runtime::controller::Action;
+use kube::{Resource, ResourceExt};
+use lifeboat_api::common::Time;
+use lifeboat_api::velero::{Backup, BackupPhase};
+use lifeboat_archive::documents::encode_backup;
+use lifeboat_archive::{BackupFiles, ObjectStore};
+use lifeboat_cluster::ApiError;
+use lifeboat_plan::velero::backup::{ARCHIVE_BYTES, phase};
+use serde_json::Value;
+
+use super::counted::count;
+use super::journal::Journal;
+use super::pass::chain;
+use super::status::{Run, read, write};
+use super::storage::{Storage, has_archive, open};
+use super::trouble::{Trouble, wait};
+use super::{State, locked};
+use crate::context::Context;
+use crate::csi;
+
+pub(super) async fn finalize(context: &Context, state: &State, backup: &Backup) -> Result<Action, ApiError> {
+    end(context, state, backup, None).await
+}
+
+/// `archive_bytes`: for the metrics, where the pass was this server's.
+pub(super) async fn end(
+    context: &Context,
+    state: &State,
+    backup: &Backup,
+    archive_bytes: Option<u64>,
+) -> Result<Action, ApiError> {
+    let Some(phase) = phase::finalized(backup.phase()) else { return Ok(Action::await_change()) };
+    let this = Run::of(backup);
+    let complete = async {
+        if read(context, state, &this).await.map_err(Trouble::Api)?.is_none() {
+            return Ok(None);
+        }
+        let storage = open(context, backup).await?;
+        let ended = ended(context, backup, &storage, phase).await?;
+        // The fence: another attempt's file must not be replaced.
+        if read(context, state, &this).await.map_err(Trouble::Api)?.is_none() {
+            return Ok(None);
+        }
+        put(storage.store(), &storage.files, &ended.backup).await?;
+        Ok(Some(ended))
+    };
+    let ended = match complete.await {
+        Ok(Some(ended)) => ended,
+        Ok(None) => return Ok(Action::await_change()),
+        Err(trouble) => return wait(context, state, backup, trouble).await,
+    };
+    locked(&state.trouble).remove(&this.uid);
+    release_snapshots(context, backup).await;
+    let Some(object) = write(context, state, &this, &ended.patch).await? else {
+        return Ok(Action::await_change());
+    };
+    Journal::new(context.client.clone(), &context.settings.namespace, backup).remove().await;
+    count(context, &ended.backup, ended.bytes.or(archive_bytes));
+    report_end(context, &object.object_ref(&state.resource), &ended.backup).await;
+    Ok(Action::await_change())
+}
+
+/// A backup as it is at its end.
+struct Ended {
+    backup: Backup,
+    /// Of its status.
+    patch: Value,
+    /// Of an archive that was written anew.
+    bytes: Option<u64>,
+}
+
+/// Writes what operations changed into the archive, looks whether that is there, and gives the Backup at its end.
+async fn ended(
+    context: &Context,
+    backup: &Backup,
+    storage: &Storage,
+    mut phase: BackupPhase,
+) -> Result<Ended, Trouble> {
+    let rewritten = rewrite::write_again(context, backup, &storage.location.store, &storage.files).await?;
+    check_archive(backup, storage, rewritten.bytes).await?;
+    let (now, mut ended) = (context.now(), backup.clone());
+    let mut patch = phase::ended(&phase, now);
+    if let Some(status) = &mut ended.status {
+        if rewritten.errors > 0 {
+            phase = BackupPhase::PartiallyFailed;
+            let errors = status.errors.unwrap_or_default() + rewritten.errors;
+            status.errors = Some(errors);
+            patch = phase::ended(&phase, now);
+            patch["errors"] = errors.into();
+        }
+        status.phase = Some(phase);
+        status.completion_timestamp = Some(Time(seconds(now)));
+    }
+    ended.metadata.managed_fields = None;
+    Ok(Ended { backup: ended, patch, bytes: rewritten.bytes })
+}
+
+/// `rewritten`: the size of the archive, where it was written anew.
+async fn check_archive(backup: &Backup, storage: &Storage, rewritten: Option<u64>) -> Result<(), Trouble> {
+    let operated = backup.status.as_ref().and_then(|status| status.backup_item_operations_attempted);
+    let noted = backup.annotations().get(ARCHIVE_BYTES).and_then(|text| text.parse().ok());
+    // Operations change the archive after the pass noted its size.
+    let size = rewritten.or(noted.filter(|_| operated.unwrap_or_default() == 0));
+    let key = storage.files.contents();
+    match has_archive(storage.store(), &storage.files, size).await {
+        Ok(true) => Ok(()),
+        Ok(false) => Err(Trouble::Gone(format!(
+            "the archive {key} is gone from storage, or another backup wrote it: back up again"
+        ))),
+        Err(error) => Err(Trouble::Storage(format!("cannot look at {key}: {}", chain(&error)))),
+    }
+}
+
+/// The archive has the CSI snapshots; objects that cannot be removed now are removed at the start of the next term.
+async fn release_snapshots(context: &Context, backup: &Backup) {
+    let Run { name, uid, .. } = Run::of(backup);
+    if backup.spec.snapshot_move_data == Some(true) {
+        // Their data is in a repository: the drivers need not keep it as well.
+        for message in csi::discard(context, &uid).await {
+            tracing::warn!(backup = name, problem = message, "a backup whose data was moved");
+        }
+    } else if let Err(error) = csi::release(context, &uid).await {
+        tracing::warn!(backup = name, error = error.chain(), "objects of CSI snapshots are left behind");
+    }
+}
+
+async fn report_end(context: &Context, about: &ObjectReference, ended: &Backup) {
+    if *ended.phase() == BackupPhase::Completed {
+        return context.events.normal(about, "Completed", "the backup can be restored").await;
+    }
+    let errors = ended.status.as_ref().and_then(|status| status.errors).unwrap_or_default();
+    let message = format!("{errors} errors: `lifeboat backup describe {}` names them", ended.name_any());
+    context.events.warning(about, "PartiallyFailed", &message).await;
+}
+
+async fn put(store: &dyn ObjectStore, files: &BackupFiles, ended: &Backup) -> Result<(), Trouble> {
+    let json = encode_backup(ended).map_err(|error| Trouble::Gone(error.to_string()))?;
+    let written = store.put(&files.metadata(), json).await;
+    written.map_err(|error| Trouble::Storage(format!("cannot write {}: {}", files.metadata(), chain(&error))))
+}
+
+/// Whole seconds, as objects hold them.
+fn seconds(time: Timestamp) -> Timestamp {
+    Timestamp::from_second(time.as_second()).unwrap_or(time)
+}

@@ -1,0 +1,106 @@
+//! Backups that are deleted after their pass and before their end: what they made is undone. No reconcile reports an object that
+//! is gone, so those under way are looked for.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use lifeboat_api::velero::{Backup, BackupPhase};
+use lifeboat_cluster::ApiError;
+use lifeboat_plan::velero::backup::ARCHIVE_BYTES;
+use lifeboat_plan::velero::backup::undo::{Ending, Stage};
+
+use crate::backup::State;
+use crate::backup::journal::Journal;
+use crate::backup::locked;
+use crate::backup::pass::Stop;
+use crate::backup::status::Run;
+use crate::backup::status::stop;
+use crate::backup::storage::open;
+use crate::backup::trouble::Trouble;
+use crate::backup::undo::Undoing;
+use crate::context::Context;
+
+/// How often those under way are looked for.
+const LOOK: Duration = Duration::from_secs(10);
+
+/// Remembers a Backup while it is between its pass and its end.
+pub(in crate::backup) fn follow(state: &State, backup: &Backup) {
+    let Some(uid) = backup.metadata.uid.clone() else { return };
+    let between = matches!(
+        backup.phase(),
+        BackupPhase::WaitingForPluginOperations
+            | BackupPhase::WaitingForPluginOperationsPartiallyFailed
+            | BackupPhase::Finalizing
+            | BackupPhase::FinalizingPartiallyFailed
+    );
+    if between {
+        locked(&state.ending).insert(uid, backup.clone());
+    } else {
+        locked(&state.ending).remove(&uid);
+    }
+}
+
+/// Looks until the server comes to rest.
+pub(in crate::backup) async fn watch(context: &Context, state: &State) {
+    loop {
+        tokio::select! {
+            () = state.shutdown.cancelled() => return,
+            () = tokio::time::sleep(LOOK) => {}
+        }
+        if let Err(error) = look(context, state).await {
+            tracing::warn!(error = error.chain(), "cannot look for deleted backups");
+        }
+    }
+}
+
+pub(in crate::backup) async fn look(context: &Context, state: &State) -> Result<(), ApiError> {
+    let ending: Vec<_> = locked(&state.ending).clone().into_iter().collect();
+    for (uid, backup) in ending {
+        if stop(context, state, &Run::of(&backup)).await? == Some(Stop::Deleted) {
+            // Its location may be looked at anew, or come back.
+            if clear(context, &backup).await {
+                locked(&state.ending).remove(&uid);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// False where storage does not say yet what may go.
+async fn clear(context: &Context, backup: &Backup) -> bool {
+    let opened = async {
+        let storage = open(context, backup).await?;
+        let files = storage.whose(backup).await?;
+        Ok::<_, Trouble>((storage, files))
+    };
+    let (storage, files) = match opened.await {
+        Ok(opened) => opened,
+        Err(Trouble::Gone(reason)) => {
+            tracing::warn!(backup = Run::of(backup).name, reason, "what a deleted backup made stays");
+            return true;
+        }
+        Err(trouble) => {
+            let reason = trouble.to_string();
+            tracing::warn!(backup = Run::of(backup).name, reason, "a deleted backup is cleared up later");
+            return false;
+        }
+    };
+    let journal = Journal::new(context.client.clone(), &context.settings.namespace, backup);
+    let noted = backup.metadata.annotations.as_ref().and_then(|all| all.get(ARCHIVE_BYTES));
+    // Operations change the size of the archive.
+    let operated = backup.status.as_ref().and_then(|status| status.backup_item_operations_attempted);
+    let size = noted.and_then(|text| text.parse().ok()).filter(|_| operated.unwrap_or_default() == 0);
+    let undoing = Undoing {
+        context,
+        ending: Ending::Deleted,
+        stage: Stage::AfterPass,
+        files,
+        journal: &journal,
+        backup: Some(backup),
+        storage: Some(&storage),
+        size,
+        copies: BTreeMap::new(),
+    };
+    undoing.carry_out().await;
+    true
+}

@@ -1,0 +1,96 @@
+//! What operations in the background changed goes into the archive: their items are read again and the archive is written
+//! anew with them, as upstream does. Doing it twice gives one result, so a server that dies meanwhile does no harm.
+
+use std::sync::Arc;
+
+use lifeboat_api::velero::Backup;
+use lifeboat_archive::documents::{BackupOperation, DOCUMENT_LIMIT, Results, decode, decode_list, encode};
+use lifeboat_archive::{BackupFiles, ObjectStore, WriterOptions, rewrite};
+use lifeboat_cluster::discovery::discover;
+use lifeboat_plan::catalogue::ItemId;
+use lifeboat_plan::velero::backup::results::{About, words};
+
+use crate::backup::pass::{chain, read_again};
+use crate::backup::trouble::Trouble;
+use crate::context::Context;
+
+/// What came of it.
+#[derive(Default)]
+pub(super) struct Rewritten {
+    /// Items that could not be read again.
+    pub(super) errors: i64,
+    /// Bytes of the new archive.
+    pub(super) bytes: Option<u64>,
+}
+
+pub(super) async fn write_again(
+    context: &Context,
+    backup: &Backup,
+    store: &Arc<dyn ObjectStore>,
+    files: &BackupFiles,
+) -> Result<Rewritten, Trouble> {
+    let began = backup.status.as_ref().and_then(|status| status.backup_item_operations_attempted);
+    if began.unwrap_or_default() == 0 {
+        return Ok(Rewritten::default());
+    }
+    let items = items(store.as_ref(), files).await?;
+    if items.is_empty() {
+        return Ok(Rewritten::default());
+    }
+    let catalogue = Arc::new(discover(&context.client).await.map_err(Trouble::Api)?.catalogue);
+    // The backup's own log is in storage by now.
+    let acting = context.acting_quietly();
+    let again = read_again(&context.client, backup, catalogue, &acting.actions, items).await;
+    acting.close().await;
+    let mut rewritten =
+        Rewritten { errors: i64::try_from(again.problems.len()).unwrap_or(i64::MAX), bytes: None };
+    if !again.problems.is_empty() {
+        add_problems(store.as_ref(), files, &again.problems).await?;
+    }
+    if !again.updates.is_empty() {
+        let size = rewrite(store.clone(), &files.contents(), again.updates, &WriterOptions::default()).await;
+        let size = size.map_err(|error| Trouble::Storage(chain(&error)))?;
+        rewritten.bytes = Some(size.compressed);
+    }
+    Ok(rewritten)
+}
+
+/// The items that ended operations name, each once, in their order.
+async fn items(store: &dyn ObjectStore, files: &BackupFiles) -> Result<Vec<ItemId>, Trouble> {
+    let key = files.item_operations();
+    let unreadable = |message: String| Trouble::Storage(format!("cannot read {key}: {message}"));
+    let stored = store.get(&key, DOCUMENT_LIMIT).await.map_err(|error| unreadable(chain(&error)))?;
+    let operations: Vec<BackupOperation> =
+        decode_list(&stored).map_err(|error| unreadable(error.to_string()))?;
+    let mut items: Vec<ItemId> = Vec::new();
+    for item in operations.into_iter().flat_map(|one| one.spec.post_operation_items.unwrap_or_default()) {
+        let item = ItemId::from(item);
+        if !items.contains(&item) {
+            items.push(item);
+        }
+    }
+    Ok(items)
+}
+
+/// Adds the items that are in the backup as they were before their operations to its results.
+async fn add_problems(
+    store: &dyn ObjectStore,
+    files: &BackupFiles,
+    problems: &[(ItemId, String)],
+) -> Result<(), Trouble> {
+    let key = files.results();
+    let broken = |message: String| Trouble::Storage(format!("cannot add to {key}: {message}"));
+    let stored = store.get(&key, DOCUMENT_LIMIT).await.map_err(|error| broken(chain(&error)))?;
+    let mut results: Results = decode(&stored).map_err(|error| broken(error.to_string()))?;
+    for (id, problem) in problems {
+        let resource = id.resource.to_string();
+        let about = About { resource: Some(&resource), name: Some(&id.name) };
+        let message = "The item is in the backup as it was before its operation; it cannot be read again";
+        let text = words(&about, message, Some(problem));
+        if results.errors.all().all(|(_, known)| known != text) {
+            results.errors.add(id.namespace.as_deref(), text);
+        }
+    }
+    let document = encode(&results).map_err(|error| broken(error.to_string()))?;
+    store.put(&key, document).await.map_err(|error| broken(chain(&error)))
+}

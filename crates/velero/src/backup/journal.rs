@@ -1,0 +1,305 @@
+//! The journal of a backup: what it began outside and did not end, in a ConfigMap of Lifeboat's namespace. An entry is
+//! written before the effect and removed after it; the ConfigMap goes at the end. It has no owner, so that it outlives a
+//! Backup that is deleted while no server runs; whoever leads next finds it by its label.
+//!
+//! Operations that actions began are in a ConfigMap of their own: an object holds a megabyte, and however many there are,
+//! hooks must find room.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use kube::api::{DeleteParams, ListParams, ObjectMeta};
+use kube::{Api, Client, ResourceExt};
+use lifeboat_api::velero::Backup;
+use lifeboat_cluster::{ApiError, Attempt};
+use lifeboat_plan::label;
+use lifeboat_plan::velero::backup::JOURNAL;
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::pass::OpenPod;
+use super::volumes::native::SnapshotEntry;
+use crate::journals::ConfigMapJournal;
+
+/// The journal of one backup. It is made with its first entry.
+#[derive(Clone)]
+pub(crate) struct Journal {
+    api: Api<ConfigMap>,
+    name: String,
+    /// The ConfigMap of operations.
+    operations: String,
+    /// No more operations can be noted; that was told.
+    full: Arc<AtomicBool>,
+    /// Whether repositories were noted.
+    has_repositories: Arc<AtomicBool>,
+}
+
+/// An operation that an action began and that no list in storage names yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct OperationEntry {
+    pub(crate) backup: String,
+    pub(crate) action: String,
+    pub(crate) operation: String,
+    /// For people.
+    pub(crate) item: String,
+}
+
+/// A repository into which movers of the backup may put snapshots. They are found there by the Backup's UID, also when the objects
+/// that name them are gone.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RepositoryEntry {
+    #[serde(default)]
+    pub(crate) backup: String,
+    pub(crate) location: String,
+    /// Of the volumes.
+    pub(crate) namespace: String,
+}
+
+/// What the names of journals begin with.
+const PREFIX: &str = "lifeboat-journal-";
+const OPERATIONS_PREFIX: &str = "lifeboat-operations-";
+
+/// The entry that says that the pass is over.
+const PASSED: &str = "passed";
+
+/// What the keys of repositories begin with.
+const REPOSITORY: &str = "repository.";
+
+/// The UIDs of all Backups that have a journal.
+pub(crate) async fn all(client: &Client, namespace: &str) -> Result<Vec<String>, ApiError> {
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let labelled =
+        api.list_metadata(&ListParams::default().labels(JOURNAL)).await.attempt("list journals")?;
+    let uid = |name: String| {
+        name.strip_prefix(PREFIX).or_else(|| name.strip_prefix(OPERATIONS_PREFIX)).map(str::to_owned)
+    };
+    let uids: BTreeSet<String> = labelled.iter().map(ResourceExt::name_any).filter_map(uid).collect();
+    Ok(uids.into_iter().collect())
+}
+
+impl Journal {
+    pub(crate) fn new(client: Client, namespace: &str, backup: &Backup) -> Self {
+        Self::of(client, namespace, backup.metadata.uid.as_deref().unwrap_or_default())
+    }
+
+    /// That of the Backup with this UID, which may be gone.
+    pub(crate) fn of(client: Client, namespace: &str, uid: &str) -> Self {
+        Self {
+            api: Api::namespaced(client, namespace),
+            name: format!("{PREFIX}{uid}"),
+            operations: format!("{OPERATIONS_PREFIX}{uid}"),
+            full: Arc::default(),
+            has_repositories: Arc::default(),
+        }
+    }
+
+    /// The UID of its Backup.
+    pub(crate) fn uid(&self) -> &str {
+        self.name.strip_prefix(PREFIX).unwrap_or_default()
+    }
+
+    /// Whether the very pod of an entry is still there: another may have its name now. An error is worth another try; a
+    /// pod that nobody may look at is taken for the same.
+    pub(crate) async fn has_its_pod(&self, pod: &OpenPod) -> Result<bool, String> {
+        let pods: Api<Pod> = Api::namespaced(self.api.clone().into_client(), &pod.namespace);
+        match pods.get_opt(&pod.name).await.attempt("read the pod of an open hook") {
+            Ok(found) => Ok(found.is_some_and(|found| found.uid().as_deref() == Some(&pod.uid))),
+            Err(error) if error.is_transient() => Err(error.chain()),
+            Err(_) => Ok(true),
+        }
+    }
+
+    /// Records that the pre hooks of a pod are about to run.
+    pub(crate) async fn open(&self, pod: &OpenPod) -> Result<(), String> {
+        let entry = serde_json::to_string(pod).map_err(|error| error.to_string())?;
+        self.write(&self.name, json!({key(pod): entry})).await
+    }
+
+    /// Removes the record. Where that fails the post hooks would run once more after a restart, which is told then.
+    pub(crate) async fn close(&self, pod: &OpenPod) {
+        if let Err(error) = self.write(&self.name, json!({key(pod): null})).await {
+            tracing::warn!(error, journal = self.name, "cannot remove an entry");
+        }
+    }
+
+    /// Records a snapshot: before its call without the provider's name for it, with it afterwards.
+    pub(crate) async fn note_snapshot(&self, entry: &SnapshotEntry) -> Result<(), String> {
+        let text = serde_json::to_string(entry).map_err(|error| error.to_string())?;
+        self.write(&self.name, json!({snapshot_key(entry): text})).await
+    }
+
+    /// The snapshot is gone.
+    pub(crate) async fn forget_snapshot(&self, entry: &SnapshotEntry) {
+        if let Err(error) = self.write(&self.name, json!({snapshot_key(entry): null})).await {
+            tracing::warn!(error, journal = self.name, "cannot remove an entry");
+        }
+    }
+
+    /// Records an operation as soon as it has a name. Where that cannot be done it is told once for all.
+    pub(crate) async fn note_operation(&self, entry: &OperationEntry) -> Result<(), String> {
+        if self.full.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let text = serde_json::to_string(entry).map_err(|error| error.to_string())?;
+        let noted = self.write(&self.operations, json!({operation_key(entry): text})).await;
+        match noted {
+            Err(_) if self.full.swap(true, Ordering::Relaxed) => Ok(()),
+            noted => noted,
+        }
+    }
+
+    /// Records a repository before the first mover writes into it.
+    pub(crate) async fn note_repository(&self, entry: &RepositoryEntry) -> Result<(), String> {
+        let text = serde_json::to_string(entry).map_err(|error| error.to_string())?;
+        self.write(&self.name, json!({repository_key(entry): text})).await?;
+        self.has_repositories.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The repositories that were recorded; and messages about entries that cannot be read. An error is worth another try.
+    pub(crate) async fn repositories(&self) -> Result<(Vec<RepositoryEntry>, Vec<String>), String> {
+        self.read(&self.name, REPOSITORY, "snapshots may be left in repositories that nothing names").await
+    }
+
+    /// Records that snapshots of CSI drivers are about to be taken: they carry the backup's UID, and whoever ends this
+    /// journal looks for them.
+    pub(crate) async fn note_csi(&self) -> Result<(), String> {
+        self.write(&self.name, json!({"csi": "true"})).await
+    }
+
+    /// The operation was cancelled.
+    pub(crate) async fn forget_operation(&self, entry: &OperationEntry) {
+        if let Err(error) = self.write(&self.operations, json!({operation_key(entry): null})).await {
+            tracing::warn!(error, journal = self.operations, "cannot remove an entry");
+        }
+    }
+
+    /// The operations that were begun; and what cannot be read of them, in words. An error is worth another try.
+    pub(crate) async fn operations(&self) -> Result<(Vec<OperationEntry>, Vec<String>), String> {
+        self.read(&self.operations, "operation.", "operations may go on that nobody can name now").await
+    }
+
+    /// Records that storage has the list of the snapshots: from here on they are the backup's, whatever becomes of its
+    /// object.
+    pub(crate) async fn note_passed(&self) {
+        if let Err(error) = self.write(&self.name, json!({PASSED: "true"})).await {
+            tracing::warn!(error, journal = self.name, "cannot write an entry");
+        }
+    }
+
+    /// Whether storage has the list of the snapshots. An error is worth another try.
+    pub(crate) async fn has_passed(&self) -> Result<bool, String> {
+        let found = self.api.get_opt(&self.name).await.attempt("read the journal");
+        let data = found.map_err(|error| error.chain())?.and_then(|found| found.data);
+        Ok(data.is_some_and(|data| data.contains_key(PASSED)))
+    }
+
+    /// The snapshots that were begun; and what cannot be read of them, in words. An error is worth another try.
+    pub(crate) async fn snapshots(&self) -> Result<(Vec<SnapshotEntry>, Vec<String>), String> {
+        self.read(&self.name, "snapshot.", "snapshots may be left behind that nobody can name now").await
+    }
+
+    /// The pods whose hooks are open; and what cannot be read of them, in words. An error is worth another try.
+    pub(crate) async fn entries(&self) -> Result<(Vec<OpenPod>, Vec<String>), String> {
+        self.read(&self.name, "hook.", "hooks may be open that nobody can end now").await
+    }
+
+    async fn read<T: DeserializeOwned>(
+        &self,
+        name: &str,
+        kind: &str,
+        otherwise: &str,
+    ) -> Result<(Vec<T>, Vec<String>), String> {
+        let found = match self.api.get_opt(name).await.attempt("read the journal") {
+            Ok(found) => found,
+            Err(error) if error.is_transient() => return Err(error.chain()),
+            Err(error) => {
+                let words = format!("{otherwise}: {}", error.chain());
+                return Ok((Vec::new(), vec![words]));
+            }
+        };
+        let data = found.and_then(|found| found.data).unwrap_or_default();
+        let (mut open, mut unreadable) = (Vec::new(), Vec::new());
+        for (key, text) in data.iter().filter(|(key, _)| key.starts_with(kind)) {
+            match serde_json::from_str(text) {
+                Ok(entry) => open.push(entry),
+                Err(error) => {
+                    unreadable.push(format!("entry {key} of {name} is unreadable: {error}"));
+                }
+            }
+        }
+        Ok((open, unreadable))
+    }
+
+    /// The pass has ended, and lists in storage have what it made. The repositories stay on record until the backup's end: the
+    /// Backup may be deleted before it, with all objects that name snapshots.
+    pub(crate) async fn end_pass(&self) {
+        if !self.has_repositories.load(Ordering::Relaxed) {
+            match self.repositories().await {
+                Ok((known, unreadable)) if known.is_empty() && unreadable.is_empty() => {
+                    return self.remove().await;
+                }
+                Ok(_) => {}
+                // The next term takes it away.
+                Err(error) => return tracing::warn!(error, journal = self.name, "cannot remove the journal"),
+            }
+        }
+        self.delete(&self.operations).await;
+        let Ok(Some(found)) = self.api.get_opt(&self.name).await else { return };
+        let data = found.data.unwrap_or_default();
+        let over = data.keys().filter(|key| !key.starts_with(REPOSITORY) && *key != PASSED);
+        let mut patch: serde_json::Map<_, _> =
+            over.map(|key| (key.clone(), serde_json::Value::Null)).collect();
+        patch.insert(PASSED.to_owned(), json!("true"));
+        if let Err(error) = self.write(&self.name, patch.into()).await {
+            tracing::warn!(error, journal = self.name, "cannot remove entries");
+        }
+    }
+
+    /// The backup has ended.
+    pub(crate) async fn remove(&self) {
+        for name in [&self.name, &self.operations] {
+            self.delete(name).await;
+        }
+    }
+
+    async fn delete(&self, name: &str) {
+        match self.api.delete(name, &DeleteParams::default()).await {
+            Ok(_) => {}
+            Err(kube::Error::Api(status)) if status.code == 404 => {}
+            // The next term takes it away.
+            Err(error) => tracing::warn!(%error, journal = name, "cannot remove the journal"),
+        }
+    }
+
+    async fn write(&self, name: &str, data: serde_json::Value) -> Result<(), String> {
+        let metadata = ObjectMeta {
+            name: Some(name.to_owned()),
+            labels: Some([(JOURNAL.to_owned(), "backup".to_owned())].into()),
+            ..ObjectMeta::default()
+        };
+        let map = ConfigMapJournal::new(self.api.clone(), metadata);
+        map.write(&data).await.map_err(|error| error.to_string())
+    }
+}
+
+fn operation_key(entry: &OperationEntry) -> String {
+    let OperationEntry { action, operation, item, .. } = entry;
+    format!("operation.{}", label::digest(&format!("{action}\n{operation}\n{item}")))
+}
+
+fn repository_key(entry: &RepositoryEntry) -> String {
+    let RepositoryEntry { location, namespace, .. } = entry;
+    format!("{REPOSITORY}{}", label::digest(&format!("{location}\n{namespace}")))
+}
+
+fn snapshot_key(entry: &SnapshotEntry) -> String {
+    format!("snapshot.{}", label::value(entry.volume()))
+}
+
+fn key(pod: &OpenPod) -> String {
+    format!("hook.{}", pod.uid)
+}

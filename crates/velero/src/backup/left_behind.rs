@@ -1,0 +1,193 @@
+//! Journals of backups that will not go on: the Backup was deleted, or ended, while no server ran. Their open post hooks
+//! run once at the start of a term, snapshots of backups that will never be one are deleted, then the journals go. Called by
+//! the controller before its first pass.
+
+mod orphans;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use kube::ResourceExt;
+use kube::api::{DynamicObject, ListParams};
+use lifeboat_api::velero::BackupPhase;
+use lifeboat_cluster::{ApiError, Attempt};
+use lifeboat_plan::velero::backup::undo::{Ending, Files, Stage};
+use lifeboat_plan::velero::csi::Orphan;
+
+use super::undo::Undoing;
+use super::{State, is_at_rest, shown_phase};
+use crate::backup::journal::{self, Journal};
+use crate::context::Context;
+use crate::csi;
+
+/// How often a journal is tried, and the pause between.
+const TRIES: u32 = 5;
+const PAUSE: Duration = Duration::from_secs(10);
+
+/// A journal that no attempt will end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Left {
+    pub(super) uid: String,
+    /// Of its Backup; None where that is gone.
+    phase: Option<BackupPhase>,
+}
+
+/// The journals that no attempt will end; asked for until the API server answers.
+pub(super) async fn left_behind(context: &Context, state: &State) -> Vec<Left> {
+    loop {
+        tokio::select! {
+            () = state.shutdown.cancelled() => return Vec::new(),
+            found = find(context, state) => match found {
+                Ok(found) => return found,
+                Err(error) => tracing::warn!(error = error.chain(), "cannot look for journals"),
+            },
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+pub(super) async fn find(context: &Context, state: &State) -> Result<Vec<Left>, ApiError> {
+    let journals = journal::all(&context.client, &context.settings.namespace).await?;
+    if journals.is_empty() {
+        return Ok(Vec::new());
+    }
+    let backups = state.api(context).list(&ListParams::default()).await.attempt("list Backups")?.items;
+    let mut left = Vec::new();
+    for uid in journals {
+        let backup = backups.iter().find(|one| one.uid().as_ref() == Some(&uid));
+        if !backup.is_some_and(is_to_run) {
+            left.push(Left { uid, phase: backup.map(shown_phase) });
+        }
+    }
+    Ok(left)
+}
+
+/// Whether the next attempt will look into the journal itself.
+fn is_to_run(backup: &DynamicObject) -> bool {
+    backup.metadata.deletion_timestamp.is_none() && shown_phase(backup) == BackupPhase::InProgress
+}
+
+/// Runs what is open and removes the journals. One that cannot be ended stays for the next term.
+pub(super) async fn end(context: &Context, all: &[Left]) {
+    for left in all {
+        let mut tries = 0;
+        while let Err(message) = end_one(context, left).await {
+            tries += 1;
+            tracing::warn!(left.uid, error = message, "cannot end the hooks of a backup that is gone");
+            if tries == TRIES {
+                break;
+            }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+/// Objects of CSI snapshots that a server which died left of backups that are over. Those of a Backup that is gone are kept
+/// by their drivers where storage has it: it comes back with the next sync. Where neither has it they go, and where storage
+/// cannot be read they stay as they are until the next start.
+pub(super) async fn clear_snapshots(context: &Context, state: &State) {
+    let cleared = async {
+        // Snapshots first: a backup that begins meanwhile is then in the list of Backups, or not in this one.
+        let uids = csi::backups(context).await?;
+        if uids.is_empty() {
+            return Ok(());
+        }
+        let backups = state.api(context).list(&ListParams::default()).await.attempt("list Backups")?.items;
+        for uid in uids {
+            let backup = backups.iter().find(|one| one.uid().as_ref() == Some(&uid));
+            let moved = backup.is_some_and(|backup| backup.data["spec"]["snapshotMoveData"] == true);
+            match backup.map(shown_phase) {
+                Some(phase) if !is_at_rest(&phase) => {}
+                Some(phase) if moved || phase == BackupPhase::Failed => {
+                    for message in csi::discard(context, &uid).await {
+                        tracing::warn!(
+                            uid,
+                            problem = message,
+                            "a backup that failed, or whose data was moved"
+                        );
+                    }
+                }
+                Some(_) => csi::release(context, &uid).await?,
+                None => clear_orphans(context, &uid).await?,
+            }
+        }
+        Ok::<(), ApiError>(())
+    };
+    if let Err(error) = cleared.await {
+        tracing::warn!(error = error.chain(), "cannot clear up after CSI snapshots");
+    }
+}
+
+async fn clear_orphans(context: &Context, uid: &str) -> Result<(), ApiError> {
+    match orphans::of(context, uid).await? {
+        Orphan::Stored => csi::release(context, uid).await,
+        Orphan::Lost => {
+            tracing::warn!(uid, "neither the cluster nor storage has this backup: its CSI snapshots go");
+            for message in csi::discard(context, uid).await {
+                tracing::warn!(uid, problem = message, "a backup that is gone");
+            }
+            Ok(())
+        }
+        Orphan::Unknown(message) => {
+            tracing::warn!(
+                uid,
+                problem = message,
+                "CSI snapshots of a Backup that is gone are kept: nobody knows of it"
+            );
+            Ok(())
+        }
+    }
+}
+
+async fn end_one(context: &Context, left: &Left) -> Result<(), String> {
+    let journal = Journal::of(context.client.clone(), &context.settings.namespace, &left.uid);
+    let (ending, stage, files) = standing(context, left, &journal).await?;
+    let undoing = Undoing {
+        context,
+        ending,
+        stage,
+        files,
+        journal: &journal,
+        backup: None,
+        storage: None,
+        size: None,
+        copies: BTreeMap::new(),
+    };
+    if let Some(error) = undoing.carry_out().await.open_hooks {
+        return Err(error);
+    }
+    tracing::info!(uid = left.uid, "ended the journal of a backup that is gone");
+    Ok(())
+}
+
+/// How far the backup of a journal came, and whether storage has it. A server may have died after the pass and before the journal
+/// went: then the lists in storage have what it made.
+async fn standing(
+    context: &Context,
+    left: &Left,
+    journal: &Journal,
+) -> Result<(Ending, Stage, Files), String> {
+    let orphaned = |stage, files| Ok((Ending::Orphaned, stage, files));
+    match &left.phase {
+        // One that still shows as running is being deleted.
+        Some(BackupPhase::InProgress | BackupPhase::Failed) => orphaned(Stage::Pass, Files::Unknown),
+        Some(phase) if is_at_rest(phase) => orphaned(Stage::AfterPass, Files::Restorable),
+        Some(_) => Ok((Ending::GoesOn, Stage::AfterPass, Files::Unknown)),
+        None if !journal.has_passed().await? => orphaned(Stage::Pass, Files::Unknown),
+        None => {
+            let (noted, _) = journal.repositories().await?;
+            let mut places: Vec<_> = noted.into_iter().map(|one| (one.backup, one.location)).collect();
+            places.dedup();
+            let found = orphans::at(context, &left.uid, &places).await.map_err(|error| error.chain())?;
+            let files = match found {
+                Orphan::Stored => Files::Restorable,
+                Orphan::Lost => Files::Begun,
+                Orphan::Unknown(reason) => {
+                    tracing::warn!(uid = left.uid, reason, "what a deleted backup made stays");
+                    Files::Unknown
+                }
+            };
+            orphaned(Stage::AfterPass, files)
+        }
+    }
+}

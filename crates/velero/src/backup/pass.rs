@@ -1,0 +1,320 @@
+//! One pass of a backup: collect, order, blocks with hooks and actions, archive. Takes a Backup whose spec was found valid,
+//! what the cluster serves and where to write; gives what was written, or why the whole backup failed. Every decision about a
+//! single item is a function of crate `plan`.
+//!
+//! Types that take part in blocks, hooks or an order are collected into a spool first; all others stream from the page to
+//! the archive. Chains (ordered items) run one item after the other, before everything else.
+
+mod actions;
+mod again;
+mod blocks;
+mod chains;
+mod collect;
+mod hooks;
+mod items;
+mod namespaces;
+mod progress;
+mod report;
+mod spool;
+mod stream;
+mod summary;
+#[cfg(test)]
+mod tests;
+mod upload;
+mod written;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::Future;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use kube::Client;
+use lifeboat_api::velero::Backup;
+use lifeboat_archive::documents::{BackupOperation, BackupVolumeInfo, NativeSnapshot, ResourceList, Results};
+use lifeboat_archive::{ArchiveSize, ArchiveWriter, ObjectStore};
+use lifeboat_plan::catalogue::{Catalogue, GroupResource, ItemId};
+use lifeboat_plan::velero::backup::phase::Counts;
+use lifeboat_plan::velero::backup::validate::ValidBackup;
+use lifeboat_plan::velero::backup::volumes::{Copies, VolumeBook};
+use lifeboat_plugin::Registry;
+use tokio_util::sync::CancellationToken;
+
+use super::journal::Journal;
+use super::locked;
+use super::volumes::copies::Copying;
+use super::volumes::native::Snapshotters;
+use super::volumes::{csi, native};
+use crate::lookup::ActionLookup;
+
+pub(crate) use actions::{ADOPTED, longest};
+pub(crate) use again::read_again;
+pub(crate) use hooks::{Commands, OpenPod, run_open_posts};
+pub(crate) use progress::{Counters, Fence, Stop, Watch, verdict};
+pub(crate) use report::{About, Report};
+pub(crate) use upload::{chain, upload_failure, upload_outcome};
+
+use actions::{ResolvedActions, ResolvedBlocks};
+use written::Written;
+
+/// How long an item that is on its way may go on when the pass is stopped.
+const LAST_MOMENT: Duration = Duration::from_secs(10);
+
+/// All that a pass needs.
+pub(crate) struct PassInput {
+    pub(crate) client: Client,
+    pub(crate) backup: Backup,
+    pub(crate) valid: ValidBackup,
+    pub(crate) catalogue: Arc<Catalogue>,
+    pub(crate) registry: Registry,
+    pub(crate) commands: Arc<dyn Commands>,
+    pub(crate) journal: Journal,
+    pub(crate) report: Report,
+    pub(crate) store: Arc<dyn ObjectStore>,
+    pub(crate) counters: Arc<Counters>,
+    pub(crate) stop: CancellationToken,
+    pub(crate) page_size: u32,
+    pub(crate) workers: usize,
+    /// Whether versions that the cluster does not prefer are written too.
+    pub(crate) all_versions: bool,
+    /// Where collected items wait.
+    pub(crate) directory: PathBuf,
+    /// Asked before the archive becomes visible.
+    pub(crate) fence: Option<Fence>,
+    /// Who takes snapshots of volumes.
+    pub(crate) snapshotters: Arc<Snapshotters>,
+    /// The copies of volumes.
+    pub(crate) copying: Arc<Copying>,
+    /// Whether upstream's file lists the copies too.
+    pub(crate) velero_compatible: bool,
+}
+
+/// What a pass wrote.
+pub(crate) struct Outcome {
+    pub(crate) counts: Counts,
+    pub(crate) size: ArchiveSize,
+    pub(crate) resources: ResourceList,
+    pub(crate) operations: Vec<BackupOperation>,
+    pub(crate) volumes: Vec<BackupVolumeInfo>,
+    pub(crate) snapshots: Vec<NativeSnapshot>,
+    /// The VolumePluginBackups, as they are stored.
+    pub(crate) volume_plugin_backups: Vec<serde_json::Value>,
+    /// The PodVolumeBackups, as they are stored.
+    pub(crate) copies: Vec<serde_json::Value>,
+    /// Whether upstream's file lists them too.
+    pub(crate) velero_compatible: bool,
+    pub(crate) results: Results,
+}
+
+/// Why a pass gave nothing that can be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum PassError {
+    /// Stopped by the caller, which knows the reason.
+    #[error("stopped")]
+    Stopped,
+    #[error("{0}")]
+    Failed(String),
+}
+
+/// A pass on its way; shared by all of its tasks.
+pub(super) struct Pass {
+    pub(super) client: Client,
+    pub(super) backup: Backup,
+    pub(super) valid: ValidBackup,
+    pub(super) catalogue: Arc<Catalogue>,
+    actions: ResolvedActions,
+    blocks: ResolvedBlocks,
+    pub(super) lookup: ActionLookup,
+    pub(super) commands: Arc<dyn Commands>,
+    pub(super) journal: Journal,
+    pub(super) report: Report,
+    pub(super) writer: ArchiveWriter,
+    written: Written,
+    pub(super) counters: Arc<Counters>,
+    pub(super) stop: CancellationToken,
+    pub(super) page_size: u32,
+    pub(super) workers: usize,
+    pub(super) all_versions: bool,
+    pub(super) directory: PathBuf,
+    pub(super) fence: Option<Fence>,
+    pub(super) snapshotters: Arc<Snapshotters>,
+    pub(super) copying: Arc<Copying>,
+    pub(super) velero_compatible: bool,
+    pub(super) pods: native::PodsByNamespace,
+    pub(super) csi: csi::Drivers,
+    pub(super) made: Mutex<Made>,
+    /// The first error after which nothing more can be written.
+    pub(super) fatal: Mutex<Option<String>>,
+    /// What was collected, once it is.
+    collected: std::sync::OnceLock<collect::Collection>,
+}
+
+/// What comes together while items pass by.
+#[derive(Default)]
+pub(super) struct Made {
+    pub(super) resources: ResourceList,
+    pub(super) operations: Vec<BackupOperation>,
+    pub(super) book: VolumeBook,
+    pub(super) taken: native::Taken,
+    /// What came of volumes whose files are copied.
+    pub(super) copies: Copies,
+    /// Namespaces whose repositories the journal has.
+    pub(super) repositories: BTreeSet<String>,
+    /// Claims that are copied, by namespace and name.
+    pub(super) copied_claims: BTreeSet<(String, String)>,
+    /// Pods that pre hooks brought to rest, by UID.
+    pub(super) quiesced: BTreeSet<String>,
+    pub(super) csi: csi::Made,
+    /// One record for each volume, once all are known.
+    pub(super) volumes: Vec<BackupVolumeInfo>,
+    /// Namespaces of which something was written.
+    pub(super) namespaces: BTreeSet<String>,
+    pub(super) types: BTreeSet<GroupResource>,
+    /// Namespaces in which the server may not list something.
+    pub(super) forbidden: BTreeSet<String>,
+    /// Additional items that were too deep, and whether they must be taken.
+    pub(super) deep: Vec<(ItemId, bool)>,
+    pub(super) hooks_attempted: usize,
+    pub(super) hooks_failed: usize,
+    /// Items of each type, for the log.
+    pub(super) per_type: BTreeMap<GroupResource, usize>,
+}
+
+/// Runs the pass to its end. Dropped at any await, it leaves nothing in storage; hooks that are open are in the journal.
+pub(crate) async fn run(input: PassInput) -> Result<Outcome, PassError> {
+    let (actions, mut left_out) = ResolvedActions::new(&input.registry.backup, &input.catalogue).await;
+    let (blocks, no_blocks) = ResolvedBlocks::new(&input.registry.blocks, &input.catalogue).await;
+    left_out.extend(no_blocks);
+    for message in left_out {
+        input.report.error(&About::Server, &message, None);
+    }
+    let name = input.backup.metadata.name.clone().unwrap_or_default();
+    let files =
+        lifeboat_archive::BackupFiles::new(&name).map_err(|error| PassError::Failed(error.to_string()))?;
+    let writer =
+        ArchiveWriter::start(input.store, files.contents(), &lifeboat_archive::WriterOptions::default());
+    let pass = Arc::new(Pass {
+        lookup: ActionLookup::with_client(input.client.clone(), input.catalogue.clone()),
+        client: input.client,
+        backup: input.backup,
+        valid: input.valid,
+        catalogue: input.catalogue,
+        actions,
+        blocks,
+        commands: input.commands,
+        journal: input.journal,
+        report: input.report,
+        writer,
+        written: Written::default(),
+        counters: input.counters,
+        stop: input.stop,
+        page_size: input.page_size,
+        workers: input.workers.max(1),
+        all_versions: input.all_versions,
+        directory: input.directory,
+        fence: input.fence,
+        snapshotters: input.snapshotters,
+        copying: input.copying.clone(),
+        velero_compatible: input.velero_compatible,
+        pods: native::PodsByNamespace::default(),
+        csi: csi::Drivers::default(),
+        made: Mutex::default(),
+        fatal: Mutex::default(),
+        collected: std::sync::OnceLock::new(),
+    });
+    pass.report_start();
+    let uid = pass.backup.metadata.uid.clone().unwrap_or_default();
+    let worked = tokio::select! {
+        worked = Box::pin(Pass::work(&pass)) => worked,
+        never = input.copying.watch(&uid) => match never {},
+    };
+    if let Err(error) = worked {
+        let begun = std::mem::take(&mut pass.made().operations);
+        actions::cancel(&pass.actions, &pass.backup, &pass.journal, &begun).await;
+        return Err(error);
+    }
+    Box::pin(Pass::finish(pass)).await
+}
+
+impl Pass {
+    async fn work(self: &Arc<Self>) -> Result<(), PassError> {
+        let ordered = !self.valid.orders.by_type.is_empty();
+        let chains_done = CancellationToken::new();
+        let in_blocks = async {
+            Self::collect(self).await;
+            Self::run_chains(self).await;
+            chains_done.cancel();
+            Self::run_blocks(self).await;
+        };
+        let streams = async {
+            if ordered {
+                chains_done.cancelled().await;
+            }
+            Self::run_streams(self).await;
+        };
+        tokio::join!(in_blocks, streams);
+        self.soon(self.take_deep()).await;
+        self.finish_copies().await;
+        self.soon(Self::take_namespaces(self)).await;
+        self.soon(self.take_definitions()).await;
+        self.ended()
+    }
+
+    /// Whether the work was cut short.
+    fn ended(&self) -> Result<(), PassError> {
+        if let Some(reason) = locked(&self.fatal).clone() {
+            return Err(PassError::Failed(reason));
+        }
+        if self.stop.is_cancelled() { Err(PassError::Stopped) } else { Ok(()) }
+    }
+
+    /// None where the pass is stopped meanwhile: the work is dropped. Only for work that may be.
+    pub(super) async fn unless_stopped<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            done = work => Some(done),
+            () = self.stop.cancelled() => None,
+        }
+    }
+
+    /// None where the pass is stopped meanwhile and the work, which has begun, does not end within [`LAST_MOMENT`].
+    async fn soon<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        let over = async {
+            self.stop.cancelled().await;
+            tokio::time::sleep(LAST_MOMENT).await;
+        };
+        tokio::select! {
+            biased;
+            done = work => Some(done),
+            () = over => None,
+        }
+    }
+
+    /// Nothing more can be written: everything comes to rest.
+    fn give_up(&self, reason: String) {
+        locked(&self.fatal).get_or_insert(reason);
+        self.stop.cancel();
+    }
+
+    fn report_start(&self) {
+        for warning in self.valid.filter.warnings().iter().chain(&self.valid.orders.warnings) {
+            self.report.warning(&About::Server, warning, None);
+        }
+        for (kind, order) in &self.valid.orders.by_type {
+            let names = order.entries().collect::<Vec<_>>().join(", ");
+            self.report.info(&format!("Ordered resources: {kind} in the order {names}"), &[]);
+        }
+        let namespaces = self.valid.filter.namespaces();
+        for missing in namespaces.missing() {
+            let message = format!("namespace {missing} is included by its name and does not exist");
+            self.report.error(&About::Namespace(missing), &message, None);
+        }
+        for pattern in namespaces.idle_patterns() {
+            self.report.warning(&About::Server, &format!("no namespace matches {pattern:?}"), None);
+        }
+    }
+
+    pub(super) fn made(&self) -> MutexGuard<'_, Made> {
+        locked(&self.made)
+    }
+}

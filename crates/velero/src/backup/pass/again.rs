@@ -1,0 +1,122 @@
+//! Items that operations in the background changed: read and written again when all of them have ended. Takes their
+//! identifiers and the cluster; gives the files to change in the archive, and what did not go well. Called when a backup is
+//! finalized.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use kube::Client;
+use lifeboat_api::velero::{Backup, names};
+use lifeboat_archive::Updates;
+use lifeboat_cluster::list::{RawItem, get_raw};
+use lifeboat_plan::catalogue::{Catalogue, ItemId, ResourceType};
+use lifeboat_plugin::Registry;
+use serde_json::Value;
+use tokio::time::timeout;
+
+use super::actions::{ResolvedActions, longest};
+use super::items::placed;
+use crate::lookup::ActionLookup;
+
+/// What was read again.
+#[derive(Default)]
+pub(crate) struct Again {
+    pub(crate) updates: Updates,
+    /// Items that stay in the archive as they were, with the reason.
+    pub(crate) problems: Vec<(ItemId, String)>,
+}
+
+/// Reads the items, and those that their actions bring, as they are now. Hooks do not run again, and actions may not begin
+/// another operation.
+pub(crate) async fn read_again(
+    client: &Client,
+    backup: &Backup,
+    catalogue: Arc<Catalogue>,
+    registry: &Registry,
+    items: impl IntoIterator<Item = ItemId>,
+) -> Again {
+    let (actions, left_out) = ResolvedActions::new(&registry.backup, &catalogue).await;
+    // Items without what their actions make of them would replace better ones.
+    if !left_out.is_empty() {
+        let message = left_out.join("; ");
+        let problems = items.into_iter().map(|id| (id, message.clone())).collect();
+        return Again { updates: Updates::default(), problems };
+    }
+    let reader = Reader {
+        lookup: ActionLookup::with_client(client.clone(), catalogue.clone()),
+        client,
+        backup,
+        catalogue: &catalogue,
+        actions,
+    };
+    let mut again = Again::default();
+    let mut queue: VecDeque<ItemId> = items.into_iter().collect();
+    let mut known: BTreeSet<ItemId> = BTreeSet::new();
+    while let Some(id) = queue.pop_front() {
+        if !known.insert(id.clone()) {
+            continue;
+        }
+        match reader.read(&id, &mut again.updates).await {
+            Ok(additional) => queue.extend(additional),
+            Err(problem) => again.problems.push((id, problem)),
+        }
+    }
+    again
+}
+
+struct Reader<'a> {
+    client: &'a Client,
+    backup: &'a Backup,
+    catalogue: &'a Catalogue,
+    actions: ResolvedActions,
+    lookup: ActionLookup,
+}
+
+impl Reader<'_> {
+    /// Gives the items that belong to this one.
+    async fn read(&self, id: &ItemId, updates: &mut Updates) -> Result<Vec<ItemId>, String> {
+        let kind = self.catalogue.get(&id.resource).ok_or("the cluster does not serve its type")?;
+        let found = get_raw(self.client, kind, id.namespace.as_deref(), &id.name).await;
+        let item = match found.map_err(|error| error.chain())? {
+            Some(item) => item,
+            // The archive has all that a restore needs of it; an interrupted end may have cleared it up.
+            None if id.resource.group == lifeboat_plan::velero::csi::GROUP => return Ok(Vec::new()),
+            None => return Err("it is gone".to_owned()),
+        };
+        self.act(kind, id, &item, updates).await
+    }
+
+    async fn act(
+        &self,
+        kind: &ResourceType,
+        id: &ItemId,
+        item: &RawItem,
+        updates: &mut Updates,
+    ) -> Result<Vec<ItemId>, String> {
+        let mut value: Value =
+            serde_json::from_slice(&item.json).map_err(|error| format!("cannot read the object: {error}"))?;
+        let mut additional = Vec::new();
+        for action in self.actions.of(&kind.id, &item.meta) {
+            let failed = |message: String| format!("action {}: {message}", action.name());
+            let made = timeout(longest(self.backup), action.execute(value, self.backup, &self.lookup)).await;
+            let made = made.map_err(|_elapsed| failed("it did not end in time".to_owned()))?;
+            let made = made.map_err(|error| failed(error.to_string()))?;
+            if made.operation_id.is_some_and(|operation| !operation.is_empty()) {
+                return Err(failed("it began an operation while the backup was finalized".to_owned()));
+            }
+            value = made.item;
+            additional.extend(made.additional_items);
+            let annotations = value.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut);
+            if let Some(annotations) = annotations {
+                if annotations.contains_key(names::SKIP_FROM_BACKUP) {
+                    return Ok(Vec::new());
+                }
+                annotations.remove(names::MUST_INCLUDE_ADDITIONAL_ITEMS);
+            }
+        }
+        let json = serde_json::to_vec(&value).map_err(|error| error.to_string())?;
+        let id = &placed(kind, id, &value)?;
+        updates.add(id, &kind.version, kind.preferred, &json.into()).map_err(|error| error.to_string())?;
+        Ok(additional)
+    }
+}

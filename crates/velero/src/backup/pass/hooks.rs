@@ -1,0 +1,209 @@
+//! Hooks around a block. Before a pod's pre hooks run, the post hooks that belong to them go into the journal; they leave it
+//! when they have run. So the next leader knows which post hooks have to run.
+
+use std::collections::BTreeSet;
+
+pub(crate) use lifeboat_cluster::exec::Commands;
+use lifeboat_cluster::exec::{ExecError, ExecRequest};
+use lifeboat_plan::catalogue::{GroupResource, ItemId};
+use lifeboat_plan::velero::hooks::{Hook, PodHooks};
+use serde::{Deserialize, Serialize};
+use tokio::sync::OwnedSemaphorePermit;
+
+use super::blocks::Block;
+use super::chains::value;
+use super::collect::Collection;
+use super::{About, Pass, Report};
+use crate::backup::journal::Journal;
+
+/// A pod with hooks that are open, as the journal keeps it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct OpenPod {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) post: Vec<Hook>,
+}
+
+impl OpenPod {
+    fn id(&self) -> ItemId {
+        ItemId::namespaced(GroupResource::new("", "pods"), &self.namespace, &self.name)
+    }
+}
+
+/// What pre hooks left behind.
+#[derive(Default)]
+pub(super) struct Hooked {
+    open: Vec<OpenPod>,
+    /// Pods, by place, that are not backed up because a hook with `Fail` failed.
+    pub(super) left_out: BTreeSet<usize>,
+    /// So many pods are at rest at once, and no more.
+    turn: Option<OwnedSemaphorePermit>,
+}
+
+impl Hooked {
+    /// Whether hooks are to run.
+    pub(super) fn has_open(&self) -> bool {
+        !self.open.is_empty()
+    }
+}
+
+impl Pass {
+    pub(super) async fn run_pre_hooks(&self, collected: &Collection, block: &Block) -> Hooked {
+        let mut hooked = Hooked::default();
+        for at in &block.items {
+            let kind = collected.kind(*at);
+            let id = collected.id(*at);
+            let is_pod = kind.id == GroupResource::new("", "pods");
+            if !is_pod || self.stop.is_cancelled() || self.written.has(&id, &kind.version) {
+                continue;
+            }
+            let hooks = self.valid.hooks.of_pod(&value(collected, *at));
+            for warning in &hooks.warnings {
+                self.report.warning(&About::Item(&id), warning, None);
+            }
+            if !hooks.pre.is_empty() && hooked.turn.is_none() {
+                let turn = self.copying.at_rest.clone().acquire_owned();
+                hooked.turn = self.unless_stopped(turn).await.and_then(Result::ok);
+            }
+            if !hooks.is_empty() && !self.begin(collected, *at, hooks, &mut hooked).await {
+                hooked.left_out.insert(*at);
+                self.written.claim(&id, &kind.version);
+            }
+        }
+        hooked
+    }
+
+    /// False where the pod must not be backed up.
+    async fn begin(&self, collected: &Collection, at: usize, hooks: PodHooks, hooked: &mut Hooked) -> bool {
+        let id = collected.id(at);
+        let pod = OpenPod {
+            namespace: id.namespace.clone().unwrap_or_default(),
+            name: id.name.clone(),
+            uid: collected.items[at].meta.uid.clone(),
+            post: hooks.post,
+        };
+        if !hooks.pre.is_empty()
+            && !pod.post.is_empty()
+            && let Err(error) = self.journal.open(&pod).await
+        {
+            // Without its intent on record no hook may run: after a crash its post hooks would never run.
+            self.report.error(
+                &About::Item(&id),
+                "Hooks were not run: their journal cannot be written",
+                Some(&error),
+            );
+            return true;
+        }
+        let mut goes_on = true;
+        let mut rests = !hooks.pre.is_empty();
+        for hook in &hooks.pre {
+            // A pre hook of a backup that is stopped is not waited for; its pod's post hooks run all the same.
+            let Some(succeeded) = self.unless_stopped(self.run_hook(&pod, hook, "pre")).await else {
+                let message = format!(
+                    "Pre hook {} is not waited for, because the backup is to end; it may still run in the container",
+                    hook.name
+                );
+                self.report.warning(&About::Item(&id), &message, None);
+                rests = false;
+                break;
+            };
+            rests &= succeeded;
+            if !succeeded && hook.fail {
+                self.report.error(
+                    &About::Item(&id),
+                    "Not backed up: a pre hook with onError Fail failed",
+                    None,
+                );
+                goes_on = false;
+                break;
+            }
+        }
+        if rests {
+            self.made().quiesced.insert(pod.uid.clone());
+        }
+        hooked.open.push(pod);
+        goes_on
+    }
+
+    pub(super) async fn run_post_hooks(&self, hooked: Hooked) {
+        for pod in hooked.open {
+            for hook in &pod.post {
+                let succeeded = self.run_hook(&pod, hook, "post").await;
+                if !succeeded && hook.fail {
+                    break;
+                }
+            }
+            self.journal.close(&pod).await;
+        }
+    }
+
+    async fn run_hook(&self, pod: &OpenPod, hook: &Hook, half: &str) -> bool {
+        let succeeded = run_hook(self.commands.as_ref(), &self.report, pod, hook, half).await;
+        let mut made = self.made();
+        made.hooks_attempted += 1;
+        made.hooks_failed += usize::from(!succeeded);
+        succeeded
+    }
+}
+
+async fn run_hook(commands: &dyn Commands, report: &Report, pod: &OpenPod, hook: &Hook, half: &str) -> bool {
+    let id = pod.id();
+    report.info_about(&id, &format!("Running {half} hook {} in container {}", hook.name, hook.container));
+    let request = ExecRequest {
+        namespace: pod.namespace.clone(),
+        pod: pod.name.clone(),
+        container: hook.container.clone(),
+        command: hook.command.clone(),
+        timeout: hook.timeout,
+    };
+    match commands.run(&request).await {
+        Ok(output) => {
+            let said = [("stdout", output.stdout.as_str()), ("stderr", output.stderr.as_str())];
+            report.info(&format!("The {half} hook of pod {} ended", id.path()), &said);
+            true
+        }
+        Err(error) => {
+            let message = match &error {
+                ExecError::Api(error) => error.chain(),
+                other => other.to_string(),
+            };
+            report.error(
+                &About::Item(&id),
+                &format!("Error executing {half} hook {}", hook.name),
+                Some(&message),
+            );
+            false
+        }
+    }
+}
+
+/// Runs the post hooks of every pod that an earlier attempt left open, and lists the pods.
+pub(crate) async fn run_open_posts(
+    commands: &dyn Commands,
+    journal: &Journal,
+    report: &Report,
+) -> Result<(), String> {
+    let (open, unreadable) = journal.entries().await?;
+    for message in unreadable {
+        report.error(&About::Server, &message, None);
+    }
+    for pod in open {
+        let about = pod.id();
+        let about = About::Item(&about);
+        if !journal.has_its_pod(&pod).await? {
+            let message =
+                "The server was interrupted between this pod's hooks; the pod is gone, so none run for it";
+            report.warning(&about, message, None);
+            journal.close(&pod).await;
+            continue;
+        }
+        let message = "The server was interrupted between this pod's hooks; its post hooks run now";
+        report.warning(&about, message, None);
+        for hook in &pod.post {
+            run_hook(commands, report, &pod, hook, "post").await;
+        }
+        journal.close(&pod).await;
+    }
+    Ok(())
+}

@@ -1,0 +1,299 @@
+//! One item on its way into the archive: claimed, its actions run, its additional items taken first, written. An item that
+//! no action is for goes as it came.
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::BoxFuture;
+use lifeboat_api::common::Time;
+use lifeboat_api::velero::names;
+use lifeboat_archive::ArchiveError;
+use lifeboat_archive::documents::{BackupOperation, BackupOperationSpec, OperationStatus};
+use lifeboat_cluster::list::{RawItem, get_raw};
+use lifeboat_plan::catalogue::{ItemId, ResourceType, is_path_segment};
+use lifeboat_plan::velero::csi::CLAIM_BACKUPPER;
+use lifeboat_plan::velero::filter::Verdict;
+use lifeboat_plugin::actions::{BackupItemAction, BackupOutcome};
+use serde_json::Value;
+
+use super::actions::longest;
+use super::{About, Pass};
+
+/// Items that bring items that bring items: what is deeper is taken when the others are done, because each level is on the
+/// stack of the next.
+const DEEPEST: usize = 20;
+
+/// What became of an item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// In the archive, or on its way there by another task.
+    Yes,
+    /// Left out on purpose.
+    No,
+}
+
+impl Pass {
+    /// Takes an item that passed the filters; what goes wrong with it is an error of the backup.
+    pub(super) async fn take(&self, kind: &ResourceType, item: RawItem) {
+        let id = item.meta.id(kind);
+        if let Err(error) = self.process(kind, item, 0).await {
+            self.report.error(&About::Item(&id), "Error backing up item", Some(&error));
+        }
+    }
+
+    /// `depth`: how many items wait for this one.
+    fn process<'a>(
+        &'a self,
+        kind: &'a ResourceType,
+        item: RawItem,
+        depth: usize,
+    ) -> BoxFuture<'a, Result<Taken, String>> {
+        async move {
+            let id = item.meta.id(kind);
+            if !self.written.claim(&id, &kind.version) {
+                return Ok(Taken::Yes);
+            }
+            self.counters.see(1);
+            let actions = self.actions.of(&kind.id, &item.meta);
+            let (id, json) = if actions.is_empty() && !is_watched(&id) {
+                (id, item.json)
+            } else {
+                match self.act(kind, id, &item, &actions, depth).await? {
+                    Some(made) => made,
+                    None => return Ok(Taken::No),
+                }
+            };
+            self.write(kind, &id, json).await?;
+            Ok(Taken::Yes)
+        }
+        .boxed()
+    }
+
+    /// Runs the actions; None where one of them drops the item. They may give it another name.
+    async fn act(
+        &self,
+        kind: &ResourceType,
+        id: ItemId,
+        item: &RawItem,
+        actions: &[Arc<dyn BackupItemAction>],
+        depth: usize,
+    ) -> Result<Option<(ItemId, bytes::Bytes)>, String> {
+        let mut value: Value =
+            serde_json::from_slice(&item.json).map_err(|error| format!("cannot read the object: {error}"))?;
+        self.watch_volumes(&id, &value);
+        if actions.is_empty() {
+            self.snapshot_volume(&id, &value).await;
+            return Ok(Some((id, item.json.clone())));
+        }
+        for action in actions {
+            if action.name() == CLAIM_BACKUPPER && !self.csi_wanted(&id, &value).boxed().await {
+                continue;
+            }
+            let acting = action.execute(value, &self.backup, &self.lookup);
+            let made = tokio::time::timeout(longest(&self.backup), acting)
+                .await
+                .map_err(|_elapsed| format!("action {} did not end in time", action.name()))?
+                .map_err(|error| format!("action {} failed: {error}", action.name()))?;
+            let annotated = |key: &str| made.item["metadata"]["annotations"].get(key);
+            if annotated(names::SKIP_FROM_BACKUP).is_some() {
+                self.report.info_about(&id, &format!("Left out by action {}", action.name()));
+                return Ok(None);
+            }
+            let must =
+                annotated(names::MUST_INCLUDE_ADDITIONAL_ITEMS).and_then(Value::as_str) == Some("true");
+            // Boxed, so that chains of additional items stay small on the stack.
+            self.note_made(&id, action.name(), &made).boxed().await;
+            value = made.item;
+            if let Some(annotations) =
+                value.pointer_mut("/metadata/annotations").and_then(Value::as_object_mut)
+            {
+                annotations.remove(names::MUST_INCLUDE_ADDITIONAL_ITEMS);
+            }
+            for other in &made.additional_items {
+                // The item is as good without it: what is missing is named, and the item is kept.
+                if let Err(error) = self.take_additional(other, must, depth + 1).await {
+                    let message =
+                        format!("Error backing up {other}, which action {} asked for", action.name());
+                    self.report.error(&About::Item(&id), &message, Some(&error));
+                }
+            }
+        }
+        let placed = placed(kind, &id, &value)?;
+        if placed != id && !self.written.claim(&placed, &kind.version) {
+            return Err(format!("an action made {placed} of it, which is in the backup already"));
+        }
+        self.snapshot_volume(&placed, &value).await;
+        serde_json::to_vec(&value).map(|json| Some((placed, json.into()))).map_err(|error| error.to_string())
+    }
+
+    /// Reports what an action made of an item, and records the operation that it began.
+    async fn note_made(&self, id: &ItemId, action: &str, made: &BackupOutcome) {
+        for warning in &made.warnings {
+            self.report.warning(&About::Item(id), warning, None);
+        }
+        for error in &made.errors {
+            self.report.error(&About::Item(id), error, None);
+        }
+        if action == CLAIM_BACKUPPER {
+            self.note_csi(id, made);
+        }
+        self.note_operation(id, action, made).await;
+    }
+
+    /// Takes an item that another one brings, where the filters let it. One that is not there is a warning.
+    pub(super) async fn take_additional(&self, id: &ItemId, must: bool, depth: usize) -> Result<(), String> {
+        let Some(kind) = self.catalogue.get(&id.resource).cloned() else {
+            return Err("the cluster does not serve its type".to_owned());
+        };
+        if self.written.has(id, &kind.version) {
+            return Ok(());
+        }
+        if depth > DEEPEST {
+            self.made().deep.push((id.clone(), must));
+            return Ok(());
+        }
+        let Some(item) = self.find(&kind, id).await? else {
+            self.report.warning(&About::Item(id), "Additional item was not found, can't back it up", None);
+            return Ok(());
+        };
+        match self.valid.filter.takes_additional(&kind, &item.meta.facts(), must) {
+            Verdict::Leave(reason) => {
+                self.report.info_about(id, &format!("Left out because {reason}"));
+                Ok(())
+            }
+            Verdict::Take => self.process(&kind, item, depth).await.map(drop),
+        }
+    }
+
+    /// Takes the additional items that were too deep.
+    pub(super) async fn take_deep(&self) {
+        loop {
+            let deep = std::mem::take(&mut self.made().deep);
+            if deep.is_empty() || self.stop.is_cancelled() {
+                return;
+            }
+            for (id, must) in deep {
+                if let Err(error) = self.take_additional(&id, must, 1).await {
+                    self.report.error(&About::Item(&id), "Error backing up additional item", Some(&error));
+                }
+            }
+        }
+    }
+
+    /// From what was collected, else from the cluster.
+    async fn find(&self, kind: &ResourceType, id: &ItemId) -> Result<Option<RawItem>, String> {
+        if let Some(found) = self.collected.get().and_then(|collected| collected.find(id)) {
+            return found.map(Some);
+        }
+        get_raw(&self.client, kind, id.namespace.as_deref(), &id.name).await.map_err(|error| error.chain())
+    }
+
+    async fn write(&self, kind: &ResourceType, id: &ItemId, json: bytes::Bytes) -> Result<(), String> {
+        match self.writer.append(id, &kind.version, kind.preferred, json).await {
+            Ok(()) => {}
+            Err(error @ ArchiveError::Upload { .. }) => {
+                let message = super::upload::chain(&error);
+                self.give_up(format!("the archive cannot be written: {message}"));
+                return Err(message);
+            }
+            Err(error) => return Err(error.to_string()),
+        }
+        self.counters.write(1);
+        let mut made = self.made();
+        made.resources.add(&kind.api_version(), &kind.kind, id.namespace.as_deref(), &id.name);
+        if let Some(namespace) = &id.namespace
+            && !made.namespaces.contains(namespace)
+        {
+            made.namespaces.insert(namespace.clone());
+        }
+        if let Some(count) = made.per_type.get_mut(&id.resource) {
+            *count += 1;
+        } else {
+            made.per_type.insert(id.resource.clone(), 1);
+            made.types.insert(id.resource.clone());
+        }
+        Ok(())
+    }
+
+    /// Boxed here, so that chains of additional items stay small on the stack.
+    fn snapshot_volume<'a>(&'a self, id: &'a ItemId, value: &'a Value) -> BoxFuture<'a, ()> {
+        if id.resource.group.is_empty() && id.resource.resource == "persistentvolumes" {
+            return self.snapshot(id, value).boxed();
+        }
+        if id.resource.group.is_empty() && id.resource.resource == "pods" {
+            return self.copy_volumes(id, value).boxed();
+        }
+        futures::future::ready(()).boxed()
+    }
+
+    fn watch_volumes(&self, id: &ItemId, value: &Value) {
+        if id.resource == lifeboat_plan::velero::csi::contents() {
+            self.made().csi.add_content(value);
+        }
+        if !id.resource.group.is_empty() {
+            return;
+        }
+        let mut made = self.made();
+        match id.resource.resource.as_str() {
+            "pods" => made.book.add_pod(value),
+            "persistentvolumeclaims" => made.book.add_claim(value),
+            "persistentvolumes" => made.book.add_volume(value),
+            _ => {}
+        }
+    }
+
+    /// Durable before anything else happens to the item: the next attempt would begin it again.
+    async fn note_operation(&self, id: &ItemId, action: &str, made: &BackupOutcome) {
+        let Some(operation_id) = made.operation_id.clone().filter(|operation| !operation.is_empty()) else {
+            return;
+        };
+        let post = made.post_operation_items.iter().map(Into::into).collect::<Vec<_>>();
+        let spec = BackupOperationSpec {
+            backup_name: self.backup.metadata.name.clone().unwrap_or_default(),
+            backup_uid: self.backup.metadata.uid.clone().unwrap_or_default(),
+            backup_item_action: action.to_owned(),
+            resource_identifier: id.into(),
+            operation_id,
+            post_operation_items: (!post.is_empty()).then_some(post),
+        };
+        let status =
+            OperationStatus { created: Some(Time(jiff::Timestamp::now())), ..OperationStatus::default() };
+        let operation = BackupOperation { spec, status };
+        if let Err(error) = self.journal.note_operation(&super::actions::entry(&operation)).await {
+            let message = "Operations of this backup cannot be noted any more: if the server were restarted now, those from \
+                         this one on would go on beside those of the next attempt";
+            self.report.warning(&About::Item(id), message, Some(&error));
+        }
+        self.made().operations.push(operation);
+    }
+}
+
+/// The place in the archive of an item as its actions left it: as upstream, they may give it another name or namespace.
+pub(super) fn placed(kind: &ResourceType, id: &ItemId, item: &Value) -> Result<ItemId, String> {
+    let text = |field: &str| item["metadata"][field].as_str().filter(|text| !text.is_empty());
+    let name = text("name").ok_or("an action took its name away")?;
+    let namespace = text("namespace").filter(|_| id.namespace.is_some());
+    if namespace.is_some() != id.namespace.is_some() {
+        return Err("an action took its namespace away".to_owned());
+    }
+    if let Some(text) = item["kind"].as_str().filter(|text| *text != kind.kind && !kind.kind.is_empty()) {
+        return Err(format!("an action made a {text} of a {}", kind.kind));
+    }
+    if !is_path_segment(name) || !namespace.is_none_or(is_path_segment) {
+        return Err(format!(
+            "an action gave it the name {:?}, which no object can have",
+            item["metadata"]["name"]
+        ));
+    }
+    Ok(ItemId {
+        resource: id.resource.clone(),
+        namespace: namespace.map(str::to_owned),
+        name: name.to_owned(),
+    })
+}
+
+/// Types whose volumes are recorded.
+fn is_watched(id: &ItemId) -> bool {
+    id.resource.group.is_empty()
+        && matches!(id.resource.resource.as_str(), "pods" | "persistentvolumeclaims" | "persistentvolumes")
+}

@@ -1,0 +1,119 @@
+//! What the pass takes last: Namespace objects, which depend on what was taken, and definitions of custom resources of which
+//! something was taken.
+
+use std::sync::Arc;
+
+use lifeboat_cluster::list::{ListQuery, Pager, RawItem};
+use lifeboat_plan::catalogue::{GroupResource, ItemId};
+use lifeboat_plan::velero::filter::Verdict;
+use serde::Deserialize;
+
+use super::{About, Pass};
+
+impl Pass {
+    /// Namespace objects, in their order where there is one.
+    pub(super) async fn take_namespaces(self: &Arc<Self>) {
+        let resource = GroupResource::new("", "namespaces");
+        let Some(kind) = self.catalogue.get(&resource).cloned() else { return };
+        if self.stop.is_cancelled() || !self.valid.filter.types().takes(&kind) {
+            return;
+        }
+        let query = ListQuery {
+            kind: kind.clone(),
+            namespace: None,
+            selector: String::new(),
+            page_size: self.page_size,
+        };
+        let mut pager = Pager::new(self.client.clone(), query);
+        let mut items: Vec<Option<RawItem>> = Vec::new();
+        loop {
+            match pager.next().await {
+                Ok(Some(page)) => {
+                    items.extend(page.items.into_iter().filter(|item| self.takes_namespace(item)).map(Some));
+                }
+                Ok(None) => break,
+                Err(error) => {
+                    self.list_failed(&kind, None, &error).await;
+                    break;
+                }
+            }
+        }
+        self.counters.expect(items.len());
+        let names: Vec<_> = items.iter().flatten().map(|item| item.meta.name.clone()).collect();
+        let mut ordered = 0;
+        let places = match self.valid.orders.by_type.get(&resource) {
+            Some(order) => {
+                let sorted = order.sort(&names);
+                for warning in &sorted.warnings {
+                    self.report.warning(&About::Server, warning, None);
+                }
+                ordered = sorted.listed.len();
+                sorted.listed.into_iter().chain(sorted.unlisted).collect()
+            }
+            None => (0..items.len()).collect::<Vec<_>>(),
+        };
+        for (number, place) in places.into_iter().enumerate() {
+            if let Some(item) = items[place].take()
+                && !self.stop.is_cancelled()
+            {
+                if number < ordered {
+                    self.report.info_about(&item.meta.id(&kind), "Backing up ordered item");
+                }
+                self.take(&kind, item).await;
+            }
+        }
+    }
+
+    fn takes_namespace(&self, item: &RawItem) -> bool {
+        #[derive(Deserialize)]
+        struct Namespace {
+            status: Option<Status>,
+        }
+        #[derive(Deserialize)]
+        struct Status {
+            phase: Option<String>,
+        }
+        let phase = serde_json::from_slice::<Namespace>(&item.json).ok();
+        let phase = phase.and_then(|namespace| namespace.status).and_then(|status| status.phase);
+        let active = phase.is_none_or(|phase| phase == "Active");
+        let holds = self.made().namespaces.contains(&item.meta.name);
+        let (name, labels) = (&item.meta.name, &item.meta.labels);
+        if item.meta.facts().excluded {
+            return false;
+        }
+        matches!(self.valid.filter.takes_namespace_object(name, labels, active, holds), Verdict::Take)
+    }
+
+    /// The definitions of custom resources of which something was taken, where they are neither taken as a type nor
+    /// excluded.
+    pub(super) async fn take_definitions(&self) {
+        let resource = GroupResource::new("apiextensions.k8s.io", "customresourcedefinitions");
+        let Some(kind) = self.catalogue.get(&resource) else { return };
+        let types = self.valid.filter.types();
+        if self.stop.is_cancelled() || types.takes(kind) || types.excludes(kind) {
+            return;
+        }
+        let taken = self.made().types.clone();
+        for id in taken.iter().filter(|id| id.group.contains('.')) {
+            let definition = ItemId::cluster(resource.clone(), id.to_string());
+            if let Err(error) = self.take_definition(kind, &definition).await {
+                self.report.error(&About::Item(&definition), "Error backing up item", Some(&error));
+            }
+        }
+    }
+
+    async fn take_definition(
+        &self,
+        kind: &lifeboat_plan::catalogue::ResourceType,
+        id: &ItemId,
+    ) -> Result<(), String> {
+        // Types that are built in have no definition.
+        let found = lifeboat_cluster::list::get_raw(&self.client, kind, None, &id.name).await;
+        if let Some(item) = found.map_err(|error| error.chain())?
+            && !item.meta.deleting
+        {
+            self.take(kind, item).await;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,241 @@
+//! While a pass runs: counts for the status, written at most once a second; and the look whether somebody wants it to end.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use kube::Api;
+use kube::api::{DynamicObject, Patch, PatchParams};
+use lifeboat_cluster::MANAGER;
+use lifeboat_plan::velero::backup::{ATTEMPT, CANCEL, attempt, is_cancelled};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use super::locked;
+
+/// How often the object is looked at.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How far a pass has come.
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    expected: AtomicUsize,
+    announced: AtomicUsize,
+    begun: AtomicUsize,
+    written: AtomicUsize,
+}
+
+impl Counters {
+    pub(super) fn expect(&self, items: usize) {
+        self.expected.fetch_add(items, Ordering::Relaxed);
+    }
+
+    /// As many more are still to come, as the API server says.
+    pub(super) fn expect_at_least(&self, items: usize) {
+        let expected = self.expected.load(Ordering::Relaxed) + items;
+        self.announced.fetch_max(expected, Ordering::Relaxed);
+    }
+
+    pub(super) fn see(&self, items: usize) {
+        self.begun.fetch_add(items, Ordering::Relaxed);
+    }
+
+    pub(super) fn write(&self, items: usize) {
+        self.written.fetch_add(items, Ordering::Relaxed);
+    }
+
+    /// Items to back up, as known now, and items written.
+    pub(crate) fn now(&self) -> (usize, usize) {
+        let load = |counter: &AtomicUsize| counter.load(Ordering::Relaxed);
+        let known = load(&self.expected).max(load(&self.announced)).max(load(&self.begun));
+        (known, load(&self.written))
+    }
+}
+
+/// Why a pass is stopped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// The annotation asks for it.
+    Cancelled,
+    /// The object is gone or is going.
+    Deleted,
+    /// Another attempt runs: this server leads no more.
+    Overtaken,
+    /// The server comes to rest; the next leader begins the pass again.
+    Shutdown,
+}
+
+/// Asked right before a write that another attempt must not suffer from.
+#[derive(Clone)]
+pub(crate) struct Fence {
+    pub(crate) api: Api<DynamicObject>,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) attempt: u64,
+}
+
+impl Fence {
+    /// Whether the object is still there and still this attempt's. While the API server does not answer, it is asked again:
+    /// the lease ends the term then.
+    pub(super) async fn holds(&self) -> bool {
+        loop {
+            match self.api.get_opt(&self.name).await {
+                Ok(None) => return false,
+                Ok(Some(found)) => {
+                    let stop = verdict(&found, &self.uid, self.attempt);
+                    return !matches!(stop, Some(Stop::Deleted | Stop::Overtaken));
+                }
+                Err(error) => tracing::debug!(%error, backup = self.name, "the fence cannot be asked"),
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+}
+
+/// Looks at one Backup while its pass runs.
+pub(crate) struct Watch {
+    pub(crate) api: Api<DynamicObject>,
+    pub(crate) name: String,
+    pub(crate) uid: String,
+    pub(crate) attempt: u64,
+    pub(crate) stop: CancellationToken,
+    pub(crate) shutdown: CancellationToken,
+    reason: Mutex<Option<Stop>>,
+}
+
+impl Watch {
+    pub(crate) fn new(
+        api: Api<DynamicObject>,
+        name: &str,
+        uid: &str,
+        attempt: u64,
+        shutdown: CancellationToken,
+    ) -> Self {
+        let (name, uid, stop) = (name.to_owned(), uid.to_owned(), CancellationToken::new());
+        Self { api, name, uid, attempt, stop, shutdown, reason: Mutex::default() }
+    }
+
+    pub(crate) fn reason(&self) -> Option<Stop> {
+        locked(&self.reason).clone()
+    }
+
+    /// Ends with the pass, when it is dropped.
+    pub(crate) async fn follow(&self, counters: &Counters) {
+        let mut shown = (0, 0);
+        loop {
+            tokio::select! {
+                () = self.shutdown.cancelled() => return self.end(Stop::Shutdown),
+                () = tokio::time::sleep(LOOK) => {}
+            }
+            if let Some(stop) = self.look(counters, &mut shown).await {
+                return self.end(stop);
+            }
+        }
+    }
+
+    fn end(&self, stop: Stop) {
+        locked(&self.reason).get_or_insert(stop);
+        self.stop.cancel();
+    }
+
+    /// Shows progress where there is some, and reads the object either way. The API server out of reach is no reason to
+    /// end: the lease says who works.
+    async fn look(&self, counters: &Counters, shown: &mut (usize, usize)) -> Option<Stop> {
+        let now = counters.now();
+        let seen = if now == *shown {
+            self.api.get(&self.name).await
+        } else {
+            let progress = json!({"totalItems": now.0, "itemsBackedUp": now.1});
+            // The UID keeps this from being written into another object of the same name.
+            let patch = json!({"metadata": {"uid": self.uid}, "status": {"progress": progress}});
+            let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
+            self.api.patch(&self.name, &params, &Patch::Merge(patch)).await
+        };
+        match seen {
+            Ok(object) => {
+                *shown = now;
+                verdict(&object, &self.uid, self.attempt)
+            }
+            Err(kube::Error::Api(status)) if status.code == 404 => Some(Stop::Deleted),
+            Err(kube::Error::Api(status)) if matches!(status.code, 409 | 422) => {
+                // Another object has the name now, or somebody wrote at the same moment: look before judging.
+                let found = self.api.get(&self.name).await.ok()?;
+                verdict(&found, &self.uid, self.attempt)
+            }
+            Err(_) => None,
+        }
+    }
+}
+
+/// Whether what is seen lets the pass go on.
+pub(crate) fn verdict(object: &DynamicObject, uid: &str, this_attempt: u64) -> Option<Stop> {
+    let annotation =
+        |key: &str| object.metadata.annotations.as_ref().and_then(|all| all.get(key)).map(String::as_str);
+    if object.metadata.uid.as_deref() != Some(uid) || object.metadata.deletion_timestamp.is_some() {
+        return Some(Stop::Deleted);
+    }
+    if attempt(annotation(ATTEMPT)) > this_attempt {
+        return Some(Stop::Overtaken);
+    }
+    is_cancelled(annotation(CANCEL)).then_some(Stop::Cancelled)
+}
+
+#[cfg(test)]
+mod tests {
+    use lifeboat_api::velero::Backup;
+    use lifeboat_cluster::objects;
+    use rstest::rstest;
+    use serde_json::Value;
+
+    use super::*;
+    use crate::backup::world::World;
+
+    const PATH: &str = "/apis/velero.io/v1/namespaces/lifeboat/backups/b";
+
+    async fn watch(world: &World, annotations: Value) -> Watch {
+        let metadata = json!({"name": "b", "namespace": "lifeboat", "uid": "u", "annotations": annotations});
+        world.put(
+            PATH,
+            json!({"apiVersion": "velero.io/v1", "kind": "Backup", "metadata": metadata, "spec": {}}),
+        );
+        let resource = objects::resource_of::<Backup>();
+        let api = objects::namespaced(&world.client().await, "lifeboat", &resource);
+        Watch::new(api, "b", "u", 1, CancellationToken::new())
+    }
+
+    #[rstest]
+    #[case::cancelled(json!({"lifeboat.io/attempt": "1", "lifeboat.io/cancel": "true"}), Stop::Cancelled)]
+    #[case::overtaken(json!({"lifeboat.io/attempt": "2"}), Stop::Overtaken)]
+    #[tokio::test]
+    async fn a_pass_is_told_to_end(#[case] annotations: Value, #[case] expected: Stop) {
+        let world = World::default();
+        let watch = watch(&world, annotations).await;
+        watch.follow(&Counters::default()).await;
+        assert_eq!(watch.reason(), Some(expected));
+        assert!(watch.stop.is_cancelled());
+    }
+
+    #[tokio::test]
+    async fn a_deleted_backup_ends_and_progress_is_shown_until_then() {
+        let world = World::default();
+        let watch = watch(&world, json!({})).await;
+        let counters = Counters::default();
+        counters.expect(7);
+        counters.write(3);
+        let mut shown = (0, 0);
+        assert_eq!(watch.look(&counters, &mut shown).await, None);
+        let progress = world.get(PATH).unwrap()["status"]["progress"].clone();
+        assert_eq!(progress, json!({"totalItems": 7, "itemsBackedUp": 3}));
+        world.remove(PATH);
+        assert_eq!(watch.look(&counters, &mut shown).await, Some(Stop::Deleted));
+    }
+
+    #[tokio::test]
+    async fn a_server_that_comes_to_rest_stops_its_passes() {
+        let world = World::default();
+        let watch = watch(&world, json!({})).await;
+        watch.shutdown.cancel();
+        watch.follow(&Counters::default()).await;
+        assert_eq!(watch.reason(), Some(Stop::Shutdown));
+    }
+}

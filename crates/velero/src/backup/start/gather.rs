@@ -1,0 +1,103 @@
+//! Reads everything that the start of a Backup depends on: what the cluster serves, its namespaces, the location, the
+//! policies, the snapshot locations.
+
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use kube::api::{DynamicObject, ListParams};
+use kube::{Api, ResourceExt};
+use lifeboat_api::velero::{BackupSpec, BackupStorageLocation, VolumeSnapshotLocation, names};
+use lifeboat_cluster::discovery::{Discovered, discover};
+use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_plan::policy::Policies;
+use lifeboat_plan::velero::backup::defaults::Surroundings;
+use lifeboat_plan::velero::backup::validate::{LocationFacts, SnapshotLocation};
+use serde_json::Value;
+
+use crate::context::Context;
+
+/// All that was read.
+pub(super) struct Gathered {
+    pub(super) discovered: Discovered,
+    pub(super) namespaces: Vec<String>,
+    pub(super) around: Surroundings,
+    pub(super) snapshot_locations: Vec<SnapshotLocation>,
+    pub(super) policies: Option<Result<Policies, String>>,
+    locations: Vec<DynamicObject>,
+}
+
+impl Gathered {
+    /// The location of that name.
+    pub(super) fn location(&self, name: &str) -> Option<LocationFacts> {
+        let found = self.locations.iter().find(|location| location.name_any() == name)?;
+        let text = |pointer: &str| found.data.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+        Some(LocationFacts {
+            read_only: text("/spec/accessMode") == "ReadOnly",
+            available: text("/status/phase") == "Available",
+        })
+    }
+}
+
+pub(super) async fn gather(context: &Context, spec: &BackupSpec) -> Result<Gathered, ApiError> {
+    let discovered = discover(&context.client).await?;
+    let api: Api<Namespace> = Api::all(context.client.clone());
+    let namespaces = api.list_metadata(&ListParams::default()).await.attempt("list namespaces")?;
+    let excluded = |labels: &std::collections::BTreeMap<String, String>| {
+        labels.get(names::EXCLUDE_FROM_BACKUP).is_some_and(|value| value == "true")
+    };
+    let excluded_namespaces =
+        namespaces.iter().filter(|one| excluded(one.labels())).map(ResourceExt::name_any).collect();
+    let locations = list::<BackupStorageLocation>(context).await?;
+    let is_default =
+        |location: &&DynamicObject| location.data.pointer("/spec/default") == Some(&Value::Bool(true));
+    let around = Surroundings {
+        default_location: locations.iter().find(is_default).map(ResourceExt::name_any),
+        excluded_namespaces,
+        version: discovered.version.clone(),
+    };
+    let snapshot_locations = list::<VolumeSnapshotLocation>(context).await?;
+    let snapshot_locations = snapshot_locations.iter().map(|location| SnapshotLocation {
+        name: location.name_any(),
+        provider: location
+            .data
+            .pointer("/spec/provider")
+            .and_then(Value::as_str)
+            .unwrap_or_default()
+            .to_owned(),
+    });
+    Ok(Gathered {
+        namespaces: namespaces.iter().map(ResourceExt::name_any).collect(),
+        around,
+        snapshot_locations: snapshot_locations.collect(),
+        policies: policies(context, spec).await?,
+        locations,
+        discovered,
+    })
+}
+
+async fn list<K: kube::Resource<DynamicType = ()>>(
+    context: &Context,
+) -> Result<Vec<DynamicObject>, ApiError> {
+    let resource = objects::resource_of::<K>();
+    let api = objects::namespaced(&context.client, &context.settings.namespace, &resource);
+    Ok(api.list(&ListParams::default()).await.attempt(format!("list {}", resource.plural))?.items)
+}
+
+async fn policies(
+    context: &Context,
+    spec: &BackupSpec,
+) -> Result<Option<Result<Policies, String>>, ApiError> {
+    let Some(reference) = &spec.resource_policy else { return Ok(None) };
+    if !reference.kind.eq_ignore_ascii_case("configmap") {
+        return Ok(Some(Err(format!(
+            "its kind is {:?}; only a ConfigMap can hold policies",
+            reference.kind
+        ))));
+    }
+    let api: Api<ConfigMap> = Api::namespaced(context.client.clone(), &context.settings.namespace);
+    let name = &reference.name;
+    let found = api.get_opt(name).await.attempt(format!("read ConfigMap {name}"))?;
+    Ok(Some(match found {
+        None => Err(format!("there is no ConfigMap {name:?} in Lifeboat's namespace")),
+        Some(map) => Policies::from_data(&map.data.unwrap_or_default())
+            .map_err(|error| format!("ConfigMap {name:?}: {error}")),
+    }))
+}

@@ -1,0 +1,97 @@
+//! Writing the status of a Backup at the end of a step: again and again for a minute, but only while the object is the same
+//! and no other attempt has begun.
+
+use std::time::Duration;
+
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use lifeboat_api::velero::{Backup, BackupPhase};
+use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_plan::velero::backup::{ATTEMPT, attempt};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use super::State;
+use super::queue::remember;
+use crate::backup::pass::{Stop, verdict};
+use crate::context::Context;
+
+/// How long a write is tried.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Which object, in which attempt.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    pub(super) name: String,
+    pub(super) uid: String,
+    pub(super) attempt: u64,
+}
+
+impl Run {
+    /// The attempt that the object is in.
+    pub(super) fn of(backup: &Backup) -> Self {
+        let annotation = backup.annotations().get(ATTEMPT).map(String::as_str);
+        Self { name: backup.name_any(), uid: backup.uid().unwrap_or_default(), attempt: attempt(annotation) }
+    }
+}
+
+/// Merges `status`. None where the object is gone or belongs to another attempt now; a wish to cancel comes too late.
+pub(super) async fn write(
+    context: &Context,
+    state: &State,
+    run: &Run,
+    status: &Value,
+) -> Result<Option<DynamicObject>, ApiError> {
+    write_noted(context, state, run, status, &json!({})).await
+}
+
+/// Merges `status` and `annotations`; None as in [`write`].
+pub(super) async fn write_noted(
+    context: &Context,
+    state: &State,
+    run: &Run,
+    status: &Value,
+    annotations: &Value,
+) -> Result<Option<DynamicObject>, ApiError> {
+    let patch = json!({"metadata": {"annotations": annotations}, "status": status});
+    let (api, start) = (state.api(context), Instant::now());
+    loop {
+        let written = match read(context, state, run).await {
+            Ok(Some(object)) => objects::merge(&api, &object, patch.clone()).await,
+            Ok(None) => return Ok(None),
+            Err(error) => Err(error),
+        };
+        match written {
+            Ok(object) => {
+                if let Some(phase) = status["phase"].as_str() {
+                    remember(state, &object, BackupPhase::from(phase));
+                }
+                return Ok(Some(object));
+            }
+            Err(error) if start.elapsed() < PATIENCE && (error.is_conflict() || error.is_transient()) => {
+                sleep(Duration::from_millis(300)).await;
+            }
+            Err(error) if error.is_not_found() => return Ok(None),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Why this attempt must end, as the object says now.
+pub(super) async fn stop(context: &Context, state: &State, run: &Run) -> Result<Option<Stop>, ApiError> {
+    let found = state.api(context).get_opt(&run.name).await.attempt(format!("read Backup {}", run.name))?;
+    Ok(found.map_or(Some(Stop::Deleted), |object| verdict(&object, &run.uid, run.attempt)))
+}
+
+/// The object as it is now; None where it is gone or no longer this attempt's.
+pub(super) async fn read(
+    context: &Context,
+    state: &State,
+    run: &Run,
+) -> Result<Option<DynamicObject>, ApiError> {
+    let found = state.api(context).get_opt(&run.name).await.attempt(format!("read Backup {}", run.name))?;
+    let ours = |object: &DynamicObject| {
+        !matches!(verdict(object, &run.uid, run.attempt), Some(Stop::Deleted | Stop::Overtaken))
+    };
+    Ok(found.filter(ours))
+}

@@ -1,0 +1,120 @@
+//! A backup's place in storage: opens it, says whose files are there, and reads and writes the documents beside the archive.
+//! Called by every step after the start of a Backup.
+
+use kube::ResourceExt;
+use lifeboat_api::velero::Backup;
+use lifeboat_archive::documents::{BackupOperation, DOCUMENT_LIMIT, decode, decode_list, encode};
+use lifeboat_archive::{BackupFiles, ObjectStore, StoreError};
+use lifeboat_plan::velero::backup::ARCHIVE_BYTES;
+use lifeboat_plan::velero::backup::undo::Files;
+use lifeboat_plan::velero::deletion::Stored;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::backup::pass::chain;
+use crate::backup::trouble::Trouble;
+use crate::context::Context;
+use crate::locations::{self, Location, LocationError, stored_backup};
+
+/// The place of one backup.
+pub(super) struct Storage {
+    pub(super) location: Location,
+    pub(super) files: BackupFiles,
+}
+
+/// Opens the storage of a Backup.
+pub(super) async fn open(context: &Context, backup: &Backup) -> Result<Storage, Trouble> {
+    let name = backup.spec.storage_location.clone().unwrap_or_default();
+    let location = locations::open(context, &name).await.map_err(|error| match error {
+        LocationError::Api(error) => Trouble::Api(error),
+        gone @ LocationError::NotFound(_) => Trouble::Gone(gone.to_string()),
+        other => Trouble::Storage(other.to_string()),
+    })?;
+    let files = BackupFiles::new(&backup.name_any()).map_err(|error| Trouble::Gone(error.to_string()))?;
+    Ok(Storage { location, files })
+}
+
+impl Storage {
+    pub(super) fn store(&self) -> &dyn ObjectStore {
+        self.location.store.as_ref()
+    }
+
+    /// Whose files these are, after the pass of `backup`. An error says that storage does not answer.
+    pub(super) async fn whose(&self, backup: &Backup) -> Result<Files, Trouble> {
+        let uid = backup.uid().unwrap_or_default();
+        match stored_backup(&self.location, self.files.name()).await {
+            Stored::Absent => {}
+            // A file that does not say whose it is may be this backup's.
+            Stored::Found { uid: found, .. } if found == uid || found.is_empty() => {
+                return Ok(Files::Restorable);
+            }
+            Stored::Found { .. } => return Ok(Files::Unknown),
+            Stored::Unreadable(message) => {
+                return Err(Trouble::Storage(format!("{} {message}", self.files.metadata())));
+            }
+        }
+        let Ok(operations) = list::<BackupOperation>(self.store(), &self.files.item_operations()).await
+        else {
+            return Ok(Files::Unknown);
+        };
+        if operations.iter().any(|one| one.spec.backup_uid != uid) {
+            return Ok(Files::Unknown);
+        }
+        let noted = backup.annotations().get(ARCHIVE_BYTES).and_then(|text| text.parse().ok());
+        if operations.is_empty() && noted.is_none() {
+            return Ok(Files::Unknown);
+        }
+        // Operations change the size of the archive; then their list says whose it is.
+        let size = noted.filter(|_| operations.is_empty());
+        let has = async |size| {
+            let found = has_archive(self.store(), &self.files, size).await;
+            found.map_err(|error| Trouble::Storage(chain(&error)))
+        };
+        Ok(match (has(size).await?, size) {
+            (true, _) => Files::Own,
+            (false, Some(_)) if has(None).await? => Files::Unknown,
+            (false, _) => Files::Begun,
+        })
+    }
+}
+
+/// Whether the archive is there, with that size where it is known.
+pub(super) async fn has_archive(
+    store: &dyn ObjectStore,
+    files: &BackupFiles,
+    size: Option<u64>,
+) -> Result<bool, StoreError> {
+    match store.get_stream(&files.contents()).await {
+        Ok(found) => Ok(size.zip(found.size).is_none_or(|(size, found)| size == found)),
+        Err(error) if error.is_not_found() => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// A list; empty where there is none.
+pub(super) async fn list<T: DeserializeOwned>(store: &dyn ObjectStore, key: &str) -> Result<Vec<T>, Trouble> {
+    match store.get(key, DOCUMENT_LIMIT).await {
+        Ok(bytes) => {
+            decode_list(&bytes).map_err(|error| Trouble::Storage(format!("cannot read {key}: {error}")))
+        }
+        Err(error) if error.is_not_found() => Ok(Vec::new()),
+        Err(error) => Err(Trouble::Storage(format!("cannot read {key}: {}", chain(&error)))),
+    }
+}
+
+/// A document that must be there.
+pub(super) async fn read<T: DeserializeOwned>(store: &dyn ObjectStore, key: &str) -> Result<T, Trouble> {
+    let unreadable = |cause: String| Trouble::Storage(format!("cannot read {key}: {cause}"));
+    let bytes = store.get(key, DOCUMENT_LIMIT).await.map_err(|error| unreadable(chain(&error)))?;
+    decode(&bytes).map_err(|error| unreadable(error.to_string()))
+}
+
+pub(super) async fn put<T: Serialize>(
+    store: &dyn ObjectStore,
+    key: &str,
+    document: &T,
+) -> Result<(), Trouble> {
+    let broken = |cause: String| Trouble::Storage(format!("cannot write {key}: {cause}"));
+    let document = encode(document).map_err(|error| broken(error.to_string()))?;
+    store.put(key, document).await.map_err(|error| broken(chain(&error)))
+}

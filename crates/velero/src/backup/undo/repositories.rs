@@ -1,0 +1,116 @@
+//! Repositories into which movers of a backup wrote: forgets snapshots there, within a time, and finds those that carry the Backup's
+//! UID where no object and no list names them any more.
+
+use lifeboat_plan::velero::pod_volumes::backup_tag;
+use tokio::time::timeout;
+
+use super::files::TIDYING;
+use super::{Left, Undoing};
+use crate::backup::journal::RepositoryEntry;
+use crate::context::Context;
+use crate::repositories::{self, RepositoryProblem};
+
+/// The repository of a namespace in a location.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Repository {
+    pub(super) location: String,
+    pub(super) namespace: String,
+}
+
+impl From<RepositoryEntry> for Repository {
+    fn from(entry: RepositoryEntry) -> Self {
+        Self { location: entry.location, namespace: entry.namespace }
+    }
+}
+
+impl Undoing<'_> {
+    /// Snapshots that carry the Backup's UID in the repositories that its movers wrote into: their objects are gone, or showed
+    /// them too late. A UID is never given twice, so they are of no other backup.
+    pub(super) async fn forget_tagged(&self, left: &mut Left) {
+        match self.journal.repositories().await {
+            Ok((noted, unreadable)) => {
+                left.repositories.extend(noted.into_iter().map(Repository::from));
+                for message in unreadable {
+                    left.keep(message);
+                }
+            }
+            Err(error) => {
+                left.is_worth_a_try = true;
+                left.keep(format!("snapshots may be left in repositories: {error}"));
+            }
+        }
+        for repository in left.repositories.difference(&left.unusable.clone()).cloned().collect::<Vec<_>>() {
+            let forgotten = async {
+                let (ids, damaged) = of_backup(self.context, &repository, self.uid()).await?;
+                forget(self.context, &repository, &ids).await.map(|()| damaged)
+            };
+            let namespace = &repository.namespace;
+            match in_time(&repository, left, forgotten).await {
+                Ok(0) => {}
+                Ok(damaged) => left.messages.push(format!(
+                    "{damaged} damaged snapshots in the repository of namespace {namespace} do not say of which backup they are"
+                )),
+                Err(problem) => left.keep(format!(
+                    "snapshots with the tag {} may be left in the repository of namespace {namespace}: {problem}",
+                    backup_tag(self.uid())
+                )),
+            }
+        }
+    }
+}
+
+/// Why snapshots are left in a repository.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ForgetError {
+    #[error("{}", .0.chain())]
+    Repository(RepositoryProblem),
+    #[error("storage did not answer in time")]
+    Slow,
+}
+
+/// What storage does to a repository, within its time. A repository that cannot be used is not tried again.
+pub(super) async fn in_time<T>(
+    repository: &Repository,
+    left: &mut Left,
+    work: impl Future<Output = Result<T, RepositoryProblem>>,
+) -> Result<T, ForgetError> {
+    let out_of_reach = left.unusable.iter().any(|other| other.location == repository.location);
+    let limit = if out_of_reach { TIDYING / 10 } else { TIDYING };
+    let problem = match timeout(limit, work).await {
+        Ok(Ok(done)) => return Ok(done),
+        Ok(Err(problem)) => ForgetError::Repository(problem),
+        Err(_elapsed) => ForgetError::Slow,
+    };
+    left.unusable.insert(repository.clone());
+    left.is_worth_a_try = true;
+    Err(problem)
+}
+
+pub(super) async fn forget(
+    context: &Context,
+    repository: &Repository,
+    ids: &[String],
+) -> Result<(), RepositoryProblem> {
+    repositories::forget(context, &repository.location, &repository.namespace, ids).await
+}
+
+/// The snapshots that carry the UID of a Backup, and how many cannot be read.
+async fn of_backup(
+    context: &Context,
+    repository: &Repository,
+    uid: &str,
+) -> Result<(Vec<String>, usize), RepositoryProblem> {
+    if uid.is_empty() {
+        return Ok((Vec::new(), 0));
+    }
+    let access = repositories::access(context, &repository.location, &repository.namespace).await?;
+    let open = match repositories::open(context, &access).await {
+        Err(RepositoryProblem::Repository(lifeboat_repository::Error::NoRepository { .. })) => {
+            return Ok((Vec::new(), 0));
+        }
+        other => other?,
+    };
+    let (tag, loaded) = (backup_tag(uid), open.load_readable_snapshots().await?);
+    let own = loaded.found.into_iter().filter(|(_, snapshot)| snapshot.tags.contains(&tag));
+    Ok((own.map(|(id, _)| id.to_string()).collect(), loaded.damaged.len()))
+}

@@ -1,0 +1,318 @@
+//! Snapshots in repositories that movers made for a backup that comes to nothing, of both kinds: PodVolumeBackups (copies of
+//! pods' volumes) and DataUploads (moved data of CSI snapshots). What goes on is cancelled; what has ended is forgotten,
+//! because nothing would ever name it again. The objects may be gone with their owner: then the backup's lists in storage
+//! and the snapshots' own tags name them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use kube::ResourceExt;
+use kube::api::{Api, DynamicObject, ListParams, Patch, PatchParams};
+use lifeboat_api::velero::{DataUpload, PodVolumeBackup, names};
+use lifeboat_archive::documents::BackupVolumeInfo;
+use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
+use lifeboat_plan::json::text;
+use lifeboat_plan::velero::data_movement::is_built_in;
+use lifeboat_plan::velero::pod_volumes::{has_ended, status};
+use serde_json::{Value, json};
+
+use super::repositories::{Repository, forget, in_time};
+use super::{Left, Undoing};
+use crate::backup::storage::list;
+use crate::backup::volumes::copies::unquiet;
+use crate::context::Context;
+
+/// The two kinds of objects whose movers put snapshots into repositories.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Transfer {
+    Copy,
+    Movement,
+}
+
+/// One object, as the cluster or a list in storage has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Shown {
+    repository: Repository,
+    /// Empty where its mover made none, as far as this says.
+    snapshot: String,
+    has_ended: bool,
+}
+
+impl Transfer {
+    fn api(self, context: &Context) -> Api<DynamicObject> {
+        match self {
+            Self::Copy => context.objects::<PodVolumeBackup>(),
+            Self::Movement => context.objects::<DataUpload>(),
+        }
+    }
+
+    /// As messages call them.
+    fn noun(self) -> &'static str {
+        match self {
+            Self::Copy => "copies of volumes",
+            Self::Movement => "moved data",
+        }
+    }
+
+    /// None for an object of the data mover of somebody else, whose repositories Lifeboat does not know.
+    fn shown(self, object: &Value) -> Option<Shown> {
+        let namespace = match self {
+            Self::Copy => "/spec/pod/namespace",
+            Self::Movement if !is_built_in(Some(text(object, "/spec/datamover"))) => return None,
+            Self::Movement => "/spec/sourceNamespace",
+        };
+        Some(Shown {
+            repository: Repository {
+                location: text(object, "/spec/backupStorageLocation").to_owned(),
+                namespace: text(object, namespace).to_owned(),
+            },
+            snapshot: text(object, "/status/snapshotID").to_owned(),
+            has_ended: has_ended(object),
+        })
+    }
+}
+
+impl Undoing<'_> {
+    /// Copies of pods' volumes. `listed`: also those of the list in storage.
+    pub(super) async fn discard_copies(&self, listed: bool, left: &mut Left) {
+        let known = self.copies.iter().map(|(name, object)| (name.clone(), object.clone()));
+        let mut known: BTreeMap<String, Value> = known.collect();
+        if let Some(storage) = self.storage.filter(|_| listed) {
+            match list::<Value>(storage.store(), &storage.files.volume_copies()).await {
+                Ok(all) => {
+                    let own = all.into_iter().filter(|one| is_of(one, self.uid()));
+                    known.extend(own.map(|one| (text(&one, "/metadata/name").to_owned(), one)));
+                }
+                Err(trouble) => left.keep(format!("copies of volumes may be left behind: {trouble}")),
+            }
+        }
+        let known =
+            known.into_iter().filter_map(|(name, object)| Some((name, Transfer::Copy.shown(&object)?)));
+        let discard = Discard { known: known.collect(), ..self.discard(Transfer::Copy) };
+        discard.run(left).await;
+    }
+
+    /// Data of CSI snapshots in repositories. `listed`: also that of the list of volumes in storage.
+    pub(super) async fn discard_movements(&self, listed: bool, left: &mut Left) {
+        let mut known = BTreeMap::new();
+        if let (Some(storage), true) = (self.storage, listed) {
+            match list::<BackupVolumeInfo>(storage.store(), &storage.files.volume_info()).await {
+                Ok(volumes) => {
+                    known.extend(volumes.iter().filter_map(|one| moved(&storage.location.name, one)));
+                }
+                Err(trouble) => left.keep(format!("moved data may be left behind: {trouble}")),
+            }
+        }
+        let discard = Discard { known, ..self.discard(Transfer::Movement) };
+        discard.run(left).await;
+    }
+
+    fn discard(&self, transfer: Transfer) -> Discard<'_> {
+        Discard {
+            context: self.context,
+            transfer,
+            uid: self.uid(),
+            known: BTreeMap::new(),
+            spared: BTreeSet::new(),
+            reason: self.text(),
+        }
+    }
+}
+
+/// A volume whose data was moved, as the list of volumes has it.
+fn moved(location: &str, volume: &BackupVolumeInfo) -> Option<(String, Shown)> {
+    let moved = volume.snapshot_data_movement_info.as_ref().filter(|_| volume.snapshot_data_moved)?;
+    let built_in = is_built_in(Some(&moved.data_mover)) && moved.uploader_type == "restic";
+    let repository = Repository { location: location.to_owned(), namespace: volume.pvc_namespace.clone() };
+    let shown = Shown { repository, snapshot: moved.snapshot_handle.clone(), has_ended: true };
+    // No object has this name.
+    built_in.then(|| (format!("{}/{}", volume.pvc_namespace, volume.pvc_name), shown))
+}
+
+/// Ends the copies that a pass did not meet: those of an earlier attempt, whose pod is another by now.
+pub(in crate::backup) async fn discard_others(context: &Context, uid: &str, met: &BTreeMap<String, Value>) {
+    let discard = Discard {
+        context,
+        transfer: Transfer::Copy,
+        uid,
+        known: BTreeMap::new(),
+        spared: met.keys().cloned().collect(),
+        reason: "the backup did not meet its pod again",
+    };
+    let mut left = Left::default();
+    discard.run(&mut left).await;
+    for message in &left.messages {
+        tracing::warn!(uid, problem = message, "a copy of a volume is left behind");
+    }
+}
+
+/// Before post hooks of an interrupted attempt run: copies that go on show a pod at work from now on.
+pub(in crate::backup) async fn lower_consistency(context: &Context, uid: &str) {
+    match objects_of(context, Transfer::Copy, uid).await {
+        Ok(found) => {
+            let api = context.objects::<PodVolumeBackup>();
+            for (name, _) in found.iter().filter(|(_, object)| !has_ended(object)) {
+                unquiet(&api, name).await;
+            }
+        }
+        Err(error) => tracing::warn!(error = error.chain(), "cannot list the copies of volumes"),
+    }
+}
+
+/// The objects of one kind that are to end, and whose snapshots are to be forgotten.
+struct Discard<'a> {
+    context: &'a Context,
+    transfer: Transfer,
+    uid: &'a str,
+    /// By name; they may be gone.
+    known: BTreeMap<String, Shown>,
+    /// Names of those that stay.
+    spared: BTreeSet<String>,
+    reason: &'a str,
+}
+
+impl Discard<'_> {
+    async fn run(mut self, left: &mut Left) {
+        // An empty label would select objects of no backup.
+        if self.uid.is_empty() {
+            return;
+        }
+        self.cancel_open(left).await;
+        left.repositories.extend(self.known.values().map(|shown| shown.repository.clone()));
+        let mut made: BTreeMap<&Repository, Vec<(&str, String)>> = BTreeMap::new();
+        for (name, shown) in
+            self.known.iter().filter(|(_, shown)| shown.has_ended && !shown.snapshot.is_empty())
+        {
+            made.entry(&shown.repository).or_default().push((name, shown.snapshot.clone()));
+        }
+        for (repository, snapshots) in made {
+            let ids: Vec<String> = snapshots.iter().map(|(_, id)| id.clone()).collect();
+            match in_time(repository, left, forget(self.context, repository, &ids)).await {
+                Ok(()) => {
+                    for (name, _) in snapshots {
+                        self.show_removed(name).await;
+                    }
+                }
+                Err(problem) => left.keep(format!(
+                    "snapshots {} are left in the repository of namespace {}: {problem}",
+                    ids.join(", "),
+                    repository.namespace
+                )),
+            }
+        }
+    }
+
+    /// Looks for the objects, and cancels those that go on: their controller forgets what their movers made.
+    async fn cancel_open(&mut self, left: &mut Left) {
+        let (mut cancelled, mut problems) = (BTreeSet::new(), Vec::new());
+        // The second look is for those that ended before they were cancelled.
+        for _ in 0..2 {
+            problems.clear();
+            match objects_of(self.context, self.transfer, self.uid).await {
+                Ok(found) => {
+                    let found = found.iter().filter(|(name, _)| !self.spared.contains(*name));
+                    let shown = found.map(|(name, object)| (name.clone(), self.transfer.shown(object)));
+                    self.known.extend(shown.filter_map(|(name, shown)| Some((name, shown?))));
+                }
+                Err(error) => {
+                    let noun = self.transfer.noun();
+                    problems.push(format!("{noun} may be left behind: {}", error.chain()));
+                }
+            }
+            for (name, _) in self.known.iter().filter(|(_, shown)| !shown.has_ended) {
+                if cancelled.insert(name.clone())
+                    && let Err(error) = self.cancel(name).await
+                {
+                    left.keep(format!("{} may go on: {}", self.transfer.noun(), error.chain()));
+                }
+            }
+            if cancelled.is_empty() && problems.is_empty() {
+                break;
+            }
+        }
+        left.is_worth_a_try |= !problems.is_empty();
+        for problem in problems {
+            left.keep(problem);
+        }
+    }
+
+    async fn cancel(&self, name: &str) -> Result<(), ApiError> {
+        let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
+        let patch = Patch::Merge(json!({"spec": {"cancel": true}}));
+        match self
+            .transfer
+            .api(self.context)
+            .patch(name, &params, &patch)
+            .await
+            .attempt(format!("cancel {name}"))
+        {
+            Err(error) if !error.is_not_found() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// The object, where there is one, says that its snapshot is gone.
+    async fn show_removed(&self, name: &str) {
+        let message = format!("{}: its snapshot was removed", self.reason);
+        let mut patch = status::failed(&message, self.context.now());
+        patch["status"]["snapshotID"] = Value::Null;
+        let api = self.transfer.api(self.context);
+        let _ = api.patch(name, &PatchParams::default(), &Patch::Merge(patch)).await;
+    }
+}
+
+/// The objects of the Backup with this UID, by name.
+async fn objects_of(
+    context: &Context,
+    transfer: Transfer,
+    uid: &str,
+) -> Result<BTreeMap<String, Value>, ApiError> {
+    let params = ListParams::default().labels(&format!("{}={uid}", names::BACKUP_UID));
+    let listed = match transfer.api(context).list(&params).await.attempt(format!("list {}", transfer.noun()))
+    {
+        Ok(listed) => listed.items,
+        // Before the kinds were there nothing was begun.
+        Err(error) if error.is_not_found() => return Ok(BTreeMap::new()),
+        Err(error) => return Err(error),
+    };
+    let all = listed.iter().map(|one| (one.name_any(), objects::to_json(one)));
+    // Also by what the objects say: not every server selects.
+    Ok(all.filter(|(_, object)| is_of(object, uid)).collect())
+}
+
+fn is_of(object: &Value, uid: &str) -> bool {
+    !uid.is_empty() && object["metadata"]["labels"][names::BACKUP_UID] == uid
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Cluster;
+    use crate::testing::repositories::{PASSWORD, prepare, snapshot, snapshots};
+
+    #[tokio::test]
+    async fn copies_that_the_pass_did_not_meet_are_ended_and_forgotten() {
+        let cluster = Cluster::new().await;
+        prepare(&cluster, PASSWORD);
+        let (met, other) = (snapshot(&cluster, "shop", "t-1").await, snapshot(&cluster, "shop", "t-2").await);
+        let put = |name: &str, status: Value| {
+            cluster.put(
+                "podvolumebackups",
+                &json!({"apiVersion": "velero.io/v1", "kind": "PodVolumeBackup",
+                    "metadata": {"name": name, "labels": {names::BACKUP_UID: "b-1"}},
+                    "spec": {"backupStorageLocation": "default", "pod": {"namespace": "shop"}}, "status": status}),
+            );
+        };
+        put("met", json!({"phase": "Completed", "snapshotID": met}));
+        put("other", json!({"phase": "Completed", "snapshotID": other}));
+        put("open", json!({"phase": "InProgress"}));
+        let seen = BTreeMap::from([("met".to_owned(), Value::Null)]);
+        discard_others(&cluster.context, "b-1", &seen).await;
+        assert_eq!(snapshots(&cluster, "shop").await, [met]);
+        let object = |name: &str| cluster.get("podvolumebackups", name).unwrap();
+        assert_eq!(object("met")["status"]["phase"], "Completed");
+        assert_eq!(object("open")["spec"]["cancel"], true);
+        let status = &object("other")["status"];
+        assert_eq!(status["phase"], "Failed");
+        assert!(status["message"].as_str().unwrap().ends_with("its snapshot was removed"), "{status}");
+    }
+}

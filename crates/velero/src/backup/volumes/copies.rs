@@ -1,0 +1,340 @@
+//! Volumes of pods in a pass: each pod decides as it passes which of its volumes are copied; a PodVolumeBackup is made for
+//! each, and followed until its end. An object of an earlier attempt is found by its name and taken over, so nothing is
+//! copied twice. Nothing that goes wrong here stops the pass: it is an error of that volume.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::api::{DynamicObject, ListParams, PostParams};
+use kube::{Api, Client, ResourceExt};
+use lifeboat_api::velero::{PodVolumeBackup, names};
+use lifeboat_cluster::list::get_raw;
+use lifeboat_cluster::{Attempt, objects};
+use lifeboat_plan::catalogue::{GroupResource, ItemId};
+use lifeboat_plan::velero::backup::volumes::{Copy, Wishes};
+use lifeboat_plan::velero::pod_volumes::{
+    CONSISTENCY, ClaimOf, LIVE, PodVolume, Verdict, Wanted, backup_object, choose, claim_of, has_ended,
+};
+use serde_json::{Value, json};
+use tokio::sync::{Notify, Semaphore};
+
+use crate::backup::journal::RepositoryEntry;
+use crate::backup::locked;
+use crate::backup::pass::{About, Pass};
+use crate::settings::MoverSettings;
+use crate::transfers::limit;
+
+/// How often the objects are looked at.
+const PACE: Duration = Duration::from_secs(1);
+/// How much longer than an object's own time one waits for its end: who brings it there may have been restarted.
+const GRACE: Duration = Duration::from_mins(10);
+
+/// The PodVolumeBackups of a pass; shared with the task that looks at them.
+pub(crate) struct Copying {
+    api: Api<DynamicObject>,
+    /// Lifeboat's.
+    namespace: String,
+    /// How long one may take, where the Backup does not say it.
+    limit: Duration,
+    /// By name, as they were last seen.
+    seen: Mutex<BTreeMap<String, Value>>,
+    changed: Notify,
+    /// Pods that are kept at rest at once: as many as movers run, the others would only wait.
+    pub(in crate::backup) at_rest: Arc<Semaphore>,
+    pub(in crate::backup) pace: Duration,
+}
+
+impl Copying {
+    pub(crate) fn new(client: &Client, namespace: &str, settings: &MoverSettings) -> Self {
+        let resource = objects::resource_of::<PodVolumeBackup>();
+        Self {
+            api: objects::namespaced(client, namespace, &resource),
+            namespace: namespace.to_owned(),
+            limit: settings.copy_timeout,
+            seen: Mutex::default(),
+            changed: Notify::new(),
+            at_rest: Arc::new(Semaphore::new(settings.at_once.max(1))),
+            pace: PACE,
+        }
+    }
+
+    /// As the Backup's annotation says how long one may take.
+    pub(crate) fn within(mut self, annotation: Option<&str>) -> Self {
+        self.limit = limit(annotation, self.limit);
+        self
+    }
+
+    /// Looks at the objects of a Backup for ever.
+    pub(in crate::backup) async fn watch(&self, uid: &str) -> std::convert::Infallible {
+        let params = ListParams::default().labels(&format!("{}={uid}", names::BACKUP_UID));
+        loop {
+            tokio::time::sleep(self.pace).await;
+            if !locked(&self.seen).values().any(is_open) {
+                continue;
+            }
+            match self.api.list(&params).await.attempt("list PodVolumeBackups") {
+                Ok(listed) => self.take_over(&listed.items),
+                Err(error) => tracing::debug!(error = error.chain(), "cannot look at PodVolumeBackups"),
+            }
+            self.changed.notify_waiters();
+        }
+    }
+
+    fn take_over(&self, listed: &[DynamicObject]) {
+        let mut seen = locked(&self.seen);
+        let names: BTreeSet<String> = listed.iter().map(ResourceExt::name_any).collect();
+        for object in listed {
+            if let Some(known) = seen.get_mut(&object.name_any()) {
+                *known = objects::to_json(object);
+            }
+        }
+        for (name, known) in seen.iter_mut().filter(|(name, known)| is_open(known) && !names.contains(*name))
+        {
+            tracing::warn!(object = name, "a PodVolumeBackup was deleted before its end");
+            known["status"] =
+                json!({"phase": "Failed", "message": "the PodVolumeBackup was deleted before its end"});
+        }
+    }
+
+    /// Waits until all of these have ended, or their time is over.
+    async fn ended(&self, names: &[String]) {
+        let until = tokio::time::Instant::now() + self.limit + GRACE;
+        loop {
+            let notified = self.changed.notified();
+            tokio::pin!(notified);
+            notified.as_mut().enable();
+            let open = names.iter().any(|name| locked(&self.seen).get(name).is_some_and(is_open));
+            if !open || tokio::time::timeout_at(until, notified).await.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Names of all that are open.
+    fn open(&self) -> Vec<String> {
+        locked(&self.seen).iter().filter(|(_, one)| is_open(one)).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// All of them, as they were last seen.
+    pub(crate) fn objects(&self) -> BTreeMap<String, Value> {
+        locked(&self.seen).clone()
+    }
+}
+
+fn is_open(object: &Value) -> bool {
+    !has_ended(object)
+}
+
+impl Pass {
+    /// Makes the objects for the volumes of a pod that are to be copied.
+    pub(in crate::backup) async fn copy_volumes(&self, id: &ItemId, pod: &Value) {
+        let wishes = Wishes::new(&self.backup.spec, self.valid.policies.as_ref());
+        let claims = match self.claims_of(pod).await {
+            Ok(claims) => claims,
+            Err(message) => {
+                self.report.error(&About::Item(id), "Cannot decide about the pod's volumes", Some(&message));
+                return;
+            }
+        };
+        let namespace = id.namespace.clone().unwrap_or_default();
+        let key = |volume: &str| (namespace.clone(), id.name.clone(), volume.to_owned());
+        let choices = {
+            let made = self.made();
+            choose(pod, &claims, &wishes, |claim| {
+                made.copied_claims.contains(&(namespace.clone(), claim.to_owned()))
+            })
+        };
+        for warning in &choices.warnings {
+            self.report.warning(&About::Item(id), warning, None);
+        }
+        for choice in choices.volumes {
+            let volume = choice.volume;
+            let copy = match choice.verdict {
+                Verdict::Elsewhere => {
+                    self.report.info_about(id, &format!("Volume {volume} is copied with another pod"));
+                    continue;
+                }
+                Verdict::Left(reason) => {
+                    let message = format!("Volume {volume} is not copied: {reason}");
+                    self.report.warning(&About::Item(id), &message, None);
+                    Copy::Left(reason)
+                }
+                Verdict::Missed(reason) => Copy::Missed(reason),
+                Verdict::Copy(reason) => {
+                    let claim = choice.claim.as_ref();
+                    if let Some(claim) = claim
+                        && !self.made().copied_claims.insert((namespace.clone(), claim.clone()))
+                    {
+                        continue;
+                    }
+                    let known = claim.and_then(|claim| claims.get(claim));
+                    match self.begin_copy(pod, &volume, known).await {
+                        Ok(name) => {
+                            self.report.info_about(
+                                id,
+                                &format!("Copying volume {volume} because {reason} ({name})"),
+                            );
+                            Copy::Made(name)
+                        }
+                        Err(message) => Copy::Missed(message),
+                    }
+                }
+            };
+            self.made().copies.insert(key(&volume), copy);
+        }
+    }
+
+    /// The claims that a pod's volumes are of, with their volumes.
+    async fn claims_of(&self, pod: &Value) -> Result<BTreeMap<String, ClaimOf>, String> {
+        let text = |field: &str| pod["metadata"][field].as_str().unwrap_or_default();
+        let mut found = BTreeMap::new();
+        for volume in pod["spec"]["volumes"].as_array().into_iter().flatten() {
+            let Some(name) = claim_of(text("name"), volume) else { continue };
+            let id = ItemId::namespaced(
+                GroupResource::new("", "persistentvolumeclaims"),
+                text("namespace"),
+                &name,
+            );
+            let Some(claim) = self.object(&id).await? else { continue };
+            let bound = claim["spec"]["volumeName"].as_str().filter(|bound| !bound.is_empty());
+            let volume = match bound {
+                Some(bound) => {
+                    self.object(&ItemId::cluster(GroupResource::new("", "persistentvolumes"), bound)).await?
+                }
+                None => None,
+            };
+            found.insert(name, ClaimOf { claim, volume });
+        }
+        Ok(found)
+    }
+
+    async fn object(&self, id: &ItemId) -> Result<Option<Value>, String> {
+        let Some(kind) = self.catalogue.get(&id.resource) else { return Ok(None) };
+        let found = get_raw(&self.client, kind, id.namespace.as_deref(), &id.name).await;
+        let found = found.map_err(|error| error.chain())?;
+        found.map(|item| serde_json::from_slice(&item.json).map_err(|error| error.to_string())).transpose()
+    }
+
+    /// Makes the object of a volume, or takes over the one that is there. Gives its name.
+    async fn begin_copy(&self, pod: &Value, volume: &str, claim: Option<&ClaimOf>) -> Result<String, String> {
+        let text = |object: &Value, path: &str| {
+            object.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned()
+        };
+        let of = PodVolume {
+            namespace: text(pod, "/metadata/namespace"),
+            pod: text(pod, "/metadata/name"),
+            pod_uid: text(pod, "/metadata/uid"),
+            node: text(pod, "/spec/nodeName"),
+            volume: volume.to_owned(),
+            claim: claim.map(|of| (text(&of.claim, "/metadata/name"), text(&of.claim, "/metadata/uid"))),
+        };
+        let (backup, uid) = (self.backup.name_any(), self.backup.uid().unwrap_or_default());
+        let annotations = self.backup.annotations();
+        let wanted = Wanted {
+            namespace: &self.copying.namespace,
+            backup: &backup,
+            backup_uid: &uid,
+            location: self.backup.spec.storage_location.as_deref().unwrap_or_default(),
+            quiesced: self.made().quiesced.contains(&of.pod_uid),
+            timeout: annotations.get(names::POD_VOLUME_TIMEOUT).map(String::as_str),
+        };
+        self.note_repository(&of.namespace).await?;
+        let object = backup_object(&of, &wanted);
+        let name = text(&object, "/metadata/name");
+        let api = &self.copying.api;
+        let made: DynamicObject = serde_json::from_value(object).map_err(|error| error.to_string())?;
+        let made = match api
+            .create(&PostParams::default(), &made)
+            .await
+            .attempt(format!("create PodVolumeBackup {name}"))
+        {
+            Ok(made) => made,
+            Err(error) if error.is_conflict() => {
+                let found = api.get(&name).await.attempt(format!("read PodVolumeBackup {name}"));
+                found.map_err(|error| error.chain())?
+            }
+            Err(error) => return Err(error.chain()),
+        };
+        locked(&self.copying.seen).insert(name.clone(), objects::to_json(&made));
+        Ok(name)
+    }
+
+    /// Puts the repository of a namespace on record before the first mover writes into it.
+    pub(in crate::backup) async fn note_repository(&self, namespace: &str) -> Result<(), String> {
+        if self.made().repositories.contains(namespace) {
+            return Ok(());
+        }
+        let entry = RepositoryEntry {
+            backup: self.backup.name_any(),
+            location: self.backup.spec.storage_location.clone().unwrap_or_default(),
+            namespace: namespace.to_owned(),
+        };
+        let noted = self.journal.note_repository(&entry).await;
+        noted.map_err(|error| format!("it was not begun, because the journal cannot be written: {error}"))?;
+        self.made().repositories.insert(namespace.to_owned());
+        Ok(())
+    }
+
+    /// The copies that have begun of these pods.
+    pub(in crate::backup) fn copies_of(&self, pods: &BTreeSet<(String, String)>) -> Vec<String> {
+        let of = |object: &Value| {
+            let text = |field: &str| object["spec"]["pod"][field].as_str().unwrap_or_default().to_owned();
+            pods.contains(&(text("namespace"), text("name")))
+        };
+        locked(&self.copying.seen).iter().filter(|(_, one)| of(one)).map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Waits for copies, unless the pass is stopped.
+    pub(in crate::backup) async fn await_copies(&self, names: &[String]) {
+        if !names.is_empty() {
+            self.unless_stopped(self.copying.ended(names)).await;
+        }
+    }
+
+    /// Copies that go on while their pod goes back to work show no moment of rest any more.
+    pub(in crate::backup) async fn let_go(&self, names: &[String]) {
+        let open = self.copying.open();
+        for name in names.iter().filter(|name| open.contains(name)) {
+            unquiet(&self.copying.api, name).await;
+        }
+    }
+
+    /// Waits for all copies of the pass. Those whose time is over are cancelled.
+    pub(in crate::backup) async fn finish_copies(&self) {
+        let open = self.copying.open();
+        self.await_copies(&open).await;
+        if self.stop.is_cancelled() {
+            return;
+        }
+        for name in self.copying.open() {
+            cancel(&self.copying.api, &name).await;
+            let message = "it did not end in time; it was told to end";
+            if let Some(one) = locked(&self.copying.seen).get_mut(&name) {
+                one["status"]["phase"] = json!("Failed");
+                one["status"]["message"] = json!(message);
+                one["status"]["completionTimestamp"] = json!(lifeboat_plan::time::seconds(Timestamp::now()));
+            }
+        }
+    }
+}
+
+/// Cancels a PodVolumeBackup.
+async fn cancel(api: &Api<DynamicObject>, name: &str) {
+    patch(api, name, &json!({"spec": {"cancel": true}})).await;
+}
+
+pub(crate) async fn unquiet(api: &Api<DynamicObject>, name: &str) {
+    patch(api, name, &json!({"metadata": {"annotations": {CONSISTENCY: LIVE}}})).await;
+}
+
+async fn patch(api: &Api<DynamicObject>, name: &str, patch: &Value) {
+    let params = kube::api::PatchParams {
+        field_manager: Some(lifeboat_cluster::MANAGER.into()),
+        ..Default::default()
+    };
+    if let Err(error) = api.patch(name, &params, &kube::api::Patch::Merge(patch)).await {
+        tracing::warn!(%error, object = name, "cannot change a PodVolumeBackup");
+    }
+}

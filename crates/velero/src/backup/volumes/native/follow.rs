@@ -1,0 +1,141 @@
+//! Snapshots that their plugins go on with after CreateSnapshot: looked at until all have ended or their time is over. Their
+//! list is in storage beside the backup, so that the next leader can go on and a deleted object is made again. Called with the
+//! look at operations.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use lifeboat_api::common::GoDuration;
+use lifeboat_api::velero::Backup;
+use lifeboat_archive::documents::{BackupVolumeInfo, NativeSnapshot, Results};
+use lifeboat_archive::{BackupFiles, ObjectStore};
+use lifeboat_plan::json::text;
+use lifeboat_plan::velero::volume_plugin::{SNAPSHOT_LOCATION, Standing, is_over, standing, stored};
+use lifeboat_plugin::host::Session;
+use serde_json::Value;
+
+use crate::backup::storage::{list, put, read};
+use crate::backup::trouble::Trouble;
+use crate::context::Context;
+use crate::snapshot_locations::{self, SnapshotterError};
+use crate::volume_plugin::{self, Kind};
+
+/// How long a snapshot may take, where the spec says nothing.
+const TIMEOUT: Duration = Duration::from_hours(4);
+
+/// How the snapshots of a backup stand.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(in crate::backup) struct Snapshots {
+    pub(in crate::backup) open: usize,
+    /// Those that failed, now or before.
+    pub(in crate::backup) failed: usize,
+    /// Whether anything changed since the last look.
+    pub(in crate::backup) changed: bool,
+}
+
+/// One look at all of them.
+pub(in crate::backup) async fn follow(
+    context: &Context,
+    backup: &Backup,
+    store: &dyn ObjectStore,
+    files: &BackupFiles,
+) -> Result<Snapshots, Trouble> {
+    let attempted = backup.status.as_ref().and_then(|status| status.volume_snapshots_attempted);
+    if attempted.unwrap_or_default() == 0 {
+        return Ok(Snapshots::default());
+    }
+    let key = files.volume_plugin_backups();
+    let before: Vec<Value> = list(store, &key).await?;
+    let mut objects = before.clone();
+    let session = context.acting_quietly().session;
+    let mut looked = Ok(());
+    for object in objects.iter_mut().filter(|object| standing(object) == Standing::Open) {
+        match look(context, &session, backup, object).await {
+            Ok(now) => *object = stored(&now),
+            Err(trouble) => {
+                looked = Err(trouble);
+                break;
+            }
+        }
+    }
+    session.close().await;
+    looked?;
+    let changed = objects != before;
+    if changed {
+        let failed: Vec<&Value> =
+            objects.iter().filter(|object| matches!(standing(object), Standing::Failed(_))).collect();
+        // The list last: until it is written, all of this is done again.
+        if !failed.is_empty() {
+            add_failures(store, files, &failed).await?;
+        }
+        put(store, &key, &objects).await?;
+    }
+    let count = |wanted: fn(&Standing) -> bool| objects.iter().filter(|one| wanted(&standing(one))).count();
+    Ok(Snapshots {
+        open: count(|standing| *standing == Standing::Open),
+        failed: count(|standing| matches!(standing, Standing::Failed(_))),
+        changed,
+    })
+}
+
+/// One look at one of them; one whose time is over, or whose plugin cannot be used, is given up.
+async fn look(
+    context: &Context,
+    session: &Session,
+    backup: &Backup,
+    object: &Value,
+) -> Result<Value, Trouble> {
+    let location = object["metadata"]["labels"][SNAPSHOT_LOCATION].as_str().unwrap_or_default();
+    let (open, over) = match snapshot_locations::open(context, session, location).await {
+        Ok(open) => (Some(open), late(backup, object, context.now())),
+        Err(SnapshotterError::Api(error)) => return Err(Trouble::Api(error)),
+        Err(SnapshotterError::Unusable(reason)) => {
+            (None, Some(format!("nobody can tell how far the snapshot is: {reason}")))
+        }
+    };
+    let snapshotter = open.as_ref().map(|open| open.snapshotter.as_ref());
+    let (client, namespace) = (&context.client, &context.settings.namespace);
+    let looked =
+        volume_plugin::follow(client, Kind::Backup, namespace, object, snapshotter, over.as_deref()).await;
+    looked.map(|(now, _)| now).map_err(Trouble::Api)
+}
+
+/// Why a snapshot is given up, where its time is over.
+fn late(backup: &Backup, object: &Value, now: Timestamp) -> Option<String> {
+    let limit = GoDuration::set(backup.spec.item_operation_timeout).and_then(GoDuration::to_std);
+    let since = backup.status.as_ref().and_then(|status| Some(status.start_timestamp.as_ref()?.0));
+    is_over(object, since, limit.unwrap_or(TIMEOUT), now)
+        .then(|| "the snapshot did not end in time (spec.itemOperationTimeout)".to_owned())
+}
+
+/// Snapshots that failed after their call: in the results, the list of snapshots and that of volumes.
+async fn add_failures(
+    store: &dyn ObjectStore,
+    files: &BackupFiles,
+    failed: &[&Value],
+) -> Result<(), Trouble> {
+    let mut results: Results = read(store, &files.results()).await?;
+    let mut snapshots: Vec<NativeSnapshot> = list(store, &files.volume_snapshots()).await?;
+    let mut volumes: Vec<BackupVolumeInfo> = list(store, &files.volume_info()).await?;
+    for object in failed {
+        let volume = text(object, "/spec/volume");
+        for snapshot in snapshots.iter_mut().filter(|one| one.spec.persistent_volume_name == volume) {
+            "Failed".clone_into(&mut snapshot.status.phase);
+        }
+        for info in volumes.iter_mut().filter(|info| info.pv_name == volume) {
+            "failed".clone_into(&mut info.result);
+            if let Some(native) = &mut info.native_snapshot_info {
+                "Failed".clone_into(&mut native.phase);
+            }
+        }
+        let reason = text(object, "/status/message");
+        // One that failed in its call is there already.
+        let known = |known: &str| known.contains(volume) && known.contains(reason);
+        if !results.errors.all().any(|(_, text)| known(text)) {
+            results.errors.add(None, format!("the snapshot of volume {volume} failed: {reason}"));
+        }
+    }
+    put(store, &files.results(), &results).await?;
+    put(store, &files.volume_snapshots(), &snapshots).await?;
+    put(store, &files.volume_info(), &volumes).await
+}

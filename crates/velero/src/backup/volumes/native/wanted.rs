@@ -1,0 +1,80 @@
+//! Whether a volume's snapshot is wanted: what policies, copies of files and the spec say. Asked by the pass, for volume plugins
+//! and for CSI drivers.
+
+use std::sync::Arc;
+
+use lifeboat_cluster::list::{ListQuery, Pager, get_raw};
+use lifeboat_plan::catalogue::GroupResource;
+use lifeboat_plan::velero::backup::snapshots::is_wanted;
+use lifeboat_plan::velero::backup::volumes::{VolumeBook, Wishes};
+use serde_json::Value;
+
+use super::{Pods, Unwanted};
+use crate::backup::locked;
+use crate::backup::pass::Pass;
+
+impl Pass {
+    pub(super) async fn snapshot_wanted(&self, volume: &Value) -> Result<(), Unwanted> {
+        if self.snapshotters.leave_csi && volume["spec"].get("csi").is_some() {
+            let message = "volumes of CSI drivers are not for volume snapshotters while EnableCSI is on";
+            return Err(Unwanted::Because(message.to_owned()));
+        }
+        if self.is_for_csi(volume).await.map_err(Unwanted::Unknown)? {
+            return Err(Unwanted::Because("its CSI driver takes it with its claim".to_owned()));
+        }
+        self.wanted(volume).await
+    }
+
+    /// What policies, copies of files and the spec say about a snapshot, of a volume plugin or of a CSI driver.
+    pub(in crate::backup) async fn wanted(&self, volume: &Value) -> Result<(), Unwanted> {
+        let wishes = Wishes::new(&self.backup.spec, self.valid.policies.as_ref());
+        let text = |path: &str| volume.pointer(path).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let (namespace, name) = (text("/spec/claimRef/namespace"), text("/spec/claimRef/name"));
+        let claim = match wishes.policies {
+            Some(_) if !name.is_empty() => self.claim(&namespace, &name).await.map_err(Unwanted::Unknown)?,
+            _ => None,
+        };
+        let pods = if name.is_empty() {
+            Arc::default()
+        } else {
+            self.pods(&namespace).await.map_err(Unwanted::Unknown)?
+        };
+        is_wanted(volume, claim.as_ref(), &pods, &wishes).map_err(|why| Unwanted::Because(why.to_string()))
+    }
+
+    async fn claim(&self, namespace: &str, name: &str) -> Result<Option<Value>, String> {
+        let resource = GroupResource::new("", "persistentvolumeclaims");
+        let Some(kind) = self.catalogue.get(&resource) else { return Ok(None) };
+        let found =
+            get_raw(&self.client, kind, Some(namespace), name).await.map_err(|error| error.chain())?;
+        found.map(|item| serde_json::from_slice(&item.json).map_err(|error| error.to_string())).transpose()
+    }
+
+    /// What the pods of a namespace mount.
+    async fn pods(&self, namespace: &str) -> Pods {
+        let cell = locked(&self.pods.0).entry(namespace.to_owned()).or_default().clone();
+        cell.get_or_init(|| self.list_pods(namespace)).await.clone()
+    }
+
+    async fn list_pods(&self, namespace: &str) -> Pods {
+        let mut book = VolumeBook::default();
+        let Some(kind) = self.catalogue.get(&GroupResource::new("", "pods")).cloned() else {
+            return Ok(Arc::default());
+        };
+        let query = ListQuery {
+            kind,
+            namespace: Some(namespace.to_owned()),
+            selector: String::new(),
+            page_size: self.page_size,
+        };
+        let mut pager = Pager::new(self.client.clone(), query);
+        while let Some(page) = pager.next().await.map_err(|error| error.chain())? {
+            for item in &page.items {
+                if let Ok(pod) = serde_json::from_slice::<Value>(&item.json) {
+                    book.add_pod(&pod);
+                }
+            }
+        }
+        Ok(Arc::new(book))
+    }
+}

@@ -1,0 +1,57 @@
+//! What the server's controllers share: [`Core`], which any controller needs, and what only those of Velero's kinds use.
+
+use std::collections::BTreeMap;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use lifeboat_cluster::exec::Commands;
+use lifeboat_control::{Core, Turns};
+use lifeboat_plugin::actions::Registry;
+use lifeboat_plugin::host::PluginHost;
+use lifeboat_plugin::volume::VolumeSnapshotter;
+use lifeboat_transfer::movers::Movers;
+use lifeboat_transfer::repositories::Repositories;
+
+use crate::plugin_store::PluginStores;
+use crate::settings::VeleroSettings;
+
+/// Shared by all controllers of one term of leadership.
+#[derive(Clone)]
+pub(crate) struct Context {
+    /// Shared, because a context is handed to every reconcile by value.
+    pub(crate) core: Arc<Core>,
+    pub(crate) settings: Arc<VeleroSettings>,
+    /// Built-in actions; one operation's own, plugins' included, are made by `acting`.
+    pub(crate) actions: Arc<Registry>,
+    /// What is installed in the plugin directory.
+    pub(crate) plugins: PluginHost,
+    /// Snapshotters that are no plugins, by provider.
+    pub(crate) snapshotters: BTreeMap<String, Arc<dyn VolumeSnapshotter>>,
+    /// A restore takes one before it makes a volume from a snapshot.
+    pub(crate) turns: Turns,
+    /// Plugins that are the stores of locations.
+    pub(crate) stores: PluginStores,
+    /// Runs movers.
+    pub(crate) movers: Movers,
+    /// Repositories of volume data.
+    pub(crate) repositories: Repositories,
+    /// Runs hooks in pods.
+    pub(crate) commands: Arc<dyn Commands>,
+}
+
+impl Deref for Context {
+    type Target = Core;
+
+    fn deref(&self) -> &Core {
+        &self.core
+    }
+}
+
+impl AsRef<Core> for Context {
+    fn as_ref(&self) -> &Core {
+        &self.core
+    }
+}
+
+/// Lifeboat's own version.
+pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");

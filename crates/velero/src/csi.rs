@@ -1,0 +1,52 @@
+//! CSI snapshots: the built-in actions that take, restore and delete them, and what clears up after backups that came to
+//! nothing. The actions bear upstream's names; what they decide is in `lifeboat_plan::velero::csi`. A VolumeSnapshot has the same
+//! name in every attempt of a backup and carries its UID: that is the durable intent, and how it is found again.
+
+mod backup;
+mod backup_parts;
+mod delete;
+mod group;
+mod movement;
+mod objects;
+mod restore;
+mod tidy;
+mod together;
+
+use std::sync::Arc;
+
+use kube::Client;
+use lifeboat_plugin::actions::{BackupItemAction, DeleteItemAction, RestoreItemAction};
+
+pub(crate) use movement::{cancel_unused, upload_of};
+pub(crate) use objects::{Snapshots, Unusable};
+pub(crate) use tidy::{backups, discard, origins, release, remove, unused};
+
+/// The backup item actions, in the order in which they run.
+pub(crate) fn backup_actions(client: &Client) -> Vec<Arc<dyn BackupItemAction>> {
+    let snapshots = Snapshots::new(client);
+    vec![
+        Arc::new(backup::ClaimAction::new(snapshots.clone())),
+        Arc::new(backup_parts::SnapshotAction(snapshots)),
+        Arc::new(backup_parts::ContentAction),
+        Arc::new(backup_parts::ClassAction),
+    ]
+}
+
+/// The restore item actions.
+pub(crate) fn restore_actions(client: &Client) -> Vec<Arc<dyn RestoreItemAction>> {
+    let snapshots = Snapshots::new(client);
+    vec![
+        Arc::new(restore::ClaimAction(snapshots)),
+        Arc::new(restore::PartAction::Snapshot),
+        Arc::new(restore::PartAction::Content),
+        Arc::new(restore::PartAction::Class),
+    ]
+}
+
+/// The delete item actions.
+pub(crate) fn delete_actions(client: &Client) -> Vec<Arc<dyn DeleteItemAction>> {
+    vec![Arc::new(delete::ContentAction(Snapshots::new(client)))]
+}
+
+#[cfg(test)]
+mod tests;

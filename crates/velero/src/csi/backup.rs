@@ -1,0 +1,252 @@
+//! The backup item action for claims. One whose volume is a CSI driver's gets a VolumeSnapshot, which is fixed in time before the
+//! claim counts as finished; whether volumes can be made from it is asked for in the background. Whether a claim is to be
+//! snapshotted at all was decided by whoever calls.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use kube::ResourceExt;
+use lifeboat_api::common::GoDuration;
+use lifeboat_api::velero::{Backup, BackupPhase, names};
+use lifeboat_plan::catalogue::{GroupResource, ItemId};
+use lifeboat_plan::velero::csi::{self, GROUP_SNAPSHOTS, OfBackup, SNAPSHOT_NAME, VolumeGroup};
+use lifeboat_plan::velero::data_movement;
+use lifeboat_plugin::actions::{
+    ActionError, AppliesTo, BackupItemAction, BackupOutcome, Lookup, OperationProgress,
+};
+use serde_json::{Value, json};
+
+use super::movement;
+use super::objects::{Snapshots, Taken, text};
+use super::together::{Groups, Origin};
+
+/// How long a driver may take for a snapshot, where the spec says nothing.
+const TIMEOUT: Duration = Duration::from_mins(10);
+
+/// Takes the snapshot of a claim's volume.
+pub(super) struct ClaimAction {
+    snapshots: Snapshots,
+    groups: Groups,
+}
+
+#[async_trait]
+impl BackupItemAction for ClaimAction {
+    fn name(&self) -> &'static str {
+        csi::CLAIM_BACKUPPER
+    }
+
+    async fn applies_to(&self) -> Result<AppliesTo, ActionError> {
+        Ok(AppliesTo::resources(&["persistentvolumeclaims"]))
+    }
+
+    async fn execute(
+        &self,
+        item: Value,
+        backup: &Backup,
+        cluster: &dyn Lookup,
+    ) -> Result<BackupOutcome, ActionError> {
+        let unchanged = |item| BackupOutcome { item, ..BackupOutcome::default() };
+        if is_finalizing(backup) {
+            return Ok(unchanged(item));
+        }
+        let Some(volume) = csi::volume_of(&item) else { return Ok(unchanged(item)) };
+        let Some(volume) = cluster.get(&volume).await? else { return Ok(unchanged(item)) };
+        let Some(driver) = csi::driver_of(&volume) else { return Ok(unchanged(item)) };
+        let moves = backup.spec.snapshot_move_data == Some(true);
+        if moves {
+            // An interrupted attempt may have begun it, and its snapshot may be copied and gone already.
+            let operation = operation_of(&item, backup);
+            let namespace = backup.namespace().unwrap_or_default();
+            match movement::usable(self.snapshots.client(), &namespace, &operation).await {
+                Ok(Some(upload)) => return Ok(begun(item, &upload, operation, backup)),
+                Ok(None) => {}
+                Err(error) => {
+                    let words = format!(
+                        "claim {}/{} has no CSI snapshot: {}",
+                        text(&item, "/metadata/namespace"),
+                        text(&item, "/metadata/name"),
+                        error.chain()
+                    );
+                    return Ok(BackupOutcome { errors: vec![words], ..unchanged(item) });
+                }
+            }
+        }
+        match self.take(&item, driver, backup, cluster).await {
+            Ok((taken, warnings)) => {
+                let outcome = if moves {
+                    self.moved(item, &taken, backup).await?
+                } else {
+                    with_snapshot(item, &taken, backup)
+                };
+                Ok(BackupOutcome { warnings, ..outcome })
+            }
+            // The claim is as good without it: what is missing is an error, and the claim is kept.
+            Err(words) => Ok(BackupOutcome { errors: vec![words], ..unchanged(item) }),
+        }
+    }
+
+    async fn progress(&self, operation: &str, backup: &Backup) -> Result<OperationProgress, ActionError> {
+        let namespace = backup.namespace().unwrap_or_default();
+        movement::progress(self.snapshots.client(), &namespace, movement::UPLOAD, operation).await
+    }
+
+    async fn cancel(&self, operation: &str, backup: &Backup) -> Result<(), ActionError> {
+        let namespace = backup.namespace().unwrap_or_default();
+        movement::cancel(self.snapshots.client(), &namespace, movement::UPLOAD, operation).await
+    }
+}
+
+impl ClaimAction {
+    pub(super) fn new(snapshots: Snapshots) -> Self {
+        Self { snapshots, groups: Groups::default() }
+    }
+
+    /// Has the data of the snapshot moved into a repository, in the background.
+    async fn moved(
+        &self,
+        claim: Value,
+        taken: &Taken,
+        backup: &Backup,
+    ) -> Result<BackupOutcome, ActionError> {
+        let operation = operation_of(&claim, backup);
+        let of = serde_json::to_value(backup).map_err(|error| ActionError::Failed(error.to_string()))?;
+        let mut wanted = data_movement::upload(&of, &claim, &taken.snapshot, &taken.content, &operation);
+        let (namespace, snapshot) =
+            (text(&taken.snapshot, "/metadata/namespace"), text(&taken.snapshot, "/metadata/name"));
+        match movement::make(self.snapshots.client(), movement::UPLOAD, &wanted).await {
+            Ok(name) => wanted["metadata"]["name"] = json!(name),
+            Err(error) => {
+                let left = self.snapshots.take_away(namespace, snapshot, None, true).await.err();
+                let left = left.map(|error| format!("; its snapshot is left behind: {}", error.chain()));
+                let words = format!(
+                    "the data of claim {namespace}/{} is not moved: {}{}",
+                    text(&claim, "/metadata/name"),
+                    error.chain(),
+                    left.unwrap_or_default()
+                );
+                return Ok(BackupOutcome { item: claim, errors: vec![words], ..BackupOutcome::default() });
+            }
+        }
+        Ok(begun(claim, &wanted, operation, backup))
+    }
+
+    /// The snapshot, fixed in time, and what is to be said of it. An error says why there is none; then nothing is left of
+    /// it.
+    async fn take(
+        &self,
+        claim: &Value,
+        driver: &str,
+        backup: &Backup,
+        cluster: &dyn Lookup,
+    ) -> Result<(Taken, Vec<String>), String> {
+        let (namespace, name) = (text(claim, "/metadata/namespace"), text(claim, "/metadata/name"));
+        let failed = |words: String| format!("claim {namespace}/{name} has no CSI snapshot: {words}");
+        let classes =
+            cluster.list(&csi::classes(), None, "").await.map_err(|error| failed(error.to_string()))?;
+        let class = csi::of_claim(&classes, driver, claim, backup.annotations());
+        let class = class.map_err(|error| failed(error.to_string()))?;
+        let class = text(class, "/metadata/name");
+        let of_backup = OfBackup {
+            name: backup.name_any(),
+            uid: backup.uid().unwrap_or_default(),
+            location: backup.spec.storage_location.clone().unwrap_or_default(),
+            namespace: backup.namespace().unwrap_or_default(),
+        };
+        let snapshot = csi::snapshot_name(name, text(claim, "/metadata/uid"), &of_backup.uid);
+        let wanted = csi::snapshot(&snapshot, claim, class, &of_backup);
+        let limit = GoDuration::set(backup.spec.csi_snapshot_timeout).and_then(GoDuration::to_std);
+        let limit = limit.unwrap_or(TIMEOUT);
+        let key = backup.spec.volume_group_snapshot_label_key.as_deref().unwrap_or(names::VOLUME_GROUP);
+        let group = VolumeGroup::of(claim, key, &of_backup);
+        let mut warnings = Vec::new();
+        let taken = async {
+            self.snapshots.settled(namespace, &snapshot, limit).await.map_err(|error| error.to_string())?;
+            let origin = match &group {
+                Some(group) => {
+                    self.groups.take(&self.snapshots, group, claim, backup, cluster, limit).await?
+                }
+                None => Origin::Alone,
+            };
+            if origin == Origin::Alone {
+                warnings.extend(group.as_ref().map(alone));
+                self.snapshots.make(&wanted).await.map_err(|error| error.chain())?;
+            }
+            let taken = self.snapshots.fixed(namespace, &snapshot, limit).await;
+            let mut taken = taken.map_err(|error| error.to_string())?;
+            if let Some(patch) = csi::content_patch(&taken.content, &of_backup) {
+                let content = text(&taken.content, "/metadata/name").to_owned();
+                self.snapshots.change_content(&content, &patch).await.map_err(|error| error.chain())?;
+                let changed = self.snapshots.content(&content).await.map_err(|error| error.chain())?;
+                taken.content = changed.ok_or_else(|| format!("VolumeSnapshotContent {content} is gone"))?;
+            }
+            Ok(taken)
+        };
+        let taken: Result<Taken, String> = taken.await;
+        match taken {
+            Ok(taken) => Ok((taken, warnings)),
+            Err(words) => {
+                let words = format!("{words} (VolumeSnapshotClass {class}, driver {driver})");
+                let left = self.snapshots.take_away(namespace, &snapshot, None, true).await;
+                let left = left.err().map(|error| format!("; it is left behind: {}", error.chain()));
+                Err(failed(format!("{words}{}", left.unwrap_or_default())))
+            }
+        }
+    }
+}
+
+/// What is to be said of a claim that is in a group, where nobody can take them together.
+fn alone(group: &VolumeGroup) -> String {
+    format!(
+        "The {} is snapshotted claim by claim, not at one moment: the cluster does not serve {GROUP_SNAPSHOTS}; stop the writes of \
+         its pods with hooks, or install the snapshot controller with VolumeGroupSnapshots and a driver that takes them",
+        group.title()
+    )
+}
+
+/// The operation that moves the data of a claim.
+fn operation_of(claim: &Value, backup: &Backup) -> String {
+    data_movement::operation("du-", &backup.uid().unwrap_or_default(), text(claim, "/metadata/uid"))
+}
+
+/// The claim whose data a DataUpload moves in the background.
+fn begun(mut claim: Value, upload: &Value, operation: String, backup: &Backup) -> BackupOutcome {
+    let (place, name) = (backup.namespace().unwrap_or_default(), text(upload, "/metadata/name"));
+    let snapshot = text(upload, "/spec/csiSnapshot/volumeSnapshot");
+    claim["metadata"]["annotations"][data_movement::UPLOAD_NAME] = json!(format!("{place}/{name}"));
+    claim["metadata"]["annotations"][SNAPSHOT_NAME] = json!(snapshot);
+    claim["metadata"]["labels"][SNAPSHOT_NAME] = json!(snapshot);
+    claim["metadata"]["labels"][names::BACKUP_NAME] = json!(lifeboat_plan::label::value(&backup.name_any()));
+    let uploads = GroupResource::new("velero.io", "datauploads");
+    BackupOutcome {
+        item: claim,
+        operation_id: Some(operation),
+        post_operation_items: vec![ItemId::namespaced(uploads, place, name)],
+        ..BackupOutcome::default()
+    }
+}
+
+/// The claim as it is restored from its snapshot, which comes along.
+fn with_snapshot(mut claim: Value, taken: &Taken, backup: &Backup) -> BackupOutcome {
+    let snapshot = text(&taken.snapshot, "/metadata/name");
+    let namespace = text(&taken.snapshot, "/metadata/namespace");
+    csi::grown(&mut claim, csi::restore_size(&taken.content));
+    claim["metadata"]["annotations"][SNAPSHOT_NAME] = json!(snapshot);
+    claim["metadata"]["annotations"][names::MUST_INCLUDE_ADDITIONAL_ITEMS] = json!("true");
+    claim["metadata"]["labels"][SNAPSHOT_NAME] = json!(snapshot);
+    claim["metadata"]["labels"][names::BACKUP_NAME] = json!(lifeboat_plan::label::value(&backup.name_any()));
+    let additional_items = vec![ItemId::namespaced(csi::snapshots(), namespace, snapshot)];
+    BackupOutcome { item: claim, additional_items, ..BackupOutcome::default() }
+}
+
+/// Items are read again then, and nothing is begun.
+pub(super) fn is_finalizing(backup: &Backup) -> bool {
+    matches!(backup.phase(), BackupPhase::Finalizing | BackupPhase::FinalizingPartiallyFailed)
+}
+
+#[allow(clippy::needless_pass_by_value)] // the shape that map_err wants
+pub(super) fn failed(error: lifeboat_cluster::ApiError) -> ActionError {
+    match error.code() {
+        Some(403) => ActionError::Forbidden(error.chain()),
+        _ => ActionError::Failed(error.chain()),
+    }
+}

@@ -1,0 +1,118 @@
+//! What becomes of a backup's snapshots in the cluster: the objects go when the backup has them in its archive; with their
+//! data, where the backup came to nothing. Called by the controller of backups; every step can be repeated.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use lifeboat_api::velero::names;
+use lifeboat_cluster::ApiError;
+use lifeboat_plan::velero::csi::{LOCATION, OF_BACKUP, backups_of};
+use serde_json::Value;
+
+use super::group::GroupSnapshots;
+use super::objects::{Snapshots, text};
+use crate::context::Context;
+
+/// A backup has ended and its archive knows its snapshots: only the drivers keep them.
+pub(crate) async fn release(context: &Context, uid: &str) -> Result<(), ApiError> {
+    clear(&Snapshots::new(&context.client), uid, false).await
+}
+
+/// A backup came to nothing: its snapshots go. Gives what is left, in words.
+pub(crate) async fn discard(context: &Context, uid: &str) -> Vec<String> {
+    told(clear(&Snapshots::new(&context.client), uid, true).await)
+}
+
+/// Snapshots of an interrupted attempt that the backup does not use go. `used`: namespaces and names.
+pub(crate) async fn unused(
+    snapshots: &Snapshots,
+    uid: &str,
+    used: &BTreeSet<(String, String)>,
+) -> Vec<String> {
+    let cleared = async {
+        clear_groups(snapshots, uid, false).await?;
+        let idle = |namespace: &str, name: &str| !used.contains(&(namespace.to_owned(), name.to_owned()));
+        clear_own(snapshots, uid, true, idle).await
+    };
+    told(cleared.await)
+}
+
+/// One snapshot that will not be used.
+pub(crate) async fn remove(context: &Context, namespace: &str, name: &str) -> Result<(), ApiError> {
+    Snapshots::new(&context.client).take_away(namespace, name, None, true).await
+}
+
+fn told(cleared: Result<(), ApiError>) -> Vec<String> {
+    let words = cleared.err().map(|error| format!("CSI snapshots may be left behind: {}", error.chain()));
+    words.into_iter().collect()
+}
+
+async fn clear(snapshots: &Snapshots, uid: &str, everything: bool) -> Result<(), ApiError> {
+    // Groups first: the backup's own objects say what of them is kept.
+    clear_groups(snapshots, uid, everything).await?;
+    clear_own(snapshots, uid, everything, |_, _| true).await
+}
+
+/// What is left of group snapshots; with what their drivers have of them, unless the backup has it as its own.
+async fn clear_groups(snapshots: &Snapshots, uid: &str, everything: bool) -> Result<(), ApiError> {
+    if uid.is_empty() {
+        return Ok(());
+    }
+    let Some(groups) = GroupSnapshots::open(snapshots).await? else { return Ok(()) };
+    let own = if everything { Vec::new() } else { snapshots.labelled_contents(OF_BACKUP, Some(uid)).await? };
+    let handle = |content: &Value| Some(content.pointer("/spec/source/snapshotHandle")?.as_str()?.to_owned());
+    groups.clear(uid, &own.iter().filter_map(handle).collect()).await
+}
+
+async fn clear_own(
+    snapshots: &Snapshots,
+    uid: &str,
+    everything: bool,
+    which: impl Fn(&str, &str) -> bool,
+) -> Result<(), ApiError> {
+    if uid.is_empty() {
+        return Ok(());
+    }
+    let mut contents: BTreeMap<(String, String), String> = BTreeMap::new();
+    for content in snapshots.labelled_contents(OF_BACKUP, Some(uid)).await? {
+        let of = |field: &str| text(&content, &format!("/spec/volumeSnapshotRef/{field}")).to_owned();
+        contents.insert((of("namespace"), of("name")), text(&content, "/metadata/name").to_owned());
+    }
+    let mut places: BTreeSet<(String, String)> = contents.keys().cloned().collect();
+    for snapshot in snapshots.labelled(OF_BACKUP, Some(uid)).await? {
+        places.insert(place(&snapshot));
+    }
+    let mut first = Ok(());
+    for (namespace, name) in places.iter().filter(|(namespace, name)| which(namespace, name)) {
+        let content = contents.get(&(namespace.clone(), name.clone())).map(String::as_str);
+        let done = snapshots.take_away(namespace, name, content, everything).await;
+        first = first.and(done);
+    }
+    first
+}
+
+/// The UIDs of all backups of this server that have snapshots in the cluster. Another one's may be under way.
+pub(crate) async fn backups(context: &Context) -> Result<BTreeSet<String>, ApiError> {
+    let snapshots = Snapshots::new(&context.client);
+    let mut found = snapshots.labelled(OF_BACKUP, None).await?;
+    found.extend(snapshots.labelled_contents(OF_BACKUP, None).await?);
+    let server = &context.settings.namespace;
+    let mut uids: BTreeSet<String> = backups_of(&found, OF_BACKUP, server).collect();
+    if let Some(groups) = GroupSnapshots::open(&snapshots).await? {
+        uids.extend(groups.backups(server).await?);
+    }
+    Ok(uids)
+}
+
+/// Name and storage location of the backup with this UID, as the labels of its snapshots say it; the location may be empty.
+pub(crate) async fn origins(context: &Context, uid: &str) -> Result<BTreeSet<(String, String)>, ApiError> {
+    let snapshots = Snapshots::new(&context.client);
+    let mut found = snapshots.labelled(OF_BACKUP, Some(uid)).await?;
+    found.extend(snapshots.labelled_contents(OF_BACKUP, Some(uid)).await?);
+    let label =
+        |object: &Value, key: &str| object["metadata"]["labels"][key].as_str().unwrap_or_default().to_owned();
+    Ok(found.iter().map(|object| (label(object, names::BACKUP_NAME), label(object, LOCATION))).collect())
+}
+
+fn place(snapshot: &Value) -> (String, String) {
+    (text(snapshot, "/metadata/namespace").to_owned(), text(snapshot, "/metadata/name").to_owned())
+}

@@ -1,0 +1,216 @@
+//! One DataUpload: shows its snapshot to a mover, which copies it into the repository; takes away what was made for that,
+//! and the snapshot. The snapshot in the repository that carries the task's UID is the proof; it is on record in the object
+//! before anything is taken away.
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use kube::ResourceExt;
+use kube::api::ListParams;
+use lifeboat_api::velero::{DataMovePhase, DataUpload, names};
+use lifeboat_cluster::{ApiError, Attempt};
+use lifeboat_mover::report::Outcome;
+use lifeboat_mover::task::{self, BackupWork, Source};
+use lifeboat_plan::transfer::movers::{DATA, DEVICE, MoverPlace};
+use lifeboat_plan::velero::data_movement::{exposed_name, is_built_in};
+use lifeboat_plan::velero::pod_volumes::{backup_tag, report_key, status};
+use lifeboat_transfer::attempts::{
+    End, NotPrepared, Prepared, Reported, Steps, Stored, Transfer, WorkContext, carry, failed, misunderstood,
+};
+use lifeboat_transfer::claims::Claims;
+use lifeboat_transfer::snapshots::Snapshots;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::exposing::{self, Exposed};
+use crate::repositories::RepositoryKey;
+use crate::transfers::{Carried, ObjectRecord, Shows, Terms, transfer};
+
+/// Annotation: the end of the object, while it is cleared up.
+const END: &str = "lifeboat.io/end";
+
+struct Uploading<'a> {
+    transfer: Transfer,
+    record: Arc<ObjectRecord>,
+    object: &'a DataUpload,
+}
+
+impl Carried for DataUpload {
+    const CONTROLLER: &'static str = "data-upload";
+
+    fn is_ours(&self) -> bool {
+        is_built_in(self.spec.datamover.as_deref())
+    }
+
+    async fn carry(&self, work: &WorkContext, cancel: &CancellationToken) -> Result<(), ApiError> {
+        let terms = Terms {
+            key: RepositoryKey::new(&self.spec.backup_storage_location, &self.spec.source_namespace),
+            make: true,
+            group: self.labels().get(names::BACKUP_NAME).cloned().unwrap_or_default(),
+            phase: self.phase(),
+            started: self.status.as_ref().and_then(|status| Some(status.start_timestamp.as_ref()?.0)),
+            shows: Shows { is_of_pod: false, node: true },
+        };
+        let (transfer, record) = transfer(work, self, terms);
+        carry(&Uploading { transfer, record, object: self }, cancel).await
+    }
+}
+
+#[async_trait]
+impl Steps for Uploading<'_> {
+    fn transfer(&self) -> &Transfer {
+        &self.transfer
+    }
+
+    /// The copy was on record when a server died: only the rest is left to do. One that nobody wants any more must not stay
+    /// in the repository.
+    async fn settled(&self, cancel: &CancellationToken) -> Result<bool, ApiError> {
+        match end_of(self.object.annotations().get(END)) {
+            Some(end) if !cancel.is_cancelled() => self.end(&end).await.map(|()| true),
+            _ => Ok(false),
+        }
+    }
+
+    async fn prepare(&self, cancel: &CancellationToken) -> Result<Prepared, NotPrepared> {
+        if self.transfer.is_late() {
+            return Err(NotPrepared::Because(self.transfer.late()));
+        }
+        let limit = self.transfer.work.settings.prepare_timeout;
+        let Exposed { claim, block, node } =
+            exposing::expose(&self.transfer.work, &self.record, self.object, limit, cancel).await?;
+        Ok(Prepared {
+            work: task::Work::Backup(self.work(block)),
+            // A file system that was snapshotted while it was used repairs itself when it is mounted.
+            place: MoverPlace::Claim { claim, block, writable: false, node },
+            shown: json!({"path": if block { DEVICE } else { DATA }}),
+        })
+    }
+
+    async fn done(&self, outcome: Outcome) -> Result<(), ApiError> {
+        match outcome {
+            Outcome::BackedUp(reported) => self.copied(Reported::Snapshot(reported)).await,
+            other => misunderstood(self, &other).await,
+        }
+    }
+
+    async fn unreported(&self, message: &str) -> Result<(), ApiError> {
+        self.copied(Reported::Nothing(message)).await
+    }
+
+    async fn is_undone(&self) -> bool {
+        self.transfer.stored_nothing().await
+    }
+
+    /// Why the claim of a mover that never began has no volume.
+    async fn complaint(&self, message: String) -> String {
+        let work = &self.transfer.work;
+        let (claims, name) = (Claims::new(&work.core.client), exposed_name(&self.record.uid));
+        match claims.complaint(&work.settings.namespace, &name).await {
+            Some(why) => format!("{message}; its volume could not be made from the snapshot: {why}"),
+            None => message,
+        }
+    }
+
+    async fn clean(&self) -> Result<String, ApiError> {
+        self.take_away().await?;
+        Ok(self.transfer.forget_all().await)
+    }
+
+    async fn recorded(&self) -> Result<Option<Value>, ApiError> {
+        let record = &self.record;
+        let found = record.api.get_opt(&record.name).await.attempt("read a DataUpload")?;
+        Ok(found.and_then(|found| end_of(found.annotations().get(END))))
+    }
+
+    async fn write_end(&self, end: End<'_>, is_clean: bool) -> Result<bool, ApiError> {
+        let mut patch = self.record.end_patch(end);
+        patch["metadata"]["annotations"][END] = Value::Null;
+        if is_clean {
+            patch["status"]["snapshotID"] = Value::Null;
+        }
+        self.record.write(patch).await
+    }
+}
+
+fn end_of(annotation: Option<&String>) -> Option<Value> {
+    serde_json::from_str(annotation?).ok()
+}
+
+impl Uploading<'_> {
+    fn work(&self, block: bool) -> BackupWork {
+        let (spec, namespace, backup) = (&self.object.spec, self.transfer.key.name(), &self.transfer.group);
+        let source = if block {
+            Source::BlockDevice { path: DEVICE.into(), name: spec.source_pvc.clone() }
+        } else {
+            Source::Snapshot { path: DATA.into() }
+        };
+        // Upstream's, by which a person finds whose snapshot it is.
+        let mut tags = vec![
+            "snapshot-requester=snapshot-data-upload-download".to_owned(),
+            format!("backup={backup}"),
+            format!("ns={namespace}"),
+            format!("pvc={}", spec.source_pvc),
+        ];
+        // As copies of pods' volumes have it: a name is given again, a UID is not.
+        tags.extend(self.object.labels().get(names::BACKUP_UID).map(|uid| backup_tag(uid)));
+        BackupWork {
+            tags,
+            report: Some(report_key(backup, &self.transfer.task())),
+            ..BackupWork::new(source, format!("{namespace}/{}", spec.source_pvc))
+        }
+    }
+
+    /// The mover has ended.
+    async fn copied(&self, reported: Reported<'_>) -> Result<(), ApiError> {
+        let Stored { snapshot, .. } = match self.transfer.copy(reported).await {
+            Ok(stored) => stored,
+            Err(error) => return failed(self, &error.to_string()).await,
+        };
+        self.transfer.forget_earlier().await;
+        let end = status::copied(&snapshot, self.transfer.now());
+        // The end is on record with the phase it will have; people and actions see that when all is cleared up.
+        let record = json!({"metadata": {"annotations": {END: end.to_string()}},
+            "status": {"snapshotID": snapshot.id}});
+        if !self.record.write(record).await? {
+            return self.clean().await.map(drop);
+        }
+        self.end(&end).await
+    }
+
+    /// Clears up, and writes the end.
+    async fn end(&self, end: &Value) -> Result<(), ApiError> {
+        self.take_away().await?;
+        self.write_end(End::Recorded(end), false).await.map(drop)
+    }
+
+    /// Movers, what was made for them, and the snapshot of the driver.
+    async fn take_away(&self) -> Result<(), ApiError> {
+        self.transfer.clear().await?;
+        exposing::hide(&self.transfer.work, &self.record.uid).await?;
+        let Some(source) = &self.object.spec.csi_snapshot else { return Ok(()) };
+        if self.is_shared(&source.volume_snapshot).await? {
+            return Ok(());
+        }
+        let snapshots = Snapshots::new(&self.transfer.work.core.client);
+        let namespace = &self.object.spec.source_namespace;
+        snapshots.take_away(namespace, &source.volume_snapshot, None, true).await
+    }
+
+    /// Whether another DataUpload still needs the snapshot of the driver: the next attempt of a backup makes one for the same
+    /// snapshot where an earlier one was cancelled.
+    async fn is_shared(&self, snapshot: &str) -> Result<bool, ApiError> {
+        let record = &self.record;
+        let all = record.api.list(&ListParams::default()).await.attempt("list DataUploads")?.items;
+        let needs = |other: &kube::api::DynamicObject| {
+            let text =
+                |pointer: &str| other.data.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+            other.uid().as_ref() != Some(&record.uid)
+                && text("/spec/csiSnapshot/volumeSnapshot") == snapshot
+                && text("/spec/sourceNamespace") == self.object.spec.source_namespace
+                && other.data["spec"]["cancel"] != true
+                && other.metadata.deletion_timestamp.is_none()
+                && !DataMovePhase::from(text("/status/phase")).is_terminal()
+        };
+        Ok(all.iter().any(needs))
+    }
+}

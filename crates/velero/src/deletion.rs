@@ -1,0 +1,163 @@
+//! DeleteBackupRequest: deletes a backup and all that it made, in an order in which every step can be repeated: delete
+//! item actions, snapshots, copies of volumes, files, restores, the object. Whatever cannot be removed is named in the request's errors,
+//! and then the object stays: with its phase while all is there, else as Failed, or as PartiallyFailed where only
+//! snapshots are gone. Only files of this very backup
+//! are deleted; of one whose name another has in storage only the object goes.
+
+mod copies;
+mod csi;
+mod files;
+mod gather;
+mod items;
+mod snapshots;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use kube::core::ApiResource;
+use kube::runtime::controller::Action;
+use lifeboat_api::velero::{DeleteBackupRequest, names};
+use lifeboat_cluster::{ApiError, objects};
+use lifeboat_plan::velero::deletion::{self, Extent, RequestPlan};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::context::Context;
+use crate::dynamic;
+use crate::plugins::Acting;
+use gather::Gathered;
+
+/// How soon a request is looked at again whose backup another request deletes.
+const NEXT_TRY: Duration = Duration::from_secs(5);
+
+struct State {
+    resource: ApiResource,
+    /// Backups that are being deleted: one request at a time works on each.
+    busy: Arc<Mutex<BTreeSet<String>>>,
+}
+
+/// The right to work on one backup; given back when dropped.
+struct Turn {
+    backup: String,
+    busy: Arc<Mutex<BTreeSet<String>>>,
+}
+
+impl State {
+    fn turn(&self, backup: &str) -> Option<Turn> {
+        let mut busy = self.busy.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = || Turn { backup: backup.to_owned(), busy: Arc::clone(&self.busy) };
+        busy.insert(backup.to_owned()).then(turn)
+    }
+}
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        self.busy.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.backup);
+    }
+}
+
+pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
+    let resource = objects::resource_of::<DeleteBackupRequest>();
+    let controller =
+        dynamic::controller(context, &resource).graceful_shutdown_on(shutdown.clone().cancelled_owned());
+    let state = Arc::new(State { resource, busy: Arc::default() });
+    dynamic::drive("delete-backup-request", controller, context.clone(), state, reconcile).await;
+}
+
+async fn reconcile(
+    object: Arc<DynamicObject>,
+    context: Context,
+    state: Arc<State>,
+) -> Result<Action, ApiError> {
+    let api = objects::namespaced(&context.client, &context.settings.namespace, &state.resource);
+    match deletion::plan(&objects::to_json(&object), context.now()) {
+        RequestPlan::KeepFor(rest) => return Ok(Action::requeue(rest)),
+        RequestPlan::Remove => {
+            objects::delete(&api, &object).await?;
+            return Ok(Action::await_change());
+        }
+        RequestPlan::Work => {}
+    }
+    let backup = object.data.pointer("/spec/backupName").and_then(Value::as_str).unwrap_or_default();
+    if backup.is_empty() {
+        let message = "spec.backupName is required: name the Backup to delete".to_owned();
+        return status::answer(&context, &state, &object, vec![message]).await;
+    }
+    let Some(_turn) = state.turn(backup) else {
+        return Ok(Action::requeue(NEXT_TRY));
+    };
+    let gathered = gather::gather(&context, backup).await?;
+    let asked_uid = object.labels().get(names::BACKUP_UID).map_or("", String::as_str);
+    match deletion::admit(&gathered.known(asked_uid)) {
+        Err(error) => status::answer(&context, &state, &object, vec![error.to_string()]).await,
+        Ok(extent) => {
+            let begun = status::begin(&context, &state, &object, &gathered, extent).await?;
+            let acting = context.acting_quietly();
+            let deleted = delete(&context, &acting, &gathered, extent).await;
+            acting.close().await;
+            tracing::info!(backup, problems = ?deleted.problems, "deletion ended");
+            status::end(&context, &state, &begun, &gathered, deleted).await
+        }
+    }
+}
+
+/// How a deletion went.
+#[derive(Default)]
+struct Deleted {
+    /// What could not be removed, for people.
+    problems: Vec<String>,
+    /// Whether files were being removed.
+    begun: bool,
+    /// Whether snapshots were.
+    snapshots: bool,
+}
+
+/// Carries the deletion out.
+async fn delete(context: &Context, acting: &Acting, gathered: &Gathered, extent: Extent) -> Deleted {
+    let mut deleted = Deleted::default();
+    let problems = &mut deleted.problems;
+    if extent == Extent::Everything
+        && let Some(location) = &gathered.location
+    {
+        let ran = items::run(context, &acting.actions.delete, gathered, location).await;
+        problems.extend(csi::delete(context, &acting.actions.delete, gathered, location, &ran).await);
+        problems.extend(ran.problems);
+        let copies = copies::read(location, &gathered.name).await;
+        for message in &copies.problems {
+            // The list of volumes is read for CSI snapshots too.
+            if !problems.contains(message) {
+                problems.push(message.clone());
+            }
+        }
+        // What keeps the backup anyhow keeps its snapshots too: it stays one that can be restored.
+        if problems.is_empty() {
+            let gone = snapshots::delete(context, location, &gathered.name).await;
+            problems.extend(gone.problems);
+            deleted.snapshots = gone.any;
+        }
+        if problems.is_empty() {
+            let gone = copies.forget(context, location).await;
+            problems.extend(gone.problems);
+            deleted.snapshots |= gone.any;
+        }
+        if problems.is_empty() {
+            deleted.begun = true;
+            problems.extend(files::of_backup(location, &gathered.name).await);
+        }
+        for restore in &gathered.restores {
+            if problems.is_empty() {
+                problems.extend(files::of_restore(location, &restore.name_any()).await);
+            }
+        }
+    }
+    if problems.is_empty() {
+        problems.extend(gather::delete_objects(context, gathered, extent).await);
+    }
+    deleted
+}

@@ -1,0 +1,86 @@
+//! CSI snapshots that the archive does not have, or that is gone or broken itself: what the cluster still has of them, and what
+//! the list of volumes names, is deleted by handle and driver. What cannot be deleted is named, and then the backup stays.
+
+use std::sync::Arc;
+
+use kube::ResourceExt;
+use lifeboat_api::velero::Backup;
+use lifeboat_archive::BackupFiles;
+use lifeboat_archive::documents::{BackupVolumeInfo, CsiSnapshotInfo};
+use lifeboat_cluster::objects;
+use lifeboat_plan::velero::csi::{CONTENT_DELETER, content_of_handle};
+use lifeboat_plugin::actions::DeleteItemAction;
+use tokio::time::timeout;
+
+use super::files::list;
+use super::gather::Gathered;
+use super::items::Ran;
+use crate::context::Context;
+use crate::csi;
+use crate::locations::Location;
+
+/// All others are deleted by their action, with the archive's contents.
+pub(super) async fn delete(
+    context: &Context,
+    actions: &[Arc<dyn DeleteItemAction>],
+    gathered: &Gathered,
+    location: &Location,
+    ran: &Ran,
+) -> Vec<String> {
+    let mut problems = Vec::new();
+    if let Some(message) = &ran.unread {
+        let uid = gathered.backup.as_ref().and_then(ResourceExt::uid).unwrap_or_default();
+        tracing::warn!(
+            backup = gathered.name,
+            problem = message,
+            "the archive cannot be looked at: what plugins made for single objects may be left behind"
+        );
+        problems.extend(csi::discard(context, &uid).await);
+    }
+    let Ok(files) = BackupFiles::new(&gathered.name) else { return problems };
+    let volumes = match list::<BackupVolumeInfo>(location, &files.volume_info()).await {
+        Ok(volumes) => volumes,
+        Err(error) => {
+            problems.push(error.to_string());
+            return problems;
+        }
+    };
+    for volume in volumes.iter().filter(|volume| !volume.skipped && volume.result != "failed") {
+        let unknown = |csi: &&CsiSnapshotInfo| !ran.contents.contains(&csi.vsc_name);
+        let Some(csi) = volume.csi_snapshot_info.as_ref().filter(unknown) else { continue };
+        if let Err(message) = delete_one(context, actions, gathered, csi).await {
+            let BackupVolumeInfo { pvc_namespace, pvc_name, .. } = volume;
+            let CsiSnapshotInfo { snapshot_handle: handle, vsc_name, .. } = csi;
+            problems.push(format!(
+                "the CSI snapshot '{handle}' of claim '{pvc_namespace}/{pvc_name}' remains: the archive does not have its \
+                 VolumeSnapshotContent '{vsc_name}', and by its handle it cannot be deleted: {message}"
+            ));
+        }
+    }
+    problems
+}
+
+/// As the action does it for a content of the archive; which Secret it was to be deleted with is not known.
+async fn delete_one(
+    context: &Context,
+    actions: &[Arc<dyn DeleteItemAction>],
+    gathered: &Gathered,
+    csi: &CsiSnapshotInfo,
+) -> Result<(), String> {
+    if csi.snapshot_handle.is_empty() && csi.vsc_name.is_empty() {
+        return Ok(());
+    }
+    if csi.snapshot_handle.is_empty() || csi.driver.is_empty() {
+        return Err("the list of volumes does not say its handle and driver".to_owned());
+    }
+    let action = actions.iter().find(|action| action.name() == CONTENT_DELETER);
+    let action = action.ok_or("this server has no action for it")?;
+    let backup = gathered.backup.as_ref().ok_or("its Backup is gone")?;
+    let backup: Backup = objects::typed(backup).map_err(|error| error.to_string())?;
+    let item = content_of_handle(&csi.vsc_name, &csi.snapshot_handle, &csi.driver, &gathered.name);
+    let limit = context.settings.backup.defaults.resource_timeout;
+    match timeout(limit, action.execute(&item, &backup)).await {
+        Ok(ended) => ended.map_err(|error| error.to_string()),
+        Err(_elapsed) => Err("it did not end in time (--resource-timeout)".to_owned()),
+    }
+}

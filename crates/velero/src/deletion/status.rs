@@ -1,0 +1,128 @@
+//! What the request and the Backup show before, while and after.
+
+use kube::ResourceExt;
+use kube::api::{DynamicObject, ListParams};
+use kube::runtime::controller::Action;
+use lifeboat_api::velero::{Backup, BackupPhase, names};
+use lifeboat_archive::BackupFiles;
+use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_plan::label;
+use lifeboat_plan::velero::deletion::{self, Extent};
+use serde_json::{Value, json};
+
+use super::gather::Gathered;
+use super::{Deleted, State};
+use crate::context::Context;
+use crate::locations::METADATA_LIMIT;
+
+/// Claims the request and marks the Backup, before anything is deleted.
+pub(super) async fn begin(
+    context: &Context,
+    state: &State,
+    object: &DynamicObject,
+    gathered: &Gathered,
+    extent: Extent,
+) -> Result<DynamicObject, ApiError> {
+    let requests = objects::namespaced(&context.client, &context.settings.namespace, &state.resource);
+    let uid = gathered.backup.as_ref().and_then(ResourceExt::uid).unwrap_or_default();
+    let labels = json!({names::BACKUP_NAME: label::value(&gathered.name), names::BACKUP_UID: uid});
+    let patch = json!({"metadata": {"labels": labels}, "status": {"phase": "InProgress"}});
+    let begun = objects::merge(&requests, object, patch).await?;
+    // As it was gathered: one that began to run meanwhile is decided on again. Where only the object goes, its phase
+    // tells the next try so.
+    if extent == Extent::Everything {
+        let deleting = json!({"phase": BackupPhase::Deleting.as_str()});
+        set_status(context, gathered.backup.as_ref(), &deleting).await?;
+    }
+    context.metrics.velero().deletion_started(&gathered.schedule());
+    Ok(begun)
+}
+
+/// Ends the request: with the Backup gone it goes too, with all others for the same backup; else it says what remains.
+pub(super) async fn end(
+    context: &Context,
+    state: &State,
+    object: &DynamicObject,
+    gathered: &Gathered,
+    deleted: Deleted,
+) -> Result<Action, ApiError> {
+    let Deleted { problems, begun, snapshots } = deleted;
+    context.metrics.velero().deletion_ended(&gathered.schedule(), problems.is_empty());
+    if problems.is_empty() {
+        context.metrics.velero().forget_backup(&gathered.schedule(), &gathered.name);
+        return remove_all(context, state, object, &gathered.name).await;
+    }
+    let stored = stored_phase(gathered).await;
+    if let Some(before) = gathered.phase() {
+        let mut status = deletion::status_after_failure(&before, stored.as_deref(), begun);
+        if snapshots {
+            status = deletion::without_snapshots(status);
+        }
+        let mut backup = gathered.backup.clone();
+        if let Some(backup) = &mut backup {
+            // Our own first write changed the version; who deletes a backup owns its phase.
+            backup.metadata.resource_version = None;
+        }
+        set_status(context, backup.as_ref(), &status).await?;
+    }
+    answer(context, state, object, problems).await
+}
+
+/// Answers the request with what is wrong.
+pub(super) async fn answer(
+    context: &Context,
+    state: &State,
+    object: &DynamicObject,
+    errors: Vec<String>,
+) -> Result<Action, ApiError> {
+    let requests = objects::namespaced(&context.client, &context.settings.namespace, &state.resource);
+    let patch = json!({"status": {"phase": "Processed", "errors": errors}});
+    match objects::merge(&requests, object, patch).await {
+        Ok(_) => Ok(Action::requeue(deletion::KEEP)),
+        Err(error) if error.is_not_found() => Ok(Action::await_change()),
+        Err(error) if error.is_invalid() => {
+            let message = errors.join("; ");
+            Ok(context.refused.report(&context.events, object, &state.resource, &message, &error).await)
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// The Backup may have been deleted, or be older than its schema: neither keeps its data from being deleted.
+async fn set_status(
+    context: &Context,
+    backup: Option<&DynamicObject>,
+    status: &Value,
+) -> Result<(), ApiError> {
+    let Some(backup) = backup else { return Ok(()) };
+    let patch = json!({"status": status});
+    match objects::merge(&context.objects::<Backup>(), backup, patch).await {
+        Err(error) if !error.is_not_found() && !error.is_invalid() => Err(error),
+        _ => Ok(()),
+    }
+}
+
+async fn stored_phase(gathered: &Gathered) -> Option<String> {
+    let files = BackupFiles::new(&gathered.name).ok()?;
+    let stored = gathered.location.as_ref()?.store.get(&files.metadata(), METADATA_LIMIT).await.ok()?;
+    let stored: Value = serde_json::from_slice(&stored).ok()?;
+    stored.pointer("/status/phase").and_then(Value::as_str).map(str::to_owned)
+}
+
+async fn remove_all(
+    context: &Context,
+    state: &State,
+    object: &DynamicObject,
+    backup: &str,
+) -> Result<Action, ApiError> {
+    let requests = objects::namespaced(&context.client, &context.settings.namespace, &state.resource);
+    let listed = requests.list(&ListParams::default()).await.attempt("list DeleteBackupRequests")?;
+    let same = |other: &&DynamicObject| {
+        other.data.pointer("/spec/backupName").and_then(Value::as_str) == Some(backup)
+    };
+    for other in listed.items.iter().filter(same) {
+        objects::delete(&requests, other).await?;
+    }
+    objects::delete(&requests, object).await?;
+    Ok(Action::await_change())
+}

@@ -1,0 +1,50 @@
+//! Velero's API: the controllers of its kinds, and what they share. [`Velero`] is what the server runs; [`preview_restore`] is
+//! what a dry run calls. Each controller reads, validates, plans, applies and writes status, in that
+//! order; what is decided is decided in crate `plan`.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
+
+mod applying;
+mod backup;
+mod context;
+mod controllers;
+mod credential_files;
+mod csi;
+mod data_movement;
+mod deletion;
+mod downloads;
+mod expiry;
+mod journals;
+mod locations;
+mod lookup;
+mod operations;
+mod own_deployment;
+pub mod password;
+mod plugin_store;
+mod plugins;
+mod pod_volumes;
+mod repositories;
+mod restore;
+mod schedules;
+mod server_part;
+mod server_status;
+pub mod settings;
+mod snapshot_locations;
+mod storage_problem;
+mod sync;
+#[cfg(test)]
+mod testing;
+mod transfer_kinds;
+mod transfers;
+mod volume_plugin;
+mod wiring;
+
+use lifeboat_control::dynamic;
+
+pub use lifeboat_items::preview::{Fight, NotPlanned, Planned, PlannedItem, Would};
+pub use locations::{LocationError, store_config};
+pub use restore::preview_restore;
+pub use server_part::{Clients, Velero};
+pub use settings::{
+    BackupSettings, DownloadSettings, MoverSettings, PluginSettings, RestoreSettings, StorageSettings,
+    VeleroSettings,
+};

@@ -1,0 +1,116 @@
+//! BackupStorageLocation: looks at each bucket when it is due and says whether backups can be kept there.
+//! gather (read what the decision needs) -> validate -> plan (is a look due, which default stays) -> apply (look,
+//! unset) -> status (one patch).
+
+mod apply;
+mod gather;
+mod plan;
+mod status;
+#[cfg(test)]
+mod tests;
+mod validate;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::DynamicObject;
+use kube::core::ApiResource;
+use kube::runtime::controller::Action;
+use kube::runtime::reflector::{ObjectRef, Store};
+use kube::{Api, ResourceExt};
+use lifeboat_api::velero::BackupStorageLocation;
+use lifeboat_cluster::{ApiError, objects};
+use lifeboat_control::locked;
+use lifeboat_plan::velero::location::PastLook;
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+use crate::context::Context;
+use crate::dynamic;
+
+/// What outlives one reconcile: when and with which inputs each location was last looked at, by UID.
+struct State {
+    resource: ApiResource,
+    looked_at: Mutex<BTreeMap<String, PastLook>>,
+}
+
+impl State {
+    fn past(&self, object: &DynamicObject) -> Option<PastLook> {
+        let looked_at = locked(&self.looked_at);
+        looked_at.get(object.metadata.uid.as_deref()?).cloned()
+    }
+
+    fn remember(&self, object: &DynamicObject, look: PastLook) {
+        let mut looked_at = locked(&self.looked_at);
+        looked_at.insert(object.uid().unwrap_or_default(), look);
+    }
+
+    /// Forgets every location whose UID is not among `existing`.
+    fn retain(&self, existing: &BTreeSet<String>) {
+        let mut looked_at = locked(&self.looked_at);
+        looked_at.retain(|uid, _| existing.contains(uid));
+    }
+}
+
+pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
+    let resource = objects::resource_of::<BackupStorageLocation>();
+    let controller = dynamic::controller(context, &resource);
+    let (locations, existing) = (controller.store(), controller.store());
+    // New credentials, another certificate authority, an exported password: every location is looked at again where
+    // its inputs changed.
+    let secrets: Api<Secret> = Api::namespaced(context.client.clone(), &context.settings.namespace);
+    let kind = resource.clone();
+    let controller = controller
+        .watches(secrets, dynamic::watching(), move |_| every_location(&locations, &kind))
+        .graceful_shutdown_on(resting.clone().cancelled_owned());
+    let state = Arc::new(State { resource, looked_at: Mutex::default() });
+    tokio::join!(
+        dynamic::drive("backup-storage-location", controller, context.clone(), state.clone(), reconcile),
+        forget_deleted(context, &state, existing, resting),
+    );
+}
+
+async fn reconcile(
+    object: Arc<DynamicObject>,
+    context: Context,
+    state: Arc<State>,
+) -> Result<Action, ApiError> {
+    if object.metadata.deletion_timestamp.is_some() {
+        return Ok(Action::await_change());
+    }
+    let gathered = gather::gather(&context, &state, object).await?;
+    let validated = validate::validate(&gathered, &context.plugins);
+    let past = state.past(&gathered.object);
+    let plan =
+        plan::plan(&gathered, validated, past.as_ref(), context.settings.validation_frequency, context.now());
+    let outcome = apply::apply(&context, &state, &gathered, plan).await?;
+    status::write(&context, &state, &gathered, outcome).await
+}
+
+fn every_location(locations: &Store<DynamicObject>, kind: &ApiResource) -> Vec<ObjectRef<DynamicObject>> {
+    locations
+        .state()
+        .iter()
+        .map(|location| ObjectRef::from_obj_with(location.as_ref(), kind.clone()))
+        .collect()
+}
+
+/// A deleted location no longer shows in the metrics and is not remembered.
+async fn forget_deleted(
+    context: &Context,
+    state: &State,
+    locations: Store<DynamicObject>,
+    resting: &CancellationToken,
+) {
+    loop {
+        let existing = locations.state();
+        context.metrics.retain_locations(&existing.iter().map(|location| location.name_any()).collect());
+        state.retain(&existing.iter().filter_map(|location| location.uid()).collect());
+        tokio::select! {
+            () = resting.cancelled() => return,
+            () = sleep(Duration::from_secs(5)) => {}
+        }
+    }
+}

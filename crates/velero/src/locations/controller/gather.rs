@@ -1,0 +1,54 @@
+//! Reads everything the decision about one location needs: its typed form, the Secrets it names, the installation's
+//! password, the other locations.
+
+use std::sync::Arc;
+
+use kube::api::{DynamicObject, ListParams};
+use lifeboat_api::velero::BackupStorageLocation;
+use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_plan::password::PasswordSecret;
+use lifeboat_plan::velero::location::Shown;
+
+use super::State;
+use crate::context::Context;
+use crate::locations::{self, Secrets};
+use crate::password;
+
+/// All that was read.
+pub(super) struct Gathered {
+    pub(super) object: Arc<DynamicObject>,
+    /// The typed form, or why the object cannot be read (it may be older than the schema).
+    pub(super) location: Result<BackupStorageLocation, String>,
+    /// The Secrets that the location names, by name; a missing one is `None`.
+    pub(super) secrets: Secrets,
+    pub(super) password: Option<PasswordSecret>,
+    /// What the object shows of earlier looks.
+    pub(super) shown: Shown,
+    /// Every location that is marked as default and not being deleted.
+    pub(super) defaults: Vec<DynamicObject>,
+}
+
+pub(super) async fn gather(
+    context: &Context,
+    state: &State,
+    object: Arc<DynamicObject>,
+) -> Result<Gathered, ApiError> {
+    let namespace = &context.settings.namespace;
+    let location = objects::typed::<BackupStorageLocation>(&object).map_err(|error| error.to_string());
+    let secrets = match &location {
+        Ok(location) => locations::secrets(context, location).await?,
+        Err(_) => Secrets::new(),
+    };
+    let password = password::read(&context.client, namespace).await?;
+    let all = objects::namespaced(&context.client, namespace, &state.resource)
+        .list(&ListParams::default())
+        .await
+        .attempt("list BackupStorageLocations")?;
+    let defaults = all
+        .into_iter()
+        .filter(|other| other.data.pointer("/spec/default") == Some(&serde_json::Value::Bool(true)))
+        .filter(|other| other.metadata.deletion_timestamp.is_none())
+        .collect();
+    let shown = Shown::read(&object.data);
+    Ok(Gathered { object, location, secrets, password, shown, defaults })
+}

@@ -1,0 +1,97 @@
+//! What the object shows afterwards: phase, message, time and conditions, in one patch; an event where the phase
+//! changed; the metric. A patch that the API server refuses (an object older than its schema) becomes an event.
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::runtime::controller::Action;
+use kube::{Resource, ResourceExt};
+use lifeboat_cluster::{ApiError, objects};
+use lifeboat_plan::conditions::Fact;
+use lifeboat_plan::velero::location::{self, Due, STORE_ANNOTATION};
+use lifeboat_plan::{conditions, password, time};
+use serde_json::{Value, json};
+
+use super::State;
+use super::apply::{Outcome, Verdict};
+use super::gather::Gathered;
+use crate::context::Context;
+use crate::dynamic::again_after;
+
+pub(super) async fn write(
+    context: &Context,
+    state: &State,
+    gathered: &Gathered,
+    outcome: Outcome,
+) -> Result<Action, ApiError> {
+    let verdict = match outcome {
+        Outcome::NotDue(Due::In(rest)) => return Ok(again_after(rest)),
+        Outcome::NotDue(_) | Outcome::Unset => return Ok(Action::await_change()),
+        Outcome::Looked(verdict) => verdict,
+    };
+    context.metrics.set_location(&gathered.object.name_any(), verdict.problem.is_none());
+    let facts = facts(gathered, &verdict);
+    let api = objects::namespaced(&context.client, &context.settings.namespace, &state.resource);
+    let written = objects::merge(&api, &gathered.object, patch(gathered, &verdict, &facts)).await;
+    match written {
+        Ok(_) => {
+            tell(context, &gathered.object.object_ref(&state.resource), gathered, &verdict, &facts).await;
+        }
+        Err(error) if error.is_invalid() => {
+            let found = verdict.problem.as_ref().map_or("the bucket can be used", |problem| &problem.message);
+            let words = format!("the verdict cannot be written into this object: {found}");
+            state.remember(&gathered.object, verdict.this_look);
+            let object = &gathered.object;
+            return Ok(context
+                .refused
+                .report(&context.events, object, &state.resource, &words, &error)
+                .await);
+        }
+        Err(error) => return Err(error),
+    }
+    state.remember(&gathered.object, verdict.this_look);
+    Ok(again_after(verdict.next_look))
+}
+
+/// Events: where the phase changed; at this server's first look also what does not hold.
+async fn tell(
+    context: &Context,
+    about: &ObjectReference,
+    gathered: &Gathered,
+    verdict: &Verdict,
+    facts: &[Fact],
+) {
+    let was_available = gathered.shown.phase == "Available";
+    match &verdict.problem {
+        None if !was_available => {
+            context.events.normal(about, "Available", "the bucket can be used").await;
+        }
+        Some(problem) if was_available || verdict.first_look => {
+            context.events.warning(about, "Unavailable", &problem.message).await;
+        }
+        _ => {}
+    }
+    if verdict.first_look {
+        // The verdict itself was told above.
+        for fact in facts.iter().filter(|fact| !fact.holds && fact.kind != "Available") {
+            context.events.warning(about, &fact.reason, &fact.message).await;
+        }
+    }
+}
+
+/// All that holds, or does not, for this location: what the look found, what is known of the password.
+pub(super) fn facts(gathered: &Gathered, verdict: &Verdict) -> Vec<Fact> {
+    let problem = verdict.problem.as_ref().map(|problem| (problem.category, problem.message.as_str()));
+    let mut facts = location::facts(problem, &verdict.warnings, verdict.used.as_deref());
+    facts.extend(password::facts(gathered.password.as_ref()));
+    facts
+}
+
+pub(super) fn patch(gathered: &Gathered, verdict: &Verdict, facts: &[Fact]) -> Value {
+    let now = verdict.this_look.at;
+    let status = json!({
+        "phase": if verdict.problem.is_none() { "Available" } else { "Unavailable" },
+        "message": verdict.problem.as_ref().map(|problem| &problem.message),
+        "lastValidationTime": time::seconds(now),
+        "conditions": conditions::merge(&gathered.shown.conditions, facts, now),
+    });
+    json!({"metadata": {"annotations": {STORE_ANNOTATION: verdict.used}}, "status": status})
+}

@@ -1,0 +1,193 @@
+//! Repositories of volume data of the Velero API: one for each namespace and location, at Velero's restic path
+//! (`restic/<namespace>`), with a BackupRepository that shows its state. Called by backups, restores, deletions and
+//! maintenance of volume data; what is the same for every API is in [`lifeboat_transfer::repositories`].
+
+pub(crate) mod controller;
+pub(crate) mod object;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use lifeboat_cluster::ApiError;
+use lifeboat_plan::password::{SECRET, to_try};
+use lifeboat_plan::velero::backup_repository::{self, About};
+use lifeboat_repository::repository::{Identity, Options, Repository};
+pub(crate) use lifeboat_transfer::repositories::{Access, Keys, RepositoryKey, RepositoryProblem};
+use lifeboat_transfer::repositories::{AccessSource, Passwords, RepositoryRecords, SourceKeys, Storage};
+use secrecy::SecretString;
+
+use crate::context::Context;
+use crate::locations::{self, LocationError, Opening};
+use crate::password;
+
+/// The repositories of locations, with their BackupRepositories as records.
+pub(crate) struct LocationRepositories(pub(crate) Context);
+
+/// The key of the repository of a namespace in a location.
+pub(crate) fn key(location: &str, namespace: &str) -> RepositoryKey {
+    RepositoryKey::new(location, namespace)
+}
+
+fn host(context: &Context) -> Arc<LocationRepositories> {
+    Arc::new(LocationRepositories(context.clone()))
+}
+
+impl From<LocationError> for RepositoryProblem {
+    fn from(error: LocationError) -> Self {
+        Self::Storage(error.chain())
+    }
+}
+
+#[async_trait]
+impl AccessSource for LocationRepositories {
+    async fn access(&self, key: &RepositoryKey) -> Result<Access, RepositoryProblem> {
+        let (context, location) = (&self.0, key.storage());
+        let object = locations::find(context, location).await?;
+        let secrets = locations::secrets(context, &object).await?;
+        let opening = locations::opening(&object, &secrets, &context.plugins)
+            .map_err(|problem| RepositoryProblem::Unusable(problem.message))?;
+        let Opening::BuiltIn(config) = opening else {
+            return Err(RepositoryProblem::Unusable(format!(
+                "location '{location}' is served by {}; movers reach only storage that Lifeboat speaks itself: remove the \
+                 plugin, or give the volumes a location with provider aws, gcp or azure",
+                opening.used()
+            )));
+        };
+        let path = format!("restic/{}", key.name());
+        let storage = Storage { config: &config, environment: &context.settings.cloud, path: &path };
+        let identity = Identity {
+            host: format!("{}/{}", context.repositories.cluster(context).await?, context.settings.identity),
+            ..Identity::of_system()
+        };
+        // Looks and small changes in the server, with little memory.
+        let options = Options {
+            uploads: 1,
+            reads: 2,
+            threads: 1,
+            temporary: context.settings.storage.spool_directory.clone(),
+            identity,
+            ..Options::default()
+        };
+        Access::new(key.clone(), storage, passwords(context).await?, options).await
+    }
+}
+
+/// The passwords of the installation.
+async fn passwords(context: &Context) -> Result<Passwords, ApiError> {
+    let secret = password::read(&context.client, &context.settings.namespace).await?.unwrap_or_default();
+    let to_try = to_try(&secret).into_iter().map(|text| SecretString::from(text.to_owned())).collect();
+    let missing = format!(
+        "Secret {SECRET} holds no repository password; restore it (`lifeboat install --repository-password-file`), or let the \
+         server make one"
+    );
+    Ok(Passwords { to_try, missing })
+}
+
+fn about(key: &RepositoryKey) -> About<'_> {
+    About { location: key.storage(), namespace: key.name() }
+}
+
+#[async_trait]
+impl RepositoryRecords for LocationRepositories {
+    async fn expect_data(&self, access: &Access) -> Result<(), ApiError> {
+        let object = object::ensure(&self.0, about(&access.key), &access.identifier).await?;
+        object::set_emptied(&self.0, &object, false).await
+    }
+
+    async fn set_state(&self, access: &Access, problem: Option<String>) -> Result<(), ApiError> {
+        match object::find(&self.0, about(&access.key)).await? {
+            Some(object) => object::show(&self.0, &object, problem.as_deref()).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn set_emptied(&self, key: &RepositoryKey, emptied: bool) -> Result<(), ApiError> {
+        match object::find(&self.0, about(key)).await? {
+            Some(object) => object::set_emptied(&self.0, &object, emptied).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn note_given_up(
+        &self,
+        key: &RepositoryKey,
+        task: &str,
+        deadline: Timestamp,
+    ) -> Result<(), ApiError> {
+        object::note(&self.0, about(key), backup_repository::give_up(task, deadline)).await
+    }
+
+    async fn note_dead_owner(&self, key: &RepositoryKey, owner: &str) -> Result<(), ApiError> {
+        object::note(&self.0, about(key), backup_repository::note_dead(owner)).await
+    }
+}
+
+/// Reads what opens the repository of a mover.
+pub(crate) fn keys(context: &Context, key: &RepositoryKey) -> Arc<dyn Keys> {
+    Arc::new(SourceKeys { source: host(context), key: key.clone() })
+}
+
+pub(crate) async fn access(
+    context: &Context,
+    location: &str,
+    namespace: &str,
+) -> Result<Access, RepositoryProblem> {
+    host(context).access(&key(location, namespace)).await
+}
+
+/// The repository of a namespace in a location, ready to be used: made where there is none yet, and shown by its
+/// BackupRepository.
+pub(crate) async fn ensure(
+    context: &Context,
+    location: &str,
+    namespace: &str,
+) -> Result<Access, RepositoryProblem> {
+    Box::pin(context.repositories.ensure(host(context).as_ref(), &key(location, namespace))).await
+}
+
+/// Opens a repository that exists.
+pub(crate) async fn open(context: &Context, access: &Access) -> Result<Repository, RepositoryProblem> {
+    context.repositories.open(access).await
+}
+
+/// Removes snapshots from a namespace's repository. Those that are gone already are no error.
+pub(crate) async fn forget(
+    context: &Context,
+    location: &str,
+    namespace: &str,
+    ids: &[String],
+) -> Result<(), RepositoryProblem> {
+    Box::pin(context.repositories.forget(host(context).as_ref(), &key(location, namespace), ids)).await
+}
+
+/// Forgets the snapshots of these tasks, where there are any.
+pub(crate) async fn forget_tasks(
+    context: &Context,
+    location: &str,
+    namespace: &str,
+    tasks: &[String],
+) -> Result<(), RepositoryProblem> {
+    Box::pin(context.repositories.forget_tasks(host(context).as_ref(), &key(location, namespace), tasks))
+        .await
+}
+
+/// There is a snapshot: the record must not say that the repository was emptied.
+pub(crate) async fn is_not_empty(context: &Context, access: &Access) -> Result<(), ApiError> {
+    host(context).set_emptied(&access.key, false).await
+}
+
+/// Removes the locks of an owner whose end was reported.
+pub(crate) async fn unlock(context: &Context, location: &str, namespace: &str, owner: &str) {
+    Box::pin(context.repositories.unlock(host(context).as_ref(), &key(location, namespace), owner)).await;
+}
+
+pub(crate) async fn remove_locks(
+    context: &Context,
+    location: &str,
+    namespace: &str,
+    owners: &[String],
+) -> Result<(), RepositoryProblem> {
+    Box::pin(context.repositories.remove_locks(host(context).as_ref(), &key(location, namespace), owners))
+        .await
+}

@@ -1,0 +1,179 @@
+//! BackupRepository: says whether a repository of volume data can be used, and keeps it small and whole. Maintenance is a
+//! mover's work: one at a time for each repository, its number written down before it begins, so that whoever leads next
+//! goes on with the same Job.
+
+mod maintain;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::ResourceExt;
+use kube::api::{DynamicObject, ListParams};
+use kube::core::ApiResource;
+use kube::runtime::controller::Action;
+use lifeboat_api::velero::{BackupRepository, DataUpload, PodVolumeBackup};
+use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_control::LongWork;
+use lifeboat_plan::velero::backup_repository::{
+    Due, dead_owners, due, given_up, is_restic, looked_for, unlocked,
+};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::context::Context;
+use crate::repositories::{self, Access, RepositoryProblem, object};
+use crate::{dynamic, locations};
+
+/// How often a repository that cannot be used is looked at again, and one that can be.
+const NEXT_TRY: Duration = Duration::from_mins(1);
+const NEXT_LOOK: Duration = Duration::from_mins(5);
+
+struct State {
+    resource: ApiResource,
+    /// Maintenances take hours, and no look at a repository waits for one.
+    maintenances: LongWork,
+}
+
+pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
+    let resource = objects::resource_of::<BackupRepository>();
+    let controller =
+        dynamic::controller(context, &resource).graceful_shutdown_on(resting.clone().cancelled_owned());
+    let state = Arc::new(State { resource, maintenances: LongWork::default() });
+    dynamic::drive("backup-repository", controller, context.clone(), state.clone(), reconcile).await;
+    state.maintenances.leave().await;
+}
+
+async fn reconcile(
+    object: Arc<DynamicObject>,
+    context: Context,
+    state: Arc<State>,
+) -> Result<Action, ApiError> {
+    let value = objects::to_json(&object);
+    let text = |field: &str| value["spec"][field].as_str().unwrap_or_default();
+    let (location, namespace) = (text("backupStorageLocation"), text("volumeNamespace"));
+    if object.metadata.deletion_timestamp.is_some() {
+        context.repositories.close(&repositories::key(location, namespace));
+        return Ok(Action::await_change());
+    }
+    if !is_restic(&value) {
+        let words = "Lifeboat keeps volume data in restic's format only; this repository is Velero's own, and nothing is \
+                     done with it";
+        object::show(&context, &object, Some(words)).await?;
+        return Ok(Action::await_change());
+    }
+    match stands(&context, location, namespace, &value).await {
+        Ok(()) => object::show(&context, &object, None).await?,
+        Err(RepositoryProblem::Api(error)) => return Err(error),
+        Err(problem) => {
+            context.repositories.close(&repositories::key(location, namespace));
+            object::show(&context, &object, Some(&problem.chain())).await?;
+            return Ok(Action::requeue(NEXT_TRY));
+        }
+    }
+    let is_unlocked = remove_locks(&context, &object, location, namespace).await?;
+    let is_settled = forget_late(&context, &object, location, namespace).await?;
+    let next_look = if is_unlocked && is_settled { NEXT_LOOK } else { NEXT_TRY };
+    let (begun, number) = match due(&value, context.settings.movers.maintenance_frequency, context.now()) {
+        Due::In(pause) => return Ok(Action::requeue(pause.min(next_look))),
+        Due::Now(number) => (maintain::begin(&context, &state.resource, &object, number).await?, number),
+        Due::GoOn(number) => ((*object).clone(), number),
+    };
+    let uid = begun.uid().unwrap_or_default();
+    let resource = state.resource.clone();
+    state.maintenances.start(&uid, |_| async move {
+        if let Err(error) = maintain::carry_out(&context, &resource, &begun, number).await {
+            let (repository, words) = (begun.name_any(), error.chain());
+            tracing::warn!(repository, words, "cannot go on with a maintenance yet");
+        }
+    });
+    Ok(Action::requeue(next_look))
+}
+
+/// Removes the locks of dead movers that could not be removed when they died. False where they still cannot.
+async fn remove_locks(
+    context: &Context,
+    object: &DynamicObject,
+    location: &str,
+    namespace: &str,
+) -> Result<bool, ApiError> {
+    let owners = dead_owners(&objects::to_json(object));
+    if owners.is_empty() {
+        return Ok(true);
+    }
+    match repositories::remove_locks(context, location, namespace, &owners).await {
+        Ok(()) => object::change(context, object, unlocked(&owners)).await.map(|()| true),
+        Err(RepositoryProblem::Api(error)) => Err(error),
+        Err(problem) => {
+            let words = problem.chain();
+            tracing::warn!(repository = object.name_any(), words, "locks of dead movers are left for now");
+            Ok(false)
+        }
+    }
+}
+
+/// Forgets what movers stored after they were given up. False where more may come.
+async fn forget_late(
+    context: &Context,
+    object: &DynamicObject,
+    location: &str,
+    namespace: &str,
+) -> Result<bool, ApiError> {
+    let value = objects::to_json(object);
+    if given_up(&value, &[]).is_nothing() {
+        return Ok(true);
+    }
+    let mut copies = Vec::new();
+    for api in [context.objects::<PodVolumeBackup>(), context.objects::<DataUpload>()] {
+        let listed = api.list(&ListParams::default()).await.attempt("list the copies of volumes")?;
+        copies.extend(listed.items.iter().map(objects::to_json));
+    }
+    let (found, looked) = (given_up(&value, &copies), context.now());
+    match repositories::forget_tasks(context, location, namespace, &found.unwanted).await {
+        Ok(()) => {}
+        Err(RepositoryProblem::Api(error)) => return Err(error),
+        Err(problem) => {
+            let words = problem.chain();
+            tracing::warn!(repository = object.name_any(), words, "a late snapshot may be left for now");
+            return Ok(false);
+        }
+    }
+    if let Some(patch) = looked_for(&value, &found, looked) {
+        object::change(context, object, patch).await?;
+    }
+    Ok(false)
+}
+
+/// Whether the repository opens. One that nobody has written to yet is made when a volume comes.
+async fn stands(
+    context: &Context,
+    location: &str,
+    namespace: &str,
+    object: &Value,
+) -> Result<(), RepositoryProblem> {
+    let is_new = matches!(object["status"]["phase"].as_str(), None | Some("" | "New"));
+    let access = repositories::access(context, location, namespace).await?;
+    // Storage that is away is told by its location; here it would only flap.
+    let found = locations::find(context, location).await?;
+    if found.phase() != Some(&lifeboat_api::velero::BackupStorageLocationPhase::Available) {
+        return Err(RepositoryProblem::Unusable(format!("its location '{location}' is not available")));
+    }
+    match look(context, &access).await {
+        Err(problem) if problem.is_missing() && is_new => {
+            context.repositories.close(&repositories::key(location, namespace));
+            repositories::ensure(context, location, namespace).await.map(drop)
+        }
+        other => other,
+    }
+}
+
+/// Opens it and looks into the store: what was opened once may be gone.
+async fn look(context: &Context, access: &Access) -> Result<(), RepositoryProblem> {
+    let repository = repositories::open(context, access).await?;
+    let there = repository.store().exists("config").await;
+    if there.map_err(lifeboat_repository::Error::store("look for the repository"))? {
+        return Ok(());
+    }
+    Err(lifeboat_repository::Error::NoRepository { location: access.identifier.clone() }.into())
+}

@@ -1,0 +1,176 @@
+//! One maintenance of a repository: a mover prunes and checks it. Its number is in an annotation before the Job is made and
+//! goes with the patch that records the end; the Job is cleared after that.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use jiff::Timestamp;
+use kube::api::DynamicObject;
+use kube::core::ApiResource;
+use kube::{Api, Resource, ResourceExt};
+use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_mover::report::{Line, Outcome, TaskResult};
+use lifeboat_mover::task::{Limits, LockTerms, MaintainWork, Task, Work};
+use lifeboat_plan::transfer::movers::{MoverJob, MoverPlace, Owner, SCRATCH};
+use lifeboat_plan::velero::backup_repository::{self, EMPTIED, MAINTENANCE};
+use lifeboat_repository::files::FileKind;
+use lifeboat_transfer::movers::{Ended, MoverObserver, MoverRequest};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::context::Context;
+use crate::repositories::{self, Access, RepositoryProblem};
+
+/// A lock that is in the way may be an orphan, which counts for nothing after thirty minutes.
+const LOCK_WAIT: Duration = Duration::from_mins(35);
+
+/// Writes down that the run of this number begins.
+pub(super) async fn begin(
+    context: &Context,
+    resource: &ApiResource,
+    object: &DynamicObject,
+    number: u64,
+) -> Result<DynamicObject, ApiError> {
+    let api = objects::namespaced(&context.client, &context.settings.namespace, resource);
+    let patch = json!({"metadata": {"annotations": {MAINTENANCE: number.to_string()}}});
+    objects::merge(&api, object, patch).await
+}
+
+/// The object as it is now; None where this run of it is recorded already: what is watched lags behind.
+async fn under_way(
+    api: &Api<DynamicObject>,
+    object: &DynamicObject,
+    run: &str,
+) -> Result<Option<DynamicObject>, ApiError> {
+    let name = object.name_any();
+    let found = api.get_opt(&name).await.attempt(format!("read BackupRepository {name}"))?;
+    Ok(found.filter(|found| backup_repository::is_under_way(&objects::to_json(found), run)))
+}
+
+/// Runs it to its end and records that.
+pub(super) async fn carry_out(
+    context: &Context,
+    resource: &ApiResource,
+    object: &DynamicObject,
+    number: u64,
+) -> Result<(), ApiError> {
+    let uid = backup_repository::task(&object.uid().unwrap_or_default(), number);
+    let begun = Timestamp::from_second(i64::try_from(number).unwrap_or_default()).unwrap_or(context.now());
+    let api = objects::namespaced(&context.client, &context.settings.namespace, resource);
+    let Some(object) = &under_way(&api, object, &uid).await? else { return Ok(()) };
+    let outcome = match request(context, object, &uid).await {
+        Ok(request) => {
+            let ended = context.movers.carry_out(request, &Quiet, &CancellationToken::new()).await?;
+            match ended {
+                Ended::Left => return Ok(()),
+                Ended::Reported { result, dead_owner } => {
+                    let reported = reported(result);
+                    if reported.is_err() {
+                        unlock(context, object, dead_owner.as_deref()).await;
+                    }
+                    reported
+                }
+                Ended::Died(death) => {
+                    unlock(context, object, death.dead_owner.as_deref()).await;
+                    Err(death.message)
+                }
+                Ended::Cancelled { .. } => Err("it was cancelled".to_owned()),
+            }
+        }
+        Err(words) => Err(words),
+    };
+    // It went on meanwhile: others wrote how it stands.
+    if let Some(object) = under_way(&api, object, &uid).await? {
+        let failure = outcome.as_ref().err().map(String::as_str);
+        let patch = backup_repository::ended(&objects::to_json(&object), begun, failure, context.now());
+        objects::merge(&api, &object, patch).await?;
+    }
+    let reference = object.object_ref(resource);
+    match &outcome {
+        Ok(words) => tracing::info!(repository = object.name_any(), words, "maintenance ended"),
+        Err(words) => context.events.warning(&reference, "MaintenanceFailed", words).await,
+    }
+    context.movers.clear(&context.settings.movers.namespace, &uid).await
+}
+
+/// Removes the locks of a mover whose end was reported.
+async fn unlock(context: &Context, object: &DynamicObject, owner: Option<&str>) {
+    let text = |field: &str| object.data["spec"][field].as_str().unwrap_or_default();
+    if let Some(owner) = owner {
+        let (location, namespace) = (text("backupStorageLocation"), text("volumeNamespace"));
+        repositories::unlock(context, location, namespace, owner).await;
+    }
+}
+
+fn reported(result: TaskResult) -> Result<String, String> {
+    match result.outcome {
+        Outcome::Maintained(done) if done.problems.count == 0 => {
+            Ok(format!("{} bytes freed, {} packs deleted", done.bytes_freed, done.packs_deleted))
+        }
+        Outcome::Maintained(done) => Err(format!(
+            "the check found {} problems: {}; see docs/repository.md for repairs",
+            done.problems.count,
+            done.problems.first.join("; ")
+        )),
+        Outcome::Failed(failure) => Err(failure.message),
+        Outcome::BackedUp(_) | Outcome::Restored(_) | Outcome::Parts(_) => {
+            Err("the mover did something else".to_owned())
+        }
+    }
+}
+
+async fn request(context: &Context, object: &DynamicObject, uid: &str) -> Result<MoverRequest, String> {
+    let value = objects::to_json(object);
+    let text = |field: &str| value["spec"][field].as_str().unwrap_or_default();
+    let (location, namespace) = (text("backupStorageLocation"), text("volumeNamespace"));
+    let access =
+        repositories::access(context, location, namespace).await.map_err(|problem| problem.chain())?;
+    let cluster = context.repositories.cluster(context).await.map_err(|error| error.chain())?;
+    let deadline = context.settings.movers.copy_timeout;
+    let work = Work::Maintain(MaintainWork {
+        prune: true,
+        check: true,
+        empty_is_meant: object.annotations().contains_key(EMPTIED) && is_empty(context, &access).await?,
+    });
+    let lock = LockTerms { cluster, dead_owners: Vec::new(), wait_seconds: LOCK_WAIT.as_secs() };
+    let limits = Limits { scratch: Some(SCRATCH.into()), ..Limits::default() };
+    let task = Task { limits, ..Task::single(uid, work, access.task.clone(), lock) };
+    let job = MoverJob {
+        uid: uid.to_owned(),
+        owner: Owner {
+            kind: "BackupRepository".to_owned(),
+            name: object.name_any(),
+            uid: object.uid().unwrap_or_default(),
+        },
+        place: MoverPlace::Anywhere,
+        repository: access.key.to_string(),
+        group: "maintenance".to_owned(),
+        deadline_seconds: deadline.as_secs(),
+        namespace: context.settings.movers.namespace.clone(),
+        pod: context.settings.movers.pod(&context.settings.namespace),
+    };
+    Ok(MoverRequest { job, task, keys: repositories::keys(context, &access.key) })
+}
+
+/// Whether the repository has no snapshot. A copy that ran beside the forgetting of the last one may have stored one.
+async fn is_empty(context: &Context, access: &Access) -> Result<bool, String> {
+    let look = async {
+        let listed = repositories::open(context, access).await?.list(FileKind::Snapshot).await?;
+        if !listed.is_empty() {
+            repositories::is_not_empty(context, access).await?;
+        }
+        Ok::<_, RepositoryProblem>(listed.is_empty())
+    };
+    look.await.map_err(|problem| problem.chain())
+}
+
+/// A maintenance has no record of its progress; its Job shows it.
+struct Quiet;
+
+#[async_trait]
+impl MoverObserver for Quiet {
+    async fn queued(&self, _message: &str) {}
+    async fn preparing(&self, _message: &str) {}
+    async fn running(&self, _node: &str) {}
+    async fn line(&self, _line: &Line) {}
+}

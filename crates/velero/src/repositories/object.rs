@@ -1,0 +1,91 @@
+//! The BackupRepository of a repository: found by its labels (Velero gives generated names), made where there is none, and
+//! written with how the repository stands.
+
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
+use lifeboat_api::velero::BackupRepository;
+use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_plan::velero::backup_repository::{self, About, EMPTIED};
+use serde_json::{Value, json};
+
+use crate::context::Context;
+
+fn api(context: &Context) -> Api<DynamicObject> {
+    let resource = objects::resource_of::<BackupRepository>();
+    objects::namespaced(&context.client, &context.settings.namespace, &resource)
+}
+
+pub(super) async fn find(context: &Context, about: About<'_>) -> Result<Option<DynamicObject>, ApiError> {
+    let listed = api(context).list(&ListParams::default().labels(&about.selector())).await;
+    let mut found = listed.attempt("list BackupRepositories")?.items;
+    found.sort_by_key(ResourceExt::name_any);
+    Ok(found.into_iter().find(|object| about.is_of(&objects::to_json(object))))
+}
+
+/// Writes down whether Lifeboat forgot the last snapshot, where that is new.
+pub(super) async fn set_emptied(
+    context: &Context,
+    object: &DynamicObject,
+    emptied: bool,
+) -> Result<(), ApiError> {
+    if object.annotations().contains_key(EMPTIED) == emptied {
+        return Ok(());
+    }
+    let since = emptied.then(|| lifeboat_plan::time::seconds(context.now()));
+    change(context, object, json!({"metadata": {"annotations": {EMPTIED: since}}})).await
+}
+
+/// Merges, whoever else has changed the object meanwhile.
+pub(crate) async fn change(context: &Context, object: &DynamicObject, patch: Value) -> Result<(), ApiError> {
+    let patched = api(context).patch(&object.name_any(), &PatchParams::default(), &Patch::Merge(patch)).await;
+    patched.attempt("change BackupRepository").map(drop)
+}
+
+/// Writes something down for the controller.
+pub(super) async fn note(context: &Context, about: About<'_>, patch: Value) -> Result<(), ApiError> {
+    match find(context, about).await? {
+        Some(object) => change(context, &object, patch).await,
+        None => Ok(()),
+    }
+}
+
+/// The object of this repository.
+pub(super) async fn ensure(
+    context: &Context,
+    about: About<'_>,
+    identifier: &str,
+) -> Result<DynamicObject, ApiError> {
+    if let Some(object) = find(context, about).await? {
+        return Ok(object);
+    }
+    let frequency = context.settings.movers.maintenance_frequency;
+    let object = backup_repository::object(about, identifier, frequency);
+    let attempt = "create BackupRepository";
+    let object: DynamicObject =
+        serde_json::from_value(object).map_err(kube::Error::SerdeError).attempt(attempt)?;
+    match api(context).create(&PostParams::default(), &object).await {
+        // Another replica, or an object without our labels.
+        Err(kube::Error::Api(status)) if status.code == 409 => {
+            api(context).get(&object.name_any()).await.attempt("read BackupRepository")
+        }
+        created => created.attempt(attempt),
+    }
+}
+
+/// Writes whether the repository can be used, where that is new.
+pub(crate) async fn show(
+    context: &Context,
+    object: &DynamicObject,
+    problem: Option<&str>,
+) -> Result<(), ApiError> {
+    let phase = if problem.is_none() { "Ready" } else { "NotReady" };
+    let message = problem.unwrap_or_default();
+    let text = |pointer: &str| object.data.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    if text("/status/phase") == phase && text("/status/message") == message {
+        return Ok(());
+    }
+    let message = if message.is_empty() { json!(null) } else { json!(message) };
+    objects::merge(&api(context), object, json!({"status": {"phase": phase, "message": message}}))
+        .await
+        .map(drop)
+}

@@ -1,0 +1,185 @@
+//! Volumes that plugins go on with after their call: looked at until all have ended or their time is over. They are in their
+//! VolumePluginRestores, so that the next leader can go on.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::ResourceExt;
+use kube::api::ListParams;
+use lifeboat_api::velero::Restore;
+use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_plan::velero::volume_plugin::{PERSISTENT_VOLUME, PROVIDER_VOLUME, SNAPSHOT_LOCATION, standing};
+use lifeboat_plugin::host::ServerLog;
+use serde_json::Value;
+
+use super::{Rest, RestoreError, operation_timeout};
+use crate::context::Context;
+use crate::restore::handler::{OpenVolume, Processes};
+use crate::snapshot_locations::{self, SnapshotterError};
+use crate::volume_plugin::{self, Kind, Standing};
+
+/// The first pause between looks; it doubles up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(500);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+
+/// All VolumePluginRestores of a restore.
+pub(in crate::restore) async fn all(context: &Context, restore: &Restore) -> Result<Vec<Value>, ApiError> {
+    let api = volume_plugin::api(&context.client, Kind::Restore, &context.settings.namespace);
+    let selector = Kind::Restore.uid_selector(&restore.uid().unwrap_or_default());
+    let listed = match api.list(&ListParams::default().labels(&selector)).await {
+        // Before the kinds were there nothing was begun.
+        Err(kube::Error::Api(status)) if status.code == 404 => return Ok(Vec::new()),
+        listed => listed.attempt("list volumepluginrestores")?,
+    };
+    Ok(listed.items.iter().map(objects::to_json).collect())
+}
+
+/// Those that are open.
+pub(in crate::restore) fn open(objects: &[Value]) -> impl Iterator<Item = OpenVolume> {
+    let open = objects.iter().filter(|object| standing(object) == Standing::Open).cloned();
+    open.map(|object| OpenVolume { object, snapshotter: None, processes: None })
+}
+
+/// Reports volumes that were made and failed while no server looked.
+pub(in crate::restore) fn report_failed(rest: &mut Rest<'_>, objects: &[Value]) {
+    for object in objects {
+        let Standing::Failed(message) = standing(object) else { continue };
+        let is_made = !object["metadata"]["annotations"][PROVIDER_VOLUME].is_null();
+        let again =
+            |other: &Value| about(other) == about(object) && !matches!(standing(other), Standing::Failed(_));
+        let reported = rest.results.errors.all().any(|(_, known)| known.contains(&message));
+        if is_made && !reported && !objects.iter().any(again) {
+            rest.error(None, not_made(object, &message));
+        }
+    }
+}
+
+/// The snapshot and the PersistentVolume of an object.
+fn about(object: &Value) -> (&str, &str) {
+    let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str).unwrap_or_default();
+    let noted = object["metadata"]["annotations"][PERSISTENT_VOLUME].as_str();
+    (text("/spec/snapshotID"), noted.unwrap_or_else(|| text("/status/volumeID")))
+}
+
+fn not_made(object: &Value, message: &str) -> String {
+    let (snapshot, volume) = about(object);
+    format!("volume {volume} was not made from snapshot '{snapshot}': {message}")
+}
+
+/// Adds those whose call an earlier attempt made, and whose volume this one found restored.
+pub(in crate::restore) async fn gone_on_with(rest: &mut Rest<'_>) {
+    let known: Vec<Value> = rest.open.iter().map(|one| one.object["metadata"]["name"].clone()).collect();
+    match all(rest.context, rest.restore).await {
+        Ok(objects) => {
+            rest.open.extend(open(&objects).filter(|one| {
+                let metadata = &one.object["metadata"];
+                !known.contains(&metadata["name"]) && !metadata["annotations"][PROVIDER_VOLUME].is_null()
+            }));
+            report_failed(rest, &objects);
+        }
+        Err(error) => {
+            rest.error(None, format!("volumes that plugins go on with are not known: {}", error.chain()));
+        }
+    }
+}
+
+/// Waits for all of them. The error says that the restore was cancelled.
+pub(in crate::restore) async fn follow(rest: &mut Rest<'_>) -> Result<(), RestoreError> {
+    if rest.open.is_empty() {
+        return Ok(());
+    }
+    let mut pause = FIRST_PAUSE;
+    loop {
+        let mut waiting = Vec::new();
+        for mut one in std::mem::take(&mut rest.open) {
+            match look(rest, &mut one).await {
+                Standing::Open => waiting.push(one),
+                Standing::Completed => end(one).await,
+                Standing::Failed(message) => {
+                    rest.error(None, not_made(&one.object, &message));
+                    end(one).await;
+                }
+            }
+        }
+        rest.open = waiting;
+        if rest.open.is_empty() {
+            break;
+        }
+        rest.pause(pause).await?;
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+    rest.show().await;
+    Ok(())
+}
+
+async fn end(one: OpenVolume) {
+    if let Some(processes) = &one.processes {
+        processes.0.close().await;
+    }
+}
+
+/// One look. An operation whose time is over, or whose plugin is gone, has failed; its object says so.
+async fn look(rest: &Rest<'_>, one: &mut OpenVolume) -> Standing {
+    let (context, limit) = (rest.context, operation_timeout(rest.context, rest.restore));
+    let namespace = &context.settings.namespace;
+    let mut message = None;
+    if one.snapshotter.is_none() {
+        message = reopen(context, one).await;
+    }
+    if let Some(opened) = &one.snapshotter {
+        let seen = volume_plugin::look(
+            &context.client,
+            Kind::Restore,
+            namespace,
+            &one.object,
+            opened.snapshotter.as_ref(),
+        );
+        match seen.await {
+            Ok((object, standing)) => {
+                one.object = object;
+                if standing != Standing::Open {
+                    return standing;
+                }
+            }
+            Err(error) => tracing::warn!(error = error.chain(), "cannot look at a VolumePluginRestore"),
+        }
+    }
+    if is_over(&one.object, limit, context.now()) {
+        message = Some("it did not end in time (spec.itemOperationTimeout)".to_owned());
+    }
+    let Some(message) = message else { return Standing::Open };
+    let name = one.object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default();
+    match volume_plugin::give_up(&context.client, Kind::Restore, namespace, name, &message).await {
+        // It may have ended meanwhile.
+        Ok(Some(object)) => return standing(&object),
+        Ok(None) => {}
+        Err(error) => tracing::warn!(error = error.chain(), "cannot end a VolumePluginRestore"),
+    }
+    Standing::Failed(message)
+}
+
+/// Opens the location of an operation that another server began; gives why it never will be.
+async fn reopen(context: &Context, one: &mut OpenVolume) -> Option<String> {
+    let location = one.object["metadata"]["labels"][SNAPSHOT_LOCATION].as_str().unwrap_or_default();
+    let processes = Processes(context.plugins.session(Arc::new(ServerLog)));
+    match snapshot_locations::open(context, &processes.0, location).await {
+        Ok(opened) => {
+            one.snapshotter = Some(opened);
+            one.processes = Some(processes);
+            None
+        }
+        Err(SnapshotterError::Api(error)) => {
+            tracing::warn!(error = error.chain(), "cannot read a VolumeSnapshotLocation");
+            None
+        }
+        Err(error) => Some(error.chain()),
+    }
+}
+
+/// Whether an operation had all the time that it may take.
+fn is_over(object: &Value, limit: Duration, now: Timestamp) -> bool {
+    let time = |pointer: &str| object.pointer(pointer).and_then(Value::as_str)?.parse::<Timestamp>().ok();
+    let begun = time("/status/startTimestamp").or_else(|| time("/metadata/creationTimestamp"));
+    begun.is_none_or(|begun| begun.checked_add(limit).is_ok_and(|end| now >= end))
+}

@@ -1,0 +1,73 @@
+//! Why a run of a Restore, or its preview, cannot go on. The message is what the Restore's `failureReason` shows, upstream's
+//! where it has one.
+
+use std::path::PathBuf;
+
+use lifeboat_archive::{NameError, SpoolError, StoreError};
+use lifeboat_cluster::ApiError;
+use lifeboat_plan::items::filter::FilterError;
+
+use super::validate::{ModifierError, PolicyError};
+use crate::locations::{self, LocationError};
+
+/// The end of a run without a result.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum RestoreError {
+    #[error("the restore was cancelled; what it had created stays (label velero.io/restore-name)")]
+    Cancelled,
+    /// Only the log says so: the Restore belongs to another run.
+    #[error("the Restore is gone, or another server goes on with it")]
+    Overtaken,
+    #[error("restore execution failed: {0}")]
+    Preparation(Box<Self>),
+    #[error("backup {0} is gone")]
+    BackupGone(String),
+    #[error("{}", .0.chain())]
+    Api(#[from] ApiError),
+    #[error("{}", .0.chain())]
+    Location(#[from] LocationError),
+    #[error("error downloading backup: {0}")]
+    Download(String),
+    #[error("{}", chain(.0))]
+    Archive(#[from] SpoolError),
+    #[error("cannot {action} {key}: {cause}")]
+    Document { action: &'static str, key: String, cause: String },
+    #[error("error uploading log file to backup storage: {0}")]
+    LogUpload(String),
+    #[error("cannot write a log in {}: {source}", .directory.display())]
+    Log { directory: PathBuf, source: std::io::Error },
+    /// A name from which no file names can be made.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    #[error(transparent)]
+    Modifiers(#[from] ModifierError),
+    #[error(transparent)]
+    Policies(#[from] PolicyError),
+    #[error(transparent)]
+    Spec(#[from] FilterError),
+    #[error("invalid restore {0}")]
+    PolicyFilter(FilterError),
+}
+
+impl RestoreError {
+    /// A file of the restore or of its backup that cannot be read, or written.
+    pub(super) fn document(action: &'static str, key: &str, error: &StoreError) -> Self {
+        Self::Document { action, key: key.to_owned(), cause: locations::words(error) }
+    }
+
+    /// A file that has another content than its format.
+    pub(super) fn format(action: &'static str, key: &str, error: &dyn std::fmt::Display) -> Self {
+        Self::Document { action, key: key.to_owned(), cause: error.to_string() }
+    }
+}
+
+/// An error and its causes, on one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text = format!("{text}: {cause}");
+        source = cause.source();
+    }
+    text
+}

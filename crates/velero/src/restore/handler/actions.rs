@@ -1,0 +1,296 @@
+//! Runs the restore item actions over an item, and restores what they ask for first. An action that asks to wait for its
+//! additional items takes the item out of its barrier.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use lifeboat_api::common::GoDuration;
+use lifeboat_plan::catalogue::{Catalogue, GroupResource, ItemId};
+use lifeboat_plan::items::sanitise::remove_annotations;
+use lifeboat_plan::velero::restore::volumes::DataIn;
+use lifeboat_plugin::actions::{ActionError, Lookup, RestoreInput, RestoreItemAction, RestoreOutcome};
+use serde_json::Value;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use super::{VeleroHandler, operations, volumes};
+use crate::applying::{Applying, applying};
+use lifeboat_control::locked;
+use lifeboat_items::effects::{Awaited, Waited};
+use lifeboat_items::outcome::{ItemOutcome, Notes, SkipReason};
+use lifeboat_items::pace::Pace;
+use lifeboat_items::pipeline::item::WorkItem;
+use lifeboat_items::pipeline::run::{Request, Run};
+
+/// Annotation that an action sets on its item: no filter counts for the additional items.
+const MUST_INCLUDE: &str = "restore.velero.io/must-include-additional-items";
+
+/// An additional item that is not in the backup is named so often for each call.
+const MOST_NAMED: usize = 10;
+/// An item whose action does not answer for so long leaves its barrier.
+const SOON: Duration = Duration::from_millis(200);
+
+/// The longest wait for additional items, whatever a plugin asks for; and clocks end somewhere.
+const LONGEST_WAIT: Duration = Duration::from_hours(24 * 30);
+
+/// All actions, and which item they are for.
+#[derive(Default)]
+pub(super) struct Actions {
+    all: Vec<Arc<Applying<dyn RestoreItemAction>>>,
+    for_types: Mutex<BTreeMap<GroupResource, Arc<Vec<Applicable>>>>,
+}
+
+/// An action that is for a type; what is left to ask of each item.
+pub(super) struct Applicable(Arc<Applying<dyn RestoreItemAction>>);
+
+impl Actions {
+    /// Asks each what it is for; gives also why some are left out.
+    pub(super) async fn ask(
+        actions: &[Arc<dyn RestoreItemAction>],
+        catalogue: &Catalogue,
+    ) -> (Self, Vec<String>) {
+        let (all, left_out) = applying(actions, catalogue).await;
+        (Self { all: all.into_iter().map(Arc::new).collect(), for_types: Mutex::default() }, left_out)
+    }
+
+    /// The action of this name.
+    pub(super) fn named(&self, name: &str) -> Option<Arc<dyn RestoreItemAction>> {
+        self.all.iter().find(|one| one.action.name() == name).map(|one| one.action.clone())
+    }
+
+    /// The actions for a type.
+    pub(super) fn for_type(&self, resource: &GroupResource) -> Arc<Vec<Applicable>> {
+        let mut known = locked(&self.for_types);
+        if let Some(found) = known.get(resource) {
+            return found.clone();
+        }
+        let fitting = self.all.iter().filter(|one| one.applies.is_for_type(resource));
+        let found = Arc::new(fitting.cloned().map(Applicable).collect::<Vec<_>>());
+        known.insert(resource.clone(), found.clone());
+        found
+    }
+}
+
+/// The item that actions run over.
+pub(super) struct Acted<'a> {
+    pub(super) handler: &'a VeleroHandler,
+    pub(super) run: &'a Arc<Run>,
+    pub(super) item: &'a WorkItem,
+    /// The item as it is in the backup.
+    pub(super) from_backup: &'a Value,
+}
+
+/// Runs every action that is for the item, in order. The error is the end of the item: an action left it out, or failed.
+pub(super) async fn run(
+    acted: &Acted<'_>,
+    applicable: &[Applicable],
+    object: &mut Value,
+    notes: &mut Notes,
+) -> Result<(), ItemOutcome> {
+    let Acted { handler, run, item, from_backup } = acted;
+    if operations::were_done(handler, run, item, object, notes).await {
+        return Ok(());
+    }
+    for one in applicable {
+        if one.is_for(item.target.as_deref(), object) && !has_no_data(handler, one, from_backup) {
+            let outcome = execute(acted, one, object, notes).await?;
+            additional(acted, one, outcome, object, notes).await;
+        }
+    }
+    Ok(())
+}
+
+/// Runs one action; `object` is then as the action gave it back.
+async fn execute(
+    acted: &Acted<'_>,
+    one: &Applicable,
+    object: &mut Value,
+    notes: &mut Notes,
+) -> Result<RestoreOutcome, ItemOutcome> {
+    let Acted { handler, item, from_backup, .. } = acted;
+    let call = operations::Call::begin(handler, item, one.0.action.as_ref(), notes).await;
+    let input = RestoreInput {
+        item: std::mem::take(object),
+        from_backup,
+        restore: &handler.restore,
+        backup: handler.archive.as_ref(),
+        intent: handler.intent(),
+    };
+    let made = one.execute(input, &handler.lookup, handler.times.action).await;
+    if let Some(call) = call {
+        call.end(made.as_ref().ok().and_then(|made| made.operation_id.as_deref()), notes).await;
+    }
+    let wrong =
+        |message: &str| format!("error preparing {}: action {}{message}", item.resource_id(), one.name());
+    let mut outcome = made.map_err(|error| notes.fail(wrong(&format!(": {error}"))))?;
+    if outcome.skip {
+        return Err(ItemOutcome::Skipped(SkipReason::LeftOutByAction(one.name().to_owned())));
+    }
+    if outcome.fills_claim {
+        handler.fills(item);
+    }
+    *object = std::mem::take(&mut outcome.item);
+    if !object["metadata"].is_object() {
+        return Err(notes.fail(wrong(" gave back something that is no object")));
+    }
+    Ok(outcome)
+}
+
+/// Whether an action would bring back data that could not be backed up: the claim is then restored without it, and the restore
+/// reports what is missing.
+fn has_no_data(handler: &VeleroHandler, one: &Applicable, from_backup: &Value) -> bool {
+    one.0.action.restores_volume_data()
+        && volumes::bound_to(from_backup)
+            .is_some_and(|volume| handler.volumes.get(&volume.name) == Some(&DataIn::Failed))
+}
+
+impl Applicable {
+    pub(super) fn name(&self) -> &str {
+        self.0.action.name()
+    }
+
+    pub(super) fn is_for(&self, namespace: Option<&str>, object: &Value) -> bool {
+        if !self.0.applies.asks_for_labels() {
+            return self.0.applies.is_for_item(namespace, &BTreeMap::new());
+        }
+        let labels = object.pointer("/metadata/labels").and_then(Value::as_object).into_iter().flatten();
+        let labels = labels.filter_map(|(key, value)| Some((key.clone(), value.as_str()?.to_owned())));
+        self.0.applies.is_for_item(namespace, &labels.collect())
+    }
+
+    /// Runs it, at most as long as an operation that it would begin.
+    pub(super) async fn execute(
+        &self,
+        input: RestoreInput<'_>,
+        cluster: &dyn Lookup,
+        limit: Duration,
+    ) -> Result<RestoreOutcome, ActionError> {
+        match timeout(limit, self.0.action.execute(input, cluster)).await {
+            Ok(outcome) => outcome,
+            Err(_elapsed) => Err(ActionError::Failed(format!(
+                "action {} did not end in time (spec.itemOperationTimeout)",
+                self.name()
+            ))),
+        }
+    }
+}
+
+/// Restores what the action asked for, and waits until it can be used where the action wants that.
+async fn additional(
+    acted: &Acted<'_>,
+    one: &Applicable,
+    outcome: RestoreOutcome,
+    object: &mut Value,
+    notes: &mut Notes,
+) {
+    let Acted { handler, item, .. } = acted;
+    let annotation = object.pointer("/metadata/annotations").and_then(|all| all.get(MUST_INCLUDE));
+    let must_include = annotation.and_then(Value::as_str) == Some("true");
+    if annotation.is_some() {
+        remove_annotations(object, &[MUST_INCLUDE]);
+    }
+    let request = Request::Additional { must_include };
+    let there = restore_all(acted, outcome.additional_items, request, notes).await;
+    if outcome.wait_for_additional_items {
+        let own = outcome.ready_timeout.filter(|limit| !limit.is_zero());
+        let limit = own.unwrap_or(handler.times.ready).min(LONGEST_WAIT);
+        if let Err(error) = await_ready(acted, one, &there, limit).await {
+            notes.error(format!(
+                "error verifying additional items are ready to use: {error} (action {} for {}, which was then restored all the same)",
+                one.name(),
+                item.resource_id()
+            ));
+        }
+    }
+}
+
+/// Restores additional items one after the other; gives those that are in the cluster afterwards.
+async fn restore_all(
+    acted: &Acted<'_>,
+    items: Vec<ItemId>,
+    request: Request,
+    notes: &mut Notes,
+) -> Vec<ItemId> {
+    let Acted { run, item, .. } = acted;
+    let (mut there, mut missing) = (Vec::new(), 0);
+    for id in items {
+        let Some(other) = run.work_of(&id) else {
+            missing += 1;
+            if missing <= MOST_NAMED {
+                notes.warn(format!(
+                    "unable to restore additional item {id} of {}: it is not in the backup",
+                    item.id
+                ));
+            }
+            continue;
+        };
+        if run.restore_additional(item, other, request).await {
+            there.push(id);
+        }
+    }
+    if missing > MOST_NAMED {
+        let more = missing - MOST_NAMED;
+        notes.warn(format!("{more} more additional items of {} are not in the backup", item.id));
+    }
+    there
+}
+
+/// Why additional items are not known to be ready.
+#[derive(Debug, thiserror::Error)]
+enum NotReady {
+    #[error(transparent)]
+    Action(#[from] ActionError),
+    // Upstream's text, and what was waited for.
+    #[error("context deadline exceeded: not ready after {limit}: {items}")]
+    Late { limit: GoDuration, items: String },
+}
+
+/// Asks until the answer is yes, at most for `limit`. The item leaves its barrier when the first answer is no, or does not come.
+async fn await_ready(
+    acted: &Acted<'_>,
+    one: &Applicable,
+    items: &[ItemId],
+    limit: Duration,
+) -> Result<(), NotReady> {
+    let Acted { handler, run, item, .. } = acted;
+    let (start, mut pace, mut waiting) = (Instant::now(), Pace::default(), None);
+    let until = start + limit;
+    let begin = || {
+        let things: Vec<String> = items.iter().map(ToString::to_string).collect();
+        run.waiting(item, &things, one.name())
+    };
+    loop {
+        let asked = timeout_at(until, one.0.action.are_ready(items, &handler.restore, &handler.lookup));
+        tokio::pin!(asked);
+        let answer = tokio::select! {
+            biased;
+            answer = &mut asked => answer,
+            () = sleep(SOON), if waiting.is_none() => {
+                waiting = Some(begin());
+                asked.await
+            }
+        };
+        if answer.map_err(|_elapsed| late(items, limit))?? {
+            if waiting.is_some() {
+                let waited = GoDuration::from(Duration::from_secs(start.elapsed().as_secs()));
+                let message = format!("its additional items are ready after {waited}");
+                run.recorder.info(&message, Some(&item.id));
+            }
+            return Ok(());
+        }
+        waiting.get_or_insert_with(&begin);
+        if Instant::now() >= until {
+            return Err(late(items, limit));
+        }
+        let pause = pace.next().min(until.saturating_duration_since(Instant::now()));
+        if run.effects.wait(Awaited::Ready, pause).await == Waited::Assume {
+            return Ok(());
+        }
+    }
+}
+
+fn late(items: &[ItemId], limit: Duration) -> NotReady {
+    let named: Vec<String> = items.iter().take(MOST_NAMED).map(ToString::to_string).collect();
+    let more = if items.len() > named.len() { ", …" } else { "" };
+    NotReady::Late { limit: GoDuration::from(limit), items: format!("{}{more}", named.join(", ")) }
+}

@@ -1,0 +1,26 @@
+//! What of a Restore has no effect on its backup: gathers what the decision in `plan` asks for.
+
+use std::collections::BTreeSet;
+
+use lifeboat_api::velero::Restore;
+use lifeboat_plan::catalogue::Catalogue;
+use lifeboat_plan::velero::restore::idle::{Held, warnings};
+
+use lifeboat_items::source::ItemSource;
+
+/// `homes`: the namespaces that something is restored from. `wanted`: how many items are.
+pub(crate) fn idle(
+    restore: &Restore,
+    source: &dyn ItemSource,
+    catalogue: &Catalogue,
+    homes: BTreeSet<&str>,
+    wanted: usize,
+) -> Vec<String> {
+    let mut held = Held { wanted_namespaces: homes, wanted, ..Held::default() };
+    for head in source.heads() {
+        held.items += 1;
+        held.types.insert(head.resource);
+        held.namespaces.extend(if head.is_namespace() { Some(head.name) } else { head.namespace });
+    }
+    warnings(&restore.spec, catalogue, &held)
+}

@@ -1,0 +1,91 @@
+//! The PodVolumeRestores of a restore: created, listed and cancelled. A preview has none of them.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use kube::api::{DynamicObject, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, ResourceExt};
+use lifeboat_api::velero::{DataMovePhase, PodVolumeRestore, names};
+use lifeboat_cluster::{ApiError, Attempt, MANAGER, objects};
+use serde_json::{Value, json};
+
+use crate::context::Context;
+
+/// What a restore does with its PodVolumeRestores.
+#[async_trait]
+pub(super) trait PodVolumeRestores: Send + Sync {
+    async fn create(&self, name: &str, object: Value) -> Result<(), ApiError>;
+    /// All of a Restore, by its UID; under their names.
+    async fn of_restore(&self, uid: &str) -> Result<BTreeMap<String, Value>, ApiError>;
+    /// Asks for the end of one. What fails is logged.
+    async fn cancel(&self, name: &str);
+}
+
+/// Those in the cluster.
+pub(super) struct PodVolumeApi(Api<DynamicObject>);
+
+impl PodVolumeApi {
+    pub(super) fn new(context: &Context) -> Self {
+        Self(context.objects::<PodVolumeRestore>())
+    }
+}
+
+#[async_trait]
+impl PodVolumeRestores for PodVolumeApi {
+    async fn create(&self, name: &str, object: Value) -> Result<(), ApiError> {
+        let attempt = || format!("create PodVolumeRestore {name}");
+        let object = serde_json::from_value(object).map_err(kube::Error::SerdeError).attempt(attempt())?;
+        self.0.create(&PostParams::default(), &object).await.attempt(attempt()).map(drop)
+    }
+
+    async fn of_restore(&self, uid: &str) -> Result<BTreeMap<String, Value>, ApiError> {
+        let params = ListParams::default().labels(&format!("{}={uid}", names::RESTORE_UID));
+        let listed = self.0.list(&params).await.attempt("list PodVolumeRestores")?;
+        // Labels are compared again: not every server filters.
+        let own = |one: &&DynamicObject| one.labels().get(names::RESTORE_UID).is_some_and(|own| own == uid);
+        let own = listed.items.iter().filter(own);
+        Ok(own.map(|one| (one.name_any(), objects::to_json(one))).collect())
+    }
+
+    async fn cancel(&self, name: &str) {
+        let params = PatchParams { field_manager: Some(MANAGER.into()), ..PatchParams::default() };
+        let cancelled = self.0.patch(name, &params, &Patch::Merge(json!({"spec": {"cancel": true}}))).await;
+        if let Err(error) = cancelled {
+            tracing::warn!(%error, object = name, "cannot end a PodVolumeRestore");
+        }
+    }
+}
+
+/// Those of a preview: none is made.
+pub(super) struct NoPodVolumeRestores;
+
+#[async_trait]
+impl PodVolumeRestores for NoPodVolumeRestores {
+    async fn create(&self, _: &str, _: Value) -> Result<(), ApiError> {
+        Ok(())
+    }
+
+    async fn of_restore(&self, _: &str) -> Result<BTreeMap<String, Value>, ApiError> {
+        Ok(BTreeMap::new())
+    }
+
+    async fn cancel(&self, _: &str) {}
+}
+
+/// Cancels all open PodVolumeRestores of a Restore that has ended, by its UID.
+pub(crate) async fn end_open(context: &Context, uid: &str) {
+    let api = PodVolumeApi::new(context);
+    let found = match api.of_restore(uid).await {
+        Ok(found) => found,
+        Err(error) => {
+            tracing::warn!(uid, error = error.chain(), "cannot end the PodVolumeRestores of a restore");
+            return;
+        }
+    };
+    for (name, object) in found {
+        let phase = object.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default();
+        if !DataMovePhase::from(phase).is_terminal() {
+            api.cancel(&name).await;
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! A backup of a few objects and an API server of a few lines that keeps what is created.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lifeboat_archive::{ArchiveWriter, Level, ObjectStore, RunLog, Spool, SpoolLimits, WriterOptions};
+use lifeboat_cluster::exec::{ExecError, ExecOutput, ExecRequest};
+use lifeboat_cluster::testing::{Asked, client, failure};
+use lifeboat_plan::catalogue::{Catalogue, GroupResource, ItemId, ResourceType};
+use lifeboat_plan::items::modifiers::Modifiers;
+use lifeboat_plan::velero::pod_volumes::Copied;
+use lifeboat_plan::velero::restore::native::Snapshot;
+use lifeboat_plan::velero::restore::validate;
+use lifeboat_plan::velero::restore::volumes::DataIn;
+use lifeboat_plugin::actions::RestoreItemAction;
+use lifeboat_store::Store;
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::backup::Commands;
+use crate::testing::merge;
+
+use super::super::{
+    Filler, Job, Journal, NativeVolumes, PreviewedVolumes, RestoredItems, Times, Tools, preview, restore,
+};
+use lifeboat_items::preview::Planned;
+use lifeboat_items::progress::Progress;
+
+/// What the server does instead of the ordinary.
+type Rule = Box<dyn Fn(&Asked, &Api) -> Option<(u16, Value)> + Send + Sync>;
+
+/// What the API server holds and was asked.
+#[derive(Default)]
+pub(super) struct Api {
+    pub(super) objects: Mutex<BTreeMap<String, Value>>,
+    pub(super) asked: Mutex<Vec<String>>,
+    pub(super) commands: Mutex<Vec<String>>,
+    csi_served: AtomicBool,
+}
+
+impl Api {
+    pub(super) fn object(&self, path: &str) -> Option<Value> {
+        self.objects.lock().unwrap().get(path).cloned()
+    }
+
+    /// The paths of all objects that were created, in order.
+    pub(super) fn created(&self) -> Vec<String> {
+        let asked = self.asked.lock().unwrap();
+        asked.iter().filter_map(|asked| asked.strip_prefix("POST ").map(str::to_owned)).collect()
+    }
+
+    fn serves(&self, path: &str) -> bool {
+        self.csi_served.load(Ordering::Relaxed)
+            && (path.ends_with("/volumesnapshotcontents") || path.ends_with("/volumesnapshotclasses"))
+    }
+
+    pub(super) fn answer(&self, asked: &Asked) -> (u16, Value) {
+        let mut objects = self.objects.lock().unwrap();
+        match asked.method.as_str() {
+            "POST" => {
+                let path = format!("{}/{}", asked.path, asked.body["metadata"]["name"].as_str().unwrap());
+                if objects.contains_key(&path) {
+                    return failure(409, "AlreadyExists");
+                }
+                let mut made = asked.body.clone();
+                made["metadata"]["uid"] = json!(path);
+                made["metadata"]["creationTimestamp"] = json!("2026-11-16T00:00:00Z");
+                if asked.path.ends_with("customresourcedefinitions") {
+                    made["status"]["conditions"] = json!([{"type": "Established", "status": "True"},
+                        {"type": "NamesAccepted", "status": "True"}]);
+                }
+                self.asked.lock().unwrap().push(format!("POST {path}"));
+                objects.insert(path, made.clone());
+                (201, made)
+            }
+            "PATCH" => match objects.get_mut(asked.path.trim_end_matches("/status")) {
+                None => failure(404, "NotFound"),
+                Some(object) => {
+                    self.asked.lock().unwrap().push(format!("PATCH {}", asked.path));
+                    merge(object, &asked.body);
+                    (200, object.clone())
+                }
+            },
+            _ => match objects.get(&asked.path) {
+                Some(object) => (200, object.clone()),
+                None if is_list(&asked.path) || self.serves(&asked.path) => {
+                    let below = format!("{}/", asked.path);
+                    let found = objects.iter().filter(|(path, _)| path.starts_with(&below));
+                    (200, json!({"items": found.map(|(_, object)| object.clone()).collect::<Vec<_>>()}))
+                }
+                None => failure(404, "NotFound"),
+            },
+        }
+    }
+}
+
+fn is_list(path: &str) -> bool {
+    ["configmaps", "serviceaccounts", "endpointslices", "replicasets", "statefulsets", "daemonsets", "jobs"]
+        .iter()
+        .any(|plural| path.ends_with(plural))
+}
+
+/// What is to be restored, how, and what is there.
+pub(super) struct World {
+    pub(super) objects: Vec<Value>,
+    pub(super) spec: Value,
+    pub(super) annotations: Value,
+    pub(super) there: Vec<(&'static str, Value)>,
+    /// More of what is there, at paths that are made up.
+    pub(super) also_there: Vec<(String, Value)>,
+    pub(super) actions: Vec<Arc<dyn RestoreItemAction>>,
+    /// Whether the actions that restore claims from CSI snapshots are among them.
+    pub(super) csi: bool,
+    /// Whether the cluster serves the kinds of CSI snapshots.
+    pub(super) csi_served: bool,
+    /// Snapshots of volume plugins; volumes from them are not really made.
+    pub(super) snapshots: Vec<Snapshot>,
+    /// Copies of volumes of pods; nothing is really copied.
+    pub(super) copies: Vec<Copied>,
+    /// How the backup holds the data of each volume.
+    pub(super) volumes: BTreeMap<String, DataIn>,
+    pub(super) untrusted: Option<String>,
+    pub(super) modifiers: Modifiers,
+    pub(super) times: Times,
+    pub(super) rule: Rule,
+    pub(super) cancel: CancellationToken,
+    pub(super) progress: Arc<Progress>,
+}
+
+impl World {
+    pub(super) fn new(objects: Vec<Value>) -> Self {
+        let short = Duration::from_millis(400);
+        Self {
+            objects,
+            spec: json!({}),
+            annotations: json!({}),
+            there: Vec::new(),
+            also_there: Vec::new(),
+            actions: lifeboat_plugin::builtin::restore::actions(),
+            csi: false,
+            csi_served: false,
+            snapshots: Vec::new(),
+            copies: Vec::new(),
+            volumes: BTreeMap::new(),
+            untrusted: None,
+            modifiers: Modifiers::default(),
+            times: Times {
+                ready: short,
+                terminating: short,
+                resource: short,
+                hooks: Duration::from_secs(20),
+                action: Duration::from_secs(20),
+            },
+            rule: Box::new(|_, _| None),
+            cancel: CancellationToken::new(),
+            progress: Arc::default(),
+        }
+    }
+
+    /// Nothing is waited for longer than this.
+    pub(super) fn short(&mut self, limit: Duration) {
+        self.times = Times { ready: limit, terminating: limit, resource: limit, hooks: limit, ..self.times };
+    }
+
+    pub(super) async fn restore(self) -> (RestoredItems, Arc<Api>) {
+        let spool = spool(&self.objects).await;
+        self.restore_from(spool).await
+    }
+
+    /// The plan of that restore.
+    pub(super) async fn dry_run(self) -> (Planned, Arc<Api>) {
+        let spool = spool(&self.objects).await;
+        let Prepared { api, job, tools, .. } = *Box::pin(self.prepare(spool)).await;
+        (Box::pin(preview(job, &tools)).await.planned, api)
+    }
+
+    pub(super) async fn restore_from(self, spool: Spool) -> (RestoredItems, Arc<Api>) {
+        let Prepared { api, job, tools, progress, cancel } = *Box::pin(self.prepare(spool)).await;
+        let ended = Box::pin(restore(job, &tools, &progress, &cancel)).await;
+        (ended, api)
+    }
+
+    async fn prepare(self, spool: Spool) -> Box<Prepared> {
+        let api = Arc::new(Api::default());
+        api.objects
+            .lock()
+            .unwrap()
+            .extend(self.there.into_iter().map(|(path, object)| (path.to_owned(), object)));
+        api.objects.lock().unwrap().extend(self.also_there);
+        api.csi_served.store(self.csi_served, Ordering::Relaxed);
+        let (server, rule) = (api.clone(), self.rule);
+        let direct =
+            client(move |asked| rule(&asked, &server).unwrap_or_else(|| server.answer(&asked))).await;
+        let mut spec = self.spec;
+        spec["backupName"] = json!("b");
+        let restore_object = restore_object(&spec, &self.annotations);
+        let catalogue = Arc::new(catalogue(&spool));
+        let valid = validate::compile(&restore_object.spec, &catalogue, self.modifiers).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let actions = actions(self.actions, self.csi, &direct);
+        let journal = Arc::new(Journal::new(direct.clone(), "lifeboat", &restore_object));
+        let begun = journal.read().await.unwrap();
+        let job = Job {
+            restore: restore_object,
+            valid,
+            spool,
+            volumes: self.volumes,
+            untrusted: self.untrusted,
+            begun,
+            log: RunLog::create(directory.path(), &[], Level::Info).unwrap(),
+        };
+        let tools = Tools {
+            journal,
+            direct,
+            catalogue,
+            actions,
+            maker: (!self.snapshots.is_empty())
+                .then(|| Arc::new(PreviewedVolumes(Ok(self.snapshots))) as Arc<dyn NativeVolumes>),
+            filler: (!self.copies.is_empty()).then(|| Arc::new(Filler::of_test(self.copies))),
+            commands: Arc::new(Noted(api.clone())),
+            priorities: lifeboat_plan::items::priorities::Priorities::default(),
+            times: self.times,
+        };
+        Box::new(Prepared { api, job, tools, progress: self.progress, cancel: self.cancel })
+    }
+}
+
+/// A restore, or a preview, that is about to begin.
+struct Prepared {
+    api: Arc<Api>,
+    job: Job,
+    tools: Tools,
+    progress: Arc<Progress>,
+    cancel: CancellationToken,
+}
+
+fn actions(
+    mut own: Vec<Arc<dyn RestoreItemAction>>,
+    csi: bool,
+    client: &kube::Client,
+) -> Vec<Arc<dyn RestoreItemAction>> {
+    if csi {
+        own.extend(crate::csi::restore_actions(client));
+    }
+    own
+}
+
+fn restore_object(spec: &Value, annotations: &Value) -> lifeboat_api::velero::Restore {
+    let metadata = json!({"name": "r", "namespace": "lifeboat", "uid": "ru",
+        "creationTimestamp": "2026-11-15T23:00:00Z", "annotations": annotations});
+    serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+}
+
+/// Notes each command; one called `false` fails.
+struct Noted(Arc<Api>);
+
+#[async_trait]
+impl Commands for Noted {
+    async fn run(&self, request: &ExecRequest) -> Result<ExecOutput, ExecError> {
+        let ExecRequest { namespace, pod, container, command, .. } = request;
+        let line = format!("{namespace}/{pod} {container}: {}", command.join(" "));
+        self.0.commands.lock().unwrap().push(line);
+        if *command == ["hang"] {
+            std::future::pending::<()>().await;
+        }
+        if *command == ["false"] {
+            return Err(ExecError::Failed { message: "exit code 1".into() });
+        }
+        Ok(ExecOutput::default())
+    }
+}
+
+/// An object; `place` is `namespace/name` or a name.
+pub(super) fn object(api_version: &str, kind: &str, place: &str) -> Value {
+    let metadata = match place.split_once('/') {
+        Some((namespace, name)) => json!({"namespace": namespace, "name": name}),
+        None => json!({"name": place}),
+    };
+    let mut object = json!({"apiVersion": api_version, "kind": kind, "metadata": metadata});
+    object["metadata"]["uid"] = json!(format!("{kind}-{place}"));
+    object
+}
+
+fn plural(kind: &str) -> String {
+    let lower = kind.to_lowercase();
+    if lower.ends_with("class") { format!("{lower}es") } else { format!("{lower}s") }
+}
+
+fn group(api_version: &str) -> &str {
+    api_version.split_once('/').map_or("", |(group, _)| group)
+}
+
+pub(super) async fn spool(objects: &[Value]) -> Spool {
+    let store: Arc<dyn ObjectStore> = Arc::new(Store::memory());
+    let writer = ArchiveWriter::start(store.clone(), "b.tar.gz", &WriterOptions { threads: 1 });
+    for object in objects {
+        let text = |pointer: &str| object.pointer(pointer).and_then(Value::as_str);
+        let version = text("/apiVersion").unwrap();
+        let id = ItemId {
+            resource: GroupResource::new(group(version), plural(text("/kind").unwrap())),
+            namespace: text("/metadata/namespace").map(str::to_owned),
+            name: text("/metadata/name").unwrap().to_owned(),
+        };
+        let version = version.rsplit('/').next().unwrap();
+        writer.append(&id, version, true, object.to_string().into()).await.unwrap();
+    }
+    writer.finish().await.unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let reading = store.get_stream("b.tar.gz").await.unwrap();
+    Spool::read(reading, directory.path(), SpoolLimits::default()).await.unwrap()
+}
+
+/// The types of the items, and a few that actions ask for.
+fn catalogue(spool: &Spool) -> Catalogue {
+    let mut types = BTreeMap::new();
+    let asked = [
+        ("v1", "ConfigMap"),
+        ("v1", "ServiceAccount"),
+        ("discovery.k8s.io/v1", "EndpointSlice"),
+        ("velero.io/v1", "Backup"),
+    ];
+    let own = spool.items().map(|item| (item.resource().clone(), item.api_version(), item.kind()));
+    let asked =
+        asked.map(|(version, kind)| (GroupResource::new(group(version), plural(kind)), version, kind));
+    for (id, version, kind) in own.chain(asked).filter(|(id, ..)| id.group != "example.org") {
+        let known = ResourceType {
+            id: id.clone(),
+            version: version.rsplit('/').next().unwrap().into(),
+            kind: kind.into(),
+            singular: kind.to_lowercase(),
+            preferred: true,
+            ..ResourceType::default()
+        };
+        types.insert(id, known);
+    }
+    Catalogue::new(types.into_values().collect())
+}

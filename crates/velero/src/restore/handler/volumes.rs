@@ -1,0 +1,106 @@
+//! Volumes and claims within a restore: which volumes are restored as objects, which are made from snapshots, which are made
+//! anew for their claims.
+
+use std::sync::Arc;
+
+use lifeboat_cluster::lookup;
+use lifeboat_plan::catalogue::{GroupResource, ItemId};
+use lifeboat_plan::items::sanitise;
+use lifeboat_plan::velero::restore::volumes::{DataIn, VolumePlan, plan};
+use serde_json::Value;
+
+use super::{VeleroHandler, native};
+use lifeboat_control::locked;
+use lifeboat_items::outcome::{ItemOutcome, Notes, SkipReason};
+use lifeboat_items::pipeline::item::WorkItem;
+use lifeboat_items::pipeline::run::Run;
+
+/// Prepares a volume; the error is the end of one that is not restored as an object. Other types are not touched.
+pub(super) async fn volume(
+    handler: &VeleroHandler,
+    run: &Arc<Run>,
+    item: &WorkItem,
+    object: &mut Value,
+    notes: &mut Notes,
+) -> Result<(), ItemOutcome> {
+    if !item.is("persistentvolumes") {
+        return Ok(());
+    }
+    let data = handler.volumes.get(&item.id.name).copied().unwrap_or(DataIn::Nothing);
+    match plan(object, data, handler.wants_data) {
+        VolumePlan::FromSnapshot => native::volume(handler, run, item, object, notes).await,
+        VolumePlan::AsItIs => {
+            sanitise::move_claim(object, &run.rules.mapping);
+            sanitise::unbind(object);
+            Ok(())
+        }
+        VolumePlan::Provision => {
+            locked(&handler.provisioned).insert(item.id.name.clone());
+            Err(ItemOutcome::Skipped(SkipReason::Provisioned))
+        }
+    }
+}
+
+/// A claim is bound anew; one whose volume is not restored as an object gets a new one. So does one whose volume is nowhere:
+/// it would wait for that name for ever.
+pub(super) async fn claim(
+    handler: &VeleroHandler,
+    run: &Run,
+    item: &WorkItem,
+    object: &mut Value,
+    notes: &mut Notes,
+) {
+    if !item.is("persistentvolumeclaims") {
+        return;
+    }
+    bind_anew(object, |volume| locked(&handler.provisioned).contains(volume));
+    let Some(volume) = bound_to(object) else { return };
+    if let Some(name) = locked(&handler.native).renamed.get(&volume.name) {
+        object["spec"]["volumeName"] = Value::String(name.clone());
+        return;
+    }
+    if locked(&handler.native).failed.contains(&volume.name) {
+        notes.warn(format!(
+            "{} waits for volume {}, which could not be made from its snapshot; restore persistentvolumes again when that is mended",
+            item.resource_id(),
+            volume.name
+        ));
+        return;
+    }
+    let restored = run.work_of(&volume).is_some_and(|work| run.exists(work));
+    if !restored && is_nowhere(run, &volume).await {
+        notes.warn(unbound(&item.resource_id(), &volume.name));
+        bind_anew(object, |_| true);
+    }
+}
+
+/// The volume that a claim names.
+pub(super) fn bound_to(claim: &Value) -> Option<ItemId> {
+    let name = claim.pointer("/spec/volumeName").and_then(Value::as_str).filter(|name| !name.is_empty())?;
+    Some(ItemId::cluster(GroupResource::new("", "persistentvolumes"), name))
+}
+
+/// Whether the cluster has no such volume. One that cannot be looked for may be there.
+async fn is_nowhere(run: &Run, volume: &ItemId) -> bool {
+    lookup::target(&run.catalogue, volume).is_some() && matches!(run.get(volume).await, Ok(None))
+}
+
+fn unbound(claim: &str, volume: &str) -> String {
+    format!(
+        "{claim} gets a new, empty volume: its volume {volume} is neither restored nor in the cluster; to keep it, restore persistentvolumes as well"
+    )
+}
+
+/// `is_provisioned`: whether a volume is not restored as an object.
+fn bind_anew(claim: &mut Value, is_provisioned: impl Fn(&str) -> bool) {
+    let volume = claim.pointer("/spec/volumeName").and_then(Value::as_str).unwrap_or_default().to_owned();
+    if volume.is_empty() {
+        return;
+    }
+    sanitise::unbind(claim);
+    if is_provisioned(&volume)
+        && let Some(spec) = claim.pointer_mut("/spec").and_then(Value::as_object_mut)
+    {
+        spec.remove("volumeName");
+    }
+}

@@ -1,0 +1,196 @@
+//! The first stage of a run: drives the items through the pipeline while it shows progress, reports data that did not come back,
+//! and writes the files of the restore.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::api::DynamicObject;
+use kube::{Api, ResourceExt};
+use lifeboat_api::velero::Restore;
+use lifeboat_archive::documents::ResourceList;
+use lifeboat_archive::{RestoreFiles, RunLog};
+use lifeboat_plan::items::waits::WAITING;
+use lifeboat_plan::velero::restore::volumes::{Holder, missing};
+use lifeboat_plugin::actions::Intent;
+use serde_json::{Value, json};
+
+use super::after::{Rest, created, csi, operations, volumes};
+use super::error::RestoreError;
+use super::handler::report::HookCounts;
+use super::handler::{self, VolumeKey};
+use super::prepare::{Prepared, job_backup, prepare};
+use super::status::Written;
+use super::volume_data::{incomplete_claims, unreported};
+use super::{Order, status};
+use crate::context::Context;
+use crate::plugins::Acting;
+use lifeboat_items::progress::Progress;
+
+/// How often progress is shown.
+const SHOWN: Duration = Duration::from_secs(1);
+
+/// The first stage: everything that the backup holds, and hooks. Its files are written before its phase says so.
+pub(super) async fn items<'a>(
+    context: &'a Context,
+    api: &'a Api<DynamicObject>,
+    order: &'a Order,
+    log: RunLog,
+    acting: &'a Acting,
+) -> Result<Rest<'a>, RestoreError> {
+    let restore = &order.restore;
+    let failed = |error| RestoreError::Preparation(Box::new(error));
+    let prepared = tokio::select! {
+        prepared = prepare(context, restore, log, &acting.actions, Intent::Restore) => prepared.map_err(failed)?,
+        () = order.cancel.cancelled() => return Err(RestoreError::Cancelled),
+    };
+    let Prepared { location, job, volumes, unreadable, tools } = prepared;
+    let (log, wants_data, mapping) = (job.log.clone(), job.valid.volumes, job.valid.rules.mapping.clone());
+    log.info(
+        &format!("Starting restore of backup {}/{}", context.settings.namespace, job_backup(restore)),
+        &[],
+    );
+    let progress = Progress::going_on(restore.annotations().get(WAITING).map(String::as_str));
+    let (progress, name) = (Arc::new(progress), restore.name_any());
+    let ended = tokio::select! {
+        ended = handler::restore(job, &tools, &progress, &order.cancel) => ended,
+        () = show(api, restore, &progress) => return Err(RestoreError::Overtaken),
+    };
+    let of_items = items_status(&progress, ended.hooks);
+    let mut made = ended.volumes.infos;
+    made.extend(csi::infos(&volumes, &ended.volumes.filled, &mapping));
+    let mut rest = Rest {
+        context,
+        acting,
+        api,
+        restore,
+        cancel: &order.cancel,
+        store: location.store,
+        files: RestoreFiles::new(&name)?,
+        log: Some(log.clone()),
+        list: ended.list,
+        results: ended.results,
+        operations: ended.operations,
+        volumes,
+        made,
+        open: ended.volumes.open,
+        partial: false,
+        of_items,
+        changed: true,
+    };
+    if tools.maker.is_some() {
+        volumes::gone_on_with(&mut rest).await;
+    }
+    for (namespace, message) in unreadable {
+        rest.error(namespace.as_deref(), message);
+    }
+    if wants_data {
+        report_missing_data(&mut rest, &mapping, &ended.volumes.filled, &ended.reported);
+    }
+    end(rest).await
+}
+
+/// What the status of a Restore says of its items.
+fn items_status(progress: &Progress, hooks: HookCounts) -> Value {
+    let (total, restored) = progress.now();
+    let mut status = json!({"progress": {"totalItems": total.max(restored), "itemsRestored": restored},
+        "hookStatus": {}});
+    if hooks.attempted > 0 {
+        status["hookStatus"] = json!({"hooksAttempted": hooks.attempted, "hooksFailed": hooks.failed});
+    }
+    status
+}
+
+/// Adds warnings about claims that were filled from incomplete copies, and errors about data that did not come back.
+fn report_missing_data(
+    rest: &mut Rest<'_>,
+    mapping: &BTreeMap<String, String>,
+    filled: &BTreeSet<(String, String)>,
+    reported: &BTreeSet<VolumeKey>,
+) {
+    for (namespace, claim, message) in incomplete_claims(&rest.volumes) {
+        let target = mapping.get(&namespace).cloned().unwrap_or(namespace);
+        if filled.contains(&(target.clone(), claim)) {
+            rest.warn(Some(&target), message);
+        }
+    }
+    let held = unreported(&rest.volumes, reported);
+    for (namespace, message) in missing(&held, holders(&rest.list, mapping, filled)) {
+        let namespace = namespace.map(|name| mapping.get(&name).cloned().unwrap_or(name));
+        rest.error(namespace.as_deref(), message);
+    }
+}
+
+/// Writes the files of the stage, and shows its phase.
+async fn end(mut rest: Rest<'_>) -> Result<Rest<'_>, RestoreError> {
+    let log = rest.log.clone();
+    if rest.cancel.is_cancelled() {
+        let message = RestoreError::Cancelled.to_string();
+        if let Some(log) = &log {
+            log.error(&message, &[]);
+        }
+        rest.results.errors.velero.push(message);
+        operations::cancel_all(&mut rest).await;
+        let _ = rest.write_all().await;
+        return Err(RestoreError::Cancelled);
+    }
+    if let Some(log) = &log {
+        rest.acting.tell_usage(log);
+        log.info("restore completed", &[]);
+    }
+    if let Err(error) = rest.write_all().await {
+        rest.results.errors.velero.push(error.to_string());
+    }
+    rest.show().await;
+    Ok(rest)
+}
+
+/// Whether a restore took an object on: it created a claim or a pod, or met a volume.
+fn holders(
+    list: &ResourceList,
+    mapping: &BTreeMap<String, String>,
+    filled: &BTreeSet<(String, String)>,
+) -> impl Fn(Holder<'_>) -> bool {
+    let all = |kind: &str| created(list, kind).map(str::to_owned).collect::<BTreeSet<_>>();
+    let (claims, pods) = (all("v1/PersistentVolumeClaim"), all("v1/Pod"));
+    let volumes = list.types().filter(|(kind, _)| *kind == "v1/PersistentVolume");
+    let volumes: BTreeSet<String> = volumes
+        .flat_map(|(_, items)| items)
+        .filter_map(|item| Some(item.rsplit_once('(')?.0.to_owned()))
+        .collect();
+    let (mapping, filled) = (mapping.clone(), filled.clone());
+    let filled: BTreeSet<String> =
+        filled.into_iter().map(|(namespace, name)| format!("{namespace}/{name}")).collect();
+    let path = move |namespace: &str, name: &str| {
+        format!("{}/{name}", mapping.get(namespace).map_or(namespace, String::as_str))
+    };
+    move |holder| match holder {
+        Holder::Claim(namespace, name) => claims.contains(&path(namespace, name)),
+        Holder::Pod(namespace, name) => pods.contains(&path(namespace, name)),
+        Holder::Volume(name) => volumes.contains(name),
+        Holder::Filled(namespace, name) => filled.contains(&path(namespace, name)),
+    }
+}
+
+/// Writes progress, and what is waited for, once in a second; ends when another server goes on with the restore.
+async fn show(api: &Api<DynamicObject>, restore: &Restore, progress: &Progress) {
+    let mut shown = ((0, 0), restore.annotations().get(WAITING).cloned());
+    loop {
+        tokio::time::sleep(SHOWN).await;
+        let now = (progress.now(), progress.waits().annotation());
+        if now != shown {
+            let ((total, restored), waits) = &now;
+            let patch = json!({"metadata": {"annotations": {WAITING: waits}},
+                "status": {"progress": {"totalItems": total.max(restored), "itemsRestored": restored}}});
+            shown = now;
+            match status::write(api, restore, &patch).await {
+                Ok(Written::Done) => {}
+                Ok(Written::NotOurs) => return,
+                Err(error) => {
+                    let error = error.chain();
+                    tracing::debug!(restore = restore.name_any(), error, "cannot show progress");
+                }
+            }
+        }
+    }
+}

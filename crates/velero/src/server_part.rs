@@ -1,0 +1,77 @@
+//! What the server runs of Velero's API: [`Velero`] is made once by crate `operator`, its controllers run for each term of
+//! leadership, and links to files are answered in every replica.
+
+use std::sync::Arc;
+
+use kube::Client;
+use lifeboat_plugin::host::PluginHost;
+use lifeboat_web::{Metrics, WebError};
+use tokio_util::sync::CancellationToken;
+
+use crate::context::Context;
+use crate::downloads::Links;
+use crate::settings::VeleroSettings;
+use crate::{controllers, credential_files};
+
+/// The clients of one server.
+#[derive(Clone)]
+pub struct Clients {
+    /// Repeats requests that failed for a passing reason.
+    pub usual: Client,
+    /// Makes each request once: for callers that limit the number of requests themselves.
+    pub direct: Client,
+    /// Waits for commands in pods that print nothing for a long time.
+    pub patient: Client,
+}
+
+/// Velero's API in a server.
+pub struct Velero {
+    context: Context,
+}
+
+impl Velero {
+    /// Removes what an earlier process left in the spool directory, and runs each plugin program once.
+    pub async fn new(clients: Clients, metrics: Metrics, settings: VeleroSettings) -> Self {
+        credential_files::clear(&settings.storage.spool_directory);
+        let plugins = discover_plugins(&settings).await;
+        let context = Context::new(clients.usual, metrics, Arc::new(settings))
+            .with_patient_client(clients.patient)
+            .with_direct_client(clients.direct)
+            .with_plugins(plugins);
+        Self { context }
+    }
+
+    /// Runs every controller until `shutdown` is cancelled and reconciles in flight have ended.
+    pub async fn run_controllers(&self, shutdown: &CancellationToken) {
+        controllers::run(&self.context, shutdown).await;
+    }
+
+    /// Answers links to files where the settings say so, until `stop` is cancelled; else it never ends.
+    pub async fn serve_downloads(&self, stop: &CancellationToken) -> Result<(), WebError> {
+        let Some(settings) = &self.context.settings.storage.downloads else {
+            return std::future::pending().await;
+        };
+        let links = Arc::new(Links { context: self.context.clone() });
+        lifeboat_web::serve_downloads(settings.address, links, stop.clone()).await
+    }
+
+    /// Ends the plugins that serve the stores of locations.
+    pub async fn close(&self) {
+        self.context.stores.close().await;
+    }
+}
+
+/// Runs each program of the plugin directory once. A program that cannot be used does not keep the server from starting.
+async fn discover_plugins(settings: &VeleroSettings) -> PluginHost {
+    let Some(plugins) = &settings.plugins else { return PluginHost::empty() };
+    let backups = &settings.backup;
+    let volume = backups.defaults.item_operation_timeout;
+    let host = PluginHost::discover(plugins.host(&settings.namespace, &backups.features, volume)).await;
+    for plugin in host.plugins() {
+        tracing::info!(kind = %plugin.kind, name = plugin.name, program = %plugin.program.display(), "plugin found");
+    }
+    for problem in host.problems() {
+        tracing::error!(path = %problem.path.display(), "plugin not used: {}", problem.message);
+    }
+    host
+}

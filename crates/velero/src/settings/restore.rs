@@ -1,0 +1,31 @@
+//! What can be set about restores.
+
+use std::time::Duration;
+
+use lifeboat_plan::items::priorities::Priorities;
+
+#[derive(Clone, Debug)]
+pub struct RestoreSettings {
+    /// Which types come first and last.
+    pub priorities: Priorities,
+    /// How long additional items may take to be ready, where an action says nothing.
+    pub ready_timeout: Duration,
+    /// How long a namespace or an object that is being deleted may take to go.
+    pub terminating_timeout: Duration,
+    /// How long a definition may take to be established.
+    pub resource_timeout: Duration,
+    /// How long background work and hooks may take, where a Restore says nothing.
+    pub operation_timeout: Duration,
+}
+
+impl Default for RestoreSettings {
+    fn default() -> Self {
+        Self {
+            priorities: Priorities::default(),
+            ready_timeout: Duration::from_mins(10),
+            terminating_timeout: Duration::from_mins(10),
+            resource_timeout: Duration::from_mins(10),
+            operation_timeout: Duration::from_hours(4),
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Backups of a bucket, in the cluster: each location is listed when its turn comes; backups that the cluster does not
+//! know come in, objects whose backup is gone go. Nothing is concluded from a listing that failed.
+
+mod bring;
+mod remove;
+#[cfg(test)]
+mod tests;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+use futures::StreamExt;
+use jiff::Timestamp;
+use kube::api::{DynamicObject, PartialObjectMeta};
+use kube::core::ApiResource;
+use kube::runtime::controller::Action;
+use kube::runtime::{WatchStreamExt, reflector, watcher};
+use kube::{Api, ResourceExt};
+use lifeboat_api::velero::{Backup, BackupStorageLocation, BackupStorageLocationPhase, names};
+use lifeboat_archive::{BackupFiles, layout};
+use lifeboat_cluster::{ApiError, objects};
+use lifeboat_control::locked;
+use lifeboat_plan::velero::sync::{Absences, Turn, turn};
+use lifeboat_plan::{label, time};
+use serde_json::json;
+use tokio_util::sync::CancellationToken;
+
+use crate::context::Context;
+use crate::dynamic;
+use crate::locations::{self, Location};
+
+/// What outlives one sync.
+struct State {
+    resource: ApiResource,
+    backups: reflector::Store<PartialObjectMeta<Backup>>,
+    /// By the location's UID.
+    past: Mutex<BTreeMap<String, Past>>,
+}
+
+#[derive(Clone, Default)]
+struct Past {
+    last: Option<Timestamp>,
+    absences: Absences,
+    /// Problems that were told, by backup.
+    told: BTreeMap<String, String>,
+}
+
+/// The names of all Backup objects, and of those that are in one location.
+struct InCluster {
+    all: BTreeSet<String>,
+    here: BTreeSet<String>,
+}
+
+impl State {
+    fn past(&self) -> MutexGuard<'_, BTreeMap<String, Past>> {
+        locked(&self.past)
+    }
+
+    fn in_cluster(&self, location: &str) -> InCluster {
+        let backups = self.backups.state();
+        let wanted = label::value(location);
+        let here =
+            backups.iter().filter(|backup| backup.labels().get(names::STORAGE_LOCATION) == Some(&wanted));
+        InCluster {
+            here: here.map(|backup| backup.name_any()).collect(),
+            all: backups.iter().map(|backup| backup.name_any()).collect(),
+        }
+    }
+}
+
+pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
+    let resource = objects::resource_of::<BackupStorageLocation>();
+    let controller =
+        dynamic::controller(context, &resource).graceful_shutdown_on(resting.clone().cancelled_owned());
+    // Names and labels only, and those without who set them: thousands of backups cost little memory and no listing.
+    let (backups, writer) = reflector::store();
+    let api: Api<PartialObjectMeta<Backup>> =
+        Api::namespaced(context.client.clone(), &context.settings.namespace);
+    let watch = watcher(api, dynamic::watching())
+        .default_backoff()
+        .modify(|backup| {
+            backup.managed_fields_mut().clear();
+            backup.annotations_mut().clear();
+        })
+        .reflect(writer)
+        .take_until(resting.clone().cancelled_owned())
+        .for_each(|_| async { context.metrics.velero().set_backup_total(backups.len()) });
+    let state = Arc::new(State { resource, backups: backups.clone(), past: Mutex::default() });
+    let drive = dynamic::drive("backup-sync", controller, context.clone(), state, reconcile);
+    tokio::join!(watch, drive);
+}
+
+async fn reconcile(
+    object: Arc<DynamicObject>,
+    context: Context,
+    state: Arc<State>,
+) -> Result<Action, ApiError> {
+    // The location's own controller tells what is wrong with an unreadable or unavailable one.
+    let Ok(location) = objects::typed::<BackupStorageLocation>(&object) else {
+        return Ok(Action::await_change());
+    };
+    let gone = object.metadata.deletion_timestamp.is_some();
+    if gone || location.phase() != Some(&BackupStorageLocationPhase::Available) {
+        return Ok(Action::await_change());
+    }
+    let uid = object.uid().unwrap_or_default();
+    let mut past = state.past().get(&uid).cloned().unwrap_or_default();
+    let default = context.settings.storage.sync_period;
+    let own = location.spec.backup_sync_period.and_then(|period| u64::try_from(period.as_nanos()).ok());
+    let own = own.map(Duration::from_nanos);
+    match turn(own, default, past.last, context.now()) {
+        Turn::Never => return Ok(Action::await_change()),
+        Turn::In(rest) => return Ok(Action::requeue(rest)),
+        Turn::Now => {}
+    }
+    if state.backups.wait_until_ready().await.is_err() {
+        return Ok(Action::await_change());
+    }
+    let name = location.name_any();
+    match locations::open_found(&context, location).await {
+        Ok(location) => match sync(&context, &location, &state.in_cluster(&name), &mut past).await {
+            Ok(()) => show(&context, &state, &object).await,
+            Err(error) => tracing::warn!(location = name, error, "cannot sync backups"),
+        },
+        Err(error) => tracing::warn!(location = name, %error, "cannot sync backups"),
+    }
+    past.last = Some(context.now());
+    state.past().insert(uid, past);
+    Ok(Action::requeue(own.unwrap_or(default)))
+}
+
+/// One sync of one location.
+async fn sync(
+    context: &Context,
+    location: &Location,
+    in_cluster: &InCluster,
+    past: &mut Past,
+) -> Result<(), String> {
+    let listed =
+        location.store.directories(layout::BACKUPS).await.map_err(|error| locations::words(&error))?;
+    let listed: BTreeSet<String> = listed.into_iter().filter(|name| BackupFiles::new(name).is_ok()).collect();
+    let missing: Vec<&String> = listed.difference(&in_cluster.all).collect();
+    past.told.retain(|name, _| listed.contains(name));
+    if !missing.is_empty() {
+        bring::bring(context, location, &missing, &mut past.told).await?;
+    }
+    let absent = past.absences.observe(&listed, &in_cluster.here);
+    remove::remove(context, location, &absent).await
+}
+
+/// Writes when the location was last synced, where stock clients look for it. Whoever changed the object meanwhile wins.
+async fn show(context: &Context, state: &State, object: &DynamicObject) {
+    let api = objects::namespaced(&context.client, &context.settings.namespace, &state.resource);
+    let patch = json!({"status": {"lastSyncedTime": time::seconds(context.now())}});
+    if let Err(error) = objects::merge(&api, object, patch).await
+        && !error.is_conflict()
+        && !error.is_not_found()
+    {
+        tracing::debug!(error = error.chain(), "cannot write when a location was synced");
+    }
+}

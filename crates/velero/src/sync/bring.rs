@@ -1,0 +1,137 @@
+//! Brings backups into the cluster: their objects, and those of their volumes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::{FutureExt, StreamExt, stream};
+use kube::api::{DynamicObject, ListParams, PostParams};
+use kube::{Api, Resource, ResourceExt};
+use lifeboat_api::velero::{Backup, PodVolumeBackup, Schedule, VolumePluginBackup};
+use lifeboat_archive::{BackupFiles, documents};
+use lifeboat_cluster::{Attempt, objects};
+use lifeboat_plan::velero::sync::{self, Incoming, Stored};
+use serde_json::Value;
+
+use crate::context::Context;
+use crate::locations::{self, Location};
+
+/// More than any Backup object can have, which etcd keeps below 2 MiB.
+const METADATA_LIMIT: usize = 16 * 1024 * 1024;
+
+/// Backups that are read at once.
+const AT_ONCE: usize = 8;
+
+/// Brings in those of `names` that are whole. A backup that cannot come in keeps no other from it; what is wrong is told
+/// once.
+pub(super) async fn bring(
+    context: &Context,
+    location: &Location,
+    names: &[&String],
+    told: &mut BTreeMap<String, String>,
+) -> Result<(), String> {
+    let schedules = schedules(context).await?;
+    let mut tasks = Vec::new();
+    for name in names {
+        tasks.push(
+            bring_one(context, location, name, &schedules).map(move |outcome| (*name, outcome)).boxed(),
+        );
+    }
+    let outcomes: Vec<_> = stream::iter(tasks).buffer_unordered(AT_ONCE).collect().await;
+    let mut came = 0;
+    for (name, outcome) in outcomes {
+        match outcome {
+            Ok(brought) => {
+                came += usize::from(brought);
+                told.remove(name);
+            }
+            Err(problem) if told.get(name) == Some(&problem) => {}
+            Err(problem) => {
+                tell(context, location, name, &problem).await;
+                told.insert(name.clone(), problem);
+            }
+        }
+    }
+    if came > 0 {
+        tracing::info!(location = location.name, backups = came, "synced backups into the cluster");
+    }
+    Ok(())
+}
+
+async fn tell(context: &Context, location: &Location, name: &str, problem: &str) {
+    tracing::warn!(location = location.name, backup = name, problem, "a backup cannot be synced");
+    let note = format!("backup '{name}' of the bucket cannot be synced: {problem}");
+    context.events.warning(&location.object.object_ref(&()), "BackupNotSynced", &note).await;
+}
+
+/// True where an object was made.
+async fn bring_one(
+    context: &Context,
+    location: &Location,
+    name: &str,
+    schedules: &BTreeSet<(String, String)>,
+) -> Result<bool, String> {
+    let files = BackupFiles::new(name).map_err(|error| error.to_string())?;
+    let bytes = match location.store.get(&files.metadata(), METADATA_LIMIT).await {
+        Ok(bytes) => bytes,
+        // Written last: a backup without it is not whole yet, or never will be.
+        Err(error) if error.is_not_found() => return Ok(false),
+        Err(error) => return Err(locations::words(&error)),
+    };
+    let json: Value =
+        serde_json::from_slice(&bytes).map_err(|error| format!("velero-backup.json is no JSON: {error}"))?;
+    let namespace = &context.settings.namespace;
+    let stored = Stored { name, json: &json, location: &location.name, namespace, schedules };
+    let object = match sync::incoming(&stored, context.now()) {
+        Incoming::Create(object) => *object,
+        Incoming::NotYet => return Ok(false),
+        Incoming::Refused(problem) => return Err(problem),
+    };
+    // Read before the object is made: once it is there, nobody comes back for them.
+    let mut volumes = read_list(location, &files.volume_copies(), "copies of volumes").await?;
+    volumes.extend(read_list(location, &files.pod_volume_backups(), "pod volume backups").await?);
+    let snapshots = read_list(location, &files.volume_plugin_backups(), "volume plugin backups").await?;
+    let Some(backup) = create::<Backup>(context, object).await? else {
+        return Ok(false);
+    };
+    let uid = backup.uid().unwrap_or_default();
+    let mut problems = Vec::new();
+    for object in volumes.iter().filter_map(|json| sync::pod_volume_backup(&stored, json, &uid)) {
+        problems.extend(create::<PodVolumeBackup>(context, object).await.err());
+    }
+    for object in snapshots.iter().filter_map(|json| sync::volume_plugin_backup(&stored, json, &uid)) {
+        problems.extend(create::<VolumePluginBackup>(context, object).await.err());
+    }
+    if problems.is_empty() { Ok(true) } else { Err(format!("it came without some: {}", problems.join("; "))) }
+}
+
+async fn read_list(location: &Location, key: &str, what: &str) -> Result<Vec<Value>, String> {
+    let bytes = match location.store.get(key, documents::DOCUMENT_LIMIT).await {
+        Ok(bytes) => bytes,
+        Err(error) if error.is_not_found() => return Ok(Vec::new()),
+        Err(error) => return Err(locations::words(&error)),
+    };
+    documents::decode_list(&bytes).map_err(|error| format!("its list of {what} cannot be read: {error}"))
+}
+
+/// None where the object is there already.
+async fn create<K: Resource<DynamicType = ()>>(
+    context: &Context,
+    object: Value,
+) -> Result<Option<DynamicObject>, String> {
+    let api = objects::namespaced(&context.client, &context.settings.namespace, &objects::resource_of::<K>());
+    let object: DynamicObject =
+        serde_json::from_value(object).map_err(|error| format!("it is no object: {error}"))?;
+    let attempt = format!("create {} {}", K::kind(&()), object.name_any());
+    match api.create(&PostParams::default(), &object).await.attempt(attempt) {
+        Ok(made) => Ok(Some(made)),
+        Err(error) if error.is_conflict() => Ok(None),
+        Err(error) => Err(error.chain()),
+    }
+}
+
+/// Name and UID of each Schedule.
+async fn schedules(context: &Context) -> Result<BTreeSet<(String, String)>, String> {
+    let api: Api<Schedule> = Api::namespaced(context.client.clone(), &context.settings.namespace);
+    let listed = api.list_metadata(&ListParams::default()).await.attempt("list Schedules");
+    let listed = listed.map_err(|error| error.chain())?;
+    Ok(listed.iter().map(|schedule| (schedule.name_any(), schedule.uid().unwrap_or_default())).collect())
+}

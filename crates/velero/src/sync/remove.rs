@@ -1,0 +1,46 @@
+//! Removes objects whose backup is gone from the bucket. Two listings did not show it; now storage is asked for its own
+//! file, and only a plain "not there" counts.
+
+use kube::Resource;
+use lifeboat_api::velero::Backup;
+use lifeboat_archive::BackupFiles;
+use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_plan::velero::sync::may_go;
+
+use crate::context::Context;
+use crate::locations::{self, Location};
+
+pub(super) async fn remove(context: &Context, location: &Location, absent: &[String]) -> Result<(), String> {
+    for name in absent {
+        let files = BackupFiles::new(name).map_err(|error| error.to_string())?;
+        let there =
+            location.store.exists(&files.metadata()).await.map_err(|error| locations::words(&error))?;
+        if !there {
+            remove_one(context, location, name).await.map_err(|error| error.chain())?;
+        }
+    }
+    Ok(())
+}
+
+async fn remove_one(context: &Context, location: &Location, name: &str) -> Result<(), ApiError> {
+    let resource = objects::resource_of::<Backup>();
+    let api = objects::namespaced(&context.client, &context.settings.namespace, &resource);
+    let Some(object) = api.get_opt(name).await.attempt(format!("read Backup {name}"))? else {
+        return Ok(());
+    };
+    // The object may have been moved to another location, or be of a backup that is only now written.
+    let json = objects::to_json(&object);
+    if json.pointer("/spec/storageLocation").and_then(serde_json::Value::as_str) != Some(&location.name)
+        || !may_go(&json)
+    {
+        return Ok(());
+    }
+    tracing::info!(
+        location = location.name,
+        backup = name,
+        "the backup is gone from the bucket: its object goes"
+    );
+    let note = format!("its files are gone from location '{}': the object is removed", location.name);
+    context.events.warning(&object.object_ref(&resource), "BackupGone", &note).await;
+    objects::delete(&api, &object).await
+}

@@ -1,0 +1,174 @@
+//! PodVolumeBackup, PodVolumeRestore, DataUpload and DataDownload: every open object that is for Lifeboat's own movers gets a
+//! task that brings it to its end ([`crate::transfers`]). What a server leaves open the next one takes up again; objects for
+//! other data movers are left to those.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::ResourceExt;
+use kube::api::DynamicObject;
+use kube::core::ApiResource;
+use kube::runtime::controller::Action;
+use kube::runtime::reflector::Store;
+use lifeboat_api::velero::{DataDownload, DataMovePhase, DataUpload, PodVolumeBackup, PodVolumeRestore};
+use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_control::{Core, LongWork, unreadable};
+use lifeboat_plan::velero::pod_volumes::status;
+use lifeboat_transfer::attempts::WorkContext;
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use crate::context::Context;
+use crate::data_movement::sweep;
+use crate::dynamic;
+use crate::transfers::{Carried, work_context};
+
+/// How often objects are looked for that are gone, and the pause after trouble with the API.
+const LOOK: Duration = Duration::from_secs(5);
+
+struct State {
+    resource: ApiResource,
+    transfers: LongWork,
+    work: WorkContext,
+}
+
+pub(crate) async fn run(context: &Context, resting: &CancellationToken) {
+    tokio::join!(
+        run_kind::<PodVolumeBackup>(context, resting),
+        run_kind::<PodVolumeRestore>(context, resting),
+        run_kind::<DataUpload>(context, resting),
+        run_kind::<DataDownload>(context, resting),
+        sweep::run(context, resting),
+    );
+}
+
+async fn run_kind<K: Carried>(context: &Context, resting: &CancellationToken) {
+    let resource = objects::resource_of::<K>();
+    let controller = dynamic::controller(context, &resource);
+    let there = controller.store();
+    let controller = controller.graceful_shutdown_on(resting.clone().cancelled_owned());
+    let state = Arc::new(State { resource, transfers: LongWork::default(), work: work_context(context) });
+    tokio::select! {
+        () = dynamic::drive(K::CONTROLLER, controller, context.clone(), state.clone(), reconcile::<K>) => {}
+        () = look(&state, &there) => {}
+    }
+    state.transfers.leave().await;
+}
+
+/// Ends the work on objects that are gone: no reconcile tells of them.
+async fn look(state: &State, there: &Store<DynamicObject>) {
+    if there.wait_until_ready().await.is_err() {
+        return std::future::pending().await;
+    }
+    loop {
+        tokio::time::sleep(LOOK).await;
+        let uids: Vec<String> = there.state().iter().filter_map(|object| object.uid()).collect();
+        state.transfers.cancel_others(|uid| uids.iter().any(|known| known == uid));
+    }
+}
+
+async fn reconcile<K: Carried>(
+    object: Arc<DynamicObject>,
+    context: Context,
+    state: Arc<State>,
+) -> Result<Action, ApiError> {
+    if has_ended(&object) {
+        return Ok(Action::await_change());
+    }
+    let Some(shown) = read::<K>(&object, &context, &state).await?.filter(K::is_ours) else {
+        return Ok(Action::await_change());
+    };
+    let (uid, work) = (object.uid().unwrap_or_default(), state.work.clone());
+    state.transfers.start(&uid, |cancel| async move { carry(&work, &shown, &cancel).await });
+    if object.metadata.deletion_timestamp.is_some() || object.data["spec"]["cancel"] == true {
+        state.transfers.cancel(&uid);
+        if matches!(object.data["status"]["phase"].as_str(), Some("Accepted" | "Prepared" | "InProgress")) {
+            // On the condition that nobody wrote its end meanwhile.
+            objects::merge(&context.objects::<K>(), &object, status::canceling()).await?;
+        }
+    }
+    Ok(Action::await_change())
+}
+
+/// Brings an object to its end, through all trouble with the API.
+async fn carry<K: Carried>(work: &WorkContext, shown: &K, cancel: &CancellationToken) {
+    let mut last = Box::new(shown.clone());
+    loop {
+        let ended = match fresh(&work.core, &*last).await {
+            Ok(Fresh::Ended) => return,
+            Ok(Fresh::Open(object)) => {
+                last = object;
+                last.carry(work, cancel).await
+            }
+            Err(error) => Err(error),
+        };
+        let Err(error) = ended else { return };
+        let name = shown.name_any();
+        tracing::warn!(object = name, error = error.chain(), "cannot go on with a volume yet");
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+fn has_ended(object: &DynamicObject) -> bool {
+    let phase = object.data.pointer("/status/phase").and_then(Value::as_str).unwrap_or_default();
+    DataMovePhase::from(phase).is_terminal()
+}
+
+/// An object as it is now.
+enum Fresh<K> {
+    Open(Box<K>),
+    Ended,
+}
+
+/// What is watched lags behind what this server wrote itself: work must not begin again on old news. One that is gone is
+/// given as it was last seen, so that what was begun for it is ended.
+async fn fresh<K: Carried>(core: &Core, shown: &K) -> Result<Fresh<K>, ApiError> {
+    let name = shown.name_any();
+    let found = core.objects::<K>().get_opt(&name).await.attempt(format!("read {} {name}", K::kind(&())))?;
+    let found = found.filter(|found| found.uid() == shown.uid());
+    match found {
+        Some(found) if has_ended(&found) => Ok(Fresh::Ended),
+        Some(found) => Ok(Fresh::Open(Box::new(objects::typed(&found).unwrap_or_else(|_| shown.clone())))),
+        None => Ok(Fresh::Open(Box::new(shown.clone()))),
+    }
+}
+
+/// The typed form; one that cannot be read ends at once, with what is wrong.
+async fn read<K: Carried>(
+    object: &DynamicObject,
+    context: &Context,
+    state: &State,
+) -> Result<Option<K>, ApiError> {
+    let error = match objects::typed::<K>(object) {
+        Ok(typed) => return Ok(Some(typed)),
+        Err(error) => error,
+    };
+    let message = unreadable::message(error, "");
+    let patch = status::failed(&message, context.now());
+    unreadable::report(context, &state.resource, object, patch, &message).await.map(|_| None)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::testing::Cluster;
+
+    fn object(phase: &str, uid: &str) -> Value {
+        json!({"apiVersion": "velero.io/v1", "kind": "PodVolumeBackup", "metadata": {"name": "o", "uid": uid},
+            "spec": {"node": "a", "pod": {}, "volume": "v", "backupStorageLocation": "default", "repoIdentifier": ""},
+            "status": {"phase": phase}})
+    }
+
+    #[tokio::test]
+    async fn an_object_that_has_ended_is_not_begun_again_on_old_news() {
+        let cluster = Cluster::new().await;
+        let shown: PodVolumeBackup = serde_json::from_value(object("InProgress", "o-1")).unwrap();
+        cluster.put("podvolumebackups", &object("Completed", "o-1"));
+        assert!(matches!(fresh(&cluster.context, &shown).await.unwrap(), Fresh::Ended));
+        // Another that took its name says nothing about it.
+        cluster.put("podvolumebackups", &object("Completed", "o-2"));
+        assert!(matches!(fresh(&cluster.context, &shown).await.unwrap(), Fresh::Open(_)));
+    }
+}

@@ -1,0 +1,104 @@
+//! PodVolumeBackup, PodVolumeRestore, DataUpload and DataDownload as transfers: what the four kinds have in common beside
+//! crate `transfer`, which brings them to their ends. What differs is in [`crate::pod_volumes`] and
+//! [`crate::data_movement`]; the controller of all four is [`crate::transfer_kinds`].
+
+mod record;
+mod reports;
+mod tasks;
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::Resource;
+use lifeboat_api::common::GoDuration;
+use lifeboat_api::velero::{DataMovePhase, names};
+use lifeboat_cluster::ApiError;
+use lifeboat_control::Core;
+use lifeboat_plan::velero::pod_volumes::{ATTEMPT, DEAD_OWNERS, attempt, dead_owners};
+use lifeboat_transfer::attempts::{ServerEffects, Transfer, TransferSpec, WorkContext};
+use serde::de::DeserializeOwned;
+use tokio_util::sync::CancellationToken;
+
+pub(crate) use record::{ObjectRecord, Shows};
+pub(crate) use tasks::VeleroTasks;
+
+use crate::context::Context;
+use crate::repositories::{LocationRepositories, RepositoryKey};
+use reports::LocationReports;
+
+/// A kind whose objects movers bring to their ends.
+pub(crate) trait Carried:
+    Resource<DynamicType = ()> + DeserializeOwned + Clone + Send + Sync + 'static
+{
+    /// Its controller, in logs.
+    const CONTROLLER: &'static str;
+
+    /// Objects for other data movers are left to those.
+    fn is_ours(&self) -> bool {
+        true
+    }
+
+    /// Brings the object to its end. An error is the API's, and worth another try from the beginning.
+    fn carry(
+        &self,
+        work: &WorkContext,
+        cancel: &CancellationToken,
+    ) -> impl Future<Output = Result<(), ApiError>> + Send;
+}
+
+/// The server's work on transfers.
+pub(crate) fn work_context(context: &Context) -> WorkContext {
+    let effects = ServerEffects {
+        core: Core::clone(context),
+        movers: context.movers.clone(),
+        repositories: context.repositories.clone(),
+        host: Arc::new(LocationRepositories(context.clone())),
+        reports: Arc::new(LocationReports(context.clone())),
+    };
+    WorkContext::new(&context.core, Arc::new(context.settings.movers.clone()), Arc::new(effects))
+}
+
+/// How long one volume may take: what the annotation says, else the server's setting.
+pub(crate) fn limit(annotation: Option<&str>, setting: Duration) -> Duration {
+    let noted = annotation.and_then(|text| text.parse::<GoDuration>().ok()).and_then(GoDuration::to_std);
+    noted.filter(|limit| !limit.is_zero()).unwrap_or(setting)
+}
+
+/// What an object says of its transfer.
+pub(crate) struct Terms<'a> {
+    pub(crate) key: RepositoryKey,
+    /// Whether a repository that does not exist is made.
+    pub(crate) make: bool,
+    /// The backup or restore that it is part of.
+    pub(crate) group: String,
+    pub(crate) phase: &'a DataMovePhase,
+    /// When an earlier attempt began.
+    pub(crate) started: Option<Timestamp>,
+    pub(crate) shows: Shows,
+}
+
+/// The transfer of an object, and its record.
+pub(crate) fn transfer<K: Resource<DynamicType = ()>>(
+    work: &WorkContext,
+    object: &K,
+    terms: Terms<'_>,
+) -> (Transfer, Arc<ObjectRecord>) {
+    let meta = object.meta();
+    let note = |name: &str| meta.annotations.as_ref()?.get(name).map(String::as_str);
+    let record = ObjectRecord::new(&work.core, object, terms.started, terms.shows);
+    let record = Arc::new(record);
+    let spec = TransferSpec {
+        repository: format!("the repository of namespace {}", terms.key.name()),
+        key: terms.key,
+        make: terms.make,
+        group: terms.group,
+        created: meta.creation_timestamp.as_ref().map(|time| time.0),
+        limit: limit(note(names::POD_VOLUME_TIMEOUT), work.settings.copy_timeout),
+        is_new: matches!(terms.phase, DataMovePhase::New),
+        attempt: note(ATTEMPT).map(|text| attempt(Some(text))),
+        dead_owners: dead_owners(note(DEAD_OWNERS)),
+    };
+    (Transfer::new(work, record.clone(), spec), record)
+}

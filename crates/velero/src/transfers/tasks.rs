@@ -1,0 +1,94 @@
+//! Which tasks Velero's objects have on record: the proof that a Job of a mover belongs to one of them.
+
+use async_trait::async_trait;
+use lifeboat_api::crds;
+use lifeboat_cluster::objects::{namespaced, resource, to_json};
+use lifeboat_cluster::{ApiError, Attempt};
+use lifeboat_control::Core;
+use lifeboat_plan::transfer::movers::Owner;
+use lifeboat_plan::velero::backup_repository::is_under_way;
+use lifeboat_plan::velero::pod_volumes::{ATTEMPT, attempt, task_uid};
+use lifeboat_transfer::movers::{TaskRecords, TaskState};
+use serde_json::Value;
+
+/// Phases in which an object needs its mover no more.
+const OVER: [&str; 3] = ["Completed", "Failed", "Canceled"];
+
+/// PodVolumeBackup, PodVolumeRestore, DataUpload and DataDownload with their attempts, and BackupRepository with its
+/// maintenance.
+pub(crate) struct VeleroTasks(pub(crate) Core);
+
+#[async_trait]
+impl TaskRecords for VeleroTasks {
+    async fn state(&self, owner: &Owner, task: &str) -> Result<TaskState, ApiError> {
+        let known = crds::installed();
+        let Some(crd) = known.iter().find(|crd| crd.kind() == owner.kind) else {
+            return Ok(TaskState::Unknown);
+        };
+        let Some(version) = crd.versions().iter().find(|version| version.storage) else {
+            return Ok(TaskState::Unknown);
+        };
+        let resource = resource(crd.group(), &version.name, crd.kind(), crd.plural());
+        let api = namespaced(&self.0.client, &self.0.namespace, &resource);
+        let found = api.get_opt(&owner.name).await.attempt(format!("read {} {}", owner.kind, owner.name))?;
+        Ok(found.map_or(TaskState::Over, |object| state(&to_json(&object), owner, task)))
+    }
+}
+
+fn state(object: &Value, owner: &Owner, task: &str) -> TaskState {
+    let has_ended = object["status"]["phase"].as_str().is_some_and(|phase| OVER.contains(&phase));
+    if has_ended || object["metadata"]["uid"] != *owner.uid {
+        return TaskState::Over;
+    }
+    if owner.kind == "BackupRepository" {
+        // A repository has no end; of its maintenances one is under way at most.
+        return if is_under_way(object, task) { TaskState::Open } else { TaskState::Over };
+    }
+    // The attempt is written before its Job is made; none means that no mover was sent.
+    let Some(last) = object["metadata"]["annotations"][ATTEMPT].as_str() else {
+        return TaskState::Unrecorded;
+    };
+    let is_recorded = (1..=attempt(Some(last))).any(|number| task_uid(&owner.uid, number) == task);
+    if is_recorded { TaskState::Open } else { TaskState::Unrecorded }
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    fn owner(kind: &str) -> Owner {
+        Owner { kind: kind.into(), name: "o".into(), uid: "u".into() }
+    }
+
+    #[rstest]
+    #[case::of_this_attempt("InProgress", "u", Some("2"), "u-2", TaskState::Open)]
+    #[case::of_an_earlier_attempt("InProgress", "u", Some("2"), "u-1", TaskState::Open)]
+    #[case::of_a_later_attempt("InProgress", "u", Some("1"), "u-2", TaskState::Unrecorded)]
+    #[case::of_nothing_that_was_sent("New", "u", None, "u-1", TaskState::Unrecorded)]
+    #[case::ended("Completed", "u", Some("1"), "u-1", TaskState::Over)]
+    #[case::another_object_of_that_name("InProgress", "other", Some("1"), "u-1", TaskState::Over)]
+    fn a_task_belongs_to_an_object_that_has_it_on_record(
+        #[case] phase: &str,
+        #[case] uid: &str,
+        #[case] attempt: Option<&str>,
+        #[case] task: &str,
+        #[case] expected: TaskState,
+    ) {
+        let object = json!({
+            "metadata": {"name": "o", "uid": uid, "annotations": {ATTEMPT: attempt}},
+            "status": {"phase": phase},
+        });
+        assert_eq!(state(&object, &owner("PodVolumeBackup"), task), expected);
+    }
+
+    #[tokio::test]
+    async fn the_task_of_an_object_that_is_gone_is_over_and_that_of_another_kind_is_unknown() {
+        let cluster = crate::testing::Cluster::new().await;
+        let tasks = VeleroTasks(Core::clone(&cluster.context));
+        assert_eq!(tasks.state(&owner("PodVolumeBackup"), "u-1").await.unwrap(), TaskState::Over);
+        assert_eq!(tasks.state(&owner("Deployment"), "u-1").await.unwrap(), TaskState::Unknown);
+    }
+}

@@ -1,0 +1,345 @@
+//! The VolumePluginBackup or VolumePluginRestore of one operation of a volume snapshotter, from before its call to its end.
+//! Called by the backup pass and by restores; what is written when is decided in `plan::volume_plugin`.
+//!
+//! How to use it, for either kind:
+//! 1. Fill a [`Subject`] (kind, owner, backup, plugin, location, volume, of a restore the snapshot) and an [`Operation`], and
+//!    give [`run`] the future of the call: `run(&operation, snapshotter.create_snapshot(&request)).await`. The server's
+//!    object is there before the call; the `Progress` service is polled beside it. A call that takes longer than `limit`
+//!    is dropped and has failed.
+//! 2. [`Called`]`::made` is what the call returned; `standing` how the operation stands: a call that returned well may
+//!    go on in the background (`Open`), or be known as failed (`Failed`). `object` is the one object that is left, ours or
+//!    the plugin's own, as JSON; None where the API server took none (which is borne and in the log).
+//! 3. What is `Open` is looked at again and again with [`follow`], which gives the object as it is now and how it stands,
+//!    makes it again where somebody deleted it, and gives it up when its time is over or its plugin is gone.
+//! 4. [`end_open`] ends all objects of a Backup or Restore that ended otherwise; [`delete_all`] takes them away.
+//!
+//! Nothing here fails an operation: trouble with objects is in the log, once.
+
+mod keep;
+mod shown;
+#[cfg(test)]
+pub(crate) mod tests;
+
+use std::future::Future;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use kube::api::{DynamicObject, ListParams, PostParams};
+use kube::{Api, Client, ResourceExt};
+use lifeboat_archive::RunLog;
+use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_plan::velero::volume_plugin as plan;
+use lifeboat_plugin::ActionError;
+use lifeboat_plugin::volume::{ProgressOf, VolumeSnapshotter};
+use serde_json::Value;
+
+pub(crate) use plan::{Kind, Standing, Subject};
+
+use keep::Kept;
+use shown::Mirror;
+
+/// How often progress is asked for, which is how often at most it is written.
+pub(crate) const PACE: Duration = Duration::from_secs(1);
+
+/// One call of a snapshotter that takes its time.
+pub(crate) struct Operation<'a> {
+    pub(crate) client: &'a Client,
+    pub(crate) subject: &'a Subject,
+    pub(crate) snapshotter: &'a dyn VolumeSnapshotter,
+    /// How its progress is asked for while the call runs.
+    pub(crate) of: ProgressOf,
+    /// How long the call may take.
+    pub(crate) limit: Duration,
+    /// For messages about the progress.
+    pub(crate) log: &'a RunLog,
+    pub(crate) pace: Duration,
+}
+
+/// A call that has returned.
+#[derive(Debug)]
+pub(crate) struct Called {
+    /// The name that the provider gave the snapshot or the volume, or why there is none.
+    pub(crate) made: Result<String, String>,
+    pub(crate) standing: Standing,
+    /// The object that is left.
+    pub(crate) object: Option<Value>,
+}
+
+/// Runs the call, with its object.
+pub(crate) async fn run<F>(operation: &Operation<'_>, call: F) -> Called
+where
+    F: Future<Output = Result<String, ActionError>> + Send,
+{
+    let mut kept = Kept::begin(operation).await;
+    let before = kept.plugins_own_uids().await;
+    let made = watched(operation, &mut kept, call).await;
+    match kept.adopt(made.as_deref().ok(), before.as_deref()).await {
+        Some(own) => adopted(operation, own, made).await,
+        None => ended(operation, kept, made).await,
+    }
+}
+
+/// The call, with its progress mirrored meanwhile.
+async fn watched<F>(operation: &Operation<'_>, kept: &mut Kept<'_>, call: F) -> Result<String, String>
+where
+    F: Future<Output = Result<String, ActionError>> + Send,
+{
+    let Operation { snapshotter, of, limit, pace, log, .. } = operation;
+    let mut mirror = Mirror::default();
+    let watching = async {
+        if !matches!(snapshotter.reports_progress().await, Ok(true)) {
+            return std::future::pending::<()>().await;
+        }
+        loop {
+            match snapshotter.progress(of).await {
+                Ok(Some(progress)) => {
+                    let shown = mirror.during(progress, kept.shown(), log);
+                    kept.show(shown).await;
+                }
+                Ok(None) => {}
+                Err(error) => mirror.complain(log, &format!("its progress cannot be asked for: {error}")),
+            }
+            tokio::time::sleep(*pace).await;
+        }
+    };
+    let returned = tokio::select! {
+        biased;
+        returned = tokio::time::timeout(*limit, call) => returned,
+        () = watching => return Err("the progress ended before the call".to_owned()),
+    };
+    match returned {
+        Ok(Ok(made)) if made.is_empty() => Err("the plugin returned an empty name".to_owned()),
+        Ok(Ok(made)) => Ok(made),
+        Ok(Err(error)) => Err(error.to_string()),
+        Err(_elapsed) => Err(format!("the plugin did not answer within {}", text(*limit))),
+    }
+}
+
+/// A plugin's own object stands for the operation.
+async fn adopted(operation: &Operation<'_>, own: DynamicObject, made: Result<String, String>) -> Called {
+    let Operation { client, subject, log, .. } = operation;
+    let own = objects::to_json(&own);
+    let standing = plan::standing(&own);
+    let Err(message) = &made else { return Called { made, standing, object: Some(own) } };
+    let message = message.clone();
+    let mut object = Some(own);
+    if standing == Standing::Open {
+        let name = object.as_ref().map(name_of).unwrap_or_default();
+        match give_up(client, subject.kind, &subject.namespace, &name, &message).await {
+            Ok(given_up) => object = given_up.or(object),
+            Err(error) => log.warning(&format!("{} {name}: {}", subject.kind.name(), error.chain()), &[]),
+        }
+    }
+    Called { made, standing: Standing::Failed(message), object }
+}
+
+/// The server's object stands for it.
+async fn ended(operation: &Operation<'_>, mut kept: Kept<'_>, made: Result<String, String>) -> Called {
+    let shown = kept.shown().clone();
+    let (shown, standing) = match &made {
+        Err(message) => (shown.ended(Some(message), keep::now()), Standing::Failed(message.clone())),
+        Ok(id) => {
+            let shown = plan::Shown { made: Some(id.clone()), ..shown };
+            shown::after_call(operation, shown, id).await
+        }
+    };
+    kept.show(shown).await;
+    let object = if standing == Standing::Open { Some(kept.wanted()) } else { kept.object() };
+    Called { made, standing, object }
+}
+
+/// One look at an operation that goes on after its call, from its object as it was seen last. `snapshotter`: None where its
+/// plugin cannot be asked. `over`: why it is given up, where it is still open.
+pub(crate) async fn follow(
+    client: &Client,
+    kind: Kind,
+    namespace: &str,
+    object: &Value,
+    snapshotter: Option<&dyn VolumeSnapshotter>,
+    over: Option<&str>,
+) -> Result<(Value, Standing), ApiError> {
+    let mut now = object.clone();
+    if let Some(snapshotter) = snapshotter {
+        match look(client, kind, namespace, object, snapshotter).await {
+            Ok((seen, Standing::Open)) => now = seen,
+            Ok(ended) => return Ok(ended),
+            // Somebody else wrote it meanwhile: the next look sees that.
+            Err(error) if error.is_conflict() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let Some(message) = over else { return Ok((now, Standing::Open)) };
+    let given_up = give_up(client, kind, namespace, &name_of(&now), message).await?.unwrap_or_else(|| {
+        let patch = plan::given_up(message, keep::now());
+        for (field, value) in patch["status"].as_object().into_iter().flatten() {
+            now["status"][field] = value.clone();
+        }
+        now
+    });
+    let standing = plan::standing(&given_up);
+    Ok((given_up, standing))
+}
+
+/// One look at an operation that was open when its call had returned. `object`: as it was seen last.
+pub(crate) async fn look(
+    client: &Client,
+    kind: Kind,
+    namespace: &str,
+    object: &Value,
+    snapshotter: &dyn VolumeSnapshotter,
+) -> Result<(Value, Standing), ApiError> {
+    let api = api(client, kind, namespace);
+    let name = name_of(object);
+    let found = api.get_opt(&name).await.attempt(format!("read {} {name}", kind.name()))?;
+    let found = match found {
+        Some(found) => found,
+        // Somebody deleted it; the operation goes on.
+        None => again(&api, kind, object).await?,
+    };
+    let now = objects::to_json(&found);
+    if plan::standing(&now) != Standing::Open || !plan::is_ours(&now) {
+        let standing = plan::standing(&now);
+        return Ok((now, standing));
+    }
+    let Ok(Some(progress)) = snapshotter.progress(&shown::of_object(kind, &now)).await else {
+        return Ok((now, Standing::Open));
+    };
+    let before = plan::Shown::of(kind, &now);
+    let shown = shown::later(progress, &before);
+    if shown == before {
+        return Ok((now, Standing::Open));
+    }
+    let volume = now.pointer("/status/volumeID").and_then(Value::as_str).unwrap_or_default();
+    let patch = plan::patch(kind, volume, &shown, keep::now());
+    let written = objects::to_json(&objects::merge(&api, &found, patch).await?);
+    let standing = plan::standing(&written);
+    Ok((written, standing))
+}
+
+async fn again(api: &Api<DynamicObject>, kind: Kind, object: &Value) -> Result<DynamicObject, ApiError> {
+    let name = name_of(object);
+    let attempt = format!("make {} {name} again", kind.name());
+    let made: DynamicObject = serde_json::from_value(plan::stored(object)).map_err(|error| ApiError {
+        attempt: attempt.clone(),
+        source: lifeboat_cluster::Cause::Other(kube::Error::SerdeError(error)),
+    })?;
+    api.create(&PostParams::default(), &made).await.attempt(attempt)
+}
+
+/// The operation has failed because its plugin will not bring it to its end: written on a plugin's own object too. One that ended
+/// meanwhile stays as it is. None where the object is gone.
+pub(crate) async fn give_up(
+    client: &Client,
+    kind: Kind,
+    namespace: &str,
+    name: &str,
+    message: &str,
+) -> Result<Option<Value>, ApiError> {
+    let api = api(client, kind, namespace);
+    loop {
+        let found = api.get_opt(name).await.attempt(format!("read {} {name}", kind.name()))?;
+        let Some(found) = found else { return Ok(None) };
+        let json = objects::to_json(&found);
+        if plan::standing(&json) != Standing::Open {
+            return Ok(Some(json));
+        }
+        match objects::merge(&api, &found, plan::given_up(message, keep::now())).await {
+            Ok(written) => return Ok(Some(objects::to_json(&written))),
+            Err(error) if error.is_conflict() => {}
+            Err(error) if error.is_not_found() => return Ok(None),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The plugin's own object of a snapshot that was made in a call whose end no server saw; then the server's, `ours`, goes.
+/// Others of such calls are ended, and go with the Backup. `since`: when the Backup began.
+pub(crate) async fn left_by_plugin(
+    client: &Client,
+    subject: &Subject,
+    ours: &str,
+    since: Timestamp,
+) -> Option<Value> {
+    let api = api(client, subject.kind, &subject.namespace);
+    let params = ListParams::default().labels(&subject.own_selector());
+    let listed = api.list(&params).await.ok()?;
+    let is_later = |object: &Value| {
+        let made = object.pointer("/metadata/creationTimestamp").and_then(Value::as_str);
+        made.and_then(|made| made.parse::<Timestamp>().ok()).is_some_and(|made| made >= since)
+    };
+    let mut found = None;
+    for object in &listed.items {
+        let json = objects::to_json(object);
+        if !is_later(&json) || !subject.is_plugins_own(&json, None, &[]) {
+            continue;
+        }
+        let name = object.name_any();
+        let labelled = objects::merge(&api, object, subject.adoption(&json)).await;
+        let Ok(labelled) = labelled else { continue };
+        let made = json.pointer("/status/snapshotID").and_then(Value::as_str).unwrap_or_default();
+        if plan::standing(&json) == Standing::Completed && !made.is_empty() && found.is_none() {
+            found = Some(objects::to_json(&labelled));
+        } else {
+            let message = "the server ended during the call";
+            let _ = give_up(client, subject.kind, &subject.namespace, &name, message).await;
+        }
+    }
+    found.as_ref()?;
+    if let Ok(Some(ours)) = api.get_opt(ours).await
+        && plan::is_ours(&objects::to_json(&ours))
+    {
+        let _ = objects::delete(&api, &ours).await;
+    }
+    found
+}
+
+/// Ends every object of a Backup or Restore, by its UID, that is not at its end.
+pub(crate) async fn end_open(client: &Client, kind: Kind, namespace: &str, uid: &str, message: &str) {
+    let ended = async {
+        for object in of_owner(client, kind, namespace, &kind.uid_selector(uid)).await? {
+            if plan::standing(&objects::to_json(&object)) == Standing::Open {
+                give_up(client, kind, namespace, &object.name_any(), message).await?;
+            }
+        }
+        Ok::<_, ApiError>(())
+    };
+    if let Err(error) = ended.await {
+        tracing::warn!(uid, error = error.chain(), "cannot end the {} of an owner that ended", kind.plural());
+    }
+}
+
+/// Deletes every object of a Backup or Restore, by its name.
+pub(crate) async fn delete_all(
+    client: &Client,
+    kind: Kind,
+    namespace: &str,
+    owner: &str,
+) -> Result<(), ApiError> {
+    let api = api(client, kind, namespace);
+    for object in of_owner(client, kind, namespace, &kind.name_selector(owner)).await? {
+        objects::delete(&api, &object).await?;
+    }
+    Ok(())
+}
+
+async fn of_owner(
+    client: &Client,
+    kind: Kind,
+    namespace: &str,
+    selector: &str,
+) -> Result<Vec<DynamicObject>, ApiError> {
+    let params = ListParams::default().labels(selector);
+    Ok(api(client, kind, namespace).list(&params).await.attempt(format!("list {}", kind.plural()))?.items)
+}
+
+pub(crate) fn api(client: &Client, kind: Kind, namespace: &str) -> Api<DynamicObject> {
+    objects::namespaced(client, namespace, &objects::resource("velero.io", "v1", kind.name(), kind.plural()))
+}
+
+fn name_of(object: &Value) -> String {
+    object.pointer("/metadata/name").and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+fn text(time: Duration) -> String {
+    lifeboat_api::common::GoDuration::from_secs(i64::try_from(time.as_secs()).unwrap_or(i64::MAX)).to_string()
+}

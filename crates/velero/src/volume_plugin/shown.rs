@@ -1,0 +1,118 @@
+//! From what a plugin says of its progress to what its object shows.
+
+use lifeboat_archive::RunLog;
+use lifeboat_plan::velero::volume_plugin::{Kind, PROVIDER_VOLUME, Shown, Standing};
+use lifeboat_plugin::volume::{Ended, ProgressOf, VolumeProgress};
+use serde_json::Value;
+
+use super::{Operation, keep};
+
+/// The progress of one call.
+#[derive(Default)]
+pub(super) struct Mirror {
+    last: Option<VolumeProgress>,
+    complained: bool,
+}
+
+impl Mirror {
+    /// While the call runs. Whatever the plugin says, the end is the call's.
+    pub(super) fn during(&mut self, progress: VolumeProgress, before: &Shown, log: &RunLog) -> Shown {
+        let (progress, complaint) = progress.after(self.last.as_ref());
+        if let Some(message) = complaint {
+            self.complain(log, &message);
+        }
+        let mut shown = taken(&progress, before);
+        if progress.ended().is_some() {
+            shown.phase.clone_from(&before.phase);
+        }
+        shown.completed = None;
+        self.last = Some(progress);
+        shown
+    }
+
+    /// Once for each operation.
+    pub(super) fn complain(&mut self, log: &RunLog, message: &str) {
+        if !std::mem::replace(&mut self.complained, true) {
+            log.info(message, &[]);
+        }
+    }
+}
+
+/// After the call: what an object shows, with the end where the plugin says it.
+pub(super) fn later(progress: VolumeProgress, before: &Shown) -> Shown {
+    let (done, total) = before.progress.unwrap_or_default();
+    let last = VolumeProgress { bytes_done: done, total_bytes: total, ..VolumeProgress::default() };
+    let (progress, _) = progress.after(Some(&last));
+    let shown = taken(&progress, before);
+    match progress.ended() {
+        None => Shown { completed: None, ..shown },
+        Some(Ended::Well) => shown.ended(None, keep::now()),
+        Some(Ended::Badly) => {
+            let message = Some(progress.message.as_str()).filter(|message| !message.is_empty());
+            shown.ended(Some(message.unwrap_or("the plugin gives no reason")), keep::now())
+        }
+    }
+}
+
+/// How an operation stands whose call returned well.
+pub(super) async fn after_call(operation: &Operation<'_>, shown: Shown, made: &str) -> (Shown, Standing) {
+    let completed = |shown: Shown| (shown.ended(None, keep::now()), Standing::Completed);
+    if !matches!(operation.snapshotter.reports_progress().await, Ok(true)) {
+        return completed(shown);
+    }
+    match operation
+        .snapshotter
+        .progress(&of(operation.subject.kind, &operation.subject.snapshot_id, made))
+        .await
+    {
+        // It knows nothing of what it made itself: the call's word stands.
+        Ok(None) => completed(shown),
+        Ok(Some(progress)) => {
+            let ended = progress.ended();
+            let shown = later(progress, &shown);
+            let standing = match ended {
+                None => Standing::Open,
+                Some(Ended::Well) => Standing::Completed,
+                Some(Ended::Badly) => Standing::Failed(shown.message.clone()),
+            };
+            (shown, standing)
+        }
+        // It may answer later.
+        Err(_) => (shown, Standing::Open),
+    }
+}
+
+/// How the progress of an object's operation is asked for after its call.
+pub(super) fn of_object(kind: Kind, object: &Value) -> ProgressOf {
+    let text = |path: &str| object.pointer(path).and_then(Value::as_str).unwrap_or_default();
+    match kind {
+        Kind::Backup => of(kind, "", text("/status/snapshotID")),
+        Kind::Restore => {
+            let volume = object["metadata"]["annotations"][PROVIDER_VOLUME].as_str().unwrap_or_default();
+            of(kind, text("/spec/snapshotID"), volume)
+        }
+    }
+}
+
+fn of(kind: Kind, snapshot_id: &str, made: &str) -> ProgressOf {
+    match kind {
+        Kind::Backup => ProgressOf::Snapshot { snapshot_id: made.to_owned() },
+        Kind::Restore => {
+            ProgressOf::Restore { snapshot_id: snapshot_id.to_owned(), volume_id: Some(made.to_owned()) }
+        }
+    }
+}
+
+fn taken(progress: &VolumeProgress, before: &Shown) -> Shown {
+    let said = |word: &String| (!word.is_empty()).then(|| word.clone());
+    let counted = progress.bytes_done > 0 || progress.total_bytes > 0;
+    Shown {
+        phase: said(&progress.phase).unwrap_or_else(|| before.phase.clone()),
+        message: progress.message.clone(),
+        started: progress.started.or(before.started),
+        completed: progress.completed,
+        progress: counted.then_some((progress.bytes_done, progress.total_bytes)).or(before.progress),
+        plugin_specific: progress.plugin_specific.clone(),
+        made: before.made.clone(),
+    }
+}
