@@ -1,8 +1,10 @@
 //! Lifeboat's server as a process of this machine, in a namespace of its own: it can be killed at an exact moment, starts
-//! again at once, takes any flag, and both ways out of it (to storage and to the cluster) lead through gates.
+//! again at once, takes any flag, and both ways out of it (to storage and to the cluster) lead through gates. It can begin
+//! as the old build and go on as the new one.
+
+mod installed;
 
 use std::fs::{self, File};
-use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -10,9 +12,8 @@ use std::thread;
 use serde_json::Value;
 use tempfile::TempDir;
 
-use crate::{
-    Bucket, Gate, Program, Repository, get, kubectl, lifeboat, s3, signal, unique, variable, wait_for,
-};
+use crate::{Bucket, Gate, Program, Release, Repository, get, kubectl, s3, signal, unique, wait_for};
+use installed::{apply_objects, create_credentials, proxy};
 
 /// Ends with everything it made when dropped.
 pub struct HostServer {
@@ -22,6 +23,8 @@ pub struct HostServer {
     /// Between the server and the API server.
     pub cluster: Gate,
     pub bucket: Bucket,
+    /// The build that is installed, and that the next start runs.
+    release: Release,
     flags: Vec<String>,
     environment: Vec<(String, String)>,
     directory: TempDir,
@@ -44,6 +47,15 @@ impl HostServer {
     /// The same with programs in its plugin directory, each under a name. They find in RECORDER_FILE where to write down what
     /// they are asked.
     pub fn with_plugins(prefix: &str, flags: &[&str], programs: &[(&str, &str)]) -> Self {
+        Self::of(Release::New, prefix, flags, programs)
+    }
+
+    /// The old build, until [`Self::upgrade`].
+    pub fn start_old(prefix: &str, flags: &[&str]) -> Self {
+        Self::of(Release::Old, prefix, flags, &[])
+    }
+
+    fn of(release: Release, prefix: &str, flags: &[&str], programs: &[(&str, &str)]) -> Self {
         let namespace = unique(prefix);
         let directory = tempfile::tempdir().unwrap();
         let plugins = directory.path().join("plugins");
@@ -52,12 +64,13 @@ impl HostServer {
             std::os::unix::fs::symlink(program, plugins.join(name)).unwrap();
         }
         let recorded = directory.path().join("recorded").display().to_string();
-        install(&namespace);
+        install(release, &namespace);
         let (proxy, address) = proxy();
         let mut server = Self {
             storage: Gate::before(&s3().endpoint),
             cluster: Gate::before(&address),
             bucket: Bucket::below(&namespace),
+            release,
             flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
             environment: vec![("RECORDER_FILE".to_owned(), recorded)],
             replicas: Vec::new(),
@@ -90,13 +103,13 @@ impl HostServer {
         );
         fs::write(&kubeconfig, text).unwrap();
         let log = File::options().create(true).append(true).open(self.log()).unwrap();
-        let child = Command::new(variable("LIFEBOAT_BIN"))
+        let child = Command::new(self.release.program())
             .args(["server", "--namespace", &self.namespace, "--identity", identity])
             .args(["--metrics-address", "127.0.0.1:0", "--kubeconfig"])
             .arg(&kubeconfig)
             .arg("--plugin-dir")
             .arg(self.plugins())
-            .args(["--node-access", "--mover-image", &variable("LIFEBOAT_IMAGE")])
+            .args(["--node-access", "--mover-image", &self.release.image()])
             .args(["--mover-namespace", &self.movers()])
             .args(&self.flags)
             .envs(self.environment.iter().cloned())
@@ -128,7 +141,7 @@ impl HostServer {
             }
             kubectl().args(["delete", "namespace", &namespace, "--ignore-not-found", "--timeout=120s"]).ok();
         }
-        install(&self.namespace);
+        install(self.release, &self.namespace);
         if keep_password {
             let literal = format!("--from-literal=repository-password={password}");
             let secret = ["create", "secret", "generic", "velero-repo-credentials", &literal];
@@ -182,12 +195,27 @@ impl HostServer {
         }
     }
 
-    /// Kills and starts again, with open gates: as a container does that the kubelet starts again.
+    /// Kills and starts again, with open gates: as a container does that the kubelet starts again. The old build is followed by
+    /// the new one.
     pub fn kill_and_restart(&mut self) {
         self.kill();
         self.storage.open();
         self.cluster.open();
-        self.add("one");
+        match self.release {
+            Release::Old => self.upgrade(),
+            Release::New => self.add("one"),
+        }
+    }
+
+    /// The new build takes the place of a server that was killed: what it installs, its program, the image of its movers. It
+    /// runs under another name, as another pod does, and leads when this returns. Gates stay as they are.
+    pub fn upgrade(&mut self) {
+        assert!(self.replicas.is_empty(), "the old build still runs");
+        self.release = Release::New;
+        apply_objects(self.release, &self.namespace);
+        self.apply_location();
+        self.add("upgraded");
+        self.wait_for_leader("upgraded");
     }
 
     /// The replica sleeps (`-STOP`) or wakes up (`-CONT`).
@@ -207,7 +235,7 @@ impl HostServer {
 
     /// Our command line in this namespace.
     pub fn lifeboat(&self) -> Program {
-        lifeboat().args(["--namespace", &self.namespace])
+        self.release.command().args(["--namespace", &self.namespace])
     }
 
     /// `kubectl` in this namespace.
@@ -351,36 +379,7 @@ impl Drop for HostServer {
     }
 }
 
-/// What `lifeboat install` makes, with no pod of it running.
-fn install(namespace: &str) {
-    let objects = lifeboat()
-        .args(["install", "--dry-run", "-o", "yaml", "--namespace", namespace, "--replicas", "1"])
-        .args(["--image", &variable("LIFEBOAT_IMAGE"), "--provider", "aws", "--bucket", "lifeboat"])
-        .args(["--prefix", namespace, "--no-secret", "--node-access"])
-        .ok();
-    lifeboat().args(["install", "--crds-only"]).ok();
-    let namespaced: Vec<&str> = objects
-        .split("\n---\n")
-        .filter(|object| !object.contains("kind: CustomResourceDefinition"))
-        .collect();
-    crate::apply(&namespaced.join("\n---\n").replace("replicas: 1", "replicas: 0"));
-    let credentials = tempfile::NamedTempFile::new().unwrap();
-    fs::write(credentials.path(), s3().credentials()).unwrap();
-    let file = format!("--from-file=cloud={}", credentials.path().display());
-    kubectl().args(["-n", namespace, "create", "secret", "generic", "cloud-credentials", &file]).ok();
-}
-
-/// `kubectl proxy`: the API server in the open, so that a gate can read what passes.
-fn proxy() -> (Child, String) {
-    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let child = Command::new("kubectl")
-        .args(["proxy", "--reject-paths=^$", &format!("--port={}", address.port())])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap();
-    wait_for("kubectl proxy", 20, || {
-        TcpStream::connect(address).map(drop).map_err(|error| error.to_string())
-    });
-    (child, format!("http://{address}"))
+fn install(release: Release, namespace: &str) {
+    apply_objects(release, namespace);
+    create_credentials(namespace);
 }

@@ -103,7 +103,15 @@ pub struct KillTest {
 
 impl KillTest {
     pub fn new(prefix: &str) -> Self {
-        let server = HostServer::start(prefix, &[]);
+        Self::on(HostServer::start(prefix, &[]), prefix)
+    }
+
+    /// Begins with the old build: after the kill the new one starts.
+    pub fn old(prefix: &str) -> Self {
+        Self::on(HostServer::start_old(prefix, &[]), prefix)
+    }
+
+    fn on(server: HostServer, prefix: &str) -> Self {
         let app = Namespace::new(&format!("{prefix}-app"));
         app.apply(APP);
         let maps: Vec<String> = (0..CONFIG_MAPS)

@@ -17,6 +17,7 @@ mod namespace;
 mod objects;
 mod one_volume;
 mod recorder;
+mod release;
 mod rest_server;
 mod sample;
 #[cfg(feature = "torture")]
@@ -43,6 +44,7 @@ pub use namespace::{Namespace, delete_namespace};
 pub use objects::{assert_same_objects, objects_of};
 pub use one_volume::{OneVolume, Way, anew, mover_process, no_snapshot_is_left, random};
 pub use recorder::told;
+pub use release::Release;
 pub use rest_server::RestServer;
 pub use sample::{sample_app, wait_until_running};
 pub use volume::{BrokenSnapshotClass, bound, directory_volume};
@@ -76,11 +78,7 @@ pub fn kubectl() -> Program {
 
 /// Our binary, as it is in the image.
 pub fn lifeboat() -> Program {
-    let program = Program::new(&variable("LIFEBOAT_BIN"));
-    match std::env::var("LIFEBOAT_CONTEXT") {
-        Ok(context) => program.args(["--context", &context]),
-        Err(_) => program,
-    }
+    Release::New.command()
 }
 
 /// The stock Velero command line, pointed at Lifeboat.

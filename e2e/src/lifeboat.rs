@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::OnceLock;
 
-use crate::{Program, get, kubectl, lifeboat, variable, wait_for};
+use crate::{Program, Release, get, kubectl, variable, wait_for};
 
 /// The S3 server beside the cluster.
 #[derive(Clone, Debug)]
@@ -63,25 +63,23 @@ impl Installation {
 
     /// The same with further flags of `install`.
     pub fn ensure_with(flags: &[&str]) -> Self {
+        Self::of(Release::New, flags)
+    }
+
+    /// Installs a build, or replaces another one by it, and waits until only its pods are there.
+    pub fn of(release: Release, flags: &[&str]) -> Self {
         let credentials = tempfile::NamedTempFile::new().unwrap();
         fs::write(credentials.path(), s3().credentials()).unwrap();
-        lifeboat()
-            .args([
-                "install",
-                "--image",
-                &variable("LIFEBOAT_IMAGE"),
-                "--provider",
-                "aws",
-                "--bucket",
-                "lifeboat",
-            ])
+        release
+            .command()
+            .args(["install", "--image", &release.image(), "--provider", "aws", "--bucket", "lifeboat"])
             .args(["--prefix", "e2e", "--secret-file", &credentials.path().to_string_lossy()])
             .args(["--backup-location-config", &s3().config()])
             .args([
                 "--server-arg=--store-validation-frequency=10s",
                 "--server-arg=--item-block-worker-count=8",
             ])
-            .args(["--pod-annotations", &format!("e2e.lifeboat.io/build={}", build())])
+            .args(["--pod-annotations", &format!("e2e.lifeboat.io/build={}", build(release))])
             .args(flags)
             .ok();
         Self
@@ -115,7 +113,9 @@ impl Installation {
 }
 
 /// What tells one build from another: the image keeps its name, so pods of an older one would go on running.
-fn build() -> &'static str {
-    static BUILD: OnceLock<String> = OnceLock::new();
-    BUILD.get_or_init(|| Program::new("sha256sum").arg(&variable("LIFEBOAT_BIN")).ok()[..12].to_owned())
+fn build(release: Release) -> &'static str {
+    static BUILDS: [OnceLock<String>; 2] = [OnceLock::new(), OnceLock::new()];
+    let [old, new] = &BUILDS;
+    let build = if release == Release::Old { old } else { new };
+    build.get_or_init(|| Program::new("sha256sum").arg(&release.program()).ok()[..12].to_owned())
 }

@@ -71,7 +71,11 @@ impl OneVolume {
 
     /// Any manifests with one such pod.
     pub fn with(way: Way, manifests: &str, flags: &[&str]) -> Self {
-        let server = HostServer::start("movers", flags);
+        Self::on(HostServer::start("movers", flags), way, manifests)
+    }
+
+    /// Such manifests beside a server that runs already.
+    pub fn on(server: HostServer, way: Way, manifests: &str) -> Self {
         let app = Namespace::new("data");
         app.apply(manifests);
         let test = Self { server, app, way, held: RefCell::default() };

@@ -18,6 +18,7 @@ mod server;
 mod soak;
 #[cfg(feature = "torture")]
 mod torture;
+mod upgrade;
 mod velero_cli;
 mod volume_faults;
 mod volumes;

@@ -1,6 +1,7 @@
-//! `cargo xtask bench`: speed, always as a ratio to a peer measured in the same run on the same machine. Each
-//! capability adds its comparison here and its table to bench/README.md.
+//! `cargo xtask bench`: speed, always as a ratio to a peer, or to an older build of ours, measured in the same run on the
+//! same machine. Each capability adds its comparison here and its table to bench/README.md.
 
+mod baseline;
 mod cluster;
 mod content;
 mod measure;
@@ -11,10 +12,14 @@ mod volumes;
 
 use std::fs;
 use std::path::Path;
+use std::process::Command;
 use std::time::Instant;
 
 use anyhow::{Context, Result};
 use clap::{CommandFactory, Subcommand};
+
+use crate::run;
+use baseline::Figure;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
@@ -28,9 +33,10 @@ enum Comparison {
     Repository(repository::Args),
     /// The repository engine at sizes that must not need more memory: files, a volume, an index
     Scale(scale::Args),
-    /// Backup and restore of objects against Velero, on the box
+    /// Backup and restore of objects against Velero, or against an older build of Lifeboat, on the box
     Cluster(cluster::Args),
-    /// Backup and restore of volumes against Velero with its node agent and plain restic, on the box
+    /// Backup and restore of volumes against Velero with its node agent and plain restic, or against an older build of
+    /// Lifeboat, on the box
     Volumes(volumes::Args),
 }
 
@@ -58,6 +64,14 @@ struct Names {
     _comparison: Comparison,
 }
 
+/// An older build that cannot be measured is named before anything is compiled.
+fn require_program(program: Option<&Path>) -> Result<()> {
+    let Some(program) = program else { return Ok(()) };
+    run::output(Command::new(program).args(["version", "--client-only"]))
+        .with_context(|| format!("{} is no Lifeboat that runs here", program.display()))
+        .map(drop)
+}
+
 /// The end of a measurement, after its table: the aims, how long it took and on what; the rows, where they are wanted.
 fn close<R: serde::Serialize>(
     began: Instant,
@@ -69,6 +83,25 @@ fn close<R: serde::Serialize>(
     for verdict in verdicts {
         println!("- {verdict}");
     }
+    finish(began, rows, json)
+}
+
+/// The end of a measurement with `--baseline`: the table, how long it took and on what; the rows of every turn, where they
+/// are wanted. Fails with every figure that is over the limit.
+fn close_compared<R: serde::Serialize>(
+    began: Instant,
+    figures: &[Figure],
+    rows: &[R],
+    json: Option<&Path>,
+) -> Result<()> {
+    let compared = baseline::compare(figures);
+    print!("{}", baseline::table(&compared));
+    finish(began, rows, json)?;
+    baseline::judge(&compared)
+}
+
+/// How long it took and on what; the rows, where they are wanted.
+fn finish<R: serde::Serialize>(began: Instant, rows: &[R], json: Option<&Path>) -> Result<()> {
     println!("\n{} minutes; {}", began.elapsed().as_secs() / 60, machine());
     if let Some(path) = json {
         let text = serde_json::to_string_pretty(rows)?;

@@ -120,7 +120,13 @@ pub(crate) fn binary(profile: Profile) -> Result<PathBuf> {
 
 /// The archive of a `lifeboat` that is there already, tagged [`LIFEBOAT`].
 pub(crate) fn lifeboat_of(program: &Path) -> Result<PathBuf> {
-    lifeboat::pack(program, Profile::Fast, LIFEBOAT)
+    lifeboat::pack(program, Profile::Fast.name(), LIFEBOAT)
+}
+
+/// The archive and the reference of another build of `lifeboat`, which goes beside the one that is tagged [`LIFEBOAT`].
+pub(crate) fn lifeboat_tagged(program: &Path, tag: &str) -> Result<(PathBuf, String)> {
+    let reference = lifeboat::reference(tag)?;
+    Ok((lifeboat::pack(program, tag, &reference)?, reference))
 }
 
 /// Gives a cargo command the profile and the flags of programs in images, and returns the target that it builds for.

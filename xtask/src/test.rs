@@ -1,5 +1,5 @@
 //! `cargo xtask test`: every test, least powerful first, with one closing line. It brings up what it needs. Each part
-//! can be run alone; `volumes`, `interop` and `soak` run only when named.
+//! can be run alone; `volumes`, `interop`, `upgrade` and `soak` run only when named.
 
 mod ahead;
 mod api_proxy;
@@ -13,7 +13,9 @@ mod plugins;
 mod repository;
 mod tally;
 mod times;
+mod upgrade;
 
+use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
@@ -25,14 +27,17 @@ use tally::Tally;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
-    /// Parts to run; without one, all but volumes, interop and soak
+    /// Parts to run; without one, all but volumes, interop, upgrade and soak
     #[arg(value_enum)]
     parts: Vec<Part>,
     #[command(flatten)]
     target: TargetArgs,
-    /// Of box, repository, plugins, api, e2e, volumes, interop and soak only tests whose name contains this
+    /// Of box, repository, plugins, api, e2e, volumes, interop, upgrade and soak only tests whose name contains this
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
+    /// For the part upgrade: the older build of Lifeboat, static, that is replaced in the middle of its work
+    #[arg(long, value_name = "PATH")]
+    old_binary: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -57,6 +62,8 @@ enum Part {
     Volumes,
     /// Backups of Lifeboat and of genuine Velero, each restored by the other
     Interop,
+    /// Backups, Restores and movers that an older build began (--old-binary), finished by the new one, on the box
+    Upgrade,
     /// Faults again and again (long)
     Soak,
 }
@@ -66,7 +73,8 @@ const DEFAULT: [Part; 8] =
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let parts = if args.parts.is_empty() { DEFAULT.to_vec() } else { args.parts.clone() };
-    let mut run = Run::new(args.target.clone(), args.filter.clone());
+    let old_binary = upgrade::old_binary(&parts, args.old_binary.as_deref())?;
+    let mut run = Run::new(args.target.clone(), args.filter.clone(), old_binary);
     run.make_ahead(&parts);
     let mut total = Tally::default();
     for part in parts {
@@ -118,6 +126,7 @@ fn run_part(part: Part, run: &mut Run) -> Result<Tally> {
         Part::E2e => run.e2e(),
         Part::Volumes => run.volumes(),
         Part::Interop => run.interop(),
+        Part::Upgrade => run.upgrade(),
         Part::Soak => run.soak(),
     }
 }

@@ -1,6 +1,6 @@
 //! `cargo xtask bench cluster`: Lifeboat and genuine Velero back up and restore the same objects in turns, each as a
 //! process on this machine against the box and its storage; every restore is compared with what was there.
-//! `bench/README.md` says what is equal and what is not.
+//! With `--baseline` two builds of Lifeboat take turns instead. `bench/README.md` says what is equal and what is not.
 
 mod case;
 mod identity;
@@ -15,10 +15,11 @@ use std::time::Instant;
 use anyhow::Result;
 use clap::ValueEnum;
 
-use crate::{cluster_box, run};
+use super::baseline;
+use crate::{cluster_box, image, run};
 use case::Bench;
 use load::Load;
-use product::{Product, Products};
+use product::{Product, Products, Programs};
 use report::Row;
 
 #[derive(clap::Args)]
@@ -33,13 +34,18 @@ pub(crate) struct Args {
     #[arg(long, value_enum, value_delimiter = ',')]
     data: Vec<Data>,
     /// Only these products
-    #[arg(long, value_enum, value_delimiter = ',')]
+    #[arg(long, value_enum, value_delimiter = ',', conflicts_with = "baseline")]
     products: Vec<Product>,
-    /// How often each product makes each backup; restores are made once
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..))]
-    rounds: u16,
-    /// A program to measure instead of the release build, to try the bench itself
-    #[arg(long, hide = true)]
+    /// Measure this older build of Lifeboat and the new one in turns, without Velero; fail where the median of a time or of a
+    /// peak memory is more than 1.10 times the old one
+    #[arg(long, value_name = "OLD_BINARY")]
+    baseline: Option<PathBuf>,
+    /// How often each product makes each backup; restores are made once [default: 1]. With --baseline how often each build makes
+    /// both [default: 5]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: Option<u16>,
+    /// A program to measure instead of the release build
+    #[arg(long, value_name = "BINARY")]
     lifeboat: Option<PathBuf>,
     /// Likewise the program that fills the cluster
     #[arg(long, hide = true)]
@@ -69,6 +75,9 @@ impl Data {
     }
 }
 
+/// Memory with so many objects is compared with that of the fewer.
+const MANY: u32 = 50_000;
+
 /// What is measured with which objects by whom.
 struct Case {
     data: Data,
@@ -76,23 +85,44 @@ struct Case {
     products: Vec<Product>,
 }
 
+impl Case {
+    /// By both builds of Lifeboat. Ten restores of 50,000 objects take long: they are made where they are asked for.
+    fn of_builds(mut self, asked: Option<u32>) -> Option<Self> {
+        self.products = match self.data {
+            Data::Action => vec![Product::BaselineAction, Product::LifeboatAction],
+            _ => vec![Product::Baseline, Product::Lifeboat],
+        };
+        (self.objects < MANY || asked.is_some()).then_some(self)
+    }
+}
+
 pub(crate) fn run(args: &Args) -> Result<()> {
     let began = Instant::now();
+    super::require_program(args.baseline.as_deref())?;
     let load = Load::build(args.load.clone())?;
-    let program = match &args.lifeboat {
-        Some(program) => program.clone(),
-        None => release()?,
-    };
+    let programs = Programs { new: program(args)?, old: args.baseline.clone() };
     let was_up = cluster_box::is_up();
     cluster_box::up()?;
     let environment = cluster_box::environment()?;
-    let rows = measure(args, load, program, &environment);
+    let rows = measure(args, load, programs, &environment);
     if !was_up {
         cluster_box::down()?;
     }
     let rows = rows?;
+    if args.baseline.is_some() {
+        return super::close_compared(began, &report::figures(&rows), &rows, args.json.as_deref());
+    }
     print!("{}", report::tables(&rows));
     super::close(began, &report::verdicts(&rows), &rows, args.json.as_deref())
+}
+
+/// An old build comes out of an image: beside it the new one is linked in the same way.
+fn program(args: &Args) -> Result<PathBuf> {
+    match (&args.lifeboat, &args.baseline) {
+        (Some(program), _) => Ok(program.clone()),
+        (None, Some(_)) => image::binary(image::Profile::Release),
+        (None, None) => release(),
+    }
 }
 
 fn release() -> Result<PathBuf> {
@@ -103,11 +133,13 @@ fn release() -> Result<PathBuf> {
 fn measure(
     args: &Args,
     load: Load,
-    program: PathBuf,
+    programs: Programs,
     environment: &BTreeMap<String, String>,
 ) -> Result<Vec<Row>> {
-    let products = Products::prepare(program, environment)?;
-    let bench = Bench { products: &products, load: load.at(environment, &products), rounds: args.rounds };
+    let in_turns = programs.old.is_some();
+    let products = Products::prepare(programs, environment)?;
+    let rounds = args.rounds.unwrap_or(if in_turns { baseline::ROUNDS } else { 1 });
+    let bench = Bench { products: &products, load: load.at(environment, &products), rounds, in_turns };
     let mut rows = Vec::new();
     for case in cases(args) {
         let began = Instant::now();
@@ -138,13 +170,16 @@ fn cases(args: &Args) -> Vec<Case> {
         }
         None => vec![
             case(Data::Config, 10_000, &all),
-            case(Data::Config, 50_000, &all[1..]),
+            case(Data::Config, MANY, &all[1..]),
             case(Data::Mixed, 10_000, &all[1..]),
             case(Data::Action, 10_000, &with_action),
         ],
     };
     let at_rest = case(Data::Rest, 6000, &[Product::Velero, Product::Lifeboat]);
     let mut cases: Vec<Case> = cases.into_iter().chain([at_rest]).filter(|case| wanted(case.data)).collect();
+    if args.baseline.is_some() {
+        cases = cases.into_iter().filter_map(|case| case.of_builds(args.objects)).collect();
+    }
     if !args.products.is_empty() {
         for case in &mut cases {
             case.products.retain(|product| args.products.contains(product));
@@ -163,7 +198,8 @@ mod tests {
             json: None,
             data: data.to_vec(),
             products: Vec::new(),
-            rounds: 1,
+            baseline: None,
+            rounds: None,
             lifeboat: None,
             load: None,
         }
@@ -181,5 +217,17 @@ mod tests {
         let cases = cases(&args(Some(500), &[]));
         assert_eq!(cases.len(), 1);
         assert_eq!((cases[0].data, cases[0].objects, cases[0].products.len()), (Data::Config, 500, 3));
+    }
+
+    #[test]
+    fn with_a_baseline_only_the_two_builds_take_turns_old_first() {
+        let with = |args: Args| Args { baseline: Some("old".into()), ..args };
+        let found = cases(&with(args(None, &[])));
+        let sizes: Vec<u32> = found.iter().map(|case| case.objects).collect();
+        assert_eq!(sizes, [10_000, 10_000, 10_000, 6000], "50,000 objects only where they are asked for");
+        assert_eq!(found[0].products, [Product::Baseline, Product::Lifeboat]);
+        assert_eq!(found[2].products, [Product::BaselineAction, Product::LifeboatAction]);
+        let found = cases(&with(args(Some(50_000), &[])));
+        assert_eq!((found.len(), found[0].objects), (1, 50_000));
     }
 }

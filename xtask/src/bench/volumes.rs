@@ -1,6 +1,7 @@
 //! `cargo xtask bench volumes`: pods with a volume each, backed up twice and restored by Lifeboat, by genuine Velero with
 //! its node agent, and by plain restic on the same directories as the floor, one after the other, on the box. Every restore is
-//! compared with what was there. `bench/README.md` says what is equal and what is not.
+//! compared with what was there. With `--baseline` two builds of Lifeboat take turns instead. `bench/README.md` says what is
+//! equal and what is not.
 
 mod agents;
 mod app;
@@ -12,18 +13,19 @@ mod product;
 mod report;
 mod work;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context, Result, ensure};
 use clap::ValueEnum;
 
+use super::baseline::{self, Build};
 use crate::{cluster_box, image, run};
 use app::App;
 use bucket::Bucket;
 use content::Content;
-use product::{Product, Ready};
+use product::{Candidate, Product, Ready};
 use report::Row;
 
 #[derive(clap::Args)]
@@ -38,16 +40,23 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u8).range(1..=2))]
     nodes: u8,
     /// Only these products
-    #[arg(long, value_enum, value_delimiter = ',')]
+    #[arg(long, value_enum, value_delimiter = ',', conflicts_with = "baseline")]
     products: Vec<Product>,
+    /// Measure this older build of Lifeboat (static, as in an image) and the new one in turns, without restic and Velero; fail
+    /// where the median of a time or of a peak memory is more than 1.10 times the old one
+    #[arg(long, value_name = "OLD_BINARY")]
+    baseline: Option<PathBuf>,
+    /// With --baseline: how often each build makes both backups and the restore [default: 5]
+    #[arg(long, value_name = "N", requires = "baseline", value_parser = clap::value_parser!(u16).range(1..))]
+    rounds: Option<u16>,
     /// Store the rows here
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// A program to measure instead of the release build; its image must be in the box
-    #[arg(long, hide = true)]
+    /// A program to measure instead of the release build. Without --baseline its image must be in the box
+    #[arg(long, value_name = "BINARY")]
     lifeboat: Option<PathBuf>,
     /// The image of its movers
-    #[arg(long, hide = true, default_value = image::LIFEBOAT)]
+    #[arg(long, hide = true, default_value = image::LIFEBOAT, conflicts_with = "baseline")]
     image: String,
 }
 
@@ -73,6 +82,7 @@ impl Work {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let began = Instant::now();
+    super::require_program(args.baseline.as_deref())?;
     let was_up = cluster_box::is_up();
     if !was_up {
         cluster_box::up()?;
@@ -82,8 +92,37 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         cluster_box::down()?;
     }
     let rows = rows?;
+    if args.baseline.is_some() {
+        return super::close_compared(began, &report::figures(&rows), &rows, args.json.as_deref());
+    }
     print!("{}", report::table(&rows));
     super::close(began, &report::verdicts(&rows), &rows, args.json.as_deref())
+}
+
+/// Who is measured, in this order.
+fn candidates(args: &Args) -> Result<Vec<Candidate>> {
+    if let Some(old) = &args.baseline {
+        let new = match &args.lifeboat {
+            Some(program) => program.clone(),
+            None => image::binary(image::Profile::Release)?,
+        };
+        let both = [of_build(Build::Old, old)?, of_build(Build::New, &new)?];
+        return Ok(baseline::turns(&both, args.rounds.unwrap_or(baseline::ROUNDS)));
+    }
+    let (program, image) = (program(args)?, &args.image);
+    let candidate = |product: Product| {
+        let (program, image) = (program.clone(), image.clone());
+        Candidate { product, name: product.name(), program, image }
+    };
+    Ok(products(args).into_iter().map(candidate).collect())
+}
+
+/// A build whose movers run from an image of its own, which is in the box from now on. Its server needs none.
+fn of_build(build: Build, program: &Path) -> Result<Candidate> {
+    let name = build.product().to_owned();
+    let (archive, image) = image::lifeboat_tagged(program, &format!("bench-{name}"))?;
+    cluster_box::load(&[archive])?;
+    Ok(Candidate { product: Product::Lifeboat, name, program: program.to_owned(), image })
 }
 
 fn program(args: &Args) -> Result<PathBuf> {
@@ -96,10 +135,11 @@ fn program(args: &Args) -> Result<PathBuf> {
 }
 
 fn measure(args: &Args) -> Result<Vec<Row>> {
-    let program = program(args)?;
+    let candidates = candidates(args)?;
+    let newest = &candidates.last().context("no product is chosen")?.program;
     let environment = cluster_box::environment()?;
     // Before Velero's agents are there: it would refuse later.
-    run::output(Command::new(&program).envs(&environment).args(["install", "--crds-only"]))?;
+    run::output(Command::new(newest).envs(&environment).args(["install", "--crds-only"]))?;
     // A place of its own for each run: what is in the bucket would be synced.
     let stamp = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     let bucket = Bucket::new(&environment, format!("bench-volumes-{stamp}"));
@@ -108,10 +148,10 @@ fn measure(args: &Args) -> Result<Vec<Row>> {
     app.create()?;
     content.fill(&app.directories()?)?;
     let mut rows = Vec::new();
-    for product in products(args) {
+    for candidate in &candidates {
         content.reset(&app.directories()?)?;
-        let name = product.name();
-        let ready = Ready::prepare(product, (&program, &args.image), &environment, &bucket, app.nodes())?;
+        let name = &candidate.name;
+        let ready = Ready::prepare(candidate, &environment, &bucket, app.nodes())?;
         let mut measured = |work| -> Result<()> {
             rows.push(
                 one(&ready, work, args, &app, &bucket)
@@ -129,7 +169,7 @@ fn measure(args: &Args) -> Result<Vec<Row>> {
         let after = content::fingerprints(&app.directories()?)?;
         ensure!(after == before, "volumes restored by {name} have another content");
         // Twice as much storage and more would be needed if all stayed to the end.
-        bucket.clear(&name)?;
+        bucket.clear(name)?;
     }
     Ok(rows)
 }
@@ -141,13 +181,13 @@ fn products(args: &Args) -> Vec<Product> {
 
 fn one(product: &Ready, work: Work, args: &Args, app: &App, bucket: &Bucket) -> Result<Row> {
     super::process::quiet();
-    let before = bucket.size(&product.name())?;
+    let before = bucket.size(product.name())?;
     let taken = product.work(work, app)?;
     #[allow(clippy::cast_precision_loss)] // for people
-    let uploaded_mb = bucket.size(&product.name())?.saturating_sub(before) as f64 / 1e6;
+    let uploaded_mb = bucket.size(product.name())?.saturating_sub(before) as f64 / 1e6;
     let row = Row {
         work: work.name().to_owned(),
-        product: product.name(),
+        product: product.name().to_owned(),
         volumes: args.pods,
         size_mb: args.size,
         wall_s: taken.wall_s,

@@ -36,16 +36,16 @@ pub(super) fn reference(tag: &str) -> Result<String> {
 
 /// Builds the program if needed, then the archive.
 pub(super) fn build(profile: Profile, reference: &str) -> Result<PathBuf> {
-    pack(&program::build("lifeboat", profile)?, profile, reference)
+    pack(&program::build("lifeboat", profile)?, profile.name(), reference)
 }
 
-/// The archive of a program that is there already.
-pub(super) fn pack(program: &Path, profile: Profile, reference: &str) -> Result<PathBuf> {
+/// The archive of a program that is there already, in a directory of this name.
+pub(super) fn pack(program: &Path, name: &str, reference: &str) -> Result<PathBuf> {
     let architecture = run::architecture()?;
     program::require_static(program)?;
     let program = fs::read(program).with_context(|| format!("cannot read {}", program.display()))?;
     let layer = Layer::gzip(&tree(program)?.to_tar()?)?;
-    let directory = run::target_directory()?.join("images").join(profile.name());
+    let directory = run::target_directory()?.join("images").join(name);
     fs::create_dir_all(&directory).with_context(|| format!("cannot create {}", directory.display()))?;
     let archive = directory.join("lifeboat.tar");
     oci::write(Image { reference, architecture, config: config(), layer }, &archive)?;

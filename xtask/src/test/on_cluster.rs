@@ -125,7 +125,7 @@ impl Run {
     }
 
     /// The tests of crate `e2e` with the way to the cluster and to what these modules need.
-    fn on_the_cluster(&mut self, modules: &[&str]) -> Result<Tests> {
+    pub(super) fn on_the_cluster(&mut self, modules: &[&str]) -> Result<Tests> {
         self.install_tools()?;
         let mut tests = self.e2e_tests()?;
         let is_box = self.args.context.is_none();

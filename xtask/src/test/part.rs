@@ -3,6 +3,7 @@
 //! in the environment.
 
 use std::cell::RefCell;
+use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
 
@@ -20,6 +21,8 @@ use crate::{apt, cluster_box, generate, lint};
 pub(crate) struct Run {
     pub(super) args: TargetArgs,
     filter: Option<String>,
+    /// What the part `upgrade` replaces.
+    pub(super) old_binary: Option<PathBuf>,
     compiled: Option<Compiled>,
     ahead: Option<Ahead>,
     target: Option<Target>,
@@ -59,10 +62,11 @@ const NOT_UNIT: [(&str, &str); 5] = [
 pub(super) const UPSTREAM: &str = "velero::schema::our_schemas_accept_whatever";
 
 impl Run {
-    pub(crate) fn new(args: TargetArgs, filter: Option<String>) -> Self {
+    pub(crate) fn new(args: TargetArgs, filter: Option<String>, old_binary: Option<PathBuf>) -> Self {
         Self {
             args,
             filter,
+            old_binary,
             compiled: None,
             ahead: None,
             target: None,
@@ -228,6 +232,7 @@ mod tests {
         Run {
             args,
             filter: Some(filter.into()),
+            old_binary: None,
             compiled: None,
             ahead: None,
             target: None,

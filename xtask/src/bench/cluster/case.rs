@@ -1,5 +1,6 @@
 //! One case: fills the cluster, lets the products work in turns, each in a new process, and gives rows.
 
+use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
@@ -21,12 +22,16 @@ pub(super) struct Bench<'a> {
     pub(super) products: &'a Products,
     pub(super) load: LoadAt<'a>,
     pub(super) rounds: u16,
+    /// Two builds are compared: each round every product makes a backup and its restore before the next product's turn.
+    pub(super) in_turns: bool,
 }
 
 impl Bench<'_> {
     pub(super) fn run(&self, case: &Case) -> Result<Vec<Row>> {
         if case.data == Data::Rest {
-            return case.products.iter().map(|product| self.at_rest(case, *product)).collect();
+            let rounds = if self.in_turns { self.rounds } else { 1 };
+            let turns = (0..rounds).flat_map(|_| &case.products);
+            return turns.map(|product| self.at_rest(case, *product)).collect();
         }
         let data = case.data.objects();
         self.load.empty(&data)?;
@@ -40,22 +45,33 @@ impl Bench<'_> {
         self.load.fill(data, case.objects)?;
         let remembered = tempfile::NamedTempFile::new().context("cannot create a temporary file")?;
         self.load.remember(data, remembered.path())?;
+        let last = self.rounds - 1;
         let mut rows = Vec::new();
         for round in 0..self.rounds {
             for product in &case.products {
                 let backup = self.backup(case, *product, round);
                 rows.push(self.work(case, "backup", *product, &backup)?);
+                if self.in_turns {
+                    rows.push(self.restored(case, *product, round, remembered.path())?);
+                }
             }
         }
-        for product in &case.products {
-            self.load.empty(data)?;
-            let restore = self.restore(case, *product);
-            rows.push(self.work(case, "restore", *product, &restore)?);
-            self.load
-                .verify(data, remembered.path())
-                .with_context(|| format!("restored by {}", product.name()))?;
+        if !self.in_turns {
+            for product in &case.products {
+                rows.push(self.restored(case, *product, last, remembered.path())?);
+            }
         }
         Ok(rows)
+    }
+
+    /// The product's backup of a round is restored after everything is gone, and what came back is compared.
+    fn restored(&self, case: &Case, product: Product, round: u16, remembered: &Path) -> Result<Row> {
+        let data = case.data.objects();
+        self.load.empty(&data)?;
+        let restore = self.restore(case, product, round);
+        let row = self.work(case, "restore", product, &restore)?;
+        self.load.verify(&data, remembered).with_context(|| format!("restored by {}", product.name()))?;
+        Ok(row)
     }
 
     /// One Backup or Restore by a new process.
@@ -141,9 +157,9 @@ impl Bench<'_> {
         self.object("Backup", product, &name(case, product, round), &spec)
     }
 
-    /// Of the product's last backup.
-    fn restore(&self, case: &Case, product: Product) -> Value {
-        let name = name(case, product, self.rounds - 1);
+    /// Of the product's backup of a round.
+    fn restore(&self, case: &Case, product: Product, round: u16) -> Value {
+        let name = name(case, product, round);
         let spec = json!({"backupName": name, "includedNamespaces": ["*"]});
         self.object("Restore", product, &name, &spec)
     }

@@ -9,6 +9,7 @@ use anyhow::{Context, Result};
 use clap::ValueEnum;
 
 use super::identity::Identity;
+use crate::bench::baseline::Build;
 use crate::servers::{self, Home, Server};
 use crate::{run, tools};
 
@@ -23,6 +24,12 @@ pub(crate) enum Product {
     VeleroTunedAction,
     /// Lifeboat with the same action
     LifeboatAction,
+    /// The older build of Lifeboat that --baseline names
+    #[value(skip)]
+    Baseline,
+    /// The older build with the same action
+    #[value(skip)]
+    BaselineAction,
 }
 
 const TUNED: [&str; 6] = ["--client-qps", "2000", "--client-burst", "4000", "--item-block-worker-count", "8"];
@@ -30,46 +37,61 @@ const TUNED: [&str; 6] = ["--client-qps", "2000", "--client-burst", "4000", "--i
 impl Product {
     /// Whether its plugin is measured, too.
     pub(super) fn has_action(self) -> bool {
-        matches!(self, Self::VeleroTunedAction | Self::LifeboatAction)
+        matches!(self, Self::VeleroTunedAction | Self::LifeboatAction | Self::BaselineAction)
     }
 
+    /// The build under test.
     fn is_lifeboat(self) -> bool {
         matches!(self, Self::Lifeboat | Self::LifeboatAction)
     }
 
     pub(super) fn name(self) -> String {
-        self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+        match self {
+            Self::Baseline => Build::Old.product().to_owned(),
+            Self::BaselineAction => format!("{}-action", Build::Old.product()),
+            _ => self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default(),
+        }
     }
+}
+
+/// The builds of Lifeboat that are measured.
+pub(super) struct Programs {
+    pub(super) new: PathBuf,
+    /// With `--baseline`.
+    pub(super) old: Option<PathBuf>,
 }
 
 /// What both need in the cluster; all of it goes when dropped.
 pub(super) struct Products {
-    program: PathBuf,
+    programs: Programs,
     environment: BTreeMap<String, String>,
     // Before the namespaces that they are in.
-    velero: Identity,
+    peer: Identity,
     lifeboat: Identity,
     unrelated: Identity,
-    velero_home: Home,
+    /// Velero's, or that of the older build.
+    peer_home: Home,
     lifeboat_home: Home,
 }
 
 impl Products {
-    pub(super) fn prepare(program: PathBuf, environment: &BTreeMap<String, String>) -> Result<Self> {
-        run::output(Command::new(&program).envs(environment).args(["install", "--crds-only"]))?;
+    /// The kinds are those of the new build, for both: an upgrade begins with them.
+    pub(super) fn prepare(programs: Programs, environment: &BTreeMap<String, String>) -> Result<Self> {
+        run::output(Command::new(&programs.new).envs(environment).args(["install", "--crds-only"]))?;
         // A place of its own for each run: what is in the bucket would be synced.
         let stamp = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         let home = |product| {
             Home::new(environment, &format!("{product}-bench"), &format!("bench-{stamp}/{product}"))
         };
-        let (velero_home, lifeboat_home) = (home("velero")?, home("lifeboat")?);
+        let peer = if programs.old.is_some() { Build::Old.product() } else { "velero" };
+        let (peer_home, lifeboat_home) = (home(peer)?, home("lifeboat")?);
         Ok(Self {
-            velero: Identity::new(&velero_home, "product")?,
+            peer: Identity::new(&peer_home, "product")?,
             lifeboat: Identity::new(&lifeboat_home, "product")?,
             unrelated: Identity::new(&lifeboat_home, "unrelated")?,
-            velero_home,
+            peer_home,
             lifeboat_home,
-            program,
+            programs,
             environment: environment.clone(),
         })
     }
@@ -86,13 +108,17 @@ impl Products {
                 servers::velero(&environment, home, &TUNED, &plugins)
             }
             Product::Lifeboat | Product::LifeboatAction => {
-                servers::lifeboat(&self.program, &environment, home, &[], &plugins)
+                servers::lifeboat(&self.programs.new, &environment, home, &[], &plugins)
+            }
+            Product::Baseline | Product::BaselineAction => {
+                let old = self.programs.old.as_deref().context("the older build was not named")?;
+                servers::lifeboat(old, &environment, home, &[], &plugins)
             }
         }
     }
 
     pub(super) fn home(&self, product: Product) -> &Home {
-        if product.is_lifeboat() { &self.lifeboat_home } else { &self.velero_home }
+        if product.is_lifeboat() { &self.lifeboat_home } else { &self.peer_home }
     }
 
     /// Requests that the product has made so far.
@@ -110,7 +136,7 @@ impl Products {
         if product != Product::LifeboatAction {
             return Ok(None);
         }
-        let mut command = Command::new(&self.program);
+        let mut command = Command::new(&self.programs.new);
         command.envs(&self.environment).args(["--namespace", &self.lifeboat_home.namespace]);
         let log = run::output(command.args(["restore", "logs", restore]))?;
         let line = log.lines().find_map(|line| line.split_once(": Execute was called "));
@@ -119,6 +145,6 @@ impl Products {
     }
 
     fn identity(&self, product: Product) -> &Identity {
-        if product.is_lifeboat() { &self.lifeboat } else { &self.velero }
+        if product.is_lifeboat() { &self.lifeboat } else { &self.peer }
     }
 }

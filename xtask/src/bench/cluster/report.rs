@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use crate::bench::baseline::{Build, Figure};
+
 /// One work by one product.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Row {
@@ -122,6 +124,23 @@ pub(super) fn verdicts(rows: &[Row]) -> Vec<String> {
     found
 }
 
+/// What two builds are compared by: times and peak memory of works, memory at rest.
+pub(super) fn figures(rows: &[Row]) -> Vec<Figure> {
+    let of = |row: &Row| {
+        let build = if row.product.starts_with(Build::Old.product()) { Build::Old } else { Build::New };
+        let figure = |name: String, unit, value| Figure { build, name, unit, value };
+        let Row { work, data, .. } = row;
+        if work == "rest" {
+            return vec![figure("memory of the server at rest".to_owned(), "MB", row.rss_mb)];
+        }
+        vec![
+            figure(format!("time of the {work} of {data}"), "s", row.wall_s),
+            figure(format!("peak memory of the server in the {work} of {data}"), "MB", row.peak_rss_mb),
+        ]
+    };
+    rows.iter().flat_map(of).collect()
+}
+
 fn verdict(aim: &str, found: &str, met: bool) -> String {
     format!("{aim}: {found} ({})", if met { "met" } else { "not met" })
 }
@@ -198,5 +217,30 @@ mod tests {
     fn servers_at_rest_have_a_table_of_their_own() {
         let text = tables(&[row("rest", "rest-6000", "velero", 60.0)]);
         assert!(text.contains("| velero | 90 | 7 | 1.00 |"), "{text}");
+    }
+
+    #[test]
+    fn builds_are_compared_by_times_and_memory() {
+        let rows = [
+            row("backup", "config-500", "baseline", 2.0),
+            row("backup", "config-500", "lifeboat", 3.0),
+            row("rest", "rest-6000", "lifeboat", 60.0),
+        ];
+        let found: Vec<(Build, String, f64)> =
+            figures(&rows).into_iter().map(|each| (each.build, each.name, each.value)).collect();
+        let (time, memory) = (
+            "time of the backup of config-500".to_owned(),
+            "peak memory of the server in the backup of config-500".to_owned(),
+        );
+        assert_eq!(
+            found,
+            [
+                (Build::Old, time.clone(), 2.0),
+                (Build::Old, memory.clone(), 100.0),
+                (Build::New, time, 3.0),
+                (Build::New, memory, 100.0),
+                (Build::New, "memory of the server at rest".to_owned(), 90.0),
+            ]
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! The products: what each needs in the cluster, and how it does one work there.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::ValueEnum;
@@ -40,6 +40,18 @@ impl Product {
     }
 }
 
+/// A product as it is measured.
+#[derive(Clone)]
+pub(super) struct Candidate {
+    pub(super) product: Product,
+    /// Names its rows, its namespace and its place in storage.
+    pub(super) name: String,
+    /// Of Lifeboat's server.
+    pub(super) program: PathBuf,
+    /// Of Lifeboat's movers.
+    pub(super) image: String,
+}
+
 /// What one work took.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Taken {
@@ -70,6 +82,7 @@ impl Taken {
 /// A product with what it needs; all of it goes when dropped.
 pub(super) struct Ready {
     product: Product,
+    name: String,
     means: Means,
 }
 
@@ -92,15 +105,14 @@ enum Means {
 
 impl Ready {
     pub(super) fn prepare(
-        product: Product,
-        (program, image): (&Path, &str),
+        candidate: &Candidate,
         environment: &BTreeMap<String, String>,
         bucket: &Bucket,
         nodes: &[Node],
     ) -> Result<Self> {
-        let name = product.name();
-        let home = || Home::new(environment, &format!("bench-volumes-{name}"), &bucket.prefix(&name));
-        let restic = |at_once| Floor::prepare(environment, bucket.restic(&name), at_once);
+        let Candidate { product, name, program, image } = candidate;
+        let home = || Home::new(environment, &format!("bench-volumes-{name}"), &bucket.prefix(name));
+        let restic = |at_once| Floor::prepare(environment, bucket.restic(name), at_once);
         let velero = |at_once| -> Result<Means> {
             cluster_box::load(&[image::velero()?])?;
             let home = home()?;
@@ -120,17 +132,17 @@ impl Ready {
                 Means::Lifeboat {
                     movers: MoverNamespace::new(environment, &home)?,
                     home,
-                    program: program.to_owned(),
-                    image: image.to_owned(),
+                    program: program.clone(),
+                    image: image.clone(),
                     environment: environment.clone(),
                 }
             }
         };
-        Ok(Self { product, means })
+        Ok(Self { product: *product, name: name.clone(), means })
     }
 
-    pub(super) fn name(&self) -> String {
-        self.product.name()
+    pub(super) fn name(&self) -> &str {
+        &self.name
     }
 
     /// Before a restore: restic wants empty directories, the others make claims and pods themselves.

@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use crate::bench::baseline::{Build, Figure};
+
 /// One work by one product.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Row {
@@ -103,6 +105,24 @@ pub(super) fn verdicts(rows: &[Row]) -> Vec<String> {
     found
 }
 
+/// What two builds are compared by: times of works, peak memory of the server and of the largest mover.
+pub(super) fn figures(rows: &[Row]) -> Vec<Figure> {
+    let of = |row: &Row| {
+        let build = if row.product == Build::Old.product() { Build::Old } else { Build::New };
+        let what = match row.work.as_str() {
+            "restore" => "restore".to_owned(),
+            work => format!("{work} backup"),
+        };
+        let figure = |name: String, unit, value| Figure { build, name, unit, value };
+        let memory = |who: &str, value: Option<f64>| {
+            value.map(|value| figure(format!("peak memory of the {who} in the {what}"), "MB", value))
+        };
+        let time = figure(format!("time of the {what}"), "s", row.wall_s);
+        [Some(time), memory("server", row.server_mb), memory("largest mover", row.mover_mb)]
+    };
+    rows.iter().flat_map(of).flatten().collect()
+}
+
 fn overhead(row: &Row, floor: &Row) -> f64 {
     (row.wall_s - floor.wall_s) / f64::from(row.volumes.max(1))
 }
@@ -166,5 +186,26 @@ mod tests {
     fn without_peers_nothing_is_compared() {
         let text = table(&[row("lifeboat", 30.0)]);
         assert!(text.contains("| first | lifeboat | 30.00 |  |  |"), "{text}");
+    }
+
+    #[test]
+    fn builds_are_compared_by_times_and_memory_that_was_seen() {
+        let found: Vec<(Build, String, f64)> = figures(&[row("baseline", 30.0), row("lifeboat", 31.0)])
+            .into_iter()
+            .map(|each| (each.build, each.name, each.value))
+            .collect();
+        let (time, memory) = (
+            "time of the first backup".to_owned(),
+            "peak memory of the largest mover in the first backup".to_owned(),
+        );
+        assert_eq!(
+            found,
+            [
+                (Build::Old, time.clone(), 30.0),
+                (Build::Old, memory.clone(), 200.0),
+                (Build::New, time, 31.0),
+                (Build::New, memory, 200.0),
+            ]
+        );
     }
 }

@@ -1,0 +1,47 @@
+//! What a server on this machine needs in the cluster: the objects of an installation, credentials, and a way to the API server
+//! that a gate can read.
+
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+
+use crate::{Release, kubectl, s3, wait_for};
+
+/// What `install` of a build makes, with no pod of it running.
+pub(super) fn apply_objects(release: Release, namespace: &str) {
+    let objects = release
+        .command()
+        .args(["install", "--dry-run", "-o", "yaml", "--namespace", namespace, "--replicas", "1"])
+        .args(["--image", &release.image(), "--provider", "aws", "--bucket", "lifeboat"])
+        .args(["--prefix", namespace, "--no-secret", "--node-access"])
+        .ok();
+    release.command().args(["install", "--crds-only"]).ok();
+    let namespaced: Vec<&str> = objects
+        .split("\n---\n")
+        .filter(|object| !object.contains("kind: CustomResourceDefinition"))
+        .collect();
+    crate::apply(&namespaced.join("\n---\n").replace("replicas: 1", "replicas: 0"));
+}
+
+/// The way into storage, which no `install` of [`apply_objects`] was given.
+pub(super) fn create_credentials(namespace: &str) {
+    let credentials = tempfile::NamedTempFile::new().unwrap();
+    fs::write(credentials.path(), s3().credentials()).unwrap();
+    let file = format!("--from-file=cloud={}", credentials.path().display());
+    kubectl().args(["-n", namespace, "create", "secret", "generic", "cloud-credentials", &file]).ok();
+}
+
+/// `kubectl proxy`: the API server in the open, so that a gate can read what passes.
+pub(super) fn proxy() -> (Child, String) {
+    let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let child = Command::new("kubectl")
+        .args(["proxy", "--reject-paths=^$", &format!("--port={}", address.port())])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_for("kubectl proxy", 20, || {
+        TcpStream::connect(address).map(drop).map_err(|error| error.to_string())
+    });
+    (child, format!("http://{address}"))
+}
