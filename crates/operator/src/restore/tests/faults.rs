@@ -54,7 +54,7 @@ fn bomb() -> Vec<u8> {
 #[case::cut(cut(), "the archive is damaged or cut")]
 #[case::up(archive(&[(PLACE, MAP.as_bytes()), ("resources/../../etc/passwd", b"x")]), "leads out of the archive")]
 #[case::absolute(archive(&[(PLACE, MAP.as_bytes()), ("/etc/passwd", b"x")]), "the name is absolute")]
-#[case::twice(archive(&[(PLACE, MAP.as_bytes()), (PLACE, MAP.as_bytes())]), "it is there twice")]
+#[case::twice(archive(&[(PLACE, MAP.as_bytes()), (PLACE, MAP.as_bytes())]), "it occurs twice")]
 #[case::newer(archive(&[("metadata/version", b"2.0.0\n"), (PLACE, MAP.as_bytes())]), "restore it with a newer version")]
 #[case::bomb(bomb(), "larger than a backup can be")]
 #[tokio::test]
