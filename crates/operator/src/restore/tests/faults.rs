@@ -50,8 +50,8 @@ fn bomb() -> Vec<u8> {
 
 #[rstest]
 #[case::not_gzip(b"hello".to_vec(), "the archive is not gzip")]
-#[case::empty(Vec::new(), "the archive is damaged or cut")]
-#[case::cut(cut(), "the archive is damaged or cut")]
+#[case::empty(Vec::new(), "the archive is damaged or truncated")]
+#[case::cut(cut(), "the archive is damaged or truncated")]
 #[case::up(archive(&[(PLACE, MAP.as_bytes()), ("resources/../../etc/passwd", b"x")]), "leads out of the archive")]
 #[case::absolute(archive(&[(PLACE, MAP.as_bytes()), ("/etc/passwd", b"x")]), "the name is absolute")]
 #[case::twice(archive(&[(PLACE, MAP.as_bytes()), (PLACE, MAP.as_bytes())]), "it occurs twice")]
