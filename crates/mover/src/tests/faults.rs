@@ -5,7 +5,7 @@ use lifeboat_repository::lock::{Lock, LockKind, LockOptions};
 use tokio_util::sync::CancellationToken;
 
 use super::world::World;
-use crate::report::{Cause, Line};
+use crate::report::{Cause, LogLine};
 use crate::task::{Task, Transport};
 
 fn direct(task: &mut Task) -> &mut crate::task::Direct {
@@ -89,8 +89,8 @@ async fn told_to_stop_it_gives_up_at_once_and_leaves_no_lock() {
     task.lock.wait_seconds = 3600;
     let stop = CancellationToken::new();
     let stopping = stop.clone();
-    let on_line = move |line: &Line| {
-        if matches!(line, Line::Waiting { .. }) {
+    let on_line = move |line: &LogLine| {
+        if matches!(line, LogLine::Waiting { .. }) {
             stopping.cancel();
         }
     };
@@ -106,7 +106,7 @@ async fn a_command_that_never_ends_ends_with_the_deadline() {
     let world = World::new().await;
     let argv = ["sh", "-c", "sleep 1000"].map(str::to_owned).to_vec();
     let source = crate::task::Source::Command { argv, name: "dump".to_owned() };
-    let work = crate::task::Work::Backup(super::world::backup_of(source));
+    let work = crate::task::TaskWork::Backup(super::world::backup_of(source));
     let mut task = world.task("uid-1", work);
     task.deadline = Some(Timestamp::now() + Duration::from_millis(1500));
     let failure = world.run(&task).await.failed();
