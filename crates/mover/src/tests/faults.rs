@@ -65,7 +65,7 @@ async fn a_task_that_is_not_understood_is_not_begun(#[case] text: &str, #[case] 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_in_the_way_is_told_and_the_owner_that_is_dead_is_not_waited_for() {
+async fn a_conflicting_lock_is_reported_and_a_dead_owner_is_not_waited_for() {
     let world = World::new().await;
     world.write("a", "content");
     let repository = world.repository().await;
@@ -80,7 +80,7 @@ async fn a_lock_in_the_way_is_told_and_the_owner_that_is_dead_is_not_waited_for(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn told_to_stop_it_gives_up_at_once_and_leaves_no_lock() {
+async fn a_stopped_mover_ends_at_once_and_leaves_no_lock() {
     let world = World::new().await;
     world.write("a", "content");
     let repository = world.repository().await;

@@ -70,7 +70,7 @@ async fn chosen_paths_come_back_with_what_is_below_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_path_that_the_snapshot_does_not_have_fails_and_nobody_is_told_that_it_is_done() {
+async fn a_path_that_the_snapshot_does_not_have_fails_and_no_done_file_is_written() {
     let world = World::new().await;
     let snapshot = stored(&world).await;
     let task = with(world.restore(&snapshot, "target"), |work| {
@@ -85,7 +85,7 @@ async fn a_path_that_the_snapshot_does_not_have_fails_and_nobody_is_told_that_it
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_snapshot_that_cannot_be_read_fails_and_nobody_is_told_that_it_is_done() {
+async fn a_snapshot_that_cannot_be_read_fails_and_no_done_file_is_written() {
     let world = World::new().await;
     let snapshot = stored(&world).await;
     let data = world.path("bucket/cluster/restic/shop/data");
@@ -117,7 +117,7 @@ async fn a_snapshot_that_cannot_be_read_fails_and_nobody_is_told_that_it_is_done
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_snapshot_that_is_gone_and_a_target_that_is_gone_are_told_apart() {
+async fn a_missing_snapshot_and_a_missing_target_are_distinguished() {
     let world = World::new().await;
     let snapshot = stored(&world).await;
     let failure = world.run(&world.restore(&"0".repeat(64), "target")).await.failed();
