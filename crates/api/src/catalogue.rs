@@ -1,12 +1,12 @@
-//! What a cluster serves: its resource types, under every name that people give them. Made from discovery by crate
-//! `cluster`; asked by filters, ordered resources, actions and restores.
+//! The resource types that a cluster serves, under every name that users give them. Made from discovery by crate
+//! `cluster`; used by filters, ordered resources, actions and restores.
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// A resource type without its version: `pods`, `deployments.apps`. What archives and priorities name types by.
+/// A resource type without its version: `pods`, `deployments.apps`. Archives and priorities name types in this form.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct GroupResource {
     /// Empty for the core group.
@@ -100,7 +100,7 @@ impl ResourceType {
         }
     }
 
-    /// Whether objects of this type can be listed, read, made and deleted: what a backup asks of a type.
+    /// Whether objects of this type can be listed, read, created and deleted, which a backup requires.
     pub fn can_be_backed_up(&self) -> bool {
         ["list", "create", "get", "delete"].iter().all(|verb| self.verbs.iter().any(|has| has == verb))
     }
@@ -110,11 +110,11 @@ impl ResourceType {
     fn is_called(&self, name: &str) -> bool {
         let name = name.to_lowercase();
         let group = self.id.group.to_lowercase();
-        let words = [&self.id.resource, &self.singular, &self.kind].into_iter().chain(&self.short_names);
-        words.map(|word| word.to_lowercase()).filter(|word| !word.is_empty()).any(|word| {
-            name == word
-                || (!group.is_empty() && name == format!("{word}.{group}"))
-                || (!group.is_empty() && name == format!("{word}.{}.{group}", self.version))
+        let names = [&self.id.resource, &self.singular, &self.kind].into_iter().chain(&self.short_names);
+        names.map(|own| own.to_lowercase()).filter(|own| !own.is_empty()).any(|own| {
+            name == own
+                || (!group.is_empty() && name == format!("{own}.{group}"))
+                || (!group.is_empty() && name == format!("{own}.{}.{group}", self.version))
         })
     }
 }
@@ -165,13 +165,13 @@ impl Catalogue {
         self.types.iter().find(|known| known.id == *id && known.version == version)
     }
 
-    /// The type of an object by what it says of itself.
+    /// The type of an object, by the object's `apiVersion` and `kind`.
     pub fn of_kind(&self, api_version: &str, kind: &str) -> Option<&ResourceType> {
         self.types.iter().find(|known| known.kind == kind && known.api_version() == api_version)
     }
 
-    /// The types that a person means by a name. A plural name alone may be served by several groups (`events`); all of
-    /// them are meant, as upstream does. A kind or short name of several groups means the first, as kubectl does.
+    /// The types that a user means by a name. A plural name alone may be served by several groups (`events`); it
+    /// means all of them, as in Velero. A kind or short name of several groups means the first, as in kubectl.
     pub fn resolve(&self, name: &str) -> Vec<&ResourceType> {
         let plural: Vec<_> =
             self.types().filter(|known| known.id.resource.eq_ignore_ascii_case(name)).collect();
@@ -182,10 +182,10 @@ impl Catalogue {
     }
 }
 
-/// The longest name of anything in Kubernetes.
+/// The longest name of any object in Kubernetes.
 const LONGEST_NAME: usize = 253;
 
-/// Whether a text can be a name to the API server: one segment of a path, and no way out of it.
+/// Whether the API server can accept a text as a name: a single path segment that does not lead to another path.
 pub fn is_path_segment(text: &str) -> bool {
     let bad = |c: char| c == '/' || c == '%' || c.is_control() || c.is_whitespace();
     !text.is_empty() && text.len() <= LONGEST_NAME && text != "." && text != ".." && !text.contains(bad)

@@ -27,18 +27,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_field_of_every_kind_has_words() {
-        let mut wordless = Vec::new();
+    fn every_field_of_every_kind_has_a_description() {
+        let mut missing = Vec::new();
         for crd in all() {
             for version in crd.versions() {
                 let schema = version.schema.as_ref().and_then(|schema| schema.open_api_v3_schema.as_ref());
                 let root = schema.expect("every version has a schema");
-                fields_without_words(crd.kind(), root, &mut wordless);
+                fields_without_description(crd.kind(), root, &mut missing);
             }
-            // The API server's own words stand there, and it refuses any of ours.
-            wordless.retain(|path| *path != format!("{}.metadata", crd.kind()));
+            // The API server has its own description there and refuses any other.
+            missing.retain(|path| *path != format!("{}.metadata", crd.kind()));
         }
-        assert!(wordless.is_empty(), "fields without a description:\n{}", wordless.join("\n"));
+        assert!(missing.is_empty(), "fields without a description:\n{}", missing.join("\n"));
     }
 
     #[test]
@@ -72,19 +72,19 @@ mod tests {
         assert!(!installed().is_empty());
     }
 
-    fn fields_without_words(path: &str, schema: &JSONSchemaProps, wordless: &mut Vec<String>) {
+    fn fields_without_description(path: &str, schema: &JSONSchemaProps, missing: &mut Vec<String>) {
         for (name, field) in schema.properties.iter().flatten() {
             let path = format!("{path}.{name}");
             if field.description.as_deref().unwrap_or_default().trim().is_empty() {
-                wordless.push(path.clone());
+                missing.push(path.clone());
             }
-            fields_without_words(&path, field, wordless);
+            fields_without_description(&path, field, missing);
         }
         if let Some(JSONSchemaPropsOrArray::Schema(items)) = &schema.items {
-            fields_without_words(&format!("{path}[]"), items, wordless);
+            fields_without_description(&format!("{path}[]"), items, missing);
         }
         if let Some(JSONSchemaPropsOrBool::Schema(values)) = &schema.additional_properties {
-            fields_without_words(&format!("{path}{{}}"), values, wordless);
+            fields_without_description(&format!("{path}{{}}"), values, missing);
         }
     }
 }

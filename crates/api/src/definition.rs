@@ -1,5 +1,5 @@
-//! One CustomResourceDefinition, made from a Rust type and polished into what the API server takes and what
-//! `kubectl explain` shows. Each group makes its own of its kinds; [`crate::crds`] lists them.
+//! A CustomResourceDefinition, made from a Rust type and completed so that the API server accepts it and `kubectl
+//! explain` shows it well. Each group makes those of its kinds; [`crate::crds`] lists them.
 
 mod polish;
 
@@ -62,12 +62,12 @@ impl Crd {
         &self.0
     }
 
-    /// The object to apply, given away.
+    /// The object to apply, by value.
     pub fn into_definition(self) -> CustomResourceDefinition {
         self.0
     }
 
-    /// The CRD's own name, such as `backups.velero.io`.
+    /// The name of the CRD, such as `backups.velero.io`.
     pub fn name(&self) -> &str {
         self.0.metadata.name.as_deref().unwrap_or_default()
     }

@@ -1,5 +1,5 @@
-//! Lifeboat's API objects: every kind of `velero.io`, `stash.appscode.com` and `appcatalog.appscode.com` as
-//! Rust types, the CustomResourceDefinitions made from them, and what names an item of any cluster ([`catalogue`]).
+//! Lifeboat's API objects: every kind of `velero.io`, `stash.appscode.com` and `appcatalog.appscode.com` as Rust
+//! types, the CustomResourceDefinitions made from them, and the names of items and resource types ([`catalogue`]).
 //!
 //! Only types, their JSON form and their schema; no I/O. Used by every other crate;
 //! [`crds`] feeds `lifeboat crds`, `lifeboat install` and the Helm chart.

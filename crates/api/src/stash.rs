@@ -1,9 +1,9 @@
-//! Group `stash.appscode.com`: backups and restores of single workloads, databases and batches of them, as
-//! Stash's users write them. `v1beta1` is what Stash ships, `v1alpha1` the Repository and the kinds of the
+//! Group `stash.appscode.com`: backups and restores of single workloads, databases and batches of them, as users of
+//! Stash write them. `v1beta1` is the version that Stash ships, `v1alpha1` has the Repository and the kinds of the
 //! design-discussion document.
 //!
-//! One file per kind, shared parts in files of their own. Wrong and contradicting values are refused by the
-//! API server, with rules from the same place as the fields. All kinds but templates have a status subresource.
+//! One file per kind; shared parts have files of their own. The API server refuses invalid and contradicting values,
+//! by rules that are defined with the fields. All kinds except templates have a status subresource.
 #![allow(unreachable_pub, reason = "KubeSchema copies each struct, `pub` and all, into a function")]
 
 mod backend;

@@ -1,9 +1,9 @@
-//! Group `velero.io`: the kinds that stock Velero clients, plugins and backups speak, and two that upstream
-//! designed and never built (VolumePluginBackup, VolumePluginRestore).
+//! Group `velero.io`: the kinds that stock Velero clients, plugins and backups use, and two that Velero designed but
+//! never implemented (VolumePluginBackup, VolumePluginRestore).
 //!
-//! Field for field as in Velero 1.18.3, with our own words. Two rules hold for all of them. The schemas take
-//! whatever upstream's take, because an object refused here would break a stock client or the sync of an old
-//! backup; what is wrong with it, the controllers say in its status. And nothing has a status subresource,
+//! Field for field as in Velero 1.18.3, with our own descriptions. Two rules hold for all kinds. The schemas accept
+//! whatever Velero's schemas accept, because an object refused here would break a stock client or the sync of an old
+//! backup; controllers report what is wrong with an object in its status. And no kind has a status subresource,
 //! because stock clients write spec and status in one patch.
 //!
 //! Go clients send zero values for fields that are not set: "0s", `{}`, `""`. Durations of zero mean "not set" unless

@@ -1,4 +1,5 @@
-//! Group `velero.io` against its upstream: schemas, objects as stock clients write them, and what users see.
+//! Group `velero.io` compared with Velero: schemas, objects as stock clients write them, and the names and columns
+//! that users see.
 
 mod compare;
 mod facts;

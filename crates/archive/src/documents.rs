@@ -1,5 +1,5 @@
-//! The files beside the archive, as Velero writes and reads them: JSON, compressed. Each type here is a wire format;
-//! lists that upstream may write as `null` are read as empty.
+//! The files beside the archive, as Velero writes and reads them: compressed JSON. Each type here is a wire format;
+//! lists that Velero may write as `null` are read as empty.
 
 mod operations;
 mod resource_list;
@@ -26,33 +26,33 @@ pub use volumes::{
 
 use crate::upload;
 
-/// The most that a document may come to when it is read.
+/// The largest decompressed size of a document that is read.
 pub const DOCUMENT_LIMIT: usize = 256 * 1024 * 1024;
 
 /// Why a document cannot be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentError {
-    #[error("it is not compressed as it should be: {0}")]
+    #[error("it cannot be decompressed: {0}")]
     Gzip(#[from] std::io::Error),
-    #[error("it has more than {0} bytes")]
+    #[error("it is larger than {0} bytes")]
     TooLarge(usize),
-    #[error("it is no JSON of the expected form: {0}")]
+    #[error("it is not valid JSON of the expected form: {0}")]
     Json(#[from] serde_json::Error),
 }
 
-/// A document as it is stored.
+/// Encodes a document as it is stored.
 pub fn encode<T: Serialize + ?Sized>(document: &T) -> Result<Bytes, DocumentError> {
     let mut json = serde_json::to_vec(document)?;
     json.push(b'\n');
     Ok(upload::compress(&json)?)
 }
 
-/// What upstream stores for a list that nobody made, such as pod volume backups.
+/// The document that Velero stores for a list that does not exist, such as pod volume backups.
 pub fn encode_null() -> Result<Bytes, DocumentError> {
     encode(&())
 }
 
-/// Reads what `encode`, or Velero, wrote.
+/// Decodes a document written by `encode` or by Velero.
 pub fn decode<T: DeserializeOwned>(stored: &[u8]) -> Result<T, DocumentError> {
     let mut json = Vec::new();
     let limit = u64::try_from(DOCUMENT_LIMIT).unwrap_or(u64::MAX);
@@ -63,12 +63,12 @@ pub fn decode<T: DeserializeOwned>(stored: &[u8]) -> Result<T, DocumentError> {
     Ok(serde_json::from_slice(&json)?)
 }
 
-/// Reads a list; `null` is an empty one.
+/// Decodes a list; `null` is an empty one.
 pub fn decode_list<T: DeserializeOwned>(stored: &[u8]) -> Result<Vec<T>, DocumentError> {
     Ok(decode::<Option<Vec<T>>>(stored)?.unwrap_or_default())
 }
 
-/// The Backup object as `velero-backup.json` holds it: indented, kind and version first, not compressed.
+/// The Backup object as `velero-backup.json` contains it: indented, kind and version first, not compressed.
 pub fn encode_backup(backup: &lifeboat_api::velero::Backup) -> Result<Bytes, DocumentError> {
     Ok(serde_json::to_vec_pretty(backup)?.into())
 }

@@ -1,16 +1,16 @@
-//! Where the files of a backup and of a restore are: Velero's layout, below the location's prefix. Names come from
-//! objects and from listings of buckets, so they are checked once, here.
+//! The keys of the files of backups and restores: Velero's layout, below the location's prefix. Names come from
+//! objects and from listings of buckets, so they are checked here, once.
 
 use std::fmt;
 
-/// The directory that holds a directory for each backup.
+/// The directory that contains a directory for each backup.
 pub const BACKUPS: &str = "backups/";
-/// The directory that holds a directory for each restore.
+/// The directory that contains a directory for each restore.
 pub const RESTORES: &str = "restores/";
 
 /// A name that no Backup or Restore can have.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{name}' is no name of a backup or restore: {problem}")]
+#[error("'{name}' is not a valid name of a backup or restore: {problem}")]
 pub struct NameError {
     pub name: String,
     pub problem: &'static str,
@@ -31,12 +31,12 @@ impl BackupFiles {
         &self.name
     }
 
-    /// `backups/NAME/`: everything of the backup is below it.
+    /// `backups/NAME/`, the prefix of all files of the backup.
     pub fn directory(&self) -> String {
         format!("{BACKUPS}{}/", self.name)
     }
 
-    /// The Backup object: written last, and what makes a directory a backup.
+    /// The Backup object. It is written last; a directory without it is not a backup.
     pub fn metadata(&self) -> String {
         self.file("velero-backup.json")
     }
@@ -70,8 +70,8 @@ impl BackupFiles {
         self.named("-podvolumebackups.json.gz")
     }
 
-    /// Lifeboat's own: the PodVolumeBackups of volumes in restic repositories. In upstream's file they would make a whole
-    /// backup invisible to Velero from 1.19 on.
+    /// Lifeboat's own: the PodVolumeBackups of volumes in restic repositories. In Velero's own file they would make
+    /// the whole backup invisible to Velero 1.19 and later.
     pub fn volume_copies(&self) -> String {
         self.named("-lifeboat-podvolumebackups.json.gz")
     }
@@ -85,17 +85,17 @@ impl BackupFiles {
         self.named("-itemoperations.json.gz")
     }
 
-    /// Written by old versions of Velero only.
+    /// Written only by old versions of Velero.
     pub fn csi_snapshots(&self) -> String {
         self.named("-csi-volumesnapshots.json.gz")
     }
 
-    /// Written by old versions of Velero only.
+    /// Written only by old versions of Velero.
     pub fn csi_contents(&self) -> String {
         self.named("-csi-volumesnapshotcontents.json.gz")
     }
 
-    /// Written by old versions of Velero only.
+    /// Written only by old versions of Velero.
     pub fn csi_classes(&self) -> String {
         self.named("-csi-volumesnapshotclasses.json.gz")
     }
@@ -130,7 +130,7 @@ impl RestoreFiles {
         &self.name
     }
 
-    /// `restores/NAME/`: everything of the restore is below it.
+    /// `restores/NAME/`, the prefix of all files of the restore.
     pub fn directory(&self) -> String {
         format!("{RESTORES}{}/", self.name)
     }
@@ -151,7 +151,7 @@ impl RestoreFiles {
         self.named("-itemoperations.json.gz")
     }
 
-    /// The one file whose name does not begin with `restore-`.
+    /// The only file whose name does not start with `restore-`.
     pub fn volume_info(&self) -> String {
         format!("{RESTORES}{0}/{0}-volumeinfo.json.gz", self.name)
     }
@@ -167,7 +167,7 @@ impl fmt::Debug for RestoreFiles {
     }
 }
 
-/// What Kubernetes takes as the name of a custom resource.
+/// Checks what Kubernetes accepts as the name of a custom resource.
 fn checked(name: &str) -> Result<String, NameError> {
     let problem = if name.is_empty() {
         "it is empty"
@@ -177,7 +177,7 @@ fn checked(name: &str) -> Result<String, NameError> {
         "only lower case letters, digits, '-' and '.' are allowed"
     } else if !name.split('.').all(|part| !part.is_empty() && !part.starts_with('-') && !part.ends_with('-'))
     {
-        "it must begin and end with a letter or digit, also around each '.'"
+        "it must start and end with a letter or digit, also around each '.'"
     } else {
         return Ok(name.to_owned());
     };

@@ -1,6 +1,6 @@
-//! The log of a backup or restore, in logrus's text format, as stock clients show it. Lines go compressed into a file
-//! without a name, so memory is a buffer; at the end the file goes into storage. Counts what was a warning or an error.
-//! Called by the backup and restore pipelines, from any task.
+//! The log of a backup or restore, in logrus's text format, which stock clients display. Lines are compressed into an
+//! unnamed temporary file, so that memory is one buffer; at the end the file is uploaded. Warnings and errors are
+//! counted. Called by the backup and restore pipelines, from any task.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -17,10 +17,10 @@ use jiff::Timestamp;
 
 use crate::object_store::{ByteStream, ObjectStore, StoreError};
 
-/// Bytes that are read from the file at once when it goes into storage.
+/// How many bytes of the file are read at once during the upload.
 const CHUNK: usize = 256 * 1024;
 
-/// How bad a line is.
+/// The severity of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
     Debug,
@@ -40,18 +40,18 @@ impl Level {
     }
 }
 
-/// How many lines were warnings and errors.
+/// The number of warnings and errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LogCounts {
     pub warnings: u64,
     pub errors: u64,
 }
 
-/// A log that is being written. Cheap to clone; all clones write the same log.
+/// A log in progress. Cheap to clone; all clones write to the same log.
 #[derive(Clone)]
 pub struct RunLog {
     inner: Arc<Mutex<Inner>>,
-    /// Such as `backup=velero/nightly`: written in every line.
+    /// For example `backup=velero/nightly`: written into every line.
     context: Arc<[(String, String)]>,
     least: Level,
 }
@@ -59,12 +59,12 @@ pub struct RunLog {
 struct Inner {
     encoder: GzEncoder<File>,
     counts: LogCounts,
-    /// Why lines are missing, if they are.
+    /// The error because of which lines are missing, if there was one.
     lost: Option<io::Error>,
 }
 
 impl RunLog {
-    /// A log in a file below `directory`. `context` is put into every line.
+    /// Creates a log in a file below `directory`. `context` is written into every line.
     pub fn create(directory: &Path, context: &[(&str, &str)], least: Level) -> io::Result<Self> {
         let encoder = GzEncoder::new(tempfile::tempfile_in(directory)?, Compression::new(5));
         let inner = Inner { encoder, counts: LogCounts::default(), lost: None };
@@ -88,7 +88,8 @@ impl RunLog {
         self.write(Level::Debug, message, fields);
     }
 
-    /// Writes a line. A log that cannot be written (a full disk) stops no backup; its end says what is missing.
+    /// Writes a line. If the log cannot be written (a full disk), the backup continues; the end of the log says that
+    /// lines are missing.
     pub fn write(&self, level: Level, message: &str, fields: &[(&str, &str)]) {
         let line = (level >= self.least).then(|| self.line(level, message, fields, Timestamp::now()));
         let mut inner = self.locked();
@@ -101,7 +102,7 @@ impl RunLog {
             && inner.lost.is_none()
             && let Err(error) = inner.encoder.write_all(line.as_bytes())
         {
-            tracing::warn!(%error, "the log of a backup or restore is cut");
+            tracing::warn!(%error, "the log of a backup or restore cannot be written; lines are missing");
             inner.lost = Some(error);
         }
     }
@@ -110,14 +111,14 @@ impl RunLog {
         self.locked().counts
     }
 
-    /// Ends the compressed file so far and writes it to `key`. Lines can be added afterwards and uploaded again.
+    /// Completes the compressed file so far and uploads it to `key`. More lines can be written and uploaded later.
     pub async fn upload(&self, store: &dyn ObjectStore, key: &str) -> Result<u64, StoreError> {
         let file =
             self.cut().map_err(|error| StoreError::Source(format!("cannot write the log: {error}")))?;
         store.put_stream(key, body(file)).await
     }
 
-    /// Ends the current gzip member and begins the next, so that the file is whole.
+    /// Ends the current gzip member and starts the next one, so that the file is complete.
     fn cut(&self) -> io::Result<File> {
         let mut inner = self.locked();
         if let Some(error) = &inner.lost {
@@ -151,7 +152,7 @@ impl RunLog {
     }
 }
 
-/// The file in chunks, read beside the runtime.
+/// The file in chunks, read on a blocking thread.
 fn body(file: File) -> ByteStream {
     let file = Arc::new(file);
     futures::stream::try_unfold(0_u64, move |offset| {
@@ -175,7 +176,8 @@ fn body(file: File) -> ByteStream {
     .boxed()
 }
 
-/// Quoted as logrus does: where something other than letters, digits and `-._/@^+` is in it; nothing stays nothing.
+/// Quotes a value as logrus does: if it contains anything but letters, digits and `-._/@^+`; an empty value is not
+/// quoted.
 fn value(line: &mut String, text: &str) {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-._/@^+".contains(c);
     if text.chars().all(plain) {

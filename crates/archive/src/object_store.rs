@@ -1,5 +1,5 @@
-//! What this crate asks of storage: a narrow trait, so that a store of ours and an object-store plugin serve alike.
-//! Keys are relative to the location's prefix. A listing is complete or an error.
+//! The interface to storage that this crate needs: a narrow trait that our own stores and object-store plugins can
+//! implement. Keys are relative to the location's prefix. A listing is complete or an error.
 
 mod bounded;
 
@@ -13,24 +13,24 @@ use lifeboat_store::Store;
 use url::Url;
 
 pub use bounded::Bounded;
-pub(crate) use bounded::PATIENCE;
+pub(crate) use bounded::STORAGE_TIMEOUT;
 
-/// Why storage did not do what was asked.
+/// An error of storage.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("object '{key}' not found")]
     NotFound { key: String },
-    #[error("object '{key}' has more than {limit} bytes")]
+    #[error("object '{key}' is larger than {limit} bytes")]
     TooLarge { key: String, limit: usize },
     #[error(transparent)]
     Store(lifeboat_store::Error),
-    /// What a plugin said.
+    /// The error that a plugin returned.
     #[error("the object store plugin '{plugin}' failed: {message}")]
     Plugin { plugin: String, message: String },
-    /// Neither an answer nor an error came.
-    #[error("storage did not answer within {minutes} minutes (it was asked to {action})")]
-    Silent { action: &'static str, minutes: u64 },
-    /// The bytes to be written could not be made.
+    /// The call returned neither a result nor an error in time.
+    #[error("storage did not respond within {minutes} minutes to the request to {action}")]
+    TimedOut { action: &'static str, minutes: u64 },
+    /// The bytes to be written could not be produced.
     #[error("{0}")]
     Source(String),
 }
@@ -40,19 +40,19 @@ impl StoreError {
         matches!(self, Self::NotFound { .. })
     }
 
-    /// A bounded word for events, metrics and condition reasons.
+    /// A name from a fixed list, for events, metrics and condition reasons.
     pub fn category(&self) -> &'static str {
         match self {
             Self::NotFound { .. } => "not_found",
             Self::TooLarge { .. } => "too_large",
             Self::Store(error) => error.category(),
             Self::Plugin { .. } => "plugin",
-            Self::Silent { .. } => "timeout",
+            Self::TimedOut { .. } => "timeout",
             Self::Source(_) => "source",
         }
     }
 
-    /// What a person can do about it.
+    /// What the user can do about it.
     pub fn hint(&self) -> Option<&'static str> {
         match self {
             Self::Store(error) => Some(error.hint()),
@@ -60,11 +60,11 @@ impl StoreError {
         }
     }
 
-    /// Whether the same call may succeed later without anyone changing a setting.
+    /// Whether the same call may succeed later without a change of settings.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Store(error) => error.retry() != lifeboat_store::Retry::Never,
-            Self::Plugin { .. } | Self::Silent { .. } => true,
+            Self::Plugin { .. } | Self::TimedOut { .. } => true,
             Self::NotFound { .. } | Self::TooLarge { .. } | Self::Source(_) => false,
         }
     }
@@ -79,12 +79,12 @@ impl From<lifeboat_store::Error> for StoreError {
     }
 }
 
-/// The bytes of an object, in pieces.
+/// The bytes of an object, in chunks.
 pub type ByteStream = BoxStream<'static, Result<Bytes, StoreError>>;
 
 /// An object being read.
 pub struct ObjectReading {
-    /// How long it is, where the store says so.
+    /// The size, if the store reports it.
     pub size: Option<u64>,
     pub body: ByteStream,
 }
@@ -92,25 +92,25 @@ pub struct ObjectReading {
 /// Object storage below one location's prefix.
 #[async_trait]
 pub trait ObjectStore: Send + Sync {
-    /// Writes an object, replacing what is there.
+    /// Writes an object, replacing an existing one.
     async fn put(&self, key: &str, body: Bytes) -> Result<(), StoreError>;
-    /// Writes a stream as one object and returns its size. Nothing is visible until all of it is there; an error of the
-    /// stream, or dropping the call, leaves nothing behind.
+    /// Writes a stream as one object and returns its size. Nothing is visible until the upload is complete; if the
+    /// stream fails or the call is dropped, nothing remains.
     async fn put_stream(&self, key: &str, body: ByteStream) -> Result<u64, StoreError>;
-    /// Reads an object as a stream that fails if it ends early.
+    /// Reads an object as a stream, which fails if it ends early.
     async fn get_stream(&self, key: &str) -> Result<ObjectReading, StoreError>;
     async fn exists(&self, key: &str) -> Result<bool, StoreError>;
-    /// The names right below `prefix` (empty, or ending in `/`) that have something below them; without slashes.
+    /// The names directly below `prefix` (empty, or ending in `/`) that have keys below them; without slashes.
     async fn directories(&self, prefix: &str) -> Result<Vec<String>, StoreError>;
     /// All keys that start with `prefix`.
     async fn keys(&self, prefix: &str) -> Result<Vec<String>, StoreError>;
-    /// Deletes objects; one that is not there is no error.
+    /// Deletes objects. It is not an error if one does not exist.
     async fn delete(&self, keys: &[String]) -> Result<(), StoreError>;
     /// A URL that lets its holder GET the object for `ttl`.
     async fn signed_url(&self, key: &str, ttl: Duration) -> Result<Url, StoreError>;
-    /// Aborts uploads of keys that start with `prefix` and were begun and never ended, and says how many there were.
-    /// Whoever calls it knows that no one is writing there. Some servers (MinIO) show an upload only to those who ask
-    /// for its whole key, so ask for the key where it is known. Stores that drop such uploads have nothing to do.
+    /// Aborts unfinished uploads of keys that start with `prefix` and returns their number. The caller makes sure
+    /// that no writer is active there. Some servers (MinIO) only list an upload when they are asked for its complete
+    /// key, so pass the key where it is known. Stores that drop such uploads themselves have nothing to do.
     async fn abort_uploads(&self, prefix: &str) -> Result<u64, StoreError>;
 
     /// Reads an object of at most `limit` bytes into memory.

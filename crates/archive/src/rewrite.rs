@@ -1,6 +1,5 @@
-//! Writes an archive anew with some of its files changed: what operations in the background changed after their items were
-//! written. The old archive streams into the new one; what it does not have comes at its end. Called when a backup is
-//! finalized.
+//! Rewrites an archive with some of its files changed: those that operations changed after their items were written.
+//! The old archive is streamed into the new one; new files are added at its end. Called when a backup is finalized.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -18,10 +17,10 @@ use crate::spool::tar::TarReader;
 use crate::spool::{SpoolError, SpoolLimits};
 use crate::writer::{ArchiveError, ArchiveSize, ArchiveWriter, WriterOptions, files};
 
-/// The file that every archive begins with; the writer makes it.
+/// The file at the start of every archive; the writer creates it.
 const VERSION: &str = "metadata/version";
 
-/// Why an archive was not written anew; the old one is still there.
+/// Why an archive was not rewritten; the old one still exists.
 #[derive(Debug, thiserror::Error)]
 pub enum RewriteError {
     #[error("the archive cannot be read")]
@@ -30,14 +29,14 @@ pub enum RewriteError {
     Write(#[source] ArchiveError),
 }
 
-/// Files to change, by path.
+/// The files to change, by path.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Updates {
     files: BTreeMap<String, Bytes>,
 }
 
 impl Updates {
-    /// The item as it is now.
+    /// Adds the new content of an item.
     pub fn add(
         &mut self,
         id: &ItemId,
@@ -56,7 +55,7 @@ impl Updates {
     }
 }
 
-/// Writes the archive at `key` anew. Nothing is replaced before all of it is in storage.
+/// Rewrites the archive at `key`. It is replaced only when the new one is complete in storage.
 pub async fn rewrite(
     store: Arc<dyn ObjectStore>,
     key: &str,
@@ -87,7 +86,7 @@ pub async fn rewrite(
     };
     let ((), copied) = tokio::join!(feed, copy);
     let (writer, rest) = copied.map_err(RewriteError::Write)?;
-    // Only an archive that was read to its end may be replaced.
+    // The archive may be replaced only if it was read completely.
     reader.await.map_err(|_| RewriteError::Read(SpoolError::Stopped))?.map_err(RewriteError::Read)?;
     for (name, content) in &rest {
         writer.copy(name, content).await.map_err(RewriteError::Write)?;
@@ -97,7 +96,7 @@ pub async fn rewrite(
 
 type Chunks = mpsc::Receiver<Result<Bytes, StoreError>>;
 
-/// Hands out the files of an archive, on a thread of its own.
+/// Sends the files of an archive to `entries`, on a blocking thread.
 fn unpack(chunks: Chunks, entries: &mpsc::Sender<(String, Bytes)>) -> Result<(), SpoolError> {
     let meter = Rc::new(Meter::default());
     let mut tar = TarReader::new(MultiGzDecoder::new(ChunkReader::new(chunks, Rc::clone(&meter))));
@@ -105,7 +104,7 @@ fn unpack(chunks: Chunks, entries: &mpsc::Sender<(String, Bytes)>) -> Result<(),
     let mut run = || -> Result<(), SpoolError> {
         while let Some(header) = tar.next()? {
             if header.size > limit {
-                let problem = format!("'{}' has {} bytes, more than {limit}", header.name, header.size);
+                let problem = format!("'{}' has {} bytes, the limit is {limit}", header.name, header.size);
                 return Err(SpoolError::TooLarge { problem });
             }
             let mut content = Vec::new();
@@ -177,7 +176,7 @@ mod tests {
             assert_eq!(now.as_slice(), if new.ends_with("/p7.json") { b"new" } else { content.as_slice() });
         }
         assert_eq!(after[after.len() - 2].1, b"more");
-        // A server that died after it does it again, to the same end.
+        // A server that crashed after this does it again, with the same result.
         rewrite(store.clone(), KEY, updates, &WriterOptions::default()).await.unwrap();
         assert_eq!(files(&store).await, after);
     }

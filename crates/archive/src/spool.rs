@@ -1,6 +1,6 @@
-//! Reads a backup's archive: one pass that refuses what no backup writer writes, into a compressed file without a name,
-//! with an index in memory. Nothing of an archive is handed out before its end was seen. Called by the restore pipeline
-//! and by deletion.
+//! Reads a backup's archive in one pass, which refuses everything that no backup writer produces, into an unnamed
+//! compressed file with an index in memory. No item is available before the end of the archive was reached. Called by
+//! the restore pipeline and by deletion.
 
 mod blocks;
 mod head;
@@ -27,24 +27,24 @@ use index::Index;
 pub use head::Uid;
 pub use index::Item;
 
-/// What is believed of an archive. The defaults take whatever our own writer makes of any cluster that Kubernetes itself can
-/// bear, and refuse bombs; [`SpoolLimits::of_strangers`] believes less.
+/// Limits for an archive. The defaults accept everything that our own writer produces for any cluster that Kubernetes
+/// itself can run, and refuse decompression bombs; [`SpoolLimits::untrusted`] is stricter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SpoolLimits {
-    /// Entries of the archive; an item has two.
+    /// Number of entries in the archive; each item has two.
     pub entries: u64,
-    /// Bytes of one entry.
+    /// Size of one entry, in bytes.
     pub entry_bytes: u64,
-    /// Bytes of the archive before compression.
+    /// Size of the archive before compression, in bytes.
     pub plain_bytes: u64,
-    /// Plain bytes for each compressed byte, once the archive is larger than `ratio_from`.
+    /// Plain bytes per compressed byte, once the archive is larger than `ratio_from`.
     pub ratio: u64,
     pub ratio_from: u64,
-    /// Bytes of the index, which stays in memory.
+    /// Size of the index, which is kept in memory, in bytes.
     pub index_bytes: u64,
-    /// Bytes of the spool file.
+    /// Size of the spool file, in bytes.
     pub spool_bytes: u64,
-    /// Bytes that stay free on the spool's disk.
+    /// Bytes that must stay free on the spool's disk.
     pub reserve: u64,
 }
 
@@ -55,7 +55,8 @@ impl Default for SpoolLimits {
             entries: 8_000_000,
             entry_bytes: 64 * MIB,
             plain_bytes: 256 * 1024 * MIB,
-            // Thousands of equal objects come to several hundred; only bombs come near what gzip can do at most, 1032.
+            // Thousands of equal objects reach a ratio of several hundred; only bombs come close to gzip's maximum of
+            // 1032.
             ratio: 900,
             ratio_from: 64 * MIB,
             index_bytes: 2048 * MIB,
@@ -66,27 +67,27 @@ impl Default for SpoolLimits {
 }
 
 impl SpoolLimits {
-    /// For archives from places that nobody vouches for: a million objects, of ordinary likeness.
+    /// For archives from untrusted sources: a million objects with an ordinary compression ratio.
     #[must_use]
-    pub fn of_strangers(self) -> Self {
+    pub fn untrusted(self) -> Self {
         Self { entries: 2_000_000, ratio: 250, index_bytes: 256 * 1024 * 1024, ..self }
     }
 }
 
-/// Why an archive is not restored from.
+/// Why an archive is refused.
 #[derive(Debug, thiserror::Error)]
 pub enum SpoolError {
     #[error("cannot read the archive")]
     Storage(#[source] StoreError),
-    #[error("the archive is not gzip: it begins with {0:02x?}")]
+    #[error("the archive is not gzip: it starts with {0:02x?}")]
     NotGzip(Vec<u8>),
-    #[error("the archive is damaged or cut: {0}")]
+    #[error("the archive is damaged or truncated: {0}")]
     Damaged(String),
     #[error(
         "the archive has the format {found}, this version reads up to {newest}; restore it with a newer version"
     )]
     Newer { found: String, newest: &'static str },
-    #[error("the archive has the entry '{name}', which no backup holds: {problem}")]
+    #[error("the archive contains the entry '{name}', which is not part of a backup: {problem}")]
     Entry { name: String, problem: &'static str },
     #[error("the archive is larger than a backup can be: {problem}")]
     TooLarge { problem: String },
@@ -106,14 +107,14 @@ pub enum SpoolError {
     Stopped,
 }
 
-/// An item whose content is no object; it cannot be restored, others can.
+/// An item whose content is not an object; it cannot be restored, the others can.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreadable {
     pub id: ItemId,
     pub problem: String,
 }
 
-/// An archive that was read to its end and found in order.
+/// An archive that was read completely and found valid.
 #[derive(Debug)]
 pub struct Spool {
     index: Index,
@@ -133,7 +134,7 @@ impl Spool {
         let (chunks, receiver) = mpsc::channel(4);
         let directory = directory.to_owned();
         let pass = tokio::task::spawn_blocking(move || pass::run(receiver, size, &directory, &limits));
-        // Whatever the pass does not take any more needs no reading either.
+        // Once the pass has failed, the rest is not read.
         loop {
             let chunk = body.try_next().await;
             let Some(chunk) = chunk.transpose() else { break };
@@ -146,7 +147,7 @@ impl Spool {
         pass.await.map_err(|_| SpoolError::Stopped)?
     }
 
-    /// Number of items; those that are unreadable are not among them.
+    /// The number of items, without the unreadable ones.
     pub fn len(&self) -> usize {
         self.index.plain_count()
     }
@@ -155,22 +156,22 @@ impl Spool {
         self.len() == 0
     }
 
-    /// Every item in the version that the cluster preferred, in the order of the archive.
+    /// All items in the version that the cluster preferred, in the order of the archive.
     pub fn items(&self) -> impl Iterator<Item = Item<'_>> {
         self.index.items().filter(|item| item.stored_version().is_none())
     }
 
-    /// What is known of the item at a place in the index.
+    /// The metadata of the item at a position in the index.
     pub fn item(&self, index: usize) -> Option<Item<'_>> {
         self.index.item(index)
     }
 
-    /// Where an item is.
+    /// The position of an item in the index.
     pub fn find(&self, id: &ItemId) -> Option<usize> {
         self.index.find(id, None)
     }
 
-    /// Where an item is in another version than the preferred one; most archives have none.
+    /// The position of an item in another version than the preferred one; most archives have no other versions.
     pub fn find_version(&self, id: &ItemId, version: &str) -> Option<usize> {
         self.index.find(id, Some(version))
     }
@@ -191,22 +192,22 @@ impl Spool {
         found
     }
 
-    /// Items whose content is no object.
+    /// The items whose content is not an object.
     pub fn unreadable(&self) -> &[Unreadable] {
         &self.unreadable
     }
 
-    /// The format that the archive says it has; empty for very old ones.
+    /// The format version that the archive names; empty for very old ones.
     pub fn format_version(&self) -> &str {
         &self.format
     }
 
-    /// Bytes of the spool file.
+    /// Size of the spool file, in bytes.
     pub fn size(&self) -> u64 {
         self.blocks.size()
     }
 
-    /// The JSON of the item at a place in the index.
+    /// The JSON of the item at a position in the index.
     pub async fn get(&self, index: usize) -> Result<Bytes, SpoolError> {
         let place = self.index.place(index).ok_or(SpoolError::Stopped)?;
         self.blocks.get(place).await

@@ -1,6 +1,6 @@
-//! A gzip file that is written while it is made: blocks of plain bytes go in, each is compressed on a thread of its own
-//! as a member of the file, and the members go up in order. At most one block waits while `threads` are compressed.
-//! Used by the archive writer.
+//! Uploads a gzip file while it is produced: each block of plain bytes is compressed on a blocking thread as a gzip
+//! member, and the members are uploaded in order. At most one block waits while `threads` blocks are compressed. Used
+//! by the archive writer.
 
 use std::io::Write;
 use std::sync::{Arc, OnceLock};
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use crate::object_store::{ByteStream, ObjectStore, StoreError};
 
-/// Level of compression: the next one takes longer for one part in a thousand.
+/// The compression level: the next higher one takes longer and saves only one part in a thousand.
 const LEVEL: u32 = 5;
 
 enum Message {
@@ -24,31 +24,31 @@ enum Message {
     End,
 }
 
-/// A file on its way into storage. Dropped before `finish` has ended, nothing of it stays.
+/// A file being uploaded. If it is dropped before `finish` has returned, nothing of it remains.
 pub(crate) struct GzipUpload {
     blocks: mpsc::Sender<Message>,
     task: JoinHandle<Option<u64>>,
     failure: Arc<OnceLock<Arc<StoreError>>>,
-    patience: Duration,
-    _end: EndOnDrop,
+    stall_limit: Duration,
+    _abort: AbortOnDrop,
 }
 
-/// Ends the task of an upload that nobody waits for any more: storage may hang, and a task of its own would hang with it.
-struct EndOnDrop(AbortHandle);
+/// Aborts the upload's task when its writer is dropped: if storage hangs, the task would hang for ever.
+struct AbortOnDrop(AbortHandle);
 
-impl Drop for EndOnDrop {
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
 impl GzipUpload {
-    /// `patience`: how long storage may take nothing.
+    /// `stall_limit`: how long storage may accept no data.
     pub(crate) fn start(
         store: Arc<dyn ObjectStore>,
         key: String,
         threads: usize,
-        patience: Duration,
+        stall_limit: Duration,
     ) -> Self {
         let (blocks, receiver) = mpsc::channel(1);
         let failure = Arc::new(OnceLock::new());
@@ -62,20 +62,20 @@ impl GzipUpload {
                 }
             }
         });
-        let end = EndOnDrop(task.abort_handle());
-        Self { blocks, task, failure, patience, _end: end }
+        let abort = AbortOnDrop(task.abort_handle());
+        Self { blocks, task, failure, stall_limit, _abort: abort }
     }
 
-    /// Room for one block. Dropping the call, or the room, changes nothing.
-    pub(crate) async fn room(&self) -> Result<Room<'_>, Arc<StoreError>> {
-        match timeout(self.patience, self.blocks.reserve()).await {
-            Ok(Ok(permit)) => Ok(Room(permit)),
+    /// Waits until one more block may be sent. Dropping the call, or the permit, has no effect.
+    pub(crate) async fn permit(&self) -> Result<BlockPermit<'_>, Arc<StoreError>> {
+        match timeout(self.stall_limit, self.blocks.reserve()).await {
+            Ok(Ok(permit)) => Ok(BlockPermit(permit)),
             Ok(Err(_)) => Err(gone(&self.failure)),
-            Err(_elapsed) => Err(silent(self.patience)),
+            Err(_elapsed) => Err(stalled(self.stall_limit)),
         }
     }
 
-    /// Sends the rest and waits until the object is there; gives its size.
+    /// Sends the last block, waits until the object is complete and returns its size.
     pub(crate) async fn finish(mut self, rest: Vec<u8>) -> Result<u64, Arc<StoreError>> {
         let (blocks, task) = (self.blocks, &mut self.task);
         let ended = async {
@@ -86,42 +86,42 @@ impl GzipUpload {
             }
             task.await
         };
-        match timeout(self.patience, ended).await {
+        match timeout(self.stall_limit, ended).await {
             Ok(Ok(Some(size))) => Ok(size),
             Ok(_) => Err(gone(&self.failure)),
-            Err(_elapsed) => Err(silent(self.patience)),
+            Err(_elapsed) => Err(stalled(self.stall_limit)),
         }
     }
 }
 
-fn silent(patience: Duration) -> Arc<StoreError> {
-    let minutes = patience.as_secs().div_ceil(60);
-    Arc::new(StoreError::Source(format!("storage took nothing for {minutes} minutes")))
+fn stalled(stall_limit: Duration) -> Arc<StoreError> {
+    let minutes = stall_limit.as_secs().div_ceil(60);
+    Arc::new(StoreError::Source(format!("storage accepted no data for {minutes} minutes")))
 }
 
-/// The right to send one block.
-pub(crate) struct Room<'a>(mpsc::Permit<'a, Message>);
+/// The permission to send one block.
+pub(crate) struct BlockPermit<'a>(mpsc::Permit<'a, Message>);
 
-impl Room<'_> {
+impl BlockPermit<'_> {
     pub(crate) fn send(self, block: Vec<u8>) {
         self.0.send(Message::Block(block));
     }
 }
 
 fn gone(failure: &OnceLock<Arc<StoreError>>) -> Arc<StoreError> {
-    let unknown = || Arc::new(StoreError::Source("the upload was given up".into()));
+    let unknown = || Arc::new(StoreError::Source("the upload was aborted".into()));
     failure.get().cloned().unwrap_or_else(unknown)
 }
 
 /// The compressed members in the order of their blocks. A channel that closes without an `End` is an error, so that a
-/// writer that was dropped never leaves half a file that looks whole.
+/// writer that was dropped never leaves a partial file that looks complete.
 fn members(receiver: mpsc::Receiver<Message>, threads: usize) -> ByteStream {
     let blocks = futures::stream::unfold(Some(receiver), |receiver| async {
         let mut receiver = receiver?;
         match receiver.recv().await {
             Some(Message::Block(block)) => Some((Ok(block), Some(receiver))),
             Some(Message::End) => None,
-            None => Some((Err(StoreError::Source("its writer was stopped".into())), None)),
+            None => Some((Err(StoreError::Source("the writer of the file was stopped".into())), None)),
         }
     });
     blocks
@@ -137,7 +137,7 @@ fn members(receiver: mpsc::Receiver<Message>, threads: usize) -> ByteStream {
         .boxed()
 }
 
-/// One member of a gzip file, whole in itself.
+/// Compresses a block into one complete gzip member.
 pub(crate) fn compress(block: &[u8]) -> std::io::Result<Bytes> {
     let mut encoder = GzEncoder::new(Vec::with_capacity(block.len() / 4), Compression::new(LEVEL));
     encoder.write_all(block)?;

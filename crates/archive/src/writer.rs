@@ -1,6 +1,6 @@
-//! Writes a backup's archive as a stream: items from many tasks, in the order in which they arrive, into blocks that are
-//! compressed on several threads and go up while the backup runs. Memory is a few blocks, whatever the number of items.
-//! Called by the backup pipeline.
+//! Writes a backup's archive as a stream: items from many tasks, in the order in which they arrive, are collected
+//! into blocks that are compressed on several threads and uploaded while the backup runs. Memory is a few blocks, for
+//! any number of items. Called by the backup pipeline.
 
 pub(crate) mod tar;
 #[cfg(test)]
@@ -14,16 +14,16 @@ use lifeboat_api::catalogue::ItemId;
 use tokio::sync::{Mutex, MutexGuard};
 
 use crate::FORMAT_VERSION;
-use crate::object_store::{ObjectStore, PATIENCE, StoreError};
+use crate::object_store::{ObjectStore, STORAGE_TIMEOUT, StoreError};
 use crate::upload::GzipUpload;
 
-/// Plain bytes that are compressed at once: enough for a good ratio, small enough to share among cores.
+/// The uncompressed size of a block: large enough for a good ratio, small enough to be distributed over cores.
 const BLOCK: usize = 1024 * 1024;
 
-/// How an archive is written.
+/// Options for writing an archive.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriterOptions {
-    /// Threads that compress.
+    /// The number of compression threads.
     pub threads: usize,
 }
 
@@ -37,15 +37,15 @@ impl Default for WriterOptions {
 /// Why an archive cannot be written.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ArchiveError {
-    /// The item has no place in an archive; others can still be written.
-    #[error("{item} cannot be written: {part} '{value}' has no place in a path")]
+    /// The item cannot be stored under its name; other items can still be written.
+    #[error("{item} cannot be written: {part} '{value}' cannot be part of a path")]
     Name { item: Box<ItemId>, part: &'static str, value: String },
-    /// Nothing more can be written.
+    /// The upload failed; nothing more can be written.
     #[error("cannot write '{key}'")]
     Upload { key: String, source: Arc<StoreError> },
 }
 
-/// What was written.
+/// The size of a written archive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ArchiveSize {
     /// Bytes in storage.
@@ -56,14 +56,14 @@ pub struct ArchiveSize {
     pub items: u64,
 }
 
-/// An archive being written. Dropped before `finish`, it leaves nothing in storage.
+/// An archive in progress. If it is dropped before `finish`, nothing remains in storage.
 pub struct ArchiveWriter {
     key: String,
     upload: GzipUpload,
     open: Mutex<Open>,
 }
 
-/// The block that is being filled.
+/// The current block.
 struct Open {
     block: Vec<u8>,
     plain: u64,
@@ -71,27 +71,27 @@ struct Open {
 }
 
 impl ArchiveWriter {
-    /// Begins the archive at `key`, with the version of its format. Needs a tokio runtime.
+    /// Starts the archive at `key` with the version of its format. Needs a tokio runtime.
     pub fn start(store: Arc<dyn ObjectStore>, key: impl Into<String>, options: &WriterOptions) -> Self {
-        Self::start_patient(store, key.into(), options, PATIENCE)
+        Self::start_with_limit(store, key.into(), options, STORAGE_TIMEOUT)
     }
 
-    /// `patience`: how long storage may take nothing before the archive is given up.
-    fn start_patient(
+    /// `stall_limit`: how long storage may accept no data before the upload fails.
+    fn start_with_limit(
         store: Arc<dyn ObjectStore>,
         key: String,
         options: &WriterOptions,
-        patience: Duration,
+        stall_limit: Duration,
     ) -> Self {
-        let upload = GzipUpload::start(store, key.clone(), options.threads, patience);
+        let upload = GzipUpload::start(store, key.clone(), options.threads, stall_limit);
         let mut block = Vec::with_capacity(BLOCK + BLOCK / 4);
         tar::append(&mut block, "metadata/version", format!("{FORMAT_VERSION}\n").as_bytes(), now());
         Self { key, upload, open: Mutex::new(Open { block, plain: 0, items: 0 }) }
     }
 
     /// Writes one item: under its plain path and its version's path if this is the version that the cluster prefers,
-    /// else under its version's path only. Items appear in the order of the calls. Waits while storage is slow; a call
-    /// that is dropped has written nothing.
+    /// otherwise only under its version's path. Items are stored in the order of the calls. Waits while storage is
+    /// slow; a call that is dropped has written nothing.
     pub async fn append(
         &self,
         id: &ItemId,
@@ -109,7 +109,7 @@ impl ArchiveWriter {
         Ok(())
     }
 
-    /// Writes one file of another archive as it is.
+    /// Copies one file of another archive.
     pub(crate) async fn copy(&self, path: &str, content: &[u8]) -> Result<(), ArchiveError> {
         let mut open = self.open().await?;
         tar::append(&mut open.block, path, content, now());
@@ -117,20 +117,20 @@ impl ArchiveWriter {
         Ok(())
     }
 
-    /// The open block, with room in it.
+    /// The current block, with space for another item.
     async fn open(&self) -> Result<MutexGuard<'_, Open>, ArchiveError> {
         let mut open = self.open.lock().await;
         if open.block.len() >= BLOCK {
-            let room = self.upload.room().await.map_err(|source| self.failed(source))?;
+            let permit = self.upload.permit().await.map_err(|source| self.failed(source))?;
             let next = Vec::with_capacity(BLOCK + BLOCK / 4);
             let full = std::mem::replace(&mut open.block, next);
             open.plain += full.len() as u64;
-            room.send(full);
+            permit.send(full);
         }
         Ok(open)
     }
 
-    /// Ends the archive and waits until all of it is in storage.
+    /// Ends the archive and waits until the upload is complete.
     pub async fn finish(self) -> Result<ArchiveSize, ArchiveError> {
         let Self { key, upload, open } = self;
         let mut open = open.into_inner();
@@ -146,8 +146,8 @@ impl ArchiveWriter {
     }
 }
 
-/// The files of an item: under its plain path and its version's path if its version is the preferred one, else under its
-/// version's path only.
+/// The files of an item: under its plain path and its version's path if its version is the preferred one, otherwise
+/// only under its version's path.
 pub(crate) fn files(id: &ItemId, version: &str, preferred: bool) -> Result<Vec<String>, ArchiveError> {
     let (group, place) = paths(id, version)?;
     Ok(if preferred {
@@ -178,7 +178,7 @@ fn paths(id: &ItemId, version: &str) -> Result<(String, String), ArchiveError> {
     Ok((format!("resources/{}", id.resource), place))
 }
 
-/// Whether the text can be one part of a path. Kubernetes takes nothing else as a name.
+/// Whether the text can be one segment of a path. Kubernetes accepts no other names.
 fn fits(text: &str) -> bool {
     !text.is_empty() && text != "." && text != ".." && !text.contains(['/', '\0'])
 }

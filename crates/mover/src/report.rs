@@ -1,25 +1,25 @@
-//! What a mover reports: lines of JSON on its standard output while it works, a result of at most [`RESULT_LIMIT`] bytes
-//! in its termination message, and the full report as an object beside the data. Written by the mover, read by the
-//! server, which believes none of it without the snapshot that carries the task's UID.
+//! The output of a mover: lines of JSON on its standard output while it works, a result of at most [`RESULT_LIMIT`]
+//! bytes in its termination message, and the full report as an object beside the data. Written by the mover, read by
+//! the server, which trusts it only if the snapshot with the task's UID exists.
 
 use serde::{Deserialize, Serialize};
 
-/// The version of results of one part, and of full reports. Servers of every version read it.
+/// The version of results with one part and of full reports. Every version of the server reads it.
 pub const VERSION: u32 = 1;
-/// The version of results of several parts.
+/// The version of results with several parts.
 pub const PARTS_VERSION: u32 = 2;
-/// What Kubernetes keeps of a termination message.
+/// The largest termination message that Kubernetes keeps, in bytes.
 pub const RESULT_LIMIT: usize = 4096;
-/// The file of the result in a mover's container.
+/// The file in the mover's container to which the result is written.
 pub const RESULT_FILE: &str = "/dev/termination-log";
 
-/// One line of the log.
+/// One line of the mover's log.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "line")]
-pub enum Line {
-    /// At most one a second.
+pub enum LogLine {
+    /// Written at most once a second.
     Progress(Reading),
-    /// The mover waits for the lock of another process.
+    /// The mover is waiting for a lock that another process holds.
     Waiting {
         holder: String,
         until: Option<String>,
@@ -38,11 +38,11 @@ pub enum Level {
     Error,
 }
 
-/// How far the work is.
+/// The progress of the work.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Reading {
-    /// The UID of the part that is at work, where it is not the task's. The counts are this part's own.
+    /// The UID of the current part, if it is not the task's UID. The counts are those of this part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part: Option<String>,
     pub step: String,
@@ -50,7 +50,7 @@ pub struct Reading {
     pub files_total: u64,
     pub bytes_done: u64,
     pub bytes_total: u64,
-    /// While the source is still counted the totals grow.
+    /// False while the source is still being counted and the totals grow.
     pub total_known: bool,
     pub errors: u64,
 }
@@ -61,7 +61,7 @@ pub struct Reading {
 pub struct TaskResult {
     /// [`VERSION`] or [`PARTS_VERSION`].
     pub version: u32,
-    /// The task's.
+    /// The UID of the task.
     pub uid: String,
     pub outcome: Outcome,
 }
@@ -72,7 +72,8 @@ impl TaskResult {
         Self { version, uid: uid.into(), outcome }
     }
 
-    /// How one part ended; none if the result had no room for it. What failed before the first part failed for each.
+    /// The outcome of one part; None if there was no space for it in the result. A failure before the first part
+    /// counts for every part.
     pub fn of_part(&self, uid: &str) -> Option<&Outcome> {
         match &self.outcome {
             Outcome::Parts(results) => {
@@ -91,12 +92,12 @@ pub enum Outcome {
     Restored(Restored),
     Maintained(Maintained),
     Failed(Failure),
-    /// Of a task with several parts; never of a part.
+    /// For a task with several parts; never for a part.
     Parts(PartResults),
 }
 
 impl Outcome {
-    /// Whether everything was done. A restore that left something out failed, however much of it is there.
+    /// Whether everything was done. A restore that left something out has failed, however much was restored.
     pub fn is_done(&self) -> bool {
         match self {
             Self::Failed(_) => false,
@@ -109,27 +110,28 @@ impl Outcome {
     }
 }
 
-/// How each part of a task ended.
+/// The outcomes of the parts of a task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PartResults {
     /// In the order of the task.
     pub parts: Vec<PartResult>,
-    /// Parts that the result has no room for. Their snapshots are in the repository, tagged with their UIDs.
+    /// The number of parts for which the result has no space. Their snapshots are in the repository, tagged with
+    /// their UIDs.
     #[serde(skip_serializing_if = "NotListed::is_empty")]
     pub not_listed: NotListed,
 }
 
-/// How one part ended.
+/// The outcome of one part.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PartResult {
-    /// The part's.
+    /// The UID of the part.
     pub uid: String,
     pub outcome: Outcome,
 }
 
-/// Parts that are only counted.
+/// The parts that are not listed, only counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct NotListed {
@@ -143,29 +145,29 @@ impl NotListed {
     }
 }
 
-/// A snapshot was written.
+/// The result of a backup: a snapshot was written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct BackedUp {
     /// The snapshot's full ID.
     pub snapshot: String,
     pub files: u64,
-    /// What was read or taken over from the snapshot before.
+    /// Bytes that were read, or that did not change since the previous snapshot.
     pub bytes: u64,
-    /// What the repository grew by, before compression.
+    /// Bytes that were added to the repository, before compression.
     pub bytes_added: u64,
-    /// What the repository grew by, as it is stored.
+    /// Bytes that were added to the repository, as stored.
     pub bytes_stored: u64,
     pub milliseconds: u64,
-    /// Files that changed while they were read, twice; or went away.
+    /// Files that changed twice while they were read, or were deleted.
     #[serde(skip_serializing_if = "Listed::is_empty")]
     pub changed: Listed,
-    /// What is missing in the snapshot. Not empty: it is incomplete.
+    /// Files that are missing in the snapshot. If it is not empty, the snapshot is incomplete.
     #[serde(skip_serializing_if = "Listed::is_empty")]
     pub unreadable: Listed,
 }
 
-/// Everything was written and, where the task asks for it, found equal.
+/// The result of a restore: everything was written and, if the task asks for it, verified.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Restored {
@@ -173,7 +175,7 @@ pub struct Restored {
     pub bytes: u64,
     pub verified: bool,
     pub milliseconds: u64,
-    /// What could not be written, or is not equal. Not empty: it failed.
+    /// Files that could not be written or differ from the snapshot. If it is not empty, the restore failed.
     #[serde(skip_serializing_if = "Listed::is_empty")]
     pub failed: Listed,
 }
@@ -183,42 +185,42 @@ pub struct Restored {
 pub struct Maintained {
     pub bytes_freed: u64,
     pub packs_deleted: u64,
-    /// What the check found wrong.
+    /// The problems that the check found.
     #[serde(skip_serializing_if = "Listed::is_empty")]
     pub problems: Listed,
 }
 
-/// Why there is no result.
+/// Why the work failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Failure {
     pub cause: Cause,
-    /// For people: what was attempted, why it failed, what to do.
+    /// For the user: what was attempted, why it failed, and what to do.
     pub message: String,
 }
 
-/// Why a task failed, as one of few values for status, events and metrics.
+/// Why a task failed, from a fixed list, for status, events and metrics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Cause {
-    /// The task file cannot be understood.
+    /// The task file is invalid.
     Task,
-    /// The directory is not the volume that is meant, or it went away.
+    /// The directory is not the expected volume, or it was unmounted.
     WrongVolume,
-    /// Reading the source.
+    /// The source could not be read.
     Source,
-    /// Writing the target.
+    /// The target could not be written.
     Target,
     /// The target is too small, or a disk is full.
     NoSpace,
-    /// Object storage: out of reach, or it refused.
+    /// Object storage cannot be reached, or it refused the request.
     Storage,
     Credentials,
     Password,
     NoRepository,
     /// Another process holds the lock of the repository.
     Locked,
-    /// What the repository holds is damaged or missing.
+    /// Data in the repository is damaged or missing.
     Damaged,
     Deadline,
     /// Cancelled by a signal.
@@ -226,13 +228,14 @@ pub enum Cause {
     Other,
 }
 
-/// Everything that a backup found, as gzipped JSON beside the data: the whole lists of which the result has the first few names.
+/// Everything that a backup found, as gzipped JSON beside the data: the complete lists, of which the result has the
+/// first few entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct FullReport {
     /// [`VERSION`].
     pub version: u32,
-    /// The part's.
+    /// The UID of the part.
     pub uid: String,
     pub snapshot: String,
     pub host: String,
@@ -241,12 +244,12 @@ pub struct FullReport {
     pub bytes_added: u64,
     pub bytes_stored: u64,
     pub milliseconds: u64,
-    /// Files that changed while they were read, twice; or went away. Paths are those of the snapshot.
+    /// Files that changed twice while they were read, or were deleted. The paths are those in the snapshot.
     pub changed: Vec<String>,
     pub unreadable: Vec<Unreadable>,
 }
 
-/// What is missing in a snapshot, and why.
+/// A file that is missing in a snapshot, and the reason.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Unreadable {
@@ -254,12 +257,12 @@ pub struct Unreadable {
     pub message: String,
 }
 
-/// A list of which a few entries are shown.
+/// The length of a list and its first entries.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Listed {
     pub count: u64,
-    /// The first ones.
+    /// The first entries.
     pub first: Vec<String>,
 }
 

@@ -1,5 +1,5 @@
-//! Carries a task out: reads it, opens the repository, moves the bytes, reports progress and writes the result. Takes the
-//! directory with the task and where to report; gives the exit code. Called by `lifeboat mover`.
+//! Carries out a task: reads it, opens the repository, copies the data, reports progress and writes the result. Takes
+//! the task's directory and the output for reports; returns the exit code. Called by `lifeboat mover`.
 
 mod backup;
 mod block;
@@ -27,7 +27,7 @@ use lifeboat_store::Environment;
 use tokio_util::sync::CancellationToken;
 
 use crate::report::{Cause, Failure, Level, Outcome, TaskResult};
-use crate::task::{Part, Task, Work};
+use crate::task::{Part, Task, TaskWork};
 use failure::Failed;
 use open::Opened;
 use parts::PartOutcomes;
@@ -35,23 +35,23 @@ use reporter::Reporter;
 #[cfg(test)]
 pub(crate) use space::needed as space_needed;
 
-/// How long cancelled work may take to release its lock and end: the kubelet kills after 30 seconds.
+/// How long cancelled work may take to release its lock and end; the kubelet kills the mover after 30 seconds.
 const CLEANUP_TIME: Duration = Duration::from_secs(20);
 
-/// What a mover is started with.
+/// The settings of a mover.
 pub struct MoverSettings {
-    /// Holds `task.json` and the files that it names.
+    /// The directory with `task.json` and the files that it names.
     pub directory: PathBuf,
     pub result_file: PathBuf,
-    /// For the owner of locks.
+    /// Part of the owner's name in locks.
     pub pod_uid: String,
-    /// The process's own variables: the identity that a cloud gives to a pod comes from there.
+    /// The environment of the process, which contains the identity that a cloud gives to a pod.
     pub environment: Vec<(String, String)>,
-    /// Where the lines go.
+    /// Where the log lines are written.
     pub output: Box<dyn Write + Send>,
 }
 
-/// Carries the task out and writes the result. Gives the exit code: 0 if every part is done, else 1.
+/// Carries out the task and writes the result. Returns the exit code: 0 if every part is done, 1 otherwise.
 pub async fn run(settings: MoverSettings, stop: CancellationToken) -> u8 {
     let MoverSettings { directory, result_file, pod_uid, environment, output } = settings;
     let reporter = Reporter::new(output);
@@ -90,7 +90,7 @@ fn report_failures(reporter: &Reporter, outcome: &Outcome) {
     }
 }
 
-/// What every kind of work needs beside its part of the task.
+/// What every kind of work needs besides its part of the task.
 #[derive(Clone)]
 pub(crate) struct WorkContext {
     directory: PathBuf,
@@ -100,7 +100,7 @@ pub(crate) struct WorkContext {
     progress: Arc<Progress>,
 }
 
-/// Works until it is done, the deadline has come, or `stop` is cancelled.
+/// Works until the task is done, the deadline has passed, or `stop` is cancelled.
 async fn carry_out(context: &WorkContext, task: &Task, stop: CancellationToken) -> Outcome {
     let cancel = stop.child_token();
     let _ends = cancel.clone().drop_guard();
@@ -126,7 +126,7 @@ async fn carry_out(context: &WorkContext, task: &Task, stop: CancellationToken) 
     }
 }
 
-/// Ends when work that was cancelled has not ended within [`CLEANUP_TIME`].
+/// Completes if cancelled work has not ended within [`CLEANUP_TIME`].
 async fn overdue(cancel: &CancellationToken) {
     cancel.cancelled().await;
     tokio::time::sleep(CLEANUP_TIME).await;
@@ -137,19 +137,20 @@ fn ended(task: &Task, stop: &CancellationToken) -> Failure {
         Some(deadline) if !stop.is_cancelled() => Failure {
             cause: Cause::Deadline,
             message: format!(
-                "not done by {deadline}, the deadline; what was stored need not be stored again, so another attempt is \
-                 faster; give it more time if that does not help"
+                "not done by the deadline, {deadline}; data that is already stored is not stored again, so another attempt \
+                 is faster; set a longer deadline if that does not help"
             ),
         },
         _ => Failure {
             cause: Cause::Stopped,
-            message: "told to stop (TERM) before it was done: evicted, deleted, or the node shuts down"
+            message: "stopped by a signal (TERM) before it was done: the pod was evicted or deleted, or the node is shutting down"
                 .to_owned(),
         },
     }
 }
 
-/// Opens the repository and does one part after the other. An error is of what comes before the parts, or ends them all.
+/// Opens the repository and carries out the parts one after the other. It returns an error only if the failure is
+/// before the parts or ends all of them.
 async fn work(
     context: &WorkContext,
     task: &Task,
@@ -189,26 +190,28 @@ async fn work_on(
     cancel: &CancellationToken,
 ) -> Result<Outcome, Failed> {
     match &part.work {
-        Work::Backup(work) => {
+        TaskWork::Backup(work) => {
             let backup = backup::Backup { context, uid: &part.uid, work, opened };
             backup.carry_out(cancel).await.map(Outcome::BackedUp)
         }
-        Work::Restore(work) => {
+        TaskWork::Restore(work) => {
             let restore = restore::Restore { context, work, opened };
             restore.carry_out(cancel).await.map(Outcome::Restored)
         }
-        Work::Maintain(work) => {
+        TaskWork::Maintain(work) => {
             maintain::carry_out(context, work, opened, cancel).await.map(Outcome::Maintained)
         }
     }
 }
 
-/// A file beside the task.
+/// The path of a file in the task's directory.
 fn beside(directory: &Path, name: &str) -> Result<PathBuf, Failure> {
     let plain = !name.is_empty() && !name.contains('/') && name != "." && name != "..";
     if plain {
         return Ok(directory.join(name));
     }
-    let message = format!("the task names the file '{name}'; expected the plain name of a file beside it");
+    let message = format!(
+        "the task names the file '{name}'; expected the plain name of a file in the task's directory"
+    );
     Err(Failure { cause: Cause::Task, message })
 }

@@ -1,7 +1,7 @@
-//! The task of a mover: one JSON file, `task.json`, in a directory with the files that it names (password, credentials,
-//! certificates). Written by the server, read by the mover; unknown fields and versions are refused, so that a mover of
-//! another version never half-understands its task. [`Task`] is the one form that both sides work with; `file` is how it
-//! looks in the file, in each version.
+//! The task of a mover: a JSON file, `task.json`, in a directory with the files that it names (password, credentials,
+//! certificates). Written by the server, read by the mover; unknown fields and versions are refused, so that a mover
+//! of another version never carries out a task that it only partly understands. Both sides work with [`Task`]; `file`
+//! is its encoding in each version.
 
 mod file;
 
@@ -13,39 +13,44 @@ use std::path::PathBuf;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-/// The newest version of the task file. A task that fits into an older one is written in that.
+/// The newest version of the task file. A task that fits into an older version is written in that one.
 pub const VERSION: u32 = 2;
 /// The most parts that one task may have.
 pub const MOST_PARTS: usize = 64;
-/// The task's file in its directory.
+/// The name of the task's file in its directory.
 pub const FILE: &str = "task.json";
-/// Where the directory is in a mover's container.
+/// The path of the directory in a mover's container.
 pub const DIRECTORY: &str = "/mover/task";
-/// The variable with the UID of the mover's pod, for the owner of locks.
+/// The environment variable with the UID of the mover's pod, which becomes part of the owner of locks.
 pub const POD_UID: &str = "LIFEBOAT_POD_UID";
-/// The tag that the snapshot of a part carries, before the part's UID.
+/// The prefix of the tag that the snapshot of a part has; the part's UID follows.
 pub const UID_TAG: &str = "lifeboat-task=";
-/// The tag of a snapshot that is not whole: how many files could not be read.
+/// The prefix of the tag of an incomplete snapshot; the number of files that could not be read follows.
 pub const UNREADABLE_TAG: &str = "lifeboat-unreadable=";
 
 /// The work of one mover: one or several parts on one repository.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(into = "file::TaskFile", try_from = "file::TaskFile")]
 pub struct Task {
-    /// Names the task, as in the result and in the names of its Job and Secret.
+    /// Identifies the task in the result and in the names of its Job and Secret.
     pub uid: String,
-    /// At least one, carried out in this order; one that fails does not stop the others.
+    /// At least one, carried out in this order; a failed part does not stop the others.
     pub parts: Vec<Part>,
     pub repository: RepositoryAccess,
     pub lock: LockTerms,
     pub limits: Limits,
-    /// The mover stops by itself then; the pod's own deadline comes a little later.
+    /// When the mover stops on its own; the pod's deadline is a little later.
     pub deadline: Option<Timestamp>,
 }
 
 impl Task {
-    /// A task of one part, which has the task's UID.
-    pub fn single(uid: impl Into<String>, work: Work, repository: RepositoryAccess, lock: LockTerms) -> Self {
+    /// A task with one part, which has the task's UID.
+    pub fn single(
+        uid: impl Into<String>,
+        work: TaskWork,
+        repository: RepositoryAccess,
+        lock: LockTerms,
+    ) -> Self {
         let uid = uid.into();
         let parts = vec![Part { uid: uid.clone(), work }];
         Self { uid, parts, repository, lock, limits: Limits::default(), deadline: None }
@@ -56,66 +61,67 @@ impl Task {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Part {
-    /// Names the part for ever: the snapshot tagged with it is the proof that a backup was made.
+    /// Identifies the part permanently: a snapshot tagged with it proves that the backup was made.
     pub uid: String,
-    pub work: Work,
+    pub work: TaskWork,
 }
 
-/// What is to be done. Further kinds come with their first user; a mover that does not know a kind refuses the task.
+/// The work of a part. More kinds are added when they are needed; a mover refuses a task with an unknown kind.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "kind", deny_unknown_fields)]
-pub enum Work {
+pub enum TaskWork {
     Backup(BackupWork),
     Restore(RestoreWork),
     Maintain(MaintainWork),
 }
 
-/// From a volume or a command into a snapshot.
+/// A backup of a volume or of a command's output into a snapshot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct BackupWork {
     pub source: Source,
-    /// The host of the snapshot: what the snapshots of one volume have in common, and by which the one before is found.
+    /// The host of the snapshot. All snapshots of one volume have the same, by which the parent snapshot is found.
     pub host: String,
-    /// Besides the one with the UID.
+    /// Tags in addition to the one with the UID.
     pub tags: Vec<String>,
-    /// Patterns that are left out, as restic writes them; one with a leading slash counts from the root of the snapshot.
+    /// Patterns of files that are left out, in restic's syntax; a leading slash means the root of the snapshot.
     #[serde(default)]
     pub excludes: Vec<String>,
-    /// A directory below that of the source, which is read instead of it. For mounts with a subPath, and for a path below
-    /// a mount: the proof is still about the volume. Version 2.
+    /// A directory below that of the source that is read instead. For mounts with a subPath, and for a path below a
+    /// mount; the proof is still about the volume. Version 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sub_path: Option<String>,
-    /// Where the directory is in the snapshot, as in `/source/data`: what restic stores when it reads it there. At the root
-    /// of the snapshot, where nothing is given. Version 2.
+    /// The path of the directory in the snapshot, for example `/source/data`, where restic stores a directory that it
+    /// reads at that path. By default the root of the snapshot. Version 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub at: Option<String>,
-    /// Where the full report goes: a key of the location's bucket, below the location's prefix.
+    /// The key of the full report in the location's bucket, below the location's prefix.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<String>,
 }
 
-/// What is backed up.
+/// The source of a backup.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "kind", deny_unknown_fields)]
 pub enum Source {
-    /// A directory that others may be writing into.
+    /// A directory that other processes may be writing to.
     #[serde(rename_all = "camelCase")]
     Path {
         path: PathBuf,
-        /// What shows that it is the volume that is meant; looked at before reading and before the snapshot is written.
+        /// The proof that it is the expected volume; checked before reading and before the snapshot is written.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         proof: Option<Proof>,
     },
-    /// The directory of a volume made from a snapshot, into which no other process writes.
+    /// The directory of a volume made from a snapshot; no other process writes to it.
     Snapshot { path: PathBuf },
-    /// A device; the snapshot has it as one file of the given name.
+    /// A device, stored as one file of the given name.
     BlockDevice { path: PathBuf, name: String },
-    /// The output of a command, as one file of the given name. Unless it ends with 0 there is no snapshot.
+    /// The output of a command, stored as one file of the given name. There is no snapshot unless the command exits
+    /// with 0.
     Command { argv: Vec<String>, name: String },
 }
 
-/// What shows that a directory is the volume that is meant.
+/// The proof that a directory is the expected volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "kind", deny_unknown_fields)]
 pub enum Proof {
@@ -129,7 +135,7 @@ pub enum Proof {
     Directory,
 }
 
-/// From a snapshot into a volume.
+/// A restore of a snapshot into a volume.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RestoreWork {
@@ -139,28 +145,30 @@ pub struct RestoreWork {
     /// Leave holes where files have zeros.
     #[serde(default)]
     pub sparse: bool,
-    /// Only these paths of the snapshot, with what is below them; everything, where there are none.
+    /// Restore only these paths of the snapshot, with everything below them; empty for all.
     #[serde(default)]
     pub paths: Vec<String>,
-    /// Only what matches one of these patterns, as restic writes them; everything, where there are none. Version 2.
+    /// Restore only files that match one of these patterns, in restic's syntax; empty for all. Version 2.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub include: Vec<String>,
-    /// Patterns of what is left out. Like `paths` and `include` they count from the root of the snapshot. Version 2.
+    /// Patterns of files that are left out. Like `paths` and `include`, they start at the root of the snapshot.
+    /// Version 2.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub exclude: Vec<String>,
-    /// The directory of the snapshot whose content goes into the target, as in `/source/data`; its root, where nothing is
-    /// given. Version 2.
+    /// The directory of the snapshot whose content is restored into the target, for example `/source/data`; by
+    /// default the root of the snapshot. Version 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub folder: Option<String>,
-    /// A directory below that of the target, which is filled instead of it, and made if it is missing. For mounts with a
+    /// A directory below that of the target that is filled instead, and created if it is missing. For mounts with a
     /// subPath. Version 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sub_path: Option<String>,
-    /// A directory right below the target that gets the files, beside what is there: for volumes that are in use.
+    /// A directory directly below the target that gets the files, beside the existing ones: for volumes that are in
+    /// use.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub into: Option<String>,
-    /// Written below the target after everything was verified: what a waiting pod looks for. A part that finds it does
-    /// nothing. Of several parts for one target only the last has it.
+    /// A file below the target that is written after everything was verified; a waiting pod polls for it. A part that
+    /// finds it does nothing. Of several parts with one target, only the last has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub done_file: Option<PathBuf>,
 }
@@ -198,7 +206,7 @@ impl RestoreWork {
     }
 }
 
-/// What is restored into.
+/// The target of a restore.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "kind", deny_unknown_fields)]
 pub enum Target {
@@ -211,58 +219,58 @@ pub enum Target {
     BlockDevice {
         path: PathBuf,
     },
-    /// Gets the one file of the snapshot as its input.
+    /// A command that gets the only file of the snapshot as its input.
     Command {
         argv: Vec<String>,
     },
 }
 
-/// What keeps a repository small and whole.
+/// Maintenance of a repository: prune and check.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct MaintainWork {
     pub prune: bool,
     pub check: bool,
-    /// The server knows that every snapshot was deleted on purpose: a repository without one is pruned, too.
+    /// The server knows that every snapshot was deleted on purpose: a repository without snapshots is pruned, too.
     #[serde(default)]
     pub empty_is_meant: bool,
 }
 
-/// Where the repository is and what opens it.
+/// The address of the repository and its passwords.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct RepositoryAccess {
     pub transport: Transport,
-    /// Files with passwords beside the task, in the order to try them.
+    /// The names of files with passwords in the task's directory, in the order in which they are tried.
     pub passwords: Vec<String>,
 }
 
-/// How the repository's objects are reached.
+/// How the repository's objects are accessed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", tag = "kind", deny_unknown_fields)]
 pub enum Transport {
     Direct(Direct),
-    /// Through a gateway of Lifeboat that lets this task alone pass.
+    /// Through a gateway of Lifeboat that only serves this task.
     #[serde(rename_all = "camelCase")]
     Gateway {
         url: String,
-        /// A file beside the task.
+        /// The name of a file in the task's directory.
         token: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
         ca: Option<String>,
     },
 }
 
-/// Object storage as a location describes it. The names of files are beside the task.
+/// Object storage as a location describes it. Files are in the task's directory.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Direct {
     pub provider: String,
     pub bucket: String,
-    /// Of the location, without the repository's own path.
+    /// The prefix of the location, without the repository's path.
     #[serde(default)]
     pub prefix: String,
-    /// The repository's path below the prefix, as in `restic/shop`.
+    /// The repository's path below the prefix, for example `restic/shop`.
     pub path: String,
     #[serde(default)]
     pub config: BTreeMap<String, String>,
@@ -274,38 +282,38 @@ pub struct Direct {
     pub customer_key: Option<String>,
 }
 
-/// How locks are taken.
+/// Options for taking locks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct LockTerms {
-    /// The cluster's UID: with the pod's it is the owner of our locks, `<cluster>/<pod>`.
+    /// The cluster's UID. With the pod's UID it forms the owner of our locks, `<cluster>/<pod>`.
     pub cluster: String,
     /// Owners whose end the kubelet reported: their locks are removed at once.
     #[serde(default)]
     pub dead_owners: Vec<String>,
-    /// How long to wait for a lock that is in the way.
+    /// How long to wait for a conflicting lock.
     #[serde(default)]
     pub wait_seconds: u64,
 }
 
-/// What the mover may use.
+/// The resources that the mover may use.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Limits {
-    /// Threads that hash, compress and encrypt; by the cores, where nothing is said.
+    /// Threads that hash, compress and encrypt; by default the number of cores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub threads: Option<usize>,
-    /// Bytes a second.
+    /// Bytes per second.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub upload: Option<u64>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub download: Option<u64>,
-    /// A directory for what is spilled and cached.
+    /// A directory for temporary and cached files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub scratch: Option<PathBuf>,
 }
 
-/// How many files are missing in a snapshot with these tags.
+/// The number of files that are missing in a snapshot with these tags.
 pub fn unreadable(tags: &[String]) -> u64 {
     tags.iter().find_map(|tag| tag.strip_prefix(UNREADABLE_TAG)?.parse().ok()).unwrap_or_default()
 }

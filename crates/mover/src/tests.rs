@@ -1,4 +1,4 @@
-//! Whole tasks against real directories and repositories on the disk.
+//! Whole tasks with real directories and repositories on disk.
 
 mod backup;
 mod devices;

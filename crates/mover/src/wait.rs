@@ -1,6 +1,6 @@
-//! The init container of a restored pod: waits until every volume below a directory has the file that a mover writes when
-//! all is restored and verified. The files stay: a node that starts again runs init containers again, and no mover comes then.
-//! Called by `lifeboat restore-wait`.
+//! The init container of a restored pod: waits until every volume below a directory has the file that a mover writes
+//! after it has restored and verified everything. The files are kept: when a node restarts, init containers run
+//! again, but no mover does. Called by `lifeboat restore-wait`.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,15 +8,15 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-/// Where a restored pod's init container has the volumes.
+/// The directory in which a restored pod's init container has the volumes.
 pub const VOLUMES: &str = "/restores";
-/// The directory of the file, in each volume; Velero's own.
+/// The directory of the done file in each volume; Velero's name.
 pub const DIRECTORY: &str = ".velero";
 const INTERVAL: Duration = Duration::from_secs(1);
-/// After how many looks the missing volumes are reported again.
+/// After how many polls the missing volumes are reported again.
 const REPORT_EVERY: u32 = 30;
 
-/// Waits for all volumes; false if `stop` was cancelled before. `report` gets lines for people.
+/// Waits for all volumes; false if `stop` was cancelled first. `report` gets lines for the user.
 pub async fn wait(
     volumes: &Path,
     uid: &str,
@@ -57,7 +57,7 @@ fn directories(volumes: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(all)
 }
 
-/// Whether the file is there; a link is none.
+/// Whether the file exists; a symbolic link does not count.
 fn is_there(volume: &Path, uid: &str) -> bool {
     let file = volume.join(DIRECTORY).join(uid);
     let is_real =
@@ -83,7 +83,7 @@ mod tests {
         std::fs::write(two.join(DIRECTORY).join("other"), "").unwrap();
         let mut lines = Vec::new();
         let mut report = |line: &str| {
-            // The mover of the second volume ends while it is waited for.
+            // The mover of the second volume ends during the wait.
             std::fs::write(two.join(DIRECTORY).join("uid"), "").unwrap();
             lines.push(line.to_owned());
         };
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn it_ends_when_it_is_told_to_and_a_planted_link_counts_for_nothing() {
+    async fn it_ends_when_it_is_cancelled_and_a_planted_link_does_not_count() {
         let root = tempfile::tempdir().unwrap();
         let volume = root.path().join("one");
         std::fs::create_dir(&volume).unwrap();

@@ -13,7 +13,7 @@ use std::ops::Range;
 use crate::error::{Error, Result};
 use crate::key::Key;
 
-/// The range to read: all of the object, or one that lies within it and is not empty.
+/// The range to read: the whole object, or a non-empty range within it.
 pub(crate) fn within(key: &Key, size: u64, range: Option<Range<u64>>) -> Result<Range<u64>> {
     match range {
         None => Ok(0..size),

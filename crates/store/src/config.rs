@@ -1,6 +1,6 @@
-//! From what a BackupStorageLocation says to a type that can only hold valid values. Pure: files named by the
-//! config or the environment are read by `open`, which hands their content in. Every key is honoured or refused
-//! by name; encryption settings are never ignored.
+//! Turns the settings of a BackupStorageLocation into a type that can only hold valid values. Pure: the files that
+//! the config or the environment names are read by `open`, which passes their content in. Every key is either
+//! honoured or refused by name; encryption settings are never ignored.
 
 pub(crate) mod aws;
 pub(crate) mod azure;
@@ -20,7 +20,7 @@ use crate::key::Key;
 
 pub use environment::Environment;
 
-/// What a location says, before anything is checked.
+/// The settings of a location, unchecked.
 #[derive(Debug, Clone, Default)]
 pub struct StoreConfig {
     /// `aws`, `gcp`, `azure` (each also as `velero.io/…`) or `lifeboat.io/local`.
@@ -29,7 +29,7 @@ pub struct StoreConfig {
     pub prefix: String,
     /// Velero's `spec.config`.
     pub config: BTreeMap<String, String>,
-    /// PEM certificates, trusted besides the system's.
+    /// PEM certificates that are trusted in addition to the system's.
     pub ca_pem: Option<Vec<u8>>,
     /// The content of the credentials Secret's key.
     pub credentials: Option<SecretSlice<u8>>,
@@ -38,8 +38,8 @@ pub struct StoreConfig {
 }
 
 impl StoreConfig {
-    /// `(secret name, key)` of the Secret in the server's namespace that holds the SSE-C key, if one is named:
-    /// this crate knows no Kubernetes, so the caller reads it into `customer_key`.
+    /// `(secret name, key)` of the Secret in the server's namespace that holds the SSE-C key, if the config names
+    /// one. This crate has no Kubernetes client, so the caller reads the Secret into `customer_key`.
     pub fn customer_key_secret(&self) -> Result<Option<(&str, &str)>> {
         let key = "customerKeyEncryptionSecret";
         match self.config.get(key).map(String::as_str).filter(|value| !value.is_empty()) {
@@ -53,7 +53,7 @@ impl StoreConfig {
         }
     }
 
-    /// Checks everything that needs no network. `files` holds the content of `files_needed`.
+    /// Checks everything that needs no network. `files` holds the content of the files from `files_needed`.
     pub fn validate(&self, environment: &Environment, files: &Files) -> Result<ValidConfig> {
         let provider = Provider::parse(&self.provider)?;
         let bucket = bucket(provider, &self.bucket)?;
@@ -74,7 +74,7 @@ impl StoreConfig {
         Ok(ValidConfig { bucket, prefix, roots, tls: Tls::default(), target })
     }
 
-    /// The files that `validate` wants to see: named by the config or, where it is silent, by the environment.
+    /// The files whose content `validate` needs: those that the config names, or else the environment.
     pub fn files_needed(&self, environment: &Environment) -> Vec<PathBuf> {
         let Ok(provider) = Provider::parse(&self.provider) else {
             return Vec::new();
@@ -89,8 +89,8 @@ impl StoreConfig {
         credentials.into_iter().chain(named("customerKeyEncryptionFile")).collect()
     }
 
-    /// What another process needs to open the same store, which has neither this one's files nor its variables: the
-    /// credentials, where there are static ones. `files` holds the content of `files_needed`.
+    /// The static credentials, if there are any, for another process that opens the same store and has neither the
+    /// files nor the environment of this one. `files` holds the content of the files from `files_needed`.
     pub fn credentials_content(
         &self,
         environment: &Environment,
@@ -103,7 +103,7 @@ impl StoreConfig {
         Ok(environment.aws_credentials().filter(|_| is_aws))
     }
 
-    /// The same for the key of encryption by customer key, where a file has it.
+    /// The SSE-C key, if the config takes it from a file, for another process that opens the same store.
     pub fn customer_key_content(&self, files: &Files) -> Result<Option<SecretSlice<u8>>> {
         let named = self.config.get("customerKeyEncryptionFile").filter(|path| !path.is_empty());
         match (&self.customer_key, named) {
@@ -113,7 +113,8 @@ impl StoreConfig {
         }
     }
 
-    /// The content of the credentials: the Secret's, else of the file that config or environment name.
+    /// The content of the credentials: from the Secret, or else from the file that the config or the environment
+    /// names.
     fn credentials<'a>(&'a self, environment: &Environment, files: &'a Files) -> Result<Option<&'a [u8]>> {
         if let Some(secret) = &self.credentials {
             return Ok(Some(secret.expose_secret()));
@@ -127,7 +128,7 @@ impl StoreConfig {
     }
 }
 
-/// Who keeps the objects.
+/// The kind of object storage.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Provider {
     Aws,
@@ -137,7 +138,7 @@ pub enum Provider {
 }
 
 impl Provider {
-    /// Velero's names, with or without their domain.
+    /// Parses Velero's provider names, with or without their domain.
     pub fn parse(name: &str) -> Result<Self> {
         match name {
             "aws" | "velero.io/aws" => Ok(Self::Aws),
@@ -149,12 +150,12 @@ impl Provider {
     }
 }
 
-/// The content of the files that a config names, or why it could not be read.
+/// The content of the files that a config names, or the error from reading them.
 #[derive(Debug, Default)]
 pub struct Files(BTreeMap<PathBuf, Result<SecretSlice<u8>, String>>);
 
 impl Files {
-    /// Reads each of `paths`; one that cannot be read only matters if it is asked for.
+    /// Reads each of `paths`. A file that cannot be read is reported only when its content is needed.
     pub async fn read(paths: &[PathBuf]) -> Self {
         let mut files = BTreeMap::new();
         for path in paths {
@@ -179,7 +180,7 @@ impl<P: Into<PathBuf>> FromIterator<(P, Vec<u8>)> for Files {
     }
 }
 
-/// A checked config: what `open` makes a store of.
+/// A checked config, from which `open` makes a store.
 pub struct ValidConfig {
     pub(crate) bucket: String,
     pub(crate) prefix: String,
@@ -189,13 +190,13 @@ pub struct ValidConfig {
 }
 
 impl ValidConfig {
-    /// With settings of TLS that a location does not have, but a command line does.
+    /// Sets TLS options that a location does not have but the command line does.
     #[must_use]
     pub fn with_tls(self, tls: Tls) -> Self {
         Self { tls, ..self }
     }
 
-    /// S3 without credentials, for buckets that are open to all; others are left as they are.
+    /// Access without credentials to a public S3 bucket; other providers are not changed.
     #[must_use]
     pub fn anonymous(mut self) -> Self {
         if let Target::Aws(config) = &mut self.target {
@@ -205,12 +206,12 @@ impl ValidConfig {
     }
 }
 
-/// How a server is believed, and what we show it.
+/// How a server's certificate is verified, and which client certificate is presented.
 #[derive(Debug, Clone, Default)]
 pub struct Tls {
-    /// Take any certificate: whoever is on the way can read and change everything.
+    /// Accept any certificate. An attacker on the network path can then read and change all data.
     pub skip_verify: bool,
-    /// PEM of a certificate and its private key, for servers that ask for one.
+    /// PEM with a client certificate and its private key, for servers that require one.
     pub client_pem: Option<SecretSlice<u8>>,
 }
 
@@ -236,7 +237,7 @@ impl fmt::Debug for ValidConfig {
     }
 }
 
-/// The provider's own settings.
+/// The settings of the provider.
 #[derive(Debug)]
 pub(crate) enum Target {
     Aws(Box<aws::AwsConfig>),
@@ -252,7 +253,7 @@ fn bucket(provider: Provider, name: &str) -> Result<String> {
     }
     if trimmed.contains('/') && !(provider == Provider::Aws && trimmed.starts_with("arn:aws:s3:")) {
         let problem =
-            format!("'{name}' holds a '/'; put what follows the bucket's name into objectStorage.prefix");
+            format!("'{name}' contains a '/'; move the part after the bucket's name to objectStorage.prefix");
         return Err(Error::config("bucket", problem));
     }
     if trimmed == "." || trimmed == ".." || trimmed.chars().any(char::is_control) {
@@ -261,13 +262,13 @@ fn bucket(provider: Provider, name: &str) -> Result<String> {
     Ok(trimmed.to_owned())
 }
 
-/// `<path>/<bucket>`; both must exist, because a missing mount must not become a new directory.
+/// `<path>/<bucket>`. Both must exist: if a mount is missing, no directory must be created in its place.
 fn local(config: &StoreConfig, bucket: &str) -> Result<PathBuf> {
     let entries = keys::Keys::new("lifeboat.io/local", &config.config, &["path"], &[])?;
     let Some(path) = entries.get("path") else {
         return Err(Error::config(
             "path",
-            "it is missing: the absolute path of the directory that holds the bucket",
+            "it is missing; set it to the absolute path of the directory that contains the bucket",
         ));
     };
     let path = PathBuf::from(path);
@@ -280,10 +281,10 @@ fn local(config: &StoreConfig, bucket: &str) -> Result<PathBuf> {
 pub(crate) fn certificates(pem: &[u8]) -> Result<Vec<Certificate>> {
     let bad = |problem: &str| Error::config("caCert", problem);
     if !pem.windows(27).any(|window| window == b"-----BEGIN CERTIFICATE-----") {
-        return Err(bad("it holds no PEM certificate ('-----BEGIN CERTIFICATE-----')"));
+        return Err(bad("it contains no PEM certificate ('-----BEGIN CERTIFICATE-----')"));
     }
     match Certificate::from_pem_bundle(pem) {
         Ok(certificates) if !certificates.is_empty() => Ok(certificates),
-        _ => Err(bad("its PEM cannot be read")),
+        _ => Err(bad("its PEM cannot be parsed")),
     }
 }

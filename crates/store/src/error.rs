@@ -1,25 +1,25 @@
-//! The one error of this crate. At the boundary it answers three questions: `category()` (a bounded word for
-//! events and metrics), `retry()` (never, later, now) and `hint()` (what a person can do). Messages quote the
-//! values they speak of and never hold a secret; `classify` makes them from what the HTTP stack reports.
+//! The error type of this crate. For callers it answers three questions: `category()` (a name from a fixed list, for
+//! events and metrics), `retry()` (never, later, now) and `hint()` (what the user can do). Messages quote the values
+//! that they are about and never contain a secret. `classify` makes errors from what the HTTP stack reports.
 
-mod answer;
 mod classify;
 mod hint;
+mod response;
 
-pub(crate) use answer::{Answer, xml_text};
-pub(crate) use classify::{BadListing, Operation, Site, Transport, classify, find};
+pub(crate) use classify::{BadListing, Operation, Site, TransportError, classify, find};
+pub(crate) use response::{ErrorResponse, xml_text};
 
-/// What every operation of this crate returns.
+/// The result of every operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// When it makes sense to try the same thing again.
+/// When it makes sense to repeat the same call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Retry {
-    /// The same input gives the same answer: something must be changed first.
+    /// Never: the same input gives the same result until something is changed.
     Never,
-    /// It may heal without anyone touching our settings (an outage, a right granted): look again in a while.
+    /// Later: the cause may be fixed outside of our settings (an outage ends, a permission is granted).
     Later,
-    /// It passes by itself: try again at once, with growing pauses.
+    /// Now: the failure is temporary. Repeat at once, with increasing pauses.
     Now,
 }
 
@@ -33,7 +33,7 @@ pub enum Unreachable {
     Other,
 }
 
-/// What is wrong with the certificate that an endpoint showed.
+/// What is wrong with the certificate that an endpoint presented.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum BadCertificate {
     Untrusted,
@@ -50,11 +50,11 @@ pub enum BadCredentials {
     SignatureMismatch,
     Expired,
     ClockSkew,
-    /// They could not be obtained: the token service, the metadata service or the role refused.
+    /// They could not be obtained: the token service, the metadata service or the role refused the request.
     Source,
 }
 
-/// What went wrong with object storage.
+/// An error of object storage.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -70,13 +70,13 @@ pub enum Error {
 
     #[error("invalid object key '{key}': {problem}")]
     InvalidKey { key: String, problem: &'static str },
-    #[error("object '{key}' has {size} bytes, the range {start}..{end} is not within it")]
+    #[error("the range {start}..{end} is outside of object '{key}', which has {size} bytes")]
     Range { key: String, size: u64, start: u64, end: u64 },
     #[error("object '{key}' not found")]
     NotFound { key: String },
     #[error("object '{key}' already exists")]
     AlreadyExists { key: String },
-    #[error("object '{key}' was replaced while it was read")]
+    #[error("object '{key}' was replaced while it was being read")]
     Changed { key: String },
     #[error("bucket '{bucket}' not found at '{endpoint}'")]
     BucketNotFound { bucket: String, endpoint: String },
@@ -94,30 +94,30 @@ pub enum Error {
     NotHttp { endpoint: String },
     #[error("bucket '{bucket}' is not in this region{}", region_note(region.as_deref()))]
     WrongRegion { bucket: String, region: Option<String> },
-    #[error("'{endpoint}' asks us to slow down ({detail})")]
+    #[error("'{endpoint}' is throttling requests ({detail})")]
     Throttled { endpoint: String, detail: String },
     #[error("'{endpoint}' failed to {action}: {detail}")]
     Server { endpoint: String, action: String, detail: String },
     #[error("'{endpoint}' refused to {action}: {detail}")]
     Rejected { endpoint: String, action: String, status: u16, detail: String },
-    #[error("the answer to {action} broke off: {detail}")]
+    #[error("{action} was interrupted: {detail}")]
     Interrupted { action: String, detail: String },
     #[error("listing '{prefix}' cannot be trusted: {detail}")]
     Listing { prefix: String, detail: String },
     #[error("{action} did not finish within {seconds} s")]
     Deadline { action: String, seconds: u64 },
-    #[error("the bucket holds directories that are not a backup location's: {}", quoted(names))]
+    #[error("the bucket contains directories that do not belong to a backup location: {}", quoted(names))]
     ForeignDirectories { names: Vec<String> },
     #[error("{action} '{path}': {source}")]
     Disk { action: &'static str, path: String, source: std::io::Error },
-    #[error("{operation} is not possible here: {reason}")]
+    #[error("{operation} is not supported: {reason}")]
     Unsupported { operation: &'static str, reason: String },
     #[error("{action} failed: {detail}")]
     Other { action: String, detail: String },
 }
 
 impl Error {
-    /// A bounded word for events, metrics and condition reasons.
+    /// A name from a fixed list, for events, metrics and condition reasons.
     pub fn category(&self) -> &'static str {
         match self {
             Self::Config { .. } | Self::ConfigValue { .. } | Self::UnknownKeys { .. } => "config",
@@ -163,10 +163,10 @@ impl Error {
         }
     }
 
-    /// When the same call may succeed.
+    /// When the call may be repeated.
     pub fn retry(&self) -> Retry {
         match self {
-            // Refused and unresolved included: that is what a store or a DNS that restarts looks like.
+            // This includes refused connections and names that do not resolve: a restarting store or DNS looks like that.
             Self::Throttled { .. }
             | Self::Server { .. }
             | Self::Interrupted { .. }
@@ -197,7 +197,7 @@ impl Error {
         }
     }
 
-    /// Whether the server may have carried the request out although we saw it fail.
+    /// Whether the server may have carried out the request although it failed for the client.
     pub fn outcome_unknown(&self) -> bool {
         match self {
             Self::Server { .. } | Self::Interrupted { .. } | Self::Deadline { .. } | Self::Other { .. } => {

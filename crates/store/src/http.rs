@@ -1,7 +1,7 @@
-//! What stands between object_store and the wire. Every answer that is not a success becomes a typed `Answer`
-//! and every failure below HTTP gets the name of the server, so that `error::classify` needs no guessing; a
-//! listing is looked at before it is believed; headers that object_store cannot send are added. The client itself
-//! is `transport`.
+//! The HTTP layer between object_store and the network. Every error response becomes a typed `ErrorResponse` and
+//! every failure below HTTP is labelled with the server, so that `error::classify` does not have to guess. Listings
+//! are checked before object_store parses them, and headers that object_store cannot send are added. The client
+//! itself is in `transport`.
 
 mod transport;
 
@@ -17,34 +17,34 @@ use object_store::client::{
 };
 use object_store::{ClientConfigKey, ClientOptions};
 
-use crate::error::{self, Answer, BadListing};
-use crate::layers::bandwidth::Bucket;
+use crate::error::{self, BadListing, ErrorResponse};
+use crate::layers::bandwidth::TokenBucket;
 use transport::Transport;
 
-/// As much of an error's body as is read.
+/// How much of an error response's body is read.
 const MAX_ERROR_BODY: usize = 16 * 1024;
 
-/// A server that does not take a connection in this time is not there.
+/// The connect timeout.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// Makes HTTP clients that report in our terms.
+/// Makes HTTP clients whose errors `classify` understands.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Connector {
     /// A header for requests that create an object, where object_store has no setting for it (Google's KMS key;
     /// requests there are authorised by a token, so nothing signed changes).
     pub create_header: Option<(HeaderName, HeaderValue)>,
-    /// Trusted besides the system's.
+    /// Certificates that are trusted in addition to the system's.
     pub roots: Vec<reqwest::Certificate>,
-    /// Whom servers that ask are shown.
+    /// The client certificate for servers that require one.
     pub identity: Option<reqwest::Identity>,
     pub skip_verify: bool,
-    /// Paces what is sent.
-    pub upload: Option<Arc<Bucket>>,
+    /// Limits the upload rate.
+    pub upload: Option<Arc<TokenBucket>>,
 }
 
 impl HttpConnector for Connector {
-    /// Of `options`, which cannot hold all that we need, only what object_store changes by itself is taken:
-    /// whether plain HTTP is allowed, and the short patience for metadata services.
+    /// `options` cannot express everything that is needed here, so only the settings that object_store changes itself
+    /// are taken from it: whether plain HTTP is allowed, and the short timeouts for metadata services.
     fn connect(&self, options: &ClientOptions) -> object_store::Result<HttpClient> {
         let option = |key: ClientConfigKey| options.get_config_value(&key);
         let allow_http = option(ClientConfigKey::AllowHttp).as_deref() == Some("true");
@@ -56,7 +56,7 @@ impl HttpConnector for Connector {
             .tls_danger_accept_invalid_certs(self.skip_verify)
             .https_only(!allow_http)
             .http1_only()
-            // Decompressing would belie the lengths.
+            // Decompression would make the content lengths wrong.
             .no_gzip()
             .no_brotli()
             .no_zstd()
@@ -89,13 +89,13 @@ impl HttpService for Service {
         }
         let origin = origin(request.uri());
         let listing = is_listing(request.method(), request.uri());
-        // S3 says 200 before it has put the parts together, and may find only then that it cannot.
+        // S3 responds with 200 before it has assembled the parts, and may report an error in the body afterwards.
         let late_error = request.method() == Method::POST;
         let response = self.inner.execute(request).await.map_err(|source| {
-            HttpError::new(source.kind(), error::Transport { origin: origin.clone(), source })
+            HttpError::new(source.kind(), error::TransportError { origin: origin.clone(), source })
         })?;
         if !response.status().is_success() {
-            return Err(HttpError::new(HttpErrorKind::Unknown, answer(origin, response).await));
+            return Err(HttpError::new(HttpErrorKind::Unknown, error_response(origin, response).await));
         }
         if !listing && !late_error {
             return Ok(response);
@@ -107,28 +107,28 @@ impl HttpService for Service {
         }
         if late_error && root_element(&String::from_utf8_lossy(&body)) == Some("Error") {
             let text = String::from_utf8_lossy(&body);
-            let answer = Answer::new(origin, StatusCode::INTERNAL_SERVER_ERROR, None, &text);
-            return Err(HttpError::new(HttpErrorKind::Unknown, answer));
+            let error = ErrorResponse::new(origin, StatusCode::INTERNAL_SERVER_ERROR, None, &text);
+            return Err(HttpError::new(HttpErrorKind::Unknown, error));
         }
         Ok(HttpResponse::from_parts(parts, body.into()))
     }
 }
 
-async fn answer(origin: String, response: HttpResponse) -> Answer {
+async fn error_response(origin: String, response: HttpResponse) -> ErrorResponse {
     let (parts, body) = response.into_parts();
     let region = parts.headers.get("x-amz-bucket-region").and_then(|v| v.to_str().ok()).map(str::to_owned);
     let code = parts.headers.get("x-ms-error-code").and_then(|v| v.to_str().ok()).map(str::to_owned);
     let mut text = BytesMut::new();
     let mut body = body.bytes_stream();
-    // A body that breaks off only costs the server's words: the status stands.
+    // If the body is cut off, only the server's message is lost; the status is known.
     while let Some(Ok(chunk)) = body.next().await {
         text.extend_from_slice(&chunk);
         if text.len() >= MAX_ERROR_BODY {
             break;
         }
     }
-    let answer = Answer::new(origin, parts.status, region, &String::from_utf8_lossy(&text));
-    Answer { code: answer.code.or(code), ..answer }
+    let error = ErrorResponse::new(origin, parts.status, region, &String::from_utf8_lossy(&text));
+    ErrorResponse { code: error.code.or(code), ..error }
 }
 
 pub(crate) fn origin(uri: &Uri) -> String {
@@ -142,7 +142,7 @@ fn is_listing(method: &Method, uri: &Uri) -> bool {
     method == Method::GET && query(uri).any(|pair| pair == "list-type=2" || pair == "comp=list")
 }
 
-/// A whole object or the beginning of a multipart upload; parts inherit.
+/// Matches the upload of a whole object and the start of a multipart upload; parts inherit the key.
 fn creates_object(method: &Method, uri: &Uri) -> bool {
     let has = |name: &str| query(uri).any(|pair| pair.split('=').next() == Some(name));
     (method == Method::PUT && !has("partNumber")) || (method == Method::POST && has("uploads"))
@@ -152,23 +152,23 @@ fn query(uri: &Uri) -> impl Iterator<Item = &str> {
     uri.query().unwrap_or_default().split('&')
 }
 
-/// object_store reads any XML as a listing, an empty one if nothing fits: a proxy's page would mean "no
-/// snapshots", and prune would do the rest. So: the right root element, its end, and a token where more is said
-/// to follow.
+/// object_store accepts any XML as a listing, an empty one if nothing matches. A proxy's error page would then mean
+/// "no snapshots", and prune would delete everything. So the response must have the right root element, must be
+/// complete, and must name a continuation token if it is truncated.
 fn listing_problem(body: &Bytes) -> Option<&'static str> {
     let text = String::from_utf8_lossy(body);
     let root = root_element(&text);
     if !matches!(root, Some("ListBucketResult" | "EnumerationResults")) {
-        return Some("the answer is not a listing");
+        return Some("the response is not a listing");
     }
     if !root
         .is_some_and(|name| text.trim_end().ends_with(&format!("{name}>")) || text.trim_end().ends_with("/>"))
     {
-        return Some("the answer ends in the middle");
+        return Some("the response is incomplete");
     }
     let truncated = text.contains("<IsTruncated>true</IsTruncated>");
     (truncated && !text.contains("<NextContinuationToken>"))
-        .then_some("it says that more follows, but not where")
+        .then_some("it is truncated but names no continuation token")
 }
 
 /// The name of the first element, without its namespace.
@@ -200,15 +200,15 @@ mod tests {
     #[case::empty_element("<ListBucketResult/>", None)]
     #[case::proxy_page(
         "<!DOCTYPE html><html><body>Log in</body></html>",
-        Some("the answer is not a listing")
+        Some("the response is not a listing")
     )]
-    #[case::error("<Error><Code>Whatever</Code></Error>", Some("the answer is not a listing"))]
-    #[case::json("{\"ok\":true}", Some("the answer is not a listing"))]
-    #[case::nothing("", Some("the answer is not a listing"))]
-    #[case::cut("<ListBucketResult><Contents><Key>a</Key></Contents>", Some("the answer ends in the middle"))]
+    #[case::error("<Error><Code>Whatever</Code></Error>", Some("the response is not a listing"))]
+    #[case::json("{\"ok\":true}", Some("the response is not a listing"))]
+    #[case::nothing("", Some("the response is not a listing"))]
+    #[case::cut("<ListBucketResult><Contents><Key>a</Key></Contents>", Some("the response is incomplete"))]
     #[case::no_token(
         "<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>",
-        Some("it says that more follows, but not where")
+        Some("it is truncated but names no continuation token")
     )]
     #[case::token(
         "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>t</NextContinuationToken></ListBucketResult>",

@@ -1,7 +1,6 @@
-//! Object keys. One rule for every backend, so that what was written to a directory can be moved to a bucket:
-//! segments separated by `/`, none empty, none `.` or `..`, no control characters, no backslash (SeaweedFS
-//! makes it a `/`). The local backend relies on
-//! it: no key can leave its directory.
+//! Object keys. The same rule holds for every backend, so that a directory can be moved to a bucket and back:
+//! segments separated by `/`, none of them empty, `.` or `..`, no control characters, no backslash (SeaweedFS turns
+//! it into a `/`). The local backend relies on this rule: no key leads out of its directory.
 
 use std::fmt;
 
@@ -42,14 +41,14 @@ fn problem(key: &str) -> Option<&'static str> {
         return Some("it is longer than 1024 bytes");
     }
     if key.chars().any(|c| c.is_ascii_control()) {
-        return Some("it holds a control character");
+        return Some("it contains a control character");
     }
     if key.contains('\\') {
-        return Some("it holds a backslash, which some servers take for a '/'");
+        return Some("it contains a backslash, which some servers treat as a '/'");
     }
     key.split('/').find_map(|segment| match segment {
-        "" => Some("it starts or ends with '/' or holds '//'"),
-        "." | ".." => Some("it holds a '.' or '..' segment"),
+        "" => Some("it starts or ends with '/' or contains '//'"),
+        "." | ".." => Some("it contains a '.' or '..' segment"),
         _ => None,
     })
 }

@@ -1,7 +1,7 @@
-//! Layers around a backend. A layer is one function, `call`, that runs any request in its own way; `Layered` is
-//! the only place that knows the trait's methods. Bodies that are still being read after the call returned go
-//! through `body`. The order in a `Store`, from outside: retry, limit, bandwidth, observer, backend; tests put
-//! faults next to the backend.
+//! Layers around a backend. A layer is one function, `call`, that runs any request; only `Layered` knows the methods
+//! of the trait. Response bodies, which are still being read after `call` has returned, go through `body`. The order
+//! in a `Store`, from the outside: retry, limit, bandwidth, observer, backend; tests add the fault layer next to the
+//! backend.
 
 pub mod bandwidth;
 #[cfg(feature = "testing")]
@@ -32,17 +32,17 @@ pub struct Request<'a> {
     pub kind: RequestKind,
     /// The key or prefix.
     pub key: &'a str,
-    /// Bytes that travel with the request.
+    /// The size of the request body.
     pub bytes: u64,
 }
 
-/// Reads the same object again from where a body broke off.
+/// Opens the same object again at the offset at which a body was interrupted.
 pub type Reopen =
     Arc<dyn Fn(ReadOptions) -> futures::future::BoxFuture<'static, Result<Reading>> + Send + Sync>;
 
-/// Something around every request.
+/// Code that wraps every request.
 pub trait Layer: fmt::Debug + Send + Sync + 'static {
-    /// Runs the request: once, several times, later, not at all.
+    /// Runs the request: once, several times, delayed, or not at all.
     fn call<T, F, Fut>(&self, request: Request<'_>, run: F) -> impl Future<Output = Result<T>> + Send
     where
         T: Send,
@@ -60,7 +60,7 @@ pub trait Layer: fmt::Debug + Send + Sync + 'static {
     }
 }
 
-/// A backend inside a layer.
+/// A backend wrapped in a layer.
 #[derive(Debug)]
 pub struct Layered<L> {
     layer: L,

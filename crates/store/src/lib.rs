@@ -1,8 +1,9 @@
-//! Object storage for everything else: S3, Google Cloud Storage, Azure, restic's REST server and a local directory.
+//! Object storage: S3, Google Cloud Storage, Azure, restic's REST server and a local directory.
 //!
-//! `open` turns what a BackupStorageLocation says into a [`Store`]; `probe` validates it. Below a `Store` is one
-//! thin trait, [`Backend`], whose methods are single requests, with layers around it (retry, limit, observer, and
-//! faults in tests). With the feature `testing`, [`testing::conformance`] is what every backend and layer passes.
+//! `open` turns the settings of a BackupStorageLocation into a [`Store`]; `probe` validates it. A `Store` is built on
+//! the trait [`Backend`], whose methods are single requests and whose documentation states what storage must
+//! guarantee, with layers around it (retry, limit, observer, and faults in tests). With the feature `testing`, every
+//! backend and layer is checked by [`testing::conformance`].
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
 pub mod backend;

@@ -1,6 +1,5 @@
-//! From a checked config to a `Store`: the clients of object_store with our HTTP layer, timeouts and
-//! credentials. Only here is the network touched before the first request, and only to ask AWS for a bucket's
-//! region that nobody gave.
+//! Makes a `Store` from a checked config: the clients of object_store with our HTTP layer, timeouts and credentials.
+//! The only network access before the first request is to ask AWS for the bucket's region, if the config names none.
 
 mod aws;
 mod azure;
@@ -20,8 +19,8 @@ use crate::error::{Error, Operation, Result, Site, classify};
 use crate::http::Connector;
 use crate::store::{Store, Tuning};
 
-/// Reads the files that `config` names, checks everything and opens the store. Nothing is asked of the bucket:
-/// that is `probe`'s work.
+/// Reads the files that `config` names, checks everything and opens the store. The bucket is not accessed: `probe`
+/// does that.
 pub async fn open(config: &StoreConfig, environment: &Environment, tuning: Tuning) -> Result<Store> {
     let files = Files::read(&config.files_needed(environment)).await;
     config.validate(environment, &files)?.open(tuning).await
@@ -52,7 +51,7 @@ impl ValidConfig {
     }
 }
 
-/// The HTTP clients of a store. They pace what is sent themselves, so the limit on it is taken out of `tuning`.
+/// The HTTP clients of a store. They limit the upload rate themselves, so that limit is removed from `tuning`.
 fn connector(tls: &Tls, roots: Vec<reqwest::Certificate>, tuning: &mut Tuning) -> Result<Connector> {
     Ok(Connector {
         create_header: None,
@@ -63,7 +62,7 @@ fn connector(tls: &Tls, roots: Vec<reqwest::Certificate>, tuning: &mut Tuning) -
     })
 }
 
-/// What is said where certificates are not verified; `by_location` if the location's own config asks for it.
+/// The warning for unverified certificates; `by_location` if the location's own config disables verification.
 fn warnings(tls: &Tls, by_location: bool) -> Vec<String> {
     let (setting, instead) = match (by_location, tls.skip_verify) {
         (true, _) => ("insecureSkipTLSVerify is on", "in objectStorage.caCert"),
@@ -71,18 +70,18 @@ fn warnings(tls: &Tls, by_location: bool) -> Vec<String> {
         (false, false) => return Vec::new(),
     };
     let warning = format!(
-        "{setting}: anyone on the way can read and change the backups; give the authority {instead} instead"
+        "{setting}: an attacker on the network path can read and change the backups; set the certificate authority {instead} instead"
     );
     tracing::warn!("{warning}");
     vec![warning]
 }
 
-/// The retry layer is the one place that repeats.
+/// object_store's retries are off: only the retry layer repeats requests.
 fn no_retries() -> RetryConfig {
     RetryConfig { max_retries: 0, ..RetryConfig::default() }
 }
 
-/// What object_store says of settings that it does not take.
+/// The error for settings that object_store does not accept.
 fn refused(site: &Site, error: &object_store::Error) -> Error {
     classify(site, Operation::new("open", &site.bucket), error)
 }

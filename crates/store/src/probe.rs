@@ -1,5 +1,5 @@
-//! The validation of a location, as Velero does it: one listing of the root. It tells within `deadline` whether
-//! bucket, credentials, certificate and network work, and whether the bucket belongs to something else.
+//! Validates a location as Velero does, with one listing of the root. It reports within `deadline` whether bucket,
+//! credentials, certificate and network work, and whether the bucket is used for something else.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use crate::store::Store;
 /// The directories that Velero allows at the root of a location.
 pub const LOCATION_DIRECTORIES: [&str; 6] = ["backups", "restores", "restic", "metadata", "plugins", "kopia"];
 
-/// Lists the root of `store` and fails if it holds a directory whose name is not among `allowed`.
+/// Lists the root of `store` and fails if it contains a directory whose name is not in `allowed`.
 pub async fn probe(store: &Store, allowed: &[&str], deadline: Duration) -> Result<()> {
-    // The policy bounds each page; the whole of many pages is bounded here.
+    // The retry policy limits the time of each page; this limits the time of all pages together.
     let patient = store.with_retry(RetryPolicy::probe(deadline));
     let listing = tokio::time::timeout(deadline, patient.list_directory(""));
     let root = listing.await.unwrap_or_else(|_| {

@@ -1,5 +1,5 @@
-//! `Store`: what the rest of Lifeboat uses. It knows the location's prefix (keys outside are relative to it),
-//! puts the layers around a backend, and builds whole listings and streamed uploads from single requests.
+//! `Store`: object storage as the other crates use it. It adds the location's prefix (callers' keys are relative to
+//! it), puts the layers around a backend, and builds complete listings and streamed uploads from single requests.
 
 mod create;
 mod list;
@@ -26,23 +26,23 @@ use crate::layers::retry::{Retry, RetryPolicy};
 
 pub use list::Directory;
 
-/// As much memory as is taken on the word of a server.
+/// The most memory that is allocated because of a size that a server reports.
 const LARGEST_AT_ONCE: usize = 128 * 1024 * 1024;
 
-/// How a store is used: patience, concurrency, sizes. The defaults suit a server.
+/// How a store is used: retries, concurrency, sizes. The defaults suit the server.
 #[derive(Debug, Clone)]
 pub struct Tuning {
     pub retry: RetryPolicy,
     /// Requests in flight at once.
     pub concurrency: usize,
-    /// Size of the parts of a streamed upload; memory is this times `upload_concurrency`. S3 wants at least
-    /// 5 MiB and takes at most 10,000 parts, so the parts of very large objects grow.
+    /// Size of the parts of a streamed upload; the memory needed is this times `upload_concurrency`. S3 requires at
+    /// least 5 MiB and accepts at most 10,000 parts, so the parts of very large objects grow.
     pub part_size: usize,
     /// Parts of one streamed upload in flight at once.
     pub upload_concurrency: usize,
     /// Makes the jitter of pauses reproducible in tests.
     pub seed: u64,
-    /// Bytes in a second, each way; shared by all stores that were given clones of it.
+    /// Bytes per second in each direction, shared by all stores that were given clones of it.
     pub bandwidth: Bandwidth,
     pub observer: Option<Arc<dyn Observer>>,
 }
@@ -74,7 +74,7 @@ pub struct Store {
 }
 
 impl Store {
-    /// Puts the layers around `backend`. `prefix` may carry slashes at its ends, as Velero's does.
+    /// Puts the layers around `backend`. `prefix` may start and end with slashes, as Velero's does.
     pub fn new(backend: Arc<dyn Backend>, prefix: &str, tuning: Tuning) -> Result<Self> {
         let prefix = match prefix.trim_matches('/') {
             "" => String::new(),
@@ -99,13 +99,13 @@ impl Store {
         Self::new(Arc::new(Local::new(directory)?), "", Tuning::default())
     }
 
-    /// The same store below a further prefix.
+    /// This store with a longer prefix.
     pub fn below(&self, prefix: &str) -> Result<Self> {
         let prefix = format!("{}{}/", self.prefix, Key::new(prefix.trim_matches('/'))?);
         Ok(Self { prefix: prefix.into(), ..self.clone() })
     }
 
-    /// The same store with other patience.
+    /// This store with another retry policy.
     #[must_use]
     pub fn with_retry(&self, retry: RetryPolicy) -> Self {
         let tuning = Tuning { retry, ..(*self.tuning).clone() };
@@ -117,19 +117,19 @@ impl Store {
         self
     }
 
-    /// The same store under the name that people know it by: the location as they wrote it, without secrets.
+    /// This store with the name that users know it by: the location as they wrote it, without secrets.
     #[must_use]
     pub fn with_name(mut self, name: &str) -> Self {
         self.name = name.into();
         self
     }
 
-    /// What to call this place in messages: the name it was given, else its prefix.
+    /// The name of this store in messages: from `with_name`, or else its prefix.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// What is allowed but should be seen by whoever looks at the location, such as unverified certificates.
+    /// Settings that are allowed but risky, such as unverified certificates; shown in the location's status.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -149,7 +149,7 @@ impl Store {
         &self.prefix
     }
 
-    /// Writes an object, replacing what is there.
+    /// Writes an object, replacing an existing one.
     pub async fn put(&self, key: &str, body: impl Into<Bytes>) -> Result<()> {
         let key = self.key(key)?;
         self.relative(self.backend.put(&key, body.into(), PutMode::Overwrite).await)
@@ -160,18 +160,18 @@ impl Store {
         self.collect(self.read(key, ReadOptions::default()).await?).await
     }
 
-    /// Reads the bytes `range` of an object; a range that is not within it is an error.
+    /// Reads the bytes `range` of an object; fails if the range is outside of the object.
     pub async fn get_range(&self, key: &str, range: Range<u64>) -> Result<Bytes> {
         self.collect(self.read(key, ReadOptions { range: Some(range), pin: None }).await?).await
     }
 
-    /// Reads an object as a stream. A break is read on from where it happened; the stream fails if the bytes do
-    /// not come to what was promised.
+    /// Reads an object as a stream. An interrupted read is resumed at the same offset; the stream fails if its length
+    /// is not the announced one.
     pub async fn get_stream(&self, key: &str) -> Result<Reading> {
         self.read(key, ReadOptions::default()).await
     }
 
-    /// Like `get_stream`, with a range or pinned to a version.
+    /// Like `get_stream`, but for a range or pinned to one version.
     pub async fn read(&self, key: &str, options: ReadOptions) -> Result<Reading> {
         let key = self.key(key)?;
         let mut reading = self.relative(self.backend.get(&key, &options).await)?;
@@ -192,13 +192,14 @@ impl Store {
         }
     }
 
-    /// Deletes an object; that it is not there is no error.
+    /// Deletes an object. It is not an error if the object does not exist.
     pub async fn delete(&self, key: &str) -> Result<()> {
         let key = self.key(key)?;
         self.relative(self.backend.delete(&[key]).await)
     }
 
-    /// Deletes many objects, a thousand in a request where the store can. Stops at the first failing request.
+    /// Deletes many objects, a thousand per request where the store supports it. Stops at the first request that
+    /// fails.
     pub async fn delete_many<I>(&self, keys: I) -> Result<()>
     where
         I: IntoIterator,
@@ -217,15 +218,15 @@ impl Store {
         self.relative(self.backend.signed_url(&key, ttl).await)
     }
 
-    /// Removes what writers that died left unfinished (hidden files of a directory; no listing shows them), if
-    /// nothing touched it for `age`. Returns how many there were. A writer whose file goes gets an error, so an
-    /// `age` that is too short costs a repetition, never data; a day is plenty.
+    /// Removes unfinished files that crashed writers left behind (hidden files of a directory, which no listing
+    /// shows), if they were not modified for `age`. Returns their number. A writer whose file is removed gets an
+    /// error, so an `age` that is too short costs a retry, never data; a day is plenty.
     pub async fn remove_unfinished(&self, age: Duration) -> Result<u64> {
         self.relative(self.backend.remove_unfinished(&self.prefix, age).await)
     }
 
-    /// Aborts multipart uploads of keys that start with `prefix`, and returns how many there were. A writer whose
-    /// upload goes gets an error; whoever calls this knows that there is none.
+    /// Aborts the multipart uploads of keys that start with `prefix` and returns their number. A writer whose upload
+    /// is aborted gets an error; the caller makes sure that there is none.
     pub async fn abort_uploads(&self, prefix: &str) -> Result<u64> {
         let prefix = format!("{}{prefix}", self.prefix);
         let open = self.relative(self.backend.open_uploads(&prefix).await)?;
@@ -236,12 +237,12 @@ impl Store {
     }
 
     fn key(&self, key: &str) -> Result<Key> {
-        // Checked alone first, so that the message shows what the caller wrote.
+        // Checked without the prefix first, so that the message quotes the key as the caller wrote it.
         let key = Key::new(key)?;
         if self.prefix.is_empty() { Ok(key) } else { Key::new(format!("{}{key}", self.prefix)) }
     }
 
-    /// Takes the location's prefix off the key of an error.
+    /// Removes the location's prefix from the key in an error.
     fn relative<T>(&self, result: Result<T>) -> Result<T> {
         let strip = |key: String| key.strip_prefix(&*self.prefix).map(str::to_owned).unwrap_or(key);
         result.map_err(|error| match error {
@@ -257,7 +258,7 @@ impl Store {
             Some(key) => Ok(ObjectInfo { key: key.to_owned(), ..info }),
             None => Err(Error::Listing {
                 prefix: self.prefix.to_string(),
-                detail: format!("it holds '{}', which was not asked for", info.key),
+                detail: format!("it contains '{}', which is outside of the requested prefix", info.key),
             }),
         }
     }
@@ -269,10 +270,11 @@ impl Store {
             return Ok(Bytes::new());
         };
         if first.len() == size {
-            // Most objects come in one piece; the stream's end still has to be seen.
+            // Most objects arrive in one chunk; the end of the stream must still be checked.
             return chunks.try_next().await.map(|_| first);
         }
-        // The size is the server's word, so it is believed up to what the largest pack of a repository has.
+        // The size comes from the server, so no more is allocated up front than the largest pack of a repository
+        // needs.
         let mut all = BytesMut::with_capacity(size.min(LARGEST_AT_ONCE));
         all.extend_from_slice(&first);
         while let Some(chunk) = chunks.try_next().await? {
@@ -296,7 +298,7 @@ fn layered(backend: Arc<dyn Backend>, tuning: &Tuning) -> Arc<dyn Backend> {
     Arc::new(Layered::new(Retry::new(tuning.retry.clone(), tuning.seed), limited))
 }
 
-/// Fails a body that ends early or goes on too long, whatever the backend thinks of it.
+/// Fails a body that is shorter or longer than announced, whatever the backend reports.
 fn complete(reading: Reading) -> Reading {
     use futures::{StreamExt, stream};
     let key = reading.info.key.clone();
@@ -308,7 +310,7 @@ fn complete(reading: Reading) -> Reading {
             let chunk = body.try_next().await?;
             let seen = seen + chunk.as_ref().map_or(0, |chunk| chunk.len() as u64);
             if seen > expected || (chunk.is_none() && seen < expected) {
-                let detail = format!("{seen} bytes came, {expected} were promised");
+                let detail = format!("received {seen} bytes, expected {expected}");
                 return Err(Error::Interrupted { action, detail });
             }
             Ok(chunk.map(|chunk| (chunk, (body, seen))))

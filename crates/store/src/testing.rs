@@ -1,5 +1,5 @@
-//! For tests of this crate and of those built on it: the conformance suite that every backend and every layer
-//! passes, and the layer that makes faults.
+//! For tests of this crate and of crates that use it: the conformance suite that every backend and every layer
+//! passes, and the layer that injects faults.
 
 mod checks;
 
@@ -13,15 +13,15 @@ use crate::store::Store;
 
 pub use crate::layers::fault::{Fault, Faults, Rule};
 
-/// What a backend can do beyond what all must.
+/// Which optional features a backend has.
 #[derive(Debug, Clone, Default)]
 pub struct Abilities {
-    /// It gives out URLs that work.
+    /// It makes signed URLs.
     pub signs: bool,
-    /// Whom to trust when such a URL is fetched.
+    /// The certificate authority to trust when such a URL is fetched.
     pub ca_pem: Option<Vec<u8>>,
-    /// A prefix goes with its last object. Servers that keep directories (SeaweedFS) show it a while longer, so
-    /// nothing may be concluded from a prefix alone.
+    /// A prefix disappears with its last object. Servers that keep directories (SeaweedFS) list it a while longer, so
+    /// callers must not conclude anything from a prefix alone.
     pub no_empty_prefixes: bool,
 }
 
@@ -31,7 +31,8 @@ impl Abilities {
     }
 }
 
-/// Checks everything that Lifeboat relies on. `store` must be empty; it is left empty. Panics with the reason.
+/// Checks every guarantee that Lifeboat relies on. `store` must be empty, and is empty afterwards. Panics with the
+/// reason.
 #[allow(clippy::missing_panics_doc)]
 pub async fn conformance(store: &Store, abilities: Abilities) {
     checks::writes(store).await;

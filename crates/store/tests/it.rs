@@ -1,5 +1,5 @@
-//! Everything that can be tested without a real object store: the conformance suite over memory, directory and
-//! layers; the behaviour of the layers; and what goes over the wire, against a small HTTP and TLS server.
+//! Tests that need no real object store: the conformance suite over memory, directory and layers; the behaviour of
+//! the layers; and the requests as they are sent, against a small HTTP and TLS server.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 #[cfg(feature = "real-rest")]

@@ -36,7 +36,7 @@ fn credentials(secret: &str) -> Vec<u8> {
     format!("[default]\naws_access_key_id={id}\naws_secret_access_key={secret}\n").into_bytes()
 }
 
-/// A location below a prefix that nobody else uses.
+/// A location below a prefix that no other test uses.
 fn location(scheme: Scheme, test: &str) -> StoreConfig {
     let url = match scheme {
         Scheme::Plain => variable("LIFEBOAT_S3_ENDPOINT"),
@@ -157,7 +157,7 @@ async fn what_a_customer_key_encrypts_is_read_with_it_only() {
     let store = opened(&config).await;
     store.put("secret", "content").await.unwrap();
     assert_eq!(store.get("secret").await.unwrap(), "content");
-    assert!(plain.get("secret").await.is_err(), "without the key nobody reads it");
+    assert!(plain.get("secret").await.is_err(), "it cannot be read without the key");
     small_and_large(&store).await;
     store.delete("secret").await.unwrap();
 }

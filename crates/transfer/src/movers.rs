@@ -21,7 +21,7 @@ use async_trait::async_trait;
 use lifeboat_cluster::ApiError;
 use lifeboat_cluster::jobs::Jobs;
 use lifeboat_control::{Core, locked};
-use lifeboat_mover::report::{Line, Outcome, TaskResult};
+use lifeboat_mover::report::{LogLine, Outcome, TaskResult};
 use lifeboat_mover::task::Task;
 use lifeboat_plan::transfer::movers::queue::Candidate;
 use lifeboat_plan::transfer::movers::verdict::Dead;
@@ -72,7 +72,7 @@ pub trait MoverObserver: Send + Sync {
     /// Its container runs.
     async fn running(&self, node: &str);
     /// The mover printed a line: progress, a wait for a lock.
-    async fn line(&self, line: &Line);
+    async fn line(&self, line: &LogLine);
 }
 
 /// How a mover ended.
@@ -231,7 +231,7 @@ impl MoverObserver for Settling<'_> {
         self.observer.running(node).await;
     }
 
-    async fn line(&self, line: &Line) {
+    async fn line(&self, line: &LogLine) {
         self.observer.line(line).await;
     }
 }

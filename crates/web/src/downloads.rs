@@ -1,6 +1,6 @@
-//! Files of backups for those who hold a link: `/download/TOKEN`. What a token opens, and whether, is its giver's
-//! business ([`Downloads`]); here it is served as it is. Stock clients unpack gzip themselves, so the answer never says
-//! that it is encoded.
+//! Serves files of backups to clients that hold a link: `/download/TOKEN`. [`Downloads`] decides whether a token is
+//! valid and which file it opens; this module sends that file unchanged. Stock clients decompress gzip themselves, so
+//! the response never has a Content-Encoding.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::{WebError, listen};
 /// A file to be sent.
 pub struct Download {
     pub file_name: String,
-    /// How long it is, where that is known.
+    /// The size, if it is known.
     pub size: Option<u64>,
     pub body: BoxStream<'static, std::io::Result<Bytes>>,
 }
@@ -29,17 +29,17 @@ pub struct Download {
 /// Why a file is not sent.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DownloadRefused {
-    #[error("this link is not valid; ask for a new one")]
+    #[error("this link is not valid; request a new one")]
     Invalid,
-    #[error("this link has expired; ask for a new one")]
+    #[error("this link has expired; request a new one")]
     Expired,
     #[error("the file is not in storage")]
     NotFound,
-    #[error("storage does not answer; try again")]
+    #[error("storage does not respond; try again")]
     Unavailable,
 }
 
-/// Opens what a token stands for.
+/// Opens the file that a token is for.
 #[async_trait]
 pub trait Downloads: Send + Sync + 'static {
     async fn open(&self, token: &str) -> Result<Download, DownloadRefused>;
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_is_sent_as_it_is_and_not_called_encoded() {
+    async fn a_file_is_sent_unchanged_without_a_content_encoding() {
         let answer = asked("/download/good").await;
         assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
         assert!(answer.contains("content-length: 5"), "{answer}");
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_given_is_said_in_words_and_code() {
+    async fn a_refused_download_has_a_status_code() {
         for (path, code) in [
             ("/download/gone", "404"),
             ("/download/old", "403"),

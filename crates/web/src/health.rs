@@ -1,14 +1,14 @@
-//! Is the process alive, is it ready: told by the operator, read by the probes.
+//! Liveness and readiness of the process: set by the operator, read by the probes.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long the server's main loop may make no turn. It turns every few seconds, whether or not the API server answers:
-/// a longer silence is a process that hangs, which the kubelet should start again.
-const PATIENCE: Duration = Duration::from_mins(1);
+/// How long the server's main loop may stall. It iterates every few seconds, whether or not the API server responds;
+/// a longer stall means that the process hangs and the kubelet should restart it.
+const STALL_LIMIT: Duration = Duration::from_mins(1);
 
-/// Shared between the operator, which tells, and the HTTP server, which shows.
+/// Shared between the operator, which updates it, and the HTTP server, which serves it.
 #[derive(Clone, Debug)]
 pub struct Health {
     ready: Arc<AtomicBool>,
@@ -22,12 +22,12 @@ impl Default for Health {
 }
 
 impl Health {
-    /// Ready: the cluster answered and has the custom resources. A standby replica is ready too.
+    /// Ready means that the cluster responded and has the custom resources. A standby replica is ready too.
     pub fn set_ready(&self, ready: bool) {
         self.ready.store(ready, Ordering::Relaxed);
     }
 
-    /// The main loop made a turn.
+    /// Records that the main loop has iterated.
     pub fn pulse(&self) {
         *self.last_turn.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
@@ -42,7 +42,7 @@ impl Health {
 
     fn alive_at(&self, now: Instant) -> bool {
         let last = *self.last_turn.lock().unwrap_or_else(PoisonError::into_inner);
-        now.saturating_duration_since(last) <= PATIENCE
+        now.saturating_duration_since(last) <= STALL_LIMIT
     }
 }
 
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_whose_main_loop_stands_still_is_not_alive_until_it_turns_again() {
+    fn a_process_whose_main_loop_stalls_is_not_alive_until_it_iterates_again() {
         let health = Health::default();
         let start = Instant::now();
         assert!(health.alive_at(start + Duration::from_secs(59)));
@@ -63,7 +63,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_ready_when_it_is_told_so() {
+    fn a_process_is_ready_once_the_operator_sets_it() {
         let health = Health::default();
         assert!(health.alive() && !health.ready());
         health.set_ready(true);

@@ -1,6 +1,6 @@
-//! What the server shows over HTTP: `/metrics` for Prometheus, `/healthz` and `/readyz` for the kubelet, and, on an
-//! address of its own, files of backups for those who hold a link. The operator makes one [`Metrics`] and one
-//! [`Health`], gives clones to its controllers and serves both here.
+//! The HTTP endpoints of the server: `/metrics` for Prometheus, `/healthz` and `/readyz` for the kubelet, and, on an
+//! address of its own, downloads of backup files for clients that hold a link. The operator creates one [`Metrics`]
+//! and one [`Health`], gives clones to its controllers and serves both here.
 #![cfg_attr(test, allow(clippy::unwrap_used))]
 
 mod downloads;
@@ -22,7 +22,7 @@ pub use metrics::{BackupEnd, Ending, Metrics, MoverMetrics, Outcome, VeleroMetri
 /// Why the HTTP server could not run.
 #[derive(Debug, thiserror::Error)]
 pub enum WebError {
-    #[error("cannot listen on {address} for {what}; choose another with {flag}")]
+    #[error("cannot listen on {address} for {what}; choose another address with {flag}")]
     Listen { address: SocketAddr, what: &'static str, flag: &'static str, source: std::io::Error },
     #[error("the HTTP server of {what} ended")]
     Serve { what: &'static str, source: std::io::Error },
@@ -49,7 +49,7 @@ pub async fn serve(
         .map_err(|source| WebError::Serve { what: WHAT, source })
 }
 
-/// Where a machine has no IPv6, every address means every IPv4 address.
+/// On a machine without IPv6, the wildcard address means all IPv4 addresses.
 async fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     match TcpListener::bind(address).await {
         Err(_) if address.ip() == Ipv6Addr::UNSPECIFIED => {

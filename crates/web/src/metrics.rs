@@ -1,5 +1,6 @@
-//! The server's metrics: upstream's names where upstream has them, so that existing dashboards and alerts go on
-//! working; `lifeboat_` for what is ours. Labels are bounded by the number of objects that people make.
+//! The server's metrics: with Velero's names where Velero has them, so that existing dashboards and alerts keep
+//! working, and with the prefix `lifeboat_` for our own. The number of label values is bounded by the number of
+//! objects that users create.
 
 mod movers;
 mod velero;
@@ -40,7 +41,8 @@ struct ReconcileLabels {
     outcome: Outcome,
 }
 
-/// A gauge that only the leader shows: absent, not zero, in a replica that does not know.
+/// A gauge that only the leader exports. On other replicas it is absent, not zero, because they do not know its
+/// value.
 #[derive(Clone, Debug, Default)]
 struct LeadersGauge(Arc<Mutex<Option<bool>>>);
 
@@ -85,26 +87,26 @@ impl Metrics {
         let (password_exported, password_public) = (LeadersGauge::default(), LeadersGauge::default());
         registry.register(
             "velero_backup_location_status_gauge",
-            "1 where the backup location is Available, 0 where it is not",
+            "1 if the backup location is Available, 0 otherwise",
             location_status.clone(),
         );
         registry.register("lifeboat_reconciles", "Reconciles by controller and outcome", reconciles.clone());
-        registry.register("lifeboat_leader", "1 in the replica that leads", leader.clone());
+        registry.register("lifeboat_leader", "1 if this replica is the leader", leader.clone());
         registry.register(
             "lifeboat_repository_password_exported",
-            "1 once someone exported the repository password; until then volume data depends on this cluster",
+            "1 if the repository password was exported; until then volume data cannot be restored without this cluster",
             password_exported.clone(),
         );
         registry.register(
             "lifeboat_repository_password_public_default",
-            "1 where existing repositories use Velero's public default password",
+            "1 if existing repositories use Velero's public default password",
             password_public.clone(),
         );
         let movers = MoverMetrics::register(&mut registry);
         let velero = VeleroMetrics::register(&mut registry);
         registry.register(
             "lifeboat_build",
-            "The version that runs",
+            "The version of this server",
             Info::new(vec![("version", version.to_owned())]),
         );
         Self {
@@ -120,12 +122,12 @@ impl Metrics {
         }
     }
 
-    /// What is counted of movers.
+    /// The metrics of movers.
     pub fn movers(&self) -> &MoverMetrics {
         &self.movers
     }
 
-    /// What is counted under Velero's names.
+    /// The metrics with Velero's names.
     pub fn velero(&self) -> &VeleroMetrics {
         &self.velero
     }
@@ -137,7 +139,7 @@ impl Metrics {
         self.location_status.get_or_create(&label).set(i64::from(available));
     }
 
-    /// Forgets every location that is not among `existing`.
+    /// Removes the locations that are not in `existing`.
     pub fn retain_locations(&self, existing: &BTreeSet<String>) {
         let mut locations = self.locations.lock().unwrap_or_else(PoisonError::into_inner);
         for gone in locations.difference(existing) {
@@ -150,12 +152,13 @@ impl Metrics {
         self.reconciles.get_or_create(&ReconcileLabels { controller, outcome }).inc();
     }
 
-    /// This replica leads now.
+    /// Called when this replica becomes the leader.
     pub fn begin_term(&self) {
         self.leader.set(1);
     }
 
-    /// This replica leads no more: what only a leader knows is forgotten, so that nobody reads old news as present.
+    /// Called when this replica is no longer the leader: removes the metrics that only a leader can know, so that
+    /// outdated values are not read as current ones.
     pub fn end_term(&self) {
         self.leader.set(0);
         self.retain_locations(&BTreeSet::new());
@@ -176,7 +179,7 @@ impl Metrics {
         match encode(&mut text, &self.registry) {
             Ok(()) => text,
             Err(error) => {
-                tracing::error!(%error, "cannot write the metrics as text");
+                tracing::error!(%error, "cannot encode the metrics");
                 String::new()
             }
         }

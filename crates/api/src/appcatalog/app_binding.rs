@@ -18,7 +18,7 @@ use crate::stash::TypedObjectRef;
     namespaced,
     derive = "Default",
     derive = "PartialEq",
-    doc = "How a database or other application is reached.",
+    doc = "How to connect to a database or another application.",
     category = "lifeboat",
     category = "catalog",
     printcolumn(name = "Type", type_ = "string", json_path = ".spec.type"),

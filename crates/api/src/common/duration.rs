@@ -1,8 +1,8 @@
-//! [`GoDuration`]: a length of time as Go writes it ("720h0m0s"), which is how every Velero and Stash object
-//! writes its durations.
+//! [`GoDuration`]: a duration as Go writes it ("720h0m0s"), which is how every Velero and Stash object writes
+//! durations.
 //!
-//! Text in, nanoseconds out, and back. The grammar is that of Go's `time.ParseDuration`, to the letter, so
-//! that we accept what stock clients accept and refuse what they refuse.
+//! Parses text to nanoseconds and formats them again. The grammar is exactly that of Go's `time.ParseDuration`, so
+//! that we accept and refuse the same texts as stock clients.
 
 use std::fmt;
 use std::str::FromStr;
@@ -29,7 +29,7 @@ const UNITS: [(&str, u64); 8] = [
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GoDuration(i64);
 
-/// A string that is not a Go duration.
+/// The error for a string that is not a Go duration.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("invalid duration {text:?}: {reason}; write it like \"720h\", \"1h30m\" or \"90s\"")]
 pub struct ParseDurationError {
@@ -41,12 +41,12 @@ impl GoDuration {
     /// Zero, which in most fields of the API means "not set".
     pub const ZERO: Self = Self(0);
 
-    /// A duration of so many nanoseconds.
+    /// A duration of `nanos` nanoseconds.
     pub const fn from_nanos(nanos: i64) -> Self {
         Self(nanos)
     }
 
-    /// A duration of so many seconds; past Go's 292 years, the longest there is.
+    /// A duration of `secs` seconds; at most Go's 292 years.
     pub const fn from_secs(secs: i64) -> Self {
         Self(secs.saturating_mul(SECOND.cast_signed()))
     }
@@ -78,7 +78,7 @@ impl GoDuration {
 }
 
 impl From<std::time::Duration> for GoDuration {
-    /// Past Go's 292 years, the longest there is.
+    /// At most Go's 292 years.
     fn from(duration: std::time::Duration) -> Self {
         Self(i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX))
     }
@@ -93,7 +93,7 @@ impl FromStr for GoDuration {
 }
 
 impl fmt::Display for GoDuration {
-    /// As Go prints it: hours, minutes and seconds from one second on ("1h0m0.5s"), else one small unit.
+    /// As Go prints it: hours, minutes and seconds from one second on ("1h0m0.5s"), otherwise in one small unit.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let nanos = self.0.unsigned_abs();
         let sign = if self.0 < 0 { "-" } else { "" };
@@ -131,7 +131,7 @@ impl JsonSchema for GoDuration {
     }
 }
 
-/// Hours, minutes and seconds, the larger ones left out while they are zero.
+/// Hours, minutes and seconds; leading zero units are left out.
 fn clock(nanos: u64) -> String {
     let (hours, minutes) = (nanos / (3_600 * SECOND), nanos / (60 * SECOND) % 60);
     let seconds = decimal(nanos % (60 * SECOND), SECOND);
@@ -152,7 +152,7 @@ fn decimal(value: u64, unit: u64) -> String {
     format!("{whole}.{}", format!("{rest:0digits$}").trim_end_matches('0'))
 }
 
-/// Go's `time.ParseDuration`: an optional sign, then "0" alone or numbers with units, added up.
+/// Go's `time.ParseDuration`: an optional sign, then "0" alone or numbers with units, which are added up.
 fn parse(text: &str) -> Result<i64, &'static str> {
     let (negative, mut rest) = match text.as_bytes().first() {
         Some(b'-') => (true, &text[1..]),
@@ -174,14 +174,14 @@ fn parse(text: &str) -> Result<i64, &'static str> {
     match (negative, i64::try_from(total)) {
         (false, Ok(nanos)) => Ok(nanos),
         (false, Err(_)) => Err(TOO_LONG),
-        // Down to -2^63, which has no positive counterpart.
+        // Includes -2^63, which has no positive counterpart.
         (true, _) => Ok(0i64.wrapping_sub_unsigned(total)),
     }
 }
 
 const TOO_LONG: &str = "it is longer than 292 years";
 
-/// One number with its unit from the front of `text`, as nanoseconds, and what follows it.
+/// One number with its unit from the front of `text`, as nanoseconds, and the remaining text.
 fn parse_part(text: &str) -> Result<(u64, &str), &'static str> {
     let (whole, rest) = take_digits(text);
     let (fraction, rest) = match rest.strip_prefix('.') {
@@ -206,12 +206,13 @@ fn parse_part(text: &str) -> Result<(u64, &str), &'static str> {
     Ok((nanos, rest))
 }
 
-/// The digits at the front of `text`, and what follows them.
+/// The digits at the front of `text`, and the remaining text.
 fn take_digits(text: &str) -> (&str, &str) {
     text.split_at(text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len()))
 }
 
-/// What "0.<digits>" of a unit is, in floating point and cut off as Go does it, so that both read the same.
+/// The fraction "0.<digits>" of a unit, in floating point and truncated as Go does it, so that both give the same
+/// result.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -222,7 +223,7 @@ fn fraction_nanos(digits: &str, unit: u64) -> u64 {
     let (mut value, mut scale) = (0u64, 1f64);
     for digit in digits.bytes() {
         let next = (value <= i64::MAX.unsigned_abs() / 10).then(|| value * 10 + u64::from(digit - b'0'));
-        // Digits past the precision of 64 bits are read over.
+        // Digits beyond the precision of 64 bits are ignored.
         let Some(next) = next.filter(|next| *next <= 1 << 63) else { break };
         (value, scale) = (next, scale * 10.0);
     }

@@ -1,5 +1,5 @@
-//! Schema parts for `#[schemars(transform = …)]` and `#[schemars(schema_with = …)]` on fields, for what the
-//! derives cannot say themselves.
+//! Schema parts for `#[schemars(transform = …)]` and `#[schemars(schema_with = …)]` on fields, where the derives are
+//! not enough.
 
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::Value;

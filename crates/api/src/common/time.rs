@@ -1,8 +1,8 @@
-//! Times as objects hold them: whole seconds, UTC, as the API server writes its own.
+//! Times in objects: whole seconds, UTC, as the API server writes its own.
 
 use jiff::Timestamp;
 
-/// Such as `2026-11-15T17:30:00Z`.
+/// For example `2026-11-15T17:30:00Z`.
 pub fn seconds(time: Timestamp) -> String {
     time.strftime("%Y-%m-%dT%H:%M:%SZ").to_string()
 }

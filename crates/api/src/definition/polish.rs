@@ -1,5 +1,5 @@
-//! What kube's derive leaves to do on a version's schema: the fields every object has, words that read well,
-//! enums without the `null` that `Option` puts among their values.
+//! Completes the schema that kube's derive makes for a version: adds the fields that every object has, formats
+//! descriptions, and removes the `null` that `Option` adds to the values of enums.
 //!
 //! Pure functions over one CRD version; called by [`super::Crd`] only.
 
@@ -7,21 +7,21 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinitionVersion, JSON, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 
-/// The fields at the root of every object, with their type and words. `metadata` must have none: the API
-/// server refuses anything but the type there, and shows its own words.
+/// The fields at the root of every object, with their type and description. `metadata` must have no description: the
+/// API server accepts only the type there, and shows its own description.
 const ROOT_FIELDS: [(&str, &str, Option<&str>); 3] = [
     ("apiVersion", "string", Some("Group and version of the API this object is written in.")),
     ("kind", "string", Some("Kind of this object, in CamelCase. It cannot be changed.")),
     ("metadata", "object", None),
 ];
 
-/// Words for `spec` and `status`, whose types are described by their fields.
+/// Descriptions of `spec` and `status`, whose types are described by their fields.
 const PARTS: [(&str, &str); 2] = [
     ("spec", "Specification of the object."),
     ("status", "Status of the object, written by the server and by the components that do the work."),
 ];
 
-/// Everything that holds for every kind.
+/// Applies everything that holds for every kind.
 pub(super) fn version(version: &mut CustomResourceDefinitionVersion) {
     let Some(root) = root(version) else { return };
     root.title = None;
@@ -44,8 +44,8 @@ pub(super) fn version(version: &mut CustomResourceDefinitionVersion) {
     });
 }
 
-/// Lets an object come without `spec`, as upstream's CRDs do. A default is possible only where `{}` is a
-/// valid spec: the API server checks it against the schema.
+/// Makes `spec` optional, as in Velero's CRDs. A default is possible only if `{}` is a valid spec: the API server
+/// checks it against the schema.
 pub(super) fn make_spec_optional(version: &mut CustomResourceDefinitionVersion) {
     let Some(root) = root(version) else { return };
     if let Some(required) = &mut root.required {
@@ -71,7 +71,7 @@ fn drop_null_from_enum(node: &mut JSONSchemaProps) {
     }
 }
 
-/// A doc comment's lines joined into paragraphs: `kubectl explain` wraps by itself.
+/// Joins the lines of a doc comment into paragraphs: `kubectl explain` wraps lines itself.
 fn reflow(text: &str) -> String {
     let paragraph = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
     text.split("\n\n").map(paragraph).collect::<Vec<_>>().join("\n\n")

@@ -1,37 +1,37 @@
 //! The validation rules that several kinds share, as CEL for their schema.
 //!
-//! Each function gives one rule for a field's value; `#[x_kube(validation = …)]` on the field puts it into the
-//! CRD. Rules of a single kind stand with that kind. Every list or string that a rule looks through carries
-//! a bound, because the API server refuses rules that could become expensive.
+//! Each function returns one rule for a field's value; `#[x_kube(validation = …)]` on the field puts it into the CRD.
+//! Rules of a single kind are defined with that kind. Every list or string that a rule iterates over has a bound,
+//! because the API server refuses rules that could become expensive.
 
 use kube::core::{Reason, Rule};
 
 /// A Go duration without sign: "90s", "1h30m".
 const DURATION: &str = "(([0-9]+([.][0-9]*)?|[.][0-9]+)(ns|us|µs|μs|ms|s|m|h))+";
 
-/// A duration that Go's parser takes, zero or longer.
+/// A duration that Go's parser accepts, zero or longer.
 pub(super) fn duration() -> Rule {
     Rule::new(format!("self == '0' || (self.matches(r'^{DURATION}$') && duration(self) >= duration('0s'))"))
         .message("must be a duration such as \"90s\", \"30m\" or \"1h30m\"")
 }
 
-/// A moment that repeats: five cron fields, `@daily` and its like, or `@every 1h30m`.
+/// A schedule: five cron fields, `@daily` and the like, or `@every 1h30m`.
 pub(super) fn schedule() -> Rule {
     Rule::new(format!("self.matches(r'{}')", schedule_pattern())).message(SCHEDULE_MESSAGE)
 }
 
-/// [`schedule`] for blueprints, where a `${VARIABLE}` may stand until the target is known.
+/// [`schedule`] for blueprints, which may contain a `${VARIABLE}` until the target is known.
 pub(super) fn schedule_template() -> Rule {
     Rule::new(format!("self.contains('${{') || self.matches(r'{}')", schedule_pattern()))
         .message(SCHEDULE_MESSAGE)
 }
 
-/// A field that the rest of the object makes necessary: refused, by its own name, unless `rule` holds.
+/// A field that is required because of other fields: refused, with the field's path, unless `rule` holds.
 pub(super) fn required(rule: &str, field: &str, message: &str) -> Rule {
     Rule::new(rule).field_path(field).message(message).reason(Reason::FieldValueRequired)
 }
 
-/// A field that must not stand beside what the rest of the object says.
+/// A field that is not allowed together with other fields.
 pub(super) fn forbidden(rule: &str, field: &str, message: &str) -> Rule {
     Rule::new(rule).field_path(field).message(message).reason(Reason::FieldValueForbidden)
 }
@@ -42,7 +42,7 @@ pub(super) fn exactly_one_of(fields: &[&str], message: &str) -> Rule {
     Rule::new(format!("[{}].filter(set, set).size() == 1", set.join(", "))).message(message)
 }
 
-/// What is asked for stays as it was when the object was created.
+/// The spec must stay as it was when the object was created.
 pub(super) fn immutable() -> Rule {
     Rule::new("self == oldSelf").message("spec cannot be changed; create a new object instead")
 }
@@ -50,7 +50,7 @@ pub(super) fn immutable() -> Rule {
 const SCHEDULE_MESSAGE: &str = "must be a cron expression of five fields such as \"0 3 * * *\", one of @hourly, \
     @daily, @midnight, @weekly, @monthly, @yearly, @annually, or \"@every\" and a duration such as \"@every 1h\"";
 
-/// What the Kubernetes CronJob takes, plus a time zone in front.
+/// The syntax of the Kubernetes CronJob, with an optional time zone in front.
 fn schedule_pattern() -> String {
     let minute = cron_field("[0-5]?[0-9]");
     let hour = cron_field("([01]?[0-9]|2[0-3])");

@@ -1,7 +1,7 @@
-//! How many and how long: bounds of the lists and strings that validation rules look through.
+//! Bounds of the lists and strings that validation rules iterate over.
 //!
-//! The API server multiplies these to estimate what a rule may cost, so they are as large as people need and
-//! no larger. A batch restores what a batch backed up: both take the same number of members.
+//! The API server multiplies these to estimate the cost of a rule, so they are as large as users need and no larger.
+//! A RestoreBatch restores what a BackupBatch backed up: both accept the same number of members.
 
 /// Members of a batch.
 pub(super) const MEMBERS: usize = 64;
@@ -13,7 +13,7 @@ pub(super) const HOSTS: usize = 48;
 pub(super) const MEMBER_RULES: usize = 16;
 /// [`HOSTS`] for each member of a batch.
 pub(super) const MEMBER_HOSTS: usize = 16;
-/// Any other list that a rule looks through.
+/// Any other list that a rule iterates over.
 pub(super) const LIST: usize = 128;
 /// Names of objects, hosts and volumes.
 pub(super) const NAME: usize = 253;

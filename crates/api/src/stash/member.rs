@@ -42,7 +42,7 @@ pub struct BackupMember {
 #[x_kube(validation = cel::forbidden(
     "!(has(self.rules) && self.rules.size() > 0 && has(self.target) && has(self.target.rules) \
      && self.target.rules.size() > 0)",
-    ".rules", "rules stand in target.rules already; keep one of the two",
+    ".rules", "rules are already set in target.rules; remove one of the two",
 ))]
 #[serde(rename_all = "camelCase")]
 pub struct RestoreMember {

@@ -26,7 +26,7 @@ use crate::common::{Condition, GoDuration, string_enum};
     status = "RecoveryStatus",
     derive = "Default",
     derive = "PartialEq",
-    doc = "Volumes or a database that are brought back from a Repository.",
+    doc = "A recovery of volumes or of a database from a Repository.",
     shortname = "rec",
     category = "lifeboat",
     category = "stash",

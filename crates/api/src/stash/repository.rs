@@ -20,7 +20,7 @@ use crate::common::{Condition, GoDuration, LabelSelector, Time, string_enum};
     status = "RepositoryStatus",
     derive = "Default",
     derive = "PartialEq",
-    doc = "A place for backups, and what is known of the backups in it.",
+    doc = "A backend for backups, and the state of the backups in it.",
     shortname = "repo",
     category = "lifeboat",
     category = "stash",

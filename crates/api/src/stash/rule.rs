@@ -57,11 +57,11 @@ pub(super) fn no_host_twice() -> Rule {
         "self.all(rule, !has(rule.targetHosts) || rule.targetHosts.all(host, \
          self.exists_one(other, has(other.targetHosts) && host in other.targetHosts)))",
     )
-    .message("rules: a host may stand in targetHosts of one rule only")
+    .message("rules: a host may be in targetHosts of one rule only")
 }
 
-/// Lowers the bounds of all rules inside a schema to those for members of a batch: what a rule over them may
-/// cost counts once for each member.
+/// Lowers the bounds of all rules inside a schema to those for members of a batch, because the cost of a rule counts
+/// once for each member.
 pub(super) fn bounds_for_members(schema: &mut Schema) {
     if let Some(fields) = schema.as_object_mut() {
         fields.values_mut().for_each(lower_bounds);

@@ -30,7 +30,7 @@ use crate::common::{GoDuration, LabelSelector, TypedLocalObjectReference, atomic
     derive = "Default",
     shortname = "bk",
     category = "lifeboat",
-    doc = "A capture of the cluster's objects and volumes at one point in time.",
+    doc = "A backup of objects and volumes of the cluster.",
     printcolumn(
         name = "Status",
         type_ = "string",

@@ -25,7 +25,7 @@ use crate::common::{GoDuration, Time, string_enum};
     derive = "Default",
     shortname = "brepo",
     category = "lifeboat",
-    doc = "A repository of volume data: that of one namespace in one storage location.",
+    doc = "The repository with the volume data of one namespace in one storage location.",
     printcolumn(
         name = "Status",
         type_ = "string",

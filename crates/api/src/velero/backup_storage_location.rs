@@ -24,7 +24,7 @@ use crate::common::{ByteString, Condition, GoDuration, SecretKeySelector, Time, 
     derive = "Default",
     shortname = "bsl",
     category = "lifeboat",
-    doc = "A place in object storage where backups are kept.",
+    doc = "A bucket, or a prefix in one, in which backups are stored.",
     printcolumn(
         name = "Phase",
         type_ = "string",

@@ -21,7 +21,7 @@ use crate::common::string_enum;
     derive = "Default",
     shortname = "dbr",
     category = "lifeboat",
-    doc = "Asks for a backup to be deleted: its objects, files and snapshots.",
+    doc = "Requests the deletion of a backup with its objects, files and snapshots.",
     printcolumn(
         name = "BackupName",
         type_ = "string",

@@ -21,7 +21,7 @@ use crate::common::{Time, string_enum};
     derive = "Default",
     shortname = "dlr",
     category = "lifeboat",
-    doc = "Asks for a link to one file of a backup or restore, such as its log.",
+    doc = "Requests a link to one file of a backup or restore, such as its log.",
     printcolumn(
         name = "Kind",
         type_ = "string",

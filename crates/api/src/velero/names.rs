@@ -1,5 +1,5 @@
-//! Labels, annotations and finalizers of group `velero.io` that stock clients, plugins and old backups rely
-//! on, under the names upstream gave them.
+//! Labels, annotations and finalizers of group `velero.io` that stock clients, plugins and old backups rely on, with
+//! Velero's names.
 
 /// Label: the name of the backup an object belongs to.
 pub const BACKUP_NAME: &str = "velero.io/backup-name";

@@ -33,7 +33,7 @@ use crate::common::{
     derive = "Default",
     shortname = "rst",
     category = "lifeboat",
-    doc = "Brings objects and volumes of a backup back into the cluster.",
+    doc = "Restores objects and volumes of a backup into the cluster.",
     printcolumn(
         name = "Status",
         type_ = "string",

@@ -22,7 +22,7 @@ use crate::velero::BackupSpec;
     derive = "Default",
     shortname = "sched",
     category = "lifeboat",
-    doc = "Makes a backup from a template at regular times.",
+    doc = "Creates backups from a template on a schedule.",
     printcolumn(
         name = "Status",
         type_ = "string",

@@ -21,7 +21,7 @@ use crate::common::{Time, string_enum};
     derive = "Default",
     shortname = "ssr",
     category = "lifeboat",
-    doc = "Asks the server which version it is and which plugins it has.",
+    doc = "Requests the version of the server and the list of its plugins.",
     printcolumn(
         name = "Status",
         type_ = "string",

@@ -23,7 +23,7 @@ use crate::common::{SecretKeySelector, string_enum};
     derive = "Default",
     shortname = "vsl",
     category = "lifeboat",
-    doc = "A place where a provider's plugin keeps volume snapshots.",
+    doc = "The provider and the settings with which a plugin takes volume snapshots.",
     printcolumn(
         name = "Provider",
         type_ = "string",

@@ -66,8 +66,12 @@ fn every_kind_has_a_manifest_that_is_accepted() {
 fn every_kind_has_two_manifests_that_are_rejected_and_each_says_with_which_words() {
     let rejected = load("rejected/stash");
     for fixture in &rejected {
-        let words = fixture.text.lines().next().and_then(|line| line.strip_prefix("# expect: "));
-        assert!(words.is_some_and(|words| words.contains("spec.")), "{} names no field", fixture.name);
+        let expected = fixture.text.lines().next().and_then(|line| line.strip_prefix("# expect: "));
+        assert!(
+            expected.is_some_and(|expected| expected.contains("spec.")),
+            "{} names no field",
+            fixture.name
+        );
     }
     for (kind, count) in count_by_kind(&rejected) {
         assert!(count >= 2, "{count} rejected manifests of kind {kind}");

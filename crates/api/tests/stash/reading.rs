@@ -1,4 +1,4 @@
-//! What our types make of the less obvious spellings.
+//! How our types read unusual spellings.
 
 use lifeboat_api::stash::{
     BackupBatchSpec, BackupConfigurationSpec, BackupHookPolicy, BackupSessionPhase, BackupSessionStatus,

@@ -1,4 +1,4 @@
-//! What goes in comes out: nothing a user writes is lost or changed by reading it into our types.
+//! Nothing that a user writes is lost or changed by reading it into our types.
 
 use lifeboat_api::appcatalog::AppBinding;
 use lifeboat_api::stash::{

@@ -1,4 +1,4 @@
-//! The CRDs as such: names, columns and what the API server insists on.
+//! The CRDs themselves: names, columns and what the API server requires.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! Whether one kind accepts everything that another accepts: the comparator, and tests that it can say no.
+//! Checks whether one kind accepts everything that another accepts: the comparator, and tests that it can fail.
 
 use serde_json::{Value, json};
 

@@ -1,5 +1,5 @@
-//! Objects as Velero's own Go types, its server and plugins write them: each decodes, and comes back as it
-//! was.
+//! Objects as Velero's own Go types, its server and plugins write them: each is decoded and encoded again without a
+//! change.
 
 use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::{

@@ -1,4 +1,4 @@
-//! What users see of the kinds: names, short names and columns of `kubectl get`.
+//! The names, short names and `kubectl get` columns of the kinds.
 
 use std::fmt::Write;
 

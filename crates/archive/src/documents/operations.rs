@@ -1,4 +1,4 @@
-//! `NAME-itemoperations.json.gz`: what actions go on with in the background.
+//! `NAME-itemoperations.json.gz`: the operations that actions started.
 
 use lifeboat_api::catalogue::{GroupResource, ItemId};
 use lifeboat_api::common::Time;
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::is_zero;
 
-/// How an operation stands.
+/// The phase of an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum OperationPhase {
     #[default]
@@ -22,7 +22,7 @@ impl OperationPhase {
     }
 }
 
-/// An item, as upstream's Go struct without names writes it.
+/// An item, as Velero's Go struct without JSON names is encoded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "PascalCase", default)]
 pub struct ResourceIdentifier {
@@ -69,7 +69,7 @@ pub struct BackupOperationSpec {
     pub resource_identifier: ResourceIdentifier,
     #[serde(rename = "operationID")]
     pub operation_id: String,
-    /// `null` where there are none, as upstream.
+    /// `null` if there are none, as in Velero.
     #[serde(default)]
     pub post_operation_items: Option<Vec<ResourceIdentifier>>,
 }

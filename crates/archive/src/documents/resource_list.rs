@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize, Serializer};
 
-/// `v1/Pod` to `namespace/name`; sorted when it is written.
+/// Maps `v1/Pod` to `namespace/name`; sorted when it is written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub struct ResourceList {
@@ -43,12 +43,12 @@ impl fmt::Display for RestoreAction {
 }
 
 impl ResourceList {
-    /// Adds an item of a backup. `api_version` is as `apps/v1`.
+    /// Adds an item of a backup. `api_version` has the form `apps/v1`.
     pub fn add(&mut self, api_version: &str, kind: &str, namespace: Option<&str>, name: &str) {
         self.insert(api_version, kind, path(namespace, name));
     }
 
-    /// Adds an item of a restore and what became of it; namespaces are those of the cluster.
+    /// Adds an item of a restore and its outcome; namespaces are those of the cluster.
     pub fn add_restored(
         &mut self,
         api_version: &str,
@@ -60,7 +60,7 @@ impl ResourceList {
         self.insert(api_version, kind, format!("{}({action})", path(namespace, name)));
     }
 
-    /// Puts the items of each type in the order in which they are written, for those who show them.
+    /// Sorts the items of each type as they are written, for display.
     pub fn sort(&mut self) {
         for items in self.types.values_mut() {
             items.sort_unstable();

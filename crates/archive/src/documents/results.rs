@@ -1,4 +1,4 @@
-//! `NAME-results.gz`: what went wrong, by where it belongs.
+//! `NAME-results.gz`: warnings and errors, by the scope that they belong to.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub struct Results {
     pub warnings: MessageList,
 }
 
-/// Messages, each under the place that it is about.
+/// Messages, grouped by what they are about.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct MessageList {
@@ -28,7 +28,7 @@ pub struct MessageList {
 }
 
 impl MessageList {
-    /// Adds a message about an item: of a namespace, or cluster-scoped.
+    /// Adds a message about an item: in a namespace, or cluster-scoped.
     pub fn add(&mut self, namespace: Option<&str>, message: impl Into<String>) {
         match namespace {
             Some(namespace) => self.namespaces.entry(namespace.to_owned()).or_default().push(message.into()),
@@ -44,7 +44,7 @@ impl MessageList {
         self.count() == 0
     }
 
-    /// Every message with the namespace it is about.
+    /// All messages, each with its namespace.
     pub fn all(&self) -> impl Iterator<Item = (Option<&str>, &str)> {
         let general = self.velero.iter().chain(&self.cluster).map(|message| (None, message.as_str()));
         general.chain(self.namespaces.iter().flat_map(|(namespace, messages)| {

@@ -1,5 +1,5 @@
-//! `NAME-volumeinfo.json.gz` and `NAME-volumesnapshots.json.gz`: what became of each volume. Phases and methods are text
-//! here, because a reader must take what a newer writer says.
+//! `NAME-volumeinfo.json.gz` and `NAME-volumesnapshots.json.gz`: the result for each volume. Phases and methods are
+//! plain strings here, because a reader must accept the values of newer writers.
 
 use std::collections::BTreeMap;
 
@@ -33,8 +33,8 @@ pub struct BackupVolumeInfo {
     /// `succeeded` or `failed`.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub result: String,
-    /// `Snapshot` (all files at one moment), `Quiesced` (hooks had brought the application to rest) or `Live`. Lifeboat's own:
-    /// Velero does not read it.
+    /// `Snapshot` (all files at one point in time), `Quiesced` (the pod's pre hooks had succeeded) or `Live`.
+    /// Lifeboat's own: Velero does not read it.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub consistency: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -111,7 +111,7 @@ pub struct NativeSnapshotInfo {
     pub volume_type: String,
     #[serde(rename = "volumeAZ")]
     pub volume_az: String,
-    /// A number, as text.
+    /// A number, written as a string.
     pub iops: String,
     #[serde(rename = "Phase")]
     pub phase: String,
@@ -136,7 +136,7 @@ pub struct PodVolumeInfo {
     pub phase: String,
 }
 
-/// What a volume that is made anew has to get back.
+/// The attributes that a newly created volume must get from the old one.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct VolumeAttributes {
@@ -144,7 +144,7 @@ pub struct VolumeAttributes {
     pub labels: Option<BTreeMap<String, String>>,
 }
 
-/// A snapshot that a volume snapshotter made.
+/// A snapshot that was taken by a volume snapshotter.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct NativeSnapshot {
     pub spec: NativeSnapshotSpec,

@@ -1,5 +1,6 @@
-//! A limit for every call to storage. A store of ours gives up by itself; a plugin may hang for ever, and whoever waits for
-//! it would hang with it. Uploads of streams are bounded by their writers, because a stream may rest while nothing is read.
+//! A time limit for every call to storage. Our own stores have limits; a plugin may hang for ever, and the caller
+//! would hang with it. Streamed uploads are limited by their writers, because a stream may pause while the source is
+//! not read.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -13,11 +14,11 @@ use url::Url;
 
 use super::{ByteStream, ObjectReading, ObjectStore, StoreError};
 
-/// How long storage may be silent. A store of ours repeats a request seven times, with two minutes of silence each time;
-/// what it says then tells more than that time ran out.
-pub(crate) const PATIENCE: Duration = Duration::from_mins(20);
+/// How long storage may take. Our own store tries a request seven times, with two minutes without data each time, and
+/// its error says more than a timeout here would.
+pub(crate) const STORAGE_TIMEOUT: Duration = Duration::from_mins(20);
 
-/// Storage whose calls end.
+/// Storage with a time limit for every call.
 pub struct Bounded {
     inner: Arc<dyn ObjectStore>,
     limit: Duration,
@@ -25,7 +26,7 @@ pub struct Bounded {
 
 impl Bounded {
     pub fn new(inner: Arc<dyn ObjectStore>) -> Self {
-        Self { inner, limit: PATIENCE }
+        Self { inner, limit: STORAGE_TIMEOUT }
     }
 
     #[must_use]
@@ -39,12 +40,12 @@ impl Bounded {
         action: &'static str,
         call: impl Future<Output = Result<T, StoreError>> + Send,
     ) -> Result<T, StoreError> {
-        timeout(self.limit, call).await.unwrap_or_else(|_elapsed| Err(silent(action, self.limit)))
+        timeout(self.limit, call).await.unwrap_or_else(|_elapsed| Err(timed_out(action, self.limit)))
     }
 }
 
-fn silent(action: &'static str, limit: Duration) -> StoreError {
-    StoreError::Silent { action, minutes: limit.as_secs().div_ceil(60) }
+fn timed_out(action: &'static str, limit: Duration) -> StoreError {
+    StoreError::TimedOut { action, minutes: limit.as_secs().div_ceil(60) }
 }
 
 #[async_trait]
@@ -64,7 +65,7 @@ impl ObjectStore for Bounded {
             let mut body = body?;
             match timeout(limit, body.next()).await {
                 Ok(chunk) => chunk.map(|chunk| (chunk, Some(body))),
-                Err(_elapsed) => Some((Err(silent("read on", limit)), None)),
+                Err(_elapsed) => Some((Err(timed_out("continue reading a file", limit)), None)),
             }
         });
         Ok(ObjectReading { size, body: body.boxed() })
@@ -99,7 +100,7 @@ impl ObjectStore for Bounded {
 mod tests {
     use super::*;
 
-    /// Storage that never answers.
+    /// Storage that never responds.
     struct Hanging;
 
     #[async_trait]
@@ -147,6 +148,6 @@ mod tests {
             store.abort_uploads("").await.err(),
             store.get("a", 10).await.err(),
         ];
-        assert!(ended.iter().all(|error| matches!(error, Some(StoreError::Silent { .. }))), "{ended:?}");
+        assert!(ended.iter().all(|error| matches!(error, Some(StoreError::TimedOut { .. }))), "{ended:?}");
     }
 }

@@ -1,4 +1,5 @@
-//! The spool file: items gathered into blocks, each compressed by itself, so that one item costs one small read.
+//! The spool file: items are grouped into blocks that are compressed separately, so that reading one item costs one
+//! small read.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -11,27 +12,28 @@ use bytes::Bytes;
 
 use super::{SpoolError, SpoolLimits};
 
-/// Plain bytes of a block. Items of one type lie together, so that most reads find their block in the cache.
+/// The uncompressed size of a block. Items of one type are adjacent, so that most reads find their block in the
+/// cache.
 const BLOCK: usize = 128 * 1024;
-/// Blocks that are kept after a read.
+/// The number of blocks that are cached.
 const CACHED: usize = 16;
-/// Bytes between looks at the free space.
+/// How many bytes are written between checks of the free space.
 const LOOK_EVERY: u64 = 4 * 1024 * 1024;
 
-/// Where an item is.
+/// The position of an item in the spool: its block, and the range within the block.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct SpoolOffset {
     pub(super) block: u32,
     pub(super) offset: u32,
     pub(super) length: u32,
 }
 
-/// Writes blocks. Space is looked at before and while.
+/// Writes blocks. The free space is checked at the start and while writing.
 pub(super) struct BlockWriter {
     file: File,
     directory: PathBuf,
     open: Vec<u8>,
-    /// Where each compressed block ends.
+    /// The end offset of each compressed block.
     ends: Vec<u64>,
     limit: u64,
     reserve: u64,
@@ -39,7 +41,7 @@ pub(super) struct BlockWriter {
 }
 
 impl BlockWriter {
-    /// `expected` is the size of the archive in storage, if it is known: the spool comes to about as much.
+    /// `expected` is the size of the archive in storage, if it is known: the spool gets about as large.
     pub(super) fn create(
         directory: &Path,
         expected: Option<u64>,
@@ -60,12 +62,12 @@ impl BlockWriter {
         Ok(writer)
     }
 
-    pub(super) fn append(&mut self, item: &[u8]) -> Result<Place, SpoolError> {
+    pub(super) fn append(&mut self, item: &[u8]) -> Result<SpoolOffset, SpoolError> {
         if !self.open.is_empty() && self.open.len() + item.len() > BLOCK {
             self.flush()?;
         }
         let number = |value: usize| u32::try_from(value).unwrap_or(u32::MAX);
-        let place = Place {
+        let place = SpoolOffset {
             block: number(self.ends.len()),
             offset: number(self.open.len()),
             length: number(item.len()),
@@ -98,12 +100,12 @@ impl BlockWriter {
         Ok(())
     }
 
-    /// Whether a file of `total` bytes fits.
+    /// Checks that a file of `total` bytes fits.
     fn check_space(&self, total: u64) -> Result<(), SpoolError> {
         let written = self.ends.last().copied().unwrap_or(0);
         let stat = rustix::fs::fstatvfs(&self.file).map_err(|error| self.disk("measure", error.into()))?;
         let free = stat.f_bavail.saturating_mul(stat.f_frsize);
-        // What the limit leaves counts as free space, because no more may be used.
+        // No more than the limit may be used, so the free space is at most what the limit leaves.
         let free = free.min(self.limit.saturating_sub(written));
         let needed = total.saturating_sub(written);
         let reserve = if self.limit == u64::MAX { self.reserve } else { 0 };
@@ -127,7 +129,7 @@ impl BlockWriter {
 pub(super) struct BlockFile {
     inner: Arc<Inner>,
     directory: PathBuf,
-    /// Held while a block is loaded, so that many who want the same one load it once.
+    /// Held while a block is loaded, so that concurrent readers of one block load it once.
     loading: tokio::sync::Mutex<()>,
 }
 
@@ -143,7 +145,7 @@ impl BlockFile {
         self.inner.ends.last().copied().unwrap_or(0)
     }
 
-    pub(super) async fn get(&self, place: Place) -> Result<Bytes, SpoolError> {
+    pub(super) async fn get(&self, place: SpoolOffset) -> Result<Bytes, SpoolError> {
         let block = match self.inner.cached(place.block) {
             Some(block) => block,
             None => self.load(place.block).await?,
@@ -187,7 +189,7 @@ impl Inner {
         if cache.len() >= CACHED {
             cache.pop_front();
         }
-        // A large block would keep a large item in memory for little.
+        // Caching a large block would keep a large item in memory for little benefit.
         if block.len() <= 2 * BLOCK {
             cache.push_back((number, block.clone()));
         }

@@ -1,4 +1,5 @@
-//! What a restore must know of an item before it reads it whole: who it is, to whom it belongs, what it mounts.
+//! The metadata of an item that a restore needs before it reads the whole item: identity, owners, claims that it
+//! mounts.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +7,7 @@ use lifeboat_api::catalogue::ItemId;
 use serde::Deserialize;
 use sha2::{Digest, Sha256};
 
-/// A UID in 16 bytes: the UUID that it is, or a hash of a text that is none.
+/// A UID in 16 bytes: the UUID, or a hash of a text that is not a UUID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Uid(u128);
 
@@ -22,7 +23,7 @@ impl Uid {
         })))
     }
 
-    /// The UID as a number: equal for equal UIDs.
+    /// The UID as a number; equal UIDs have equal numbers.
     pub fn number(self) -> u128 {
         self.0
     }
@@ -42,7 +43,7 @@ fn uuid(text: &str) -> Option<u128> {
     })
 }
 
-/// The part of an object that is read.
+/// The part of an object that is kept in the index.
 #[derive(Debug, Default)]
 pub(super) struct Head {
     pub(super) api_version: String,
@@ -102,7 +103,8 @@ struct Claim {
     claim_name: String,
 }
 
-/// Bytes of labels, number of owners and of claims of one item: beyond what any cluster holds, and kept in memory.
+/// Limits for one item: bytes of labels, number of owners and of claims. More than any cluster has, and kept in
+/// memory.
 const MOST_LABEL_BYTES: usize = 256 * 1024;
 const MOST_OWNERS: usize = 1000;
 const MOST_CLAIMS: usize = 1000;
@@ -110,22 +112,22 @@ const MOST_CLAIMS: usize = 1000;
 /// Why an item cannot be restored as it is.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum HeadError {
-    #[error("it is no object: {0}")]
+    #[error("it is not an object: {0}")]
     NoObject(serde_json::Error),
-    #[error("it is no pod: {0}")]
+    #[error("it is not a pod: {0}")]
     NoPod(serde_json::Error),
     #[error("it has no apiVersion or no kind")]
     NoKind,
-    #[error("it holds a {kind} of '{api_version}', which is another API group")]
+    #[error("it contains a {kind} of '{api_version}', which is another API group")]
     OtherGroup { kind: String, api_version: String },
-    #[error("it holds the object '{name}' of namespace '{namespace}'")]
+    #[error("it contains the object '{name}' of namespace '{namespace}'")]
     OtherObject { name: String, namespace: String },
     #[error("it has more labels, owners or claims than any object has")]
     TooLarge,
 }
 
-/// Reads the head of the object that is stored under `id`; says what is wrong with it otherwise. Where it is stored decides
-/// whether it is restored, so the object must say the same of itself.
+/// Reads the head of the object that is stored under `id`. Its path in the archive decides whether it is restored, so
+/// the object's own metadata must match the path.
 pub(super) fn read(id: &ItemId, json: &[u8]) -> Result<Head, HeadError> {
     let object: Object = serde_json::from_slice(json).map_err(HeadError::NoObject)?;
     let Object { api_version, kind, metadata } = object;
@@ -157,7 +159,7 @@ pub(super) fn read(id: &ItemId, json: &[u8]) -> Result<Head, HeadError> {
     })
 }
 
-/// The group of `apps/v1`, of `v1`; None for what is neither.
+/// The group of `apps/v1` or of `v1`; None for an invalid text.
 fn group(api_version: &str) -> Option<&str> {
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let plain = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '-';

@@ -1,19 +1,19 @@
-//! The index of a spool: about a hundred bytes for each item. Types, namespaces and sets of labels are kept once; names
-//! lie in one text.
+//! The index of a spool: about a hundred bytes per item. Types, namespaces and label sets are stored once; names are
+//! in one string.
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::Hash;
 
 use lifeboat_api::catalogue::{GroupResource, ItemId};
 
-use super::blocks::Place;
+use super::blocks::SpoolOffset;
 use super::head::{Head, Uid};
 
 const NONE: u32 = u32::MAX;
-/// What two texts cost besides their letters.
+/// The size of two strings without their content.
 const PAIR: usize = 2 * size_of::<String>();
 
-/// Values that are kept once, under small numbers.
+/// Values that are stored once and referred to by small numbers.
 #[derive(Debug)]
 struct Table<T> {
     values: Vec<T>,
@@ -42,7 +42,7 @@ impl<T: Clone + Eq + Hash> Table<T> {
     }
 }
 
-/// A piece of the text, or of a list.
+/// A range of the string or of a list.
 #[derive(Clone, Copy, Debug, Default)]
 struct Piece {
     begin: u32,
@@ -66,14 +66,14 @@ struct Entry {
     name: Piece,
     owners: Piece,
     claims: Piece,
-    place: Place,
+    place: SpoolOffset,
 }
 
 /// All entries of a spool.
 #[derive(Debug, Default)]
 pub(super) struct Index {
     entries: Vec<Entry>,
-    /// Entries in the order of their keys.
+    /// Entry numbers, sorted by key.
     sorted: Vec<u32>,
     plain: usize,
     resources: Table<GroupResource>,
@@ -84,11 +84,11 @@ pub(super) struct Index {
     names: String,
     owners: Vec<Uid>,
     claims: Vec<Piece>,
-    /// About how many bytes all of it has in memory.
+    /// The approximate size of the index in memory, in bytes.
     bytes: u64,
 }
 
-/// What is known of one item.
+/// The metadata of one item.
 #[derive(Clone, Copy, Debug)]
 pub struct Item<'a> {
     index: &'a Index,
@@ -97,7 +97,7 @@ pub struct Item<'a> {
 }
 
 impl Index {
-    pub(super) fn add(&mut self, id: ItemId, version: Option<String>, head: Head, place: Place) {
+    pub(super) fn add(&mut self, id: ItemId, version: Option<String>, head: Head, place: SpoolOffset) {
         self.bytes += Self::size_of(&id, &head) as u64;
         let name = self.text(&id.name);
         let owners = Piece { begin: small(self.owners.len()), length: small(head.owners.len()) };
@@ -115,7 +115,7 @@ impl Index {
         let labels = label_set(&mut self.labels, head.labels);
         let kind_bytes = 2 * (PAIR + head.api_version.len() + head.kind.len());
         let kind = self.kinds.add((head.api_version, head.kind));
-        // Tables hold each value twice: once in its order, once to find it.
+        // Tables hold each value twice: in order, and in the map that finds it.
         self.bytes += if self.labels.len() > sets { 2 * label_bytes as u64 } else { 0 };
         self.bytes += if self.kinds.len() > kinds { kind_bytes as u64 } else { 0 };
         self.entries.push(Entry {
@@ -132,13 +132,13 @@ impl Index {
         });
     }
 
-    /// What one item costs besides what it shares with others.
+    /// The size of one item without the values that it shares with others.
     fn size_of(id: &ItemId, head: &Head) -> usize {
         let claims: usize = head.claims.iter().map(|claim| size_of::<Piece>() + claim.len()).sum();
         size_of::<Entry>() + size_of::<u32>() + id.name.len() + head.owners.len() * size_of::<Uid>() + claims
     }
 
-    /// What its namespace and its version cost where it is the first that has them.
+    /// The size of its namespace and its version, if it is the first item that has them.
     fn shared_bytes(&self, id: &ItemId, version: Option<&str>) -> usize {
         let new = |table: &Table<String>, text: &str| {
             if table.numbers.contains_key(text) { 0 } else { 2 * (PAIR + text.len()) }
@@ -153,7 +153,7 @@ impl Index {
         self.bytes
     }
 
-    /// Makes it ready for `find`.
+    /// Sorts the index for `find`.
     pub(super) fn finish(&mut self) {
         let mut sorted: Vec<u32> = (0..small(self.entries.len())).collect();
         sorted.sort_by(|&left, &right| self.key(left).cmp(&self.key(right)));
@@ -174,7 +174,7 @@ impl Index {
         self.entries.get(at).map(|entry| Item { index: self, entry, at })
     }
 
-    pub(super) fn place(&self, at: usize) -> Option<Place> {
+    pub(super) fn place(&self, at: usize) -> Option<SpoolOffset> {
         self.entries.get(at).map(|entry| entry.place)
     }
 
@@ -220,7 +220,7 @@ impl Index {
 }
 
 impl<'a> Item<'a> {
-    /// Its place in the index: what `Spool::get` takes.
+    /// Its position in the index, for `Spool::get`.
     pub fn index(&self) -> usize {
         self.at
     }
@@ -245,7 +245,7 @@ impl<'a> Item<'a> {
         &self.index.names[self.entry.name.range()]
     }
 
-    /// As `apps/v1`.
+    /// In the form `apps/v1`.
     pub fn api_version(&self) -> &'a str {
         &self.index.kinds.values[self.entry.kind as usize].0
     }
@@ -260,7 +260,7 @@ impl<'a> Item<'a> {
         &self.index.kinds.values[self.entry.kind as usize].1
     }
 
-    /// The version whose directory it lies in, where that is not the preferred one.
+    /// The version in whose directory it is stored, if that is not the preferred version.
     pub fn stored_version(&self) -> Option<&'a str> {
         self.index.versions.values.get(self.entry.version as usize).map(String::as_str)
     }
@@ -285,7 +285,7 @@ impl<'a> Item<'a> {
         index.claims[self.entry.claims.range()].iter().map(|piece| &index.names[piece.range()])
     }
 
-    /// Bytes of its JSON.
+    /// Size of its JSON, in bytes.
     pub fn size(&self) -> u64 {
         u64::from(self.entry.place.length)
     }

@@ -1,5 +1,5 @@
-//! What the name of an entry says: an item in the preferred version, its twin, another version, or something about the
-//! archive.
+//! Parses the name of an entry: an item in the preferred version, its duplicate under the version's path, an item in
+//! another version, or a file about the archive.
 
 use lifeboat_api::catalogue::{GroupResource, ItemId};
 
@@ -7,19 +7,19 @@ use super::SpoolError;
 
 const TWIN: &str = "-preferredversion";
 
-/// The longest part of a name: names in a cluster have 253 letters, a few types more.
+/// The longest part of a name: names in a cluster have up to 253 characters, those of a few types more.
 const LONGEST_PART: usize = 1024;
 
-/// The meaning of an entry.
+/// The kind of an entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Entry {
     /// `metadata/version`.
     FormatVersion,
     /// Another file about the archive.
     Metadata,
-    /// An item; in a version other than the preferred one if it is named.
+    /// An item; `version` is set if it is not the preferred version.
     Item { id: ItemId, version: Option<String> },
-    /// The same bytes as the item, under the name of its version.
+    /// A duplicate of an item, under the path of its version.
     Twin,
 }
 
@@ -33,7 +33,7 @@ pub(super) fn parse(name: &str) -> Result<Entry, SpoolError> {
         return refused("the name leads out of the archive");
     }
     if parts.iter().any(|part| part.is_empty() || *part == "." || part.contains(['\0', '\\'])) {
-        return refused("the name is not one that a backup writer makes");
+        return refused("no backup writer uses such a name");
     }
     if parts.iter().any(|part| part.len() > LONGEST_PART) {
         return refused("a part of the name is longer than any name in a cluster");
@@ -62,7 +62,7 @@ fn item(
 ) -> Result<Entry, SpoolError> {
     let object = file.strip_suffix(".json").filter(|object| !object.is_empty());
     let Some(object) = object else {
-        return Err(SpoolError::Entry { name: name.to_owned(), problem: "it is no .json file" });
+        return Err(SpoolError::Entry { name: name.to_owned(), problem: "it is not a .json file" });
     };
     if version.is_some_and(|version| version.ends_with(TWIN)) {
         return Ok(Entry::Twin);

@@ -1,4 +1,4 @@
-//! The one pass over an archive, on a thread of its own: decompress, check each entry, spool each item.
+//! The pass over an archive, on a blocking thread: decompresses, checks each entry and spools each item.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
@@ -18,10 +18,10 @@ use super::{Spool, SpoolError, SpoolLimits, Unreadable, head};
 use crate::FORMAT_VERSION;
 use crate::object_store::StoreError;
 
-/// Unreadable items that are listed; more than these make the whole archive no backup.
+/// The most unreadable items that are listed; with more, the archive is not accepted as a backup.
 const MOST_UNREADABLE: usize = 10_000;
 
-/// Letters of what is said of an unreadable item.
+/// The longest message about an unreadable item, in characters.
 const LONGEST_PROBLEM: usize = 500;
 
 pub(super) fn run(
@@ -92,7 +92,7 @@ impl<'a> Pass<'a> {
     fn entry(&mut self, header: &Header) -> Result<(), SpoolError> {
         let entry = names::parse(&header.name)?;
         if !self.seen.is_new(&header.name) {
-            return Err(SpoolError::Entry { name: header.name.clone(), problem: "it is there twice" });
+            return Err(SpoolError::Entry { name: header.name.clone(), problem: "it occurs twice" });
         }
         if self.seen.count() > self.limits.entries {
             return Err(too_large(format!("it has more than {} entries", self.limits.entries)));
@@ -100,7 +100,7 @@ impl<'a> Pass<'a> {
         if header.size > self.limits.entry_bytes {
             let limit = self.limits.entry_bytes;
             let name = &header.name;
-            return Err(too_large(format!("'{name}' has {} bytes, more than {limit}", header.size)));
+            return Err(too_large(format!("'{name}' has {} bytes, the limit is {limit}", header.size)));
         }
         self.read(header.size)?;
         match entry {
@@ -118,7 +118,7 @@ impl<'a> Pass<'a> {
                     }
                 }
                 Err(problem) if self.unreadable.len() < MOST_UNREADABLE => {
-                    // The words may quote the object, which may be large.
+                    // The message may quote the object, which may be large.
                     let problem = problem.to_string().chars().take(LONGEST_PROBLEM).collect();
                     self.unreadable.push(Unreadable { id, problem });
                 }
@@ -135,7 +135,7 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// Names that were met, as keyed hashes: an archive cannot be made to collide.
+/// The names that were found, as keyed hashes, so that an archive cannot cause collisions.
 struct Seen {
     names: HashSet<u128>,
     keys: (RandomState, RandomState),
@@ -160,11 +160,13 @@ impl Seen {
 
 fn bomb(plain: u64, compressed: u64, limits: &SpoolLimits) -> Result<(), SpoolError> {
     if plain > limits.plain_bytes {
-        return Err(too_large(format!("it comes to more than {} bytes", limits.plain_bytes)));
+        return Err(too_large(format!("it is larger than {} bytes when decompressed", limits.plain_bytes)));
     }
     if plain > limits.ratio_from && plain / limits.ratio > compressed {
         let ratio = limits.ratio;
-        return Err(too_large(format!("{compressed} bytes come to {plain}, more than {ratio} for each")));
+        return Err(too_large(format!(
+            "{compressed} bytes decompress to {plain}, a ratio of more than {ratio}"
+        )));
     }
     Ok(())
 }
@@ -173,9 +175,9 @@ fn too_large(problem: String) -> SpoolError {
     SpoolError::TooLarge { problem }
 }
 
-/// The version that the archive says it has; a newer one is refused. Very old archives say `1`.
+/// The format version that the archive names; newer ones are refused. Very old archives contain `1`.
 fn format(content: &[u8]) -> Result<String, SpoolError> {
-    let unknown = || SpoolError::Damaged("metadata/version holds no version".into());
+    let unknown = || SpoolError::Damaged("metadata/version contains no version".into());
     let text = std::str::from_utf8(content).map_err(|_| unknown())?.trim();
     let parts = |version: &str| -> Option<(u64, u64)> {
         let mut numbers = version.splitn(3, '.').map(|number| number.parse().ok());

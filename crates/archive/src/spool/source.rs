@@ -1,5 +1,5 @@
-//! The compressed bytes as they come from storage, for a reader on a thread: counts them, and keeps storage's own error
-//! for whoever meets a failed read.
+//! A blocking reader for the compressed bytes from storage. It counts them, and keeps the error of storage so that
+//! the caller of a failed read can report it.
 
 use std::cell::{Cell, RefCell};
 use std::io::{self, Read};
@@ -10,14 +10,14 @@ use tokio::sync::mpsc;
 
 use crate::object_store::StoreError;
 
-/// What both ends of the reader share.
+/// State that the reader shares with its user.
 #[derive(Default)]
 pub(crate) struct Meter {
     pub(crate) compressed: Cell<u64>,
     pub(crate) failure: RefCell<Option<StoreError>>,
 }
 
-/// Reads chunks from a channel. An end of the channel is the end of the archive.
+/// Reads chunks from a channel. The end of the channel is the end of the archive.
 pub(crate) struct ChunkReader {
     chunks: mpsc::Receiver<Result<Bytes, StoreError>>,
     chunk: Bytes,
@@ -29,7 +29,7 @@ impl ChunkReader {
         Self { chunks, chunk: Bytes::new(), meter }
     }
 
-    /// The first bytes, without taking them.
+    /// The first bytes, without consuming them.
     pub(crate) fn peek(&mut self, count: usize) -> io::Result<Vec<u8>> {
         let mut begin = Vec::new();
         while begin.len() + self.chunk.len() < count {

@@ -1,5 +1,5 @@
-//! A strict reader of tar files: regular files only, with names of any length (PAX and GNU), and an end that must be
-//! there. Written anew, because a reader for archives of strangers must be small and must not believe any size.
+//! A strict reader of tar files: only regular files, with names of any length (PAX and GNU), and the end marker is
+//! required. Not a library, because a reader for untrusted archives must be small and must not trust any size field.
 
 use std::io::Read;
 
@@ -16,7 +16,7 @@ pub(crate) struct TarReader<R> {
     pub(crate) plain: u64,
 }
 
-/// The header of a regular file; its content comes next.
+/// The header of a regular file; its content follows.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) name: String,
@@ -41,7 +41,8 @@ impl<R: Read> TarReader<R> {
             if Some(checksum(&block)) != octal(&block[148..156]) {
                 return Err(damaged("the checksum of an entry's header is wrong"));
             }
-            let size = octal(&block[124..136]).ok_or_else(|| damaged("the size of an entry is no number"))?;
+            let size =
+                octal(&block[124..136]).ok_or_else(|| damaged("the size of an entry is not a number"))?;
             match block[156] {
                 b'0' | 0 => {
                     let name = match long_name {
@@ -72,7 +73,7 @@ impl<R: Read> TarReader<R> {
         }
     }
 
-    /// The content of the file whose header came last, into `out`. `on_piece` may refuse while it grows.
+    /// Reads the content of the file whose header was read last into `out`. `on_piece` may refuse it while it grows.
     pub(crate) fn content(
         &mut self,
         size: u64,
@@ -108,7 +109,7 @@ impl<R: Read> TarReader<R> {
         Ok(record)
     }
 
-    /// After the first block of zeros: a second one, and nothing but zeros to the end.
+    /// After the first block of zeros: requires a second one, and only zeros up to the end of the file.
     fn end(&mut self, dangling: bool) -> Result<Option<Header>, SpoolError> {
         const MOST_PADDING: u64 = 1024 * 1024;
         let mut block = [0; HEADER];
@@ -122,12 +123,12 @@ impl<R: Read> TarReader<R> {
             block[count..].fill(0);
             rest += count as u64;
         }
-        Err(damaged("something follows the end of the archive"))
+        Err(damaged("there is data after the end of the archive"))
     }
 
     fn fill(&mut self, out: &mut [u8]) -> Result<(), SpoolError> {
         self.inner.read_exact(out).map_err(|error| match error.kind() {
-            std::io::ErrorKind::UnexpectedEof => damaged("it ends too early"),
+            std::io::ErrorKind::UnexpectedEof => damaged("it ends unexpectedly"),
             _ => damaged(error.to_string()),
         })?;
         self.plain += out.len() as u64;
@@ -139,14 +140,15 @@ fn damaged(problem: impl Into<String>) -> SpoolError {
     SpoolError::Damaged(problem.into())
 }
 
-/// The sum of the header's bytes, its own field taken as spaces.
+/// The sum of the header's bytes, with the checksum field taken as spaces.
 fn checksum(block: &[u8; HEADER]) -> u64 {
     let field = 148..156;
     let sum = |(at, byte): (usize, &u8)| if field.contains(&at) { 32 } else { u64::from(*byte) };
     block.iter().enumerate().map(sum).sum()
 }
 
-/// A number in octal digits between spaces and NULs. Base-256 numbers are for sizes that no entry may have.
+/// A number in octal digits between spaces and NULs. Base-256 numbers are only needed for sizes that no entry may
+/// have.
 fn octal(field: &[u8]) -> Option<u64> {
     let text = std::str::from_utf8(field).ok()?.trim_matches(['\0', ' ']);
     if text.is_empty() { Some(0) } else { u64::from_str_radix(text, 8).ok() }
@@ -155,7 +157,7 @@ fn octal(field: &[u8]) -> Option<u64> {
 fn short_name(block: &[u8; HEADER]) -> Result<String, SpoolError> {
     let until_nul = |field: &[u8]| field.iter().copied().take_while(|&byte| byte != 0).collect::<Vec<_>>();
     let mut name = Vec::new();
-    // GNU's headers use the place of the prefix for other things.
+    // GNU headers use the prefix field for other purposes.
     if block[257..263] == *b"ustar\0" {
         name = until_nul(&block[345..500]);
         if !name.is_empty() {
@@ -170,7 +172,7 @@ fn text(name: Vec<u8>) -> Result<String, SpoolError> {
     String::from_utf8(name).map_err(|_| damaged("the name of an entry is not UTF-8"))
 }
 
-/// The path and the size that a PAX header gives. `LENGTH key=value\n` again and again.
+/// The path and the size from a PAX header: records of the form `LENGTH key=value\n`.
 fn pax(record: &[u8]) -> Result<(Option<String>, Option<u64>), SpoolError> {
     let bad = || damaged("an extended header is malformed");
     let mut rest = record;
@@ -189,7 +191,7 @@ fn pax(record: &[u8]) -> Result<(Option<String>, Option<u64>), SpoolError> {
         match key {
             "path" => path = Some(value.to_owned()),
             "size" => size = Some(value.parse().map_err(|_| bad())?),
-            key if key.starts_with("GNU.sparse") => return Err(damaged("it holds sparse files")),
+            key if key.starts_with("GNU.sparse") => return Err(damaged("it contains sparse files")),
             _ => {}
         }
         rest = &rest[length..];

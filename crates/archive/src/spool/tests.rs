@@ -124,7 +124,7 @@ async fn a_name_that_no_backup_writer_makes_is_refused(#[case] name: &str, #[cas
 async fn an_entry_that_is_there_twice_is_refused() {
     let content = pod();
     let error = read(&archive(&[(POD, &content), (POD, &content)])).await.unwrap_err();
-    assert!(matches!(error, SpoolError::Entry { problem: "it is there twice", .. }), "{error}");
+    assert!(matches!(error, SpoolError::Entry { problem: "it occurs twice", .. }), "{error}");
 }
 
 #[rstest]
@@ -201,7 +201,7 @@ async fn an_archive_that_is_cut_anywhere_is_refused() {
 async fn an_archive_that_is_cut_between_members_is_refused() {
     let content = pod();
     let error = read(&compress(&plain(&[(POD, &content)])).unwrap()).await.unwrap_err();
-    assert!(error.to_string().contains("ends too early"), "{error}");
+    assert!(error.to_string().contains("ends unexpectedly"), "{error}");
 }
 
 #[tokio::test]
@@ -210,7 +210,7 @@ async fn what_follows_the_end_is_refused() {
     written::end(&mut out);
     out.extend(plain(&[("resources/pods/namespaces/shop/more.json", &pod())]));
     let error = read(&compress(&out).unwrap()).await.unwrap_err();
-    assert!(error.to_string().contains("follows the end"), "{error}");
+    assert!(error.to_string().contains("after the end"), "{error}");
 }
 
 #[tokio::test]
@@ -244,7 +244,7 @@ async fn a_bomb_is_refused_before_it_fills_the_disk() {
     let entries: Vec<_> = names.iter().map(|name| (name.as_str(), zeros.as_slice())).collect();
     let error = read(&archive(&entries)).await.unwrap_err();
     assert!(matches!(error, SpoolError::TooLarge { .. }), "{error}");
-    assert!(error.to_string().contains("for each"), "{error}");
+    assert!(error.to_string().contains("a ratio of more than"), "{error}");
 }
 
 #[tokio::test]
@@ -260,7 +260,7 @@ async fn too_many_entries_are_refused() {
 async fn an_entry_that_is_too_large_is_refused_by_its_header() {
     let limits = SpoolLimits { entry_bytes: 10, ..SpoolLimits::default() };
     let error = read_with(&archive(&[(POD, &pod())]), limits).await.unwrap_err();
-    assert!(error.to_string().contains("more than 10"), "{error}");
+    assert!(error.to_string().contains("the limit is 10"), "{error}");
 }
 
 #[tokio::test]
@@ -279,7 +279,7 @@ async fn a_size_that_is_a_lie_takes_no_memory() {
 }
 
 #[tokio::test]
-async fn too_little_space_is_said_before_anything_is_read() {
+async fn too_little_space_is_reported_before_anything_is_read() {
     let stored = archive(&[(POD, &pod())]);
     let limits = SpoolLimits { spool_bytes: 10, ..SpoolLimits::default() };
     let error = read_with(&stored, limits).await.unwrap_err();
@@ -315,7 +315,7 @@ async fn a_directory_that_is_not_there_is_named() {
 }
 
 #[tokio::test]
-async fn an_error_of_storage_is_told_as_it_is() {
+async fn an_error_of_storage_is_reported_unchanged() {
     let stored = archive(&[(POD, &pod())]);
     let failing =
         stream::iter([Ok(Bytes::copy_from_slice(&stored[..20])), Err(StoreError::Source("gone".into()))]);

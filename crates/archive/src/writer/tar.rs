@@ -1,5 +1,5 @@
-//! Entries of a tar file, as Go's writer makes them: USTAR headers, and a PAX record in front for a name that does not
-//! fit. Regular files of mode 0755, owner 0, as in the archives of Velero.
+//! Writes entries of a tar file as Go does: USTAR headers, preceded by a PAX record for a name that does not fit.
+//! Regular files with mode 0755 and owner 0, as in Velero's archives.
 
 const HEADER: usize = 512;
 
@@ -12,14 +12,14 @@ pub(crate) fn append(out: &mut Vec<u8>, path: &str, content: &[u8], time: u64) {
         let short = UstarName { prefix: "", name: "PaxHeaders.0/entry" };
         header(out, &short, record.len() as u64, b'x', time);
         padded(out, record.as_bytes());
-        // Readers take the name from the record; this one is for those that know no PAX.
+        // Readers take the name from the PAX record; this one is for readers without PAX support.
         UstarName { prefix: "", name: "entry" }
     };
     header(out, &name, content.len() as u64, b'0', time);
     padded(out, content);
 }
 
-/// Appends the end of the archive.
+/// Appends the end marker of the archive.
 pub(crate) fn end(out: &mut Vec<u8>) {
     out.resize(out.len() + 2 * HEADER, 0);
 }
@@ -38,7 +38,7 @@ impl<'a> UstarName<'a> {
         if path.len() <= 100 {
             return Some(Self { prefix: "", name: path });
         }
-        // The name keeps as little as it can: Go cuts at the last slash within the first 155 bytes.
+        // The name field keeps as little as possible: Go splits at the last slash within the first 155 bytes.
         let cut = path.as_bytes().iter().take(156).rposition(|&c| c == b'/')?;
         let (prefix, name) = (&path[..cut], &path[cut + 1..]);
         (name.len() <= 100 && !name.is_empty() && !prefix.is_empty()).then_some(Self { prefix, name })
@@ -68,7 +68,7 @@ fn put(block: &mut [u8; HEADER], at: usize, bytes: &[u8]) {
     block[at..at + bytes.len()].copy_from_slice(bytes);
 }
 
-/// Octal digits that fill the field but for its last byte, a NUL.
+/// Fills the field with octal digits, except for its last byte, a NUL.
 fn octal(field: &mut [u8], mut value: u64) {
     let digits = field.len() - 1;
     for place in field[..digits].iter_mut().rev() {
@@ -83,7 +83,7 @@ fn padded(out: &mut Vec<u8>, content: &[u8]) {
     out.resize(out.len().next_multiple_of(HEADER), 0);
 }
 
-/// `LENGTH key=value\n`, where LENGTH counts all of it.
+/// `LENGTH key=value\n`, where LENGTH is the length of the whole record.
 fn pax_record(key: &str, value: &str) -> String {
     let rest = key.len() + value.len() + 3;
     let mut length = rest + 1;

@@ -157,7 +157,7 @@ async fn a_writer_that_is_dropped_leaves_nothing() {
     assert!(!store.exists(KEY).await.unwrap());
 }
 
-/// Text that does not repeat, so that it does not compress either.
+/// Text that does not repeat, so that it does not compress.
 fn unlike(number: usize) -> String {
     use sha2::Digest;
     let mut text = String::new();
@@ -169,7 +169,7 @@ fn unlike(number: usize) -> String {
     text
 }
 
-/// Storage that takes nothing.
+/// Storage that accepts nothing.
 struct Full;
 
 #[async_trait::async_trait]
@@ -208,7 +208,7 @@ fn full() -> StoreError {
 }
 
 #[tokio::test]
-async fn storage_that_fails_ends_the_archive_with_its_own_words() {
+async fn an_upload_error_is_reported_by_the_archive() {
     let writer = ArchiveWriter::start(Arc::new(Full), KEY, &WriterOptions::default());
     let body = Bytes::from(vec![b'x'; 600_000]);
     let mut failure = None;
@@ -225,7 +225,7 @@ async fn storage_that_fails_ends_the_archive_with_its_own_words() {
     assert!(matches!(error, ArchiveError::Upload { .. }));
 }
 
-/// A bucket that takes nothing and says nothing.
+/// Storage that hangs.
 struct Hanging;
 
 #[async_trait::async_trait]
@@ -264,12 +264,12 @@ impl ObjectStore for Hanging {
 #[case::at_the_end(0)]
 #[tokio::test]
 async fn storage_that_hangs_ends_the_archive(#[case] items: usize) {
-    let patience = Duration::from_millis(20);
-    let writer = ArchiveWriter::start_patient(
+    let stall_limit = Duration::from_millis(20);
+    let writer = ArchiveWriter::start_with_limit(
         Arc::new(Hanging),
         KEY.to_owned(),
         &WriterOptions { threads: 2 },
-        patience,
+        stall_limit,
     );
     let large = Bytes::from(vec![b'x'; 1 << 19]);
     let mut error = None;
@@ -286,5 +286,5 @@ async fn storage_that_hangs_ends_the_archive(#[case] items: usize) {
         None => writer.finish().await.unwrap_err(),
     };
     let ArchiveError::Upload { source, .. } = error else { panic!("{error}") };
-    assert!(source.to_string().contains("took nothing"), "{source}");
+    assert!(source.to_string().contains("accepted no data"), "{source}");
 }

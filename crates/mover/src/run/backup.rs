@@ -1,5 +1,5 @@
-//! Backs a volume, a device or a command's output up into a snapshot that carries the UID. If such a snapshot exists
-//! already, this is the second mover of the task and has nothing to do.
+//! Backs up a volume, a device or a command's output into a snapshot that is tagged with the UID. If such a snapshot
+//! already exists, an earlier mover did this part and there is nothing to do.
 
 mod input;
 mod report;
@@ -26,30 +26,30 @@ use crate::report::{BackedUp, Cause, Failure, Level, Listed};
 use crate::task::{BackupWork, UID_TAG, UNREADABLE_TAG, unreadable};
 use input::Input;
 
-/// The done files of restores, which belong to no volume.
+/// The directory of the done files of restores, which are not part of a volume's data.
 const DONE_FILES: &str = "/.velero";
-/// Owner and mode of a directory stored at the root of the snapshot, where no entry has them:
+/// The tag with owner and mode of a directory that is stored at the root of the snapshot, where it has no entry:
 /// `lifeboat-root=755:1000:1000`.
 pub(super) const ROOT_TAG: &str = "lifeboat-root=";
-/// How much of a file is read that was written after it was opened.
+/// How many bytes that were appended to a file after it was opened are still read.
 const GROWTH: u64 = 64 * 1024 * 1024;
 
 /// One backup.
 pub(super) struct Backup<'a> {
     pub(super) context: &'a WorkContext,
-    /// The part's.
+    /// The UID of the part.
     pub(super) uid: &'a str,
     pub(super) work: &'a BackupWork,
     pub(super) opened: &'a Opened,
 }
 
-/// Why no snapshot is written although everything was stored. Travels through the engine as the reason of
+/// Why the snapshot is not written although all data was stored. Passed through the engine as the reason of
 /// `Error::NotConfirmed`.
 #[derive(Debug, thiserror::Error)]
 enum Objection {
     #[error("{}", .0.message)]
     WrongVolume(Failure),
-    #[error("snapshot {} of this task exists already", .0.0.short())]
+    #[error("snapshot {} of this task already exists", .0.0.short())]
     MadeBefore(Box<Found>),
 }
 
@@ -119,14 +119,14 @@ impl Backup<'_> {
             excludes: if directory.is_some() { excludes } else { Vec::new() },
             growth: Some(GROWTH),
             confirm: Some(confirm.into()),
-            // A volume may be empty; that it is the right one was proved.
+            // A volume may be empty; the proof showed that it is the right one.
             allow_empty: directory.is_some(),
             scan: true,
             ..BackupOptions::new(source, &self.work.host)
         })
     }
 
-    /// The patterns of the task, and the done files of restores, which are at the root of a volume only.
+    /// The patterns of the task, and the done files of restores, which are only at the root of a volume.
     fn excludes(&self) -> Vec<String> {
         let mut excludes = self.work.excludes.clone();
         let at = self.work.at.as_deref().unwrap_or_default().trim_end_matches('/');
@@ -150,20 +150,20 @@ impl Backup<'_> {
             && let Err(error) =
                 report::write(&self.opened.location, key, self.uid, self.work, &result, outcome).await
         {
-            let text = format!("the full report was not written to '{key}': {error}");
+            let text = format!("cannot write the full report to '{key}': {error}");
             self.context.reporter.message(Level::Warning, &text);
         }
         result
     }
 
     fn made_before(&self, (id, snapshot): &Found) -> BackedUp {
-        let text = format!("snapshot {} of this task is there already: nothing is done again", id.short());
+        let text = format!("snapshot {} of this task already exists: nothing to do", id.short());
         self.context.reporter.message(Level::Info, &text);
         counted(Some(*id), snapshot)
     }
 }
 
-/// The counts that a snapshot holds of its own backup.
+/// The counts that are recorded in the snapshot.
 fn counted(id: Option<SnapshotId>, snapshot: &Snapshot) -> BackedUp {
     let counts = snapshot.summary.as_ref().map(|summary| summary.counts).unwrap_or_default();
     let lasted =
@@ -180,7 +180,7 @@ fn counted(id: Option<SnapshotId>, snapshot: &Snapshot) -> BackedUp {
     }
 }
 
-/// The first entries of a list; the result is cut to its limit later.
+/// The first entries of a list; the result is shortened to its limit later.
 pub(super) fn listed<T>(all: &[T], message: impl Fn(&T) -> String) -> Listed {
     const FIRST: usize = 20;
     Listed { count: all.len() as u64, first: all.iter().take(FIRST).map(message).collect() }
@@ -191,7 +191,7 @@ struct Confirmation {
     repository: Repository,
     tag: String,
     volume: Option<Arc<Volume>>,
-    /// Snapshots that are not this task's.
+    /// Snapshots that do not belong to this task.
     seen: HashSet<SnapshotId>,
 }
 
@@ -218,7 +218,8 @@ impl Confirmation {
                 Ok(snapshot) if snapshot.tags.contains(&self.tag) => {
                     return Err(Objection::MadeBefore(Box::new((id, snapshot))).into());
                 }
-                // One that goes or cannot be read is not ours: what we wrote, we could read.
+                // A snapshot that was deleted or is damaged does not belong to this task: its own snapshot would be
+                // readable.
                 Ok(_) | Err(Error::Damaged { .. }) => {}
                 Err(Error::Store { source, .. }) if source.is_not_found() => {}
                 Err(error) => return Err(error),

@@ -1,5 +1,5 @@
-//! A command that gets the one file of a snapshot as its input. It is done when it ends with 0; it is killed, with what it
-//! started, when the work ends before it does.
+//! A command that gets the only file of a snapshot as its input. It has succeeded when it exits with 0; it is killed,
+//! with its child processes, if the work ends before it does.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::failure::{self, Failed};
 use crate::report::{Cause, Restored};
 
-/// How often the command is polled for its end.
+/// How often the command is polled for its exit.
 const POLL: Duration = Duration::from_millis(20);
 
 pub(super) async fn feed(
@@ -31,14 +31,14 @@ pub(super) async fn feed(
     let (path, node) = single_file(&reader, snapshot.tree).await.map_err(&engine)?;
     let mut running = Running::start(argv)?;
     let Some(input) = running.child.stdin.take() else {
-        return Err(Failed::new(Cause::Target, format!("'{}' has no input", running.program)));
+        return Err(Failed::new(Cause::Target, format!("'{}' has no standard input", running.program)));
     };
     let fed = dump(repository, snapshot, &path, DumpFormat::Raw, input, cancel.clone()).await;
     if matches!(fed, Err(lifeboat_repository::Error::Cancelled)) {
         return Err(Failed::Cancelled);
     }
     let status = running.end(cancel).await?;
-    // A command that ends early closes its input: how it ended says more than that.
+    // A command that exits early closes its input; its exit status says more than the write error.
     if !status.success() {
         return Err(Failed::new(
             Cause::Target,
@@ -91,7 +91,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // The number of one that was waited for may be another's by now.
+        // The PID of a process that was waited for may belong to another process by now.
         if self.has_ended {
             return;
         }

@@ -1,5 +1,5 @@
-//! The end of a restore into a volume: everything is on the disk, and then the file appears that a waiting pod looks for.
-//! What the snapshot brought cannot lead it elsewhere: no link is followed.
+//! The end of a restore into a volume: flushes everything to disk, then creates the file that a waiting pod polls
+//! for. No symbolic link from the snapshot is followed.
 
 use std::ffi::OsStr;
 use std::io;
@@ -12,7 +12,7 @@ use rustix::io::Errno;
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// Whether the done file exists already. A link does not count, nor does a file behind one.
+/// Whether the done file exists. A symbolic link does not count, nor does a file behind one.
 pub(super) fn is_there(target: &OwnedFd, file: &Path) -> bool {
     let look = || -> io::Result<bool> {
         let mut directory = target.try_clone()?;
@@ -26,7 +26,7 @@ pub(super) fn is_there(target: &OwnedFd, file: &Path) -> bool {
     look().unwrap_or(false)
 }
 
-/// The directory of this name, made where there is none. A link is none.
+/// Opens the directory of this name, or creates it. A symbolic link is refused.
 pub(super) fn directory(parent: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
     let made = match mkdirat(parent, name, Mode::from_raw_mode(0o755)) {
         Ok(()) => true,
@@ -35,14 +35,14 @@ pub(super) fn directory(parent: &OwnedFd, name: &OsStr) -> io::Result<OwnedFd> {
     };
     let directory = openat(parent, name, DIRECTORY, Mode::empty())?;
     if made {
-        // Whatever the mask of this process says, a pod of any user has to see it.
+        // A pod of any user must see it, whatever the umask of this process is.
         fchmod(&directory, Mode::from_raw_mode(0o755))?;
         fsync(parent)?;
     }
     Ok(directory)
 }
 
-/// `file` is below the target, made of plain names.
+/// `file` is a path below the target, made of plain names.
 pub(super) fn finish(target: &OwnedFd, file: Option<&Path>) -> io::Result<()> {
     syncfs(target)?;
     let Some(file) = file else { return Ok(()) };

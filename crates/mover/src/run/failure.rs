@@ -1,4 +1,4 @@
-//! From errors of the engine and the system to a cause, which is a bounded word, and a message for people. Pure.
+//! Turns errors of the engine and the system into a cause from a fixed list and a message for the user. Pure.
 
 use std::error::Error as _;
 use std::io;
@@ -11,7 +11,7 @@ use crate::report::{Cause, Failure};
 #[derive(Debug)]
 pub(crate) enum Failed {
     Because(Failure),
-    /// By the deadline or a signal; which of them, the caller knows.
+    /// Cancelled by the deadline or a signal; the caller records which.
     Cancelled,
 }
 
@@ -44,7 +44,7 @@ pub(super) fn cause(error: &Error, side: Cause) -> Cause {
         Error::Locked { .. } | Error::LockLost { .. } => Cause::Locked,
         Error::NoKeys | Error::Damaged { .. } | Error::MissingBlob { .. } => Cause::Damaged,
         Error::File { source, .. } | Error::Local { source, .. } if is_full(source) => Cause::NoSpace,
-        // Of what a snapshot should have.
+        // An entry that the snapshot should contain.
         Error::NothingFound { .. } if side == Cause::Target => Cause::Damaged,
         Error::File { .. }
         | Error::Local { .. }
@@ -62,19 +62,19 @@ fn of_store(error: &lifeboat_store::Error) -> Cause {
         Store::Credentials { .. } | Store::CredentialsFormat { .. } | Store::Denied { .. } => {
             Cause::Credentials
         }
-        // What the index or a listing named is gone.
+        // The index or a listing names an object that does not exist.
         Store::NotFound { .. } => Cause::Damaged,
         Store::Disk { source, .. } if is_full(source) => Cause::NoSpace,
         _ => Cause::Storage,
     }
 }
 
-/// Whether a disk, or what a user may have of it, is full.
+/// Whether a disk or a user's quota is full.
 pub(super) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// An error with its causes and what to do.
+/// An error with its sources and a hint.
 pub(super) fn message(error: &Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -91,18 +91,18 @@ pub(super) fn message(error: &Error) -> String {
     }
 }
 
-/// The engine's own hint, or that of a cluster where the engine speaks of its command line.
+/// The hint for a cluster where the engine's hint is about its command line; otherwise the engine's hint.
 fn hint(error: &Error) -> Option<String> {
     let text = match error {
         Error::WrongPassword { .. } => {
-            "bring back the password that the repository was made with (`lifeboat install --repository-password-file`)"
+            "restore the password that the repository was created with (`lifeboat install --repository-password-file`)"
         }
         Error::Locked { .. } => {
-            "it is tried again later; a lock that nobody renews no longer counts after 30 minutes, and \
+            "the operation is retried later; a lock that its holder does not renew expires after 30 minutes, and \
              `lifeboat repository unlock` removes it earlier"
         }
         Error::File { source, .. } | Error::Local { source, .. } if is_full(source) => {
-            "give it more room, and try again"
+            "free some space, and try again"
         }
         other => return other.hint(),
     };

@@ -1,4 +1,4 @@
-//! Reads the task: the whole of it is understood, or nothing is done. Every version becomes one [`Task`] here.
+//! Reads the task: either all of it is understood, or nothing is done. Every version becomes one [`Task`] here.
 
 use std::path::Path;
 
@@ -7,14 +7,14 @@ use serde_json::Value;
 use crate::report::{Cause, Failure};
 use crate::task::{FILE, Task, TaskFileError, VERSION};
 
-/// The most of a UID that is repeated from a task that could not be read.
+/// The longest UID that is copied from a task that could not be read.
 const LONGEST_UID: usize = 128;
 
-/// The task of a directory; or why there is none, with its UID if that much can be read.
+/// The task in a directory; or the failure, with the task's UID if at least that can be read.
 pub(super) fn load(directory: &Path) -> Result<Task, (Option<String>, Failure)> {
     let path = directory.join(FILE);
     let failed = |problem: String| {
-        let message = format!("cannot understand the task '{}': {problem}", path.display());
+        let message = format!("the task '{}' is invalid: {problem}", path.display());
         Failure { cause: Cause::Task, message }
     };
     let content = std::fs::read(&path).map_err(|error| (None, failed(error.to_string())))?;
@@ -26,7 +26,7 @@ pub(super) fn load(directory: &Path) -> Result<Task, (Option<String>, Failure)> 
     serde_json::from_value(value).map_err(|error| (uid, failed(error.to_string())))
 }
 
-/// Looked at first: a field that is not known is no surprise in a version that is not.
+/// Checked first, because a newer version may have unknown fields.
 fn known_version(value: &Value) -> Result<(), TaskFileError> {
     match value.get("version").and_then(Value::as_u64) {
         Some(version) if (1..=u64::from(VERSION)).contains(&version) => Ok(()),

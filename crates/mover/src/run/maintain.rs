@@ -1,5 +1,5 @@
-//! Prunes and checks a repository. Pruning holds the exclusive lock in steps, so that waiting backups go first; checking
-//! takes a shared lock.
+//! Prunes and checks a repository. Pruning holds the exclusive lock in steps, so that waiting backups go first;
+//! checking takes a shared lock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,10 +16,10 @@ use super::open::Opened;
 use crate::report::{Cause, Level, Listed, Maintained};
 use crate::task::MaintainWork;
 
-/// What one step moves at most, so that a backup waits for seconds and not for hours.
+/// The most that one step repacks, so that a backup waits for seconds and not for hours.
 const STEP: u64 = 512 * 1024 * 1024;
 const MOST_STEPS: usize = 200;
-/// Pause between steps: a mover that waits for the lock looks for it every second at first.
+/// The pause between steps. A mover that waits for the lock polls it every second at first.
 const YIELD: Duration = Duration::from_secs(3);
 
 pub(super) async fn carry_out(
@@ -53,8 +53,8 @@ async fn prune_in_steps(
         () = cancel.cancelled() => return Err(Failed::Cancelled),
     };
     if snapshots.is_empty() && !work.empty_is_meant {
-        // A listing that wrongly comes back empty looks the same, so nothing is pruned on its word alone (restic#4612).
-        let text = "the repository has no snapshots: nothing is pruned until there is one again";
+        // A listing that is wrongly empty looks the same, so nothing is pruned because of it alone (restic#4612).
+        let text = "the repository has no snapshots: nothing is pruned until it has one again";
         context.reporter.message(Level::Info, text);
         return Ok(());
     }

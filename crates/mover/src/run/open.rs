@@ -1,4 +1,4 @@
-//! From the task to the opened repository: the store by its transport, the password that opens it, how locks are taken.
+//! Opens the repository of a task: the store by its transport, the password, and the lock options.
 
 use std::num::NonZeroU64;
 use std::path::Path;
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::failure::{self, Failed, message};
 use super::{WorkContext, beside};
-use crate::report::{Cause, Failure, Line};
+use crate::report::{Cause, Failure, LogLine};
 use crate::task::{Direct, Limits, LockTerms, Task, Transport};
 
 /// Storage may be unreachable for some minutes.
@@ -23,14 +23,14 @@ const STORAGE_RETRY: RetryPolicy = RetryPolicy {
     longest_pause: Duration::from_secs(20),
     deadline: None,
 };
-/// Defaults of a mover: packs that wait for their upload and threads are what takes memory.
+/// Defaults of a mover: threads and packs that wait for their upload take the most memory.
 const MOST_THREADS: usize = 4;
 const UPLOADS: usize = 3;
 const READS: usize = 4;
 
 /// The opened repository and its location.
 pub(super) struct Opened {
-    /// The location, without the repository's own path: where the full report goes.
+    /// The location, without the repository's path: the full report is stored there.
     pub(super) location: Store,
     pub(super) repository: Repository,
     pub(super) lock: LockOptions,
@@ -107,7 +107,7 @@ fn content(directory: &Path, name: &str) -> Result<Vec<u8>, Failure> {
     })
 }
 
-/// Tries one password after the other.
+/// Tries the passwords one after the other.
 async fn unlock(
     context: &WorkContext,
     task: &Task,
@@ -119,7 +119,10 @@ async fn unlock(
     for name in &task.repository.passwords {
         let password = content(&context.directory, name)?;
         let Ok(text) = std::str::from_utf8(password.trim_ascii_end()) else {
-            return Err(Failed::new(Cause::Task, format!("the password in the file '{name}' is no text")));
+            return Err(Failed::new(
+                Cause::Task,
+                format!("the password in the file '{name}' is not UTF-8 text"),
+            ));
         };
         match Repository::open(store.clone(), &SecretString::from(text.to_owned()), options.clone()).await {
             Err(error @ Error::WrongPassword { .. }) => wrong = Some(message(&error)),
@@ -147,7 +150,7 @@ fn lock(context: &WorkContext, terms: &LockTerms, cancel: &CancellationToken) ->
     let report = move |holder: &Holder| {
         let until = holder.since.checked_add(STALE).ok();
         let name = format!("{}{}", holder.host, if holder.exclusive { " (exclusive)" } else { "" });
-        reporter.line(&Line::Waiting { holder: name, until: until.map(|until| until.to_string()) });
+        reporter.line(&LogLine::Waiting { holder: name, until: until.map(|until| until.to_string()) });
     };
     LockOptions {
         wait: Duration::from_secs(terms.wait_seconds),

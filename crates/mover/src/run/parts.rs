@@ -1,14 +1,14 @@
-//! Collects how the parts of a task ended, and makes the outcome of the task from them. Filled by `run`, and kept when the
-//! work is dropped because it did not end in time.
+//! Collects the outcomes of the parts of a task and makes the outcome of the task from them. Filled by `run`; it is
+//! kept when the work is dropped because it did not end in time.
 
 use crate::report::{Failure, Outcome, PartResult, PartResults};
 use crate::task::{Part, Task};
 
 pub(super) struct PartOutcomes<'a> {
-    /// The task's.
+    /// The UID of the task.
     uid: &'a str,
     parts: &'a [Part],
-    /// Of the first parts, in their order.
+    /// The outcomes of the parts that have ended, in order.
     outcomes: Vec<Outcome>,
 }
 
@@ -17,13 +17,14 @@ impl<'a> PartOutcomes<'a> {
         Self { uid: &task.uid, parts: &task.parts, outcomes: Vec::with_capacity(task.parts.len()) }
     }
 
-    /// The next part has ended.
+    /// Adds the outcome of the next part.
     pub(super) fn add(&mut self, outcome: Outcome) {
         self.outcomes.push(outcome);
     }
 
-    /// The outcome of the task: that of its one part, if that has the task's UID, or those of all parts. `ended` is why parts that have no outcome have none; if no
-    /// part has one, it is the outcome of the whole task.
+    /// The outcome of the task: that of its only part, if the part has the task's UID, or else those of all parts.
+    /// `ended` is the failure of the parts that have no outcome; if no part has one, it is the outcome of the whole
+    /// task.
     pub(super) fn finish(self, ended: Option<&Failure>) -> Outcome {
         let Self { uid, parts, mut outcomes } = self;
         if let Some(ended) = ended {

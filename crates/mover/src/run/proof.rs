@@ -1,6 +1,6 @@
-//! The directory of a volume, opened once, and what shows that it is the volume that is meant: before anything is read or
-//! written, and again before the result counts. A pod that goes takes its mount with it and leaves an empty directory;
-//! that must become a failure and never an empty backup.
+//! The directory of a volume, opened once, and the proof that it is the expected volume: checked before anything is
+//! read or written, and again before the result counts. When a pod ends, its volume is unmounted and an empty
+//! directory remains; that must become a failure and never an empty backup.
 
 use std::fs;
 use std::io;
@@ -13,7 +13,7 @@ use serde::Deserialize;
 use crate::report::{Cause, Failure};
 use crate::task::Proof;
 
-/// How directories are opened: never through a link.
+/// How directories are opened: never through a symbolic link.
 const DIRECTORY: OFlags =
     OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
@@ -24,7 +24,7 @@ pub(super) struct Volume {
     proof: Option<Proof>,
 }
 
-/// What the kubelet keeps beside a CSI volume's mount point.
+/// The file that the kubelet keeps beside a CSI volume's mount point.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct VolumeData {
@@ -33,7 +33,7 @@ struct VolumeData {
 }
 
 impl Volume {
-    /// Opens the directory and looks at its proof for the first time.
+    /// Opens the directory and checks its proof for the first time.
     pub(super) fn open(path: &Path, proof: Option<&Proof>) -> Result<Self, Failure> {
         let directory = open_directory(path).map_err(|error| wrong(path, &gone(error)))?;
         let volume = Self { path: path.to_owned(), directory, proof: proof.cloned() };
@@ -49,7 +49,8 @@ impl Volume {
         &self.path
     }
 
-    /// Opens a directory below the volume's own. A link on the way is refused: it could lead out of the volume.
+    /// Opens a directory below the volume's root. A symbolic link in the path is refused: it could lead out of the
+    /// volume.
     pub(super) fn open_below(&self, sub_path: &str) -> Result<OwnedFd, Failure> {
         let failed = |error: io::Error| {
             let path = self.path.display();
@@ -68,7 +69,7 @@ impl Volume {
         fstat(&self.directory).map_err(|error| wrong(&self.path, &io::Error::from(error).to_string()))
     }
 
-    /// Fails unless the path still leads to the directory that was opened, and that is what is meant.
+    /// Fails unless the path still leads to the opened directory and the proof holds.
     pub(super) fn prove(&self) -> Result<(), Failure> {
         let wrong = |problem: &str| wrong(&self.path, problem);
         let now = open_directory(&self.path).map_err(|error| wrong(&gone(error)))?;
@@ -77,7 +78,7 @@ impl Volume {
             return Err(wrong("another directory has taken its place: the volume was unmounted or replaced"));
         }
         if held.st_nlink == 0 {
-            return Err(wrong("it was removed: the pod has gone"));
+            return Err(wrong("it was removed: the pod has ended"));
         }
         match &self.proof {
             None | Some(Proof::Directory) => Ok(()),
@@ -96,13 +97,13 @@ impl Volume {
                 Err(wrong(&self.path, "no volume is mounted there: it was unmounted, or not yet mounted"))
             }
             Err(error) => {
-                Err(wrong(&self.path, &format!("cannot tell whether it is a mount point: {error}")))
+                Err(wrong(&self.path, &format!("cannot find out whether it is a mount point: {error}")))
             }
         }
     }
 }
 
-/// The components of a path below a volume, which may begin with a slash.
+/// The components of a path below a volume; the path may start with a slash.
 pub(super) fn names_of<'a>(field: &str, path: &'a str) -> Result<Vec<&'a str>, Failure> {
     let names: Vec<_> = path.split('/').filter(|name| !matches!(*name, "" | ".")).collect();
     if names.is_empty() || names.contains(&"..") || path.contains('\0') {
@@ -119,37 +120,39 @@ fn open_directory(path: &Path) -> rustix::io::Result<OwnedFd> {
 
 fn gone(error: rustix::io::Errno) -> String {
     match error {
-        rustix::io::Errno::NOENT => "it is not there: the pod has gone, or runs on another node".to_owned(),
+        rustix::io::Errno::NOENT => {
+            "it does not exist: the pod has ended, or runs on another node".to_owned()
+        }
         other => io::Error::from(other).to_string(),
     }
 }
 
 fn wrong(path: &Path, problem: &str) -> Failure {
-    let message = format!("'{}' is not the volume that is meant: {problem}", path.display());
+    let message = format!("'{}' is not the expected volume: {problem}", path.display());
     Failure { cause: Cause::WrongVolume, message }
 }
 
-/// Whether the file system that the opened directory is on is mounted exactly there. By the mount's number, because a
-/// bind mount has the device of what it shows.
+/// Whether a file system is mounted exactly at the opened directory. Compares mount IDs, because a bind mount has the
+/// same device as its source.
 fn is_mount_point(directory: &OwnedFd, path: &Path) -> io::Result<bool> {
     let about = fs::read_to_string(format!("/proc/self/fdinfo/{}", directory.as_fd().as_raw_fd()))?;
     let number = about.lines().find_map(|line| line.strip_prefix("mnt_id:")).map(str::trim);
     let Some(number) = number else {
-        return Err(io::Error::other("the kernel does not tell the mount's number"));
+        return Err(io::Error::other("the kernel does not report the mount ID"));
     };
     let path = fs::canonicalize(path)?;
     let mounts = fs::read_to_string("/proc/self/mountinfo")?;
     Ok(mount_point(&mounts, number).is_some_and(|point| point == path))
 }
 
-/// Where the mount of this number is, as `mountinfo` says.
+/// The mount point of this mount ID, from `mountinfo`.
 fn mount_point(mounts: &str, number: &str) -> Option<PathBuf> {
     let mut lines = mounts.lines().map(|line| line.split(' '));
     let mut fields = lines.find(|fields| fields.clone().next() == Some(number))?;
     Some(PathBuf::from(unescaped(fields.nth(4)?)))
 }
 
-/// Spaces, tabs, line ends and backslashes are written as three octal digits.
+/// Spaces, tabs, newlines and backslashes are written as three octal digits.
 fn unescaped(text: &str) -> std::ffi::OsString {
     use std::os::unix::ffi::OsStringExt;
     let mut bytes = Vec::with_capacity(text.len());
@@ -172,12 +175,12 @@ fn compare(file: &Path, driver: &str, handle: &str) -> Result<(), String> {
     let named = file.display();
     let content = fs::read(file).map_err(|error| format!("cannot read '{named}': {error}"))?;
     let data: VolumeData =
-        serde_json::from_slice(&content).map_err(|error| format!("cannot understand '{named}': {error}"))?;
+        serde_json::from_slice(&content).map_err(|error| format!("cannot parse '{named}': {error}"))?;
     if data.driver_name == driver && data.volume_handle == handle {
         return Ok(());
     }
     Err(format!(
-        "'{named}' says driver '{}' and volume '{}', expected '{driver}' and '{handle}'",
+        "'{named}' names driver '{}' and volume '{}', expected '{driver}' and '{handle}'",
         data.driver_name, data.volume_handle
     ))
 }
@@ -193,12 +196,12 @@ mod tests {
     #[case("22", Some("/"))]
     #[case("36", Some("/mnt/with space"))]
     #[case("6", None)]
-    fn mount_points_are_found_by_their_number(#[case] number: &str, #[case] expected: Option<&str>) {
+    fn mount_points_are_found_by_their_id(#[case] number: &str, #[case] expected: Option<&str>) {
         assert_eq!(mount_point(MOUNTS, number), expected.map(PathBuf::from));
     }
 
     #[test]
-    fn a_mount_point_is_told_from_a_directory() {
+    fn a_mount_point_is_distinguished_from_a_directory() {
         let directory = tempfile::tempdir().unwrap();
         assert!(Volume::open(Path::new("/proc"), Some(&Proof::MountPoint)).is_ok());
         let failure = Volume::open(directory.path(), Some(&Proof::MountPoint)).err().unwrap();
@@ -214,7 +217,7 @@ mod tests {
         let volume = Volume::open(&path, Some(&Proof::Directory)).unwrap();
         volume.prove().unwrap();
         fs::rename(&path, parent.path().join("old")).unwrap();
-        assert!(volume.prove().unwrap_err().message.contains("the pod has gone"));
+        assert!(volume.prove().unwrap_err().message.contains("the pod has ended"));
         fs::create_dir(&path).unwrap();
         assert!(volume.prove().unwrap_err().message.contains("another directory has taken its place"));
         fs::remove_dir(&path).unwrap();
@@ -226,7 +229,7 @@ mod tests {
     #[case(r#"{"driverName":"csi.test","volumeHandle":"v-1","specVolID":"pvc-1"}"#, None)]
     #[case(r#"{"driverName":"csi.test","volumeHandle":"v-2"}"#, Some("volume 'v-2', expected"))]
     #[case(r#"{"driverName":"other","volumeHandle":"v-1"}"#, Some("driver 'other'"))]
-    #[case("{}", Some("cannot understand"))]
+    #[case("{}", Some("cannot parse"))]
     fn the_kubelets_record_has_to_name_the_volume(#[case] content: &str, #[case] problem: Option<&str>) {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("vol_data.json");

@@ -1,4 +1,4 @@
-//! Writes the JSON lines of a mover that is at work; progress at most once a second.
+//! Writes the JSON log lines of a mover; progress at most once a second.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,7 +8,7 @@ use lifeboat_repository::progress::Progress;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::report::{Level, Line, Reading};
+use crate::report::{Level, LogLine, Reading};
 
 const INTERVAL: Duration = Duration::from_secs(1);
 
@@ -21,8 +21,8 @@ impl Reporter {
         Self(Arc::new(Mutex::new(output)))
     }
 
-    /// A log that takes no more lines is no reason to stop the work, so errors are ignored.
-    pub(super) fn line(&self, line: &Line) {
+    /// Errors are ignored: the work must not stop because its log cannot be written.
+    pub(super) fn line(&self, line: &LogLine) {
         let Ok(mut text) = serde_json::to_string(line) else { return };
         text.push('\n');
         let mut output = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -30,18 +30,18 @@ impl Reporter {
     }
 
     pub(super) fn message(&self, level: Level, text: &str) {
-        self.line(&Line::Message { level, text: text.to_owned() });
+        self.line(&LogLine::Message { level, text: text.to_owned() });
     }
 }
 
-/// Reports the progress of work until it is dropped or, with a last line, finished.
+/// Reports the progress of work until it is dropped, or finished with a last line.
 pub(super) struct ProgressReport {
     stop: CancellationToken,
     task: JoinHandle<()>,
 }
 
 impl Reporter {
-    /// Starts to report; `part` is the UID of the part that is at work, where it is not the task's.
+    /// Starts reporting; `part` is the UID of the current part, if it is not the task's UID.
     pub(super) fn follow(&self, progress: &Arc<Progress>, part: Option<&str>) -> ProgressReport {
         let stop = CancellationToken::new();
         let (reporter, progress, stopped) = (self.clone(), Arc::clone(progress), stop.clone());
@@ -56,7 +56,7 @@ impl Reporter {
                 }
                 let reading = Reading { part: part.clone(), ..reading(&progress) };
                 if reading != last {
-                    reporter.line(&Line::Progress(reading.clone()));
+                    reporter.line(&LogLine::Progress(reading.clone()));
                     last = reading;
                 }
             }

@@ -1,4 +1,5 @@
-//! Restores a snapshot into a volume, a device or a command. The done file is written only after everything was verified.
+//! Restores a snapshot into a volume, a device or a command. The done file is written only after everything was
+//! verified.
 
 mod folder;
 mod wanted;
@@ -34,8 +35,8 @@ pub(super) struct Restore<'a> {
     pub(super) opened: &'a Opened,
 }
 
-/// Attributes that a mover's few rights are enough for. Labels of SELinux are given anew by the node, `trusted.` and other
-/// names under `security.` belong to privileged programs.
+/// The extended attributes that a mover's permissions allow to set. The node assigns SELinux labels itself;
+/// `trusted.` and other names under `security.` need a privileged process.
 fn is_settable(name: &str) -> bool {
     name.starts_with("user.") || name.starts_with("system.posix_acl_") || name == "security.capability"
 }
@@ -51,7 +52,7 @@ impl Restore<'_> {
         }
         self.must_be_a_directory()?;
         let repository = &self.opened.repository;
-        // The inner outcome keeps the cause, which an error of the engine has no place for.
+        // The inner outcome keeps the cause, which an error of the engine cannot carry.
         let held = Lock::hold(repository, LockKind::Shared, &self.opened.lock, |_| async {
             Ok(self.under_lock(cancel).await)
         });
@@ -60,7 +61,7 @@ impl Restore<'_> {
         Ok(Restored { milliseconds, ..restored })
     }
 
-    /// Devices and commands get one whole file: a field that chooses or places files would be ignored.
+    /// Devices and commands get a single whole file, so fields that select or place files must not be set.
     fn must_be_a_directory(&self) -> Result<(), Failure> {
         let work = self.work;
         let fields = [
@@ -73,7 +74,7 @@ impl Restore<'_> {
             (Target::Path { .. }, _) | (_, None) => Ok(()),
             (_, Some((_, field))) => {
                 let message =
-                    format!("{field}: expected with a directory only, the target is a device or a command");
+                    format!("{field}: only allowed with a directory, the target is a device or a command");
                 Err(Failure { cause: Cause::Task, message })
             }
         }
@@ -101,9 +102,9 @@ impl Restore<'_> {
         }
     }
 
-    /// An earlier mover completed this restore. The pod may run by now, so nothing is written into its volume.
+    /// An earlier mover completed this restore. The pod may already run, so nothing is written into its volume.
     fn done_before(&self, snapshot: &Snapshot) -> Restored {
-        let text = "the volume was restored and verified before: nothing is done again";
+        let text = "the volume was already restored and verified: nothing to do";
         self.context.reporter.message(Level::Info, text);
         let counts = snapshot.summary.as_ref().map(|summary| summary.counts).unwrap_or_default();
         Restored {
@@ -121,7 +122,7 @@ impl Restore<'_> {
         let id = by_prefix(&ids, name).map_err(|error| {
             let reason = failure::message(&error);
             let message = format!(
-                "snapshot '{name}' is not in the repository: {reason}; it was deleted, or never finished"
+                "snapshot '{name}' is not in the repository: {reason}; it was deleted or never completed"
             );
             Failed::new(Cause::Damaged, message)
         })?;
@@ -144,7 +145,7 @@ impl Restore<'_> {
         let beside = work.into.as_deref().map(|name| made_directory(&root, name)).transpose()?;
         let target = beside.as_ref().unwrap_or(&root);
         let options = RestoreOptions {
-            // The directory that was proved, whatever its path means by now.
+            // The directory that was proved, even if its path now leads elsewhere.
             target: PathBuf::from(format!("/proc/self/fd/{}", target.as_fd().as_raw_fd())),
             subfolder: work.folder.as_ref().map(PathBuf::from),
             select: Some(wanted.select()),
@@ -165,7 +166,7 @@ impl Restore<'_> {
         if outcome.problems.iter().any(|problem| says_full(&problem.message)) {
             return Err(space::full(snapshot, volume, &failed.first.join("; ")).into());
         }
-        // A directory beside other files keeps the mode that it was made with.
+        // A directory that is restored beside other files keeps the mode that it was created with.
         if failed.count == 0 && wanted.is_everything() && beside.is_none() {
             folder.give_owner(&root).unwrap_or_else(|error| {
                 add(&mut failed, format!("/: cannot set its owner and mode: {error}"));
@@ -183,7 +184,7 @@ impl Restore<'_> {
         })
     }
 
-    /// The directory that stands for the volume: its own, or the one at the sub-path.
+    /// The directory that counts as the volume's root: its own, or the one at the sub-path.
     fn root(&self, volume: &Volume) -> Result<OwnedFd, Failure> {
         let own = volume.directory().try_clone();
         let mut directory = own.map_err(|error| Failure {
@@ -197,7 +198,8 @@ impl Restore<'_> {
         Ok(directory)
     }
 
-    /// Everything is written and verified: proves the volume once more and writes the done file that a pod waits for.
+    /// After everything is written and verified: proves the volume once more and writes the done file that a pod
+    /// waits for.
     async fn complete(&self, volume: &Volume) -> Result<(), Failed> {
         volume.prove()?;
         let directory = volume.directory().try_clone().map_err(|error| unwritable(volume, &error))?;
@@ -208,11 +210,11 @@ impl Restore<'_> {
     }
 }
 
-/// Makes the directory, or takes the one that is there. A link is refused.
+/// Creates the directory or opens the existing one. A symbolic link is refused.
 fn made_directory(parent: &OwnedFd, name: &str) -> Result<OwnedFd, Failure> {
     let failed = |error: std::io::Error| {
         let cause = if is_full(&error) { Cause::NoSpace } else { Cause::Target };
-        Failure { cause, message: format!("cannot make directory '{name}' in the volume: {error}") }
+        Failure { cause, message: format!("cannot create directory '{name}' in the volume: {error}") }
     };
     done::directory(parent, std::ffi::OsStr::new(name)).map_err(failed)
 }
@@ -222,7 +224,9 @@ fn unwritable(volume: &Volume, error: &std::io::Error) -> Failure {
     let path = volume.path().display();
     Failure {
         cause,
-        message: format!("all files are restored, but '{path}' could not be completed: {error}"),
+        message: format!(
+            "all files are restored, but the restore of '{path}' could not be completed: {error}"
+        ),
     }
 }
 

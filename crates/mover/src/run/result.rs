@@ -1,6 +1,6 @@
-//! The result, in as many bytes as Kubernetes keeps. What gives way first: entries of lists, then the ends of messages, then
-//! parts that are done, whose snapshots are found in the repository, and last parts that failed. Counts and snapshot IDs of
-//! a part that is listed stay.
+//! Writes the result in as many bytes as Kubernetes keeps. If it is too large, these are shortened, in this order:
+//! lists, messages, then parts that are done, whose snapshots can be found in the repository, and finally parts that
+//! failed. The counts and snapshot IDs of a listed part are kept.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -8,14 +8,14 @@ use std::path::Path;
 
 use crate::report::{Failure, Listed, Outcome, PartResults, RESULT_LIMIT, TaskResult};
 
-/// No entry of a list is longer; a path has 4,096 bytes at most, but a few of them would fill the result.
+/// The longest entry of a list. A path has at most 4,096 bytes, but a few of these would fill the result.
 const LONGEST_ENTRY: usize = 256;
-/// What stays of a message while there are parts that are done and can be left out.
+/// The length to which messages are shortened as long as parts that are done can be left out.
 const MESSAGE: usize = 200;
-/// What stays of a message while there are parts that can be left out.
+/// The length to which messages are shortened as long as parts can be left out.
 const SHORT_MESSAGE: usize = 60;
 
-/// Writes the result. The file is one of the kubelet's, mounted, so that nothing can be renamed to it.
+/// Writes the result. The file is mounted by the kubelet, so it cannot be replaced by a rename.
 pub(super) fn write(path: &Path, result: TaskResult) -> io::Result<()> {
     let text = fitting(result)?;
     let mut file = File::options().write(true).create(true).truncate(true).open(path)?;
@@ -34,12 +34,12 @@ pub(super) fn fitting(mut result: TaskResult) -> io::Result<String> {
             return Ok(text);
         }
         if !shrink(&mut result, text.len() - RESULT_LIMIT) {
-            return Err(io::Error::other("the result does not fit, whatever is left out"));
+            return Err(io::Error::other("the result is too large even without its lists and parts"));
         }
     }
 }
 
-/// Leaves out about as many bytes as there are too many; false if nothing is left to leave out.
+/// Leaves out about `excess` bytes; false if nothing can be left out any more.
 fn shrink(result: &mut TaskResult, excess: usize) -> bool {
     let outcome = &mut result.outcome;
     if shorten_lists(outcome, excess) {
@@ -54,7 +54,7 @@ fn shrink(result: &mut TaskResult, excess: usize) -> bool {
     shorten_messages(outcome, 0, excess)
 }
 
-/// Takes entries from the longest lists.
+/// Removes entries from the longest lists.
 fn shorten_lists(outcome: &mut Outcome, excess: usize) -> bool {
     let mut left_out = 0;
     while left_out < excess {
@@ -66,7 +66,7 @@ fn shorten_lists(outcome: &mut Outcome, excess: usize) -> bool {
     left_out > 0
 }
 
-/// Halves the longest messages, as long as they are longer than `least`.
+/// Halves the longest messages as long as they are longer than `least`.
 fn shorten_messages(outcome: &mut Outcome, least: usize, excess: usize) -> bool {
     let mut left_out = 0;
     while left_out < excess {
@@ -83,7 +83,7 @@ fn shorten_messages(outcome: &mut Outcome, least: usize, excess: usize) -> bool 
     left_out > 0
 }
 
-/// Takes the last part for which `may_go` is true off the list and counts it.
+/// Removes the last part for which `may_go` is true from the list and counts it.
 fn leave_out(outcome: &mut Outcome, may_go: fn(&Outcome) -> bool) -> bool {
     let Outcome::Parts(PartResults { parts, not_listed }) = outcome else { return false };
     let Some(position) = parts.iter().rposition(|part| may_go(&part.outcome)) else { return false };
@@ -95,7 +95,7 @@ fn leave_out(outcome: &mut Outcome, may_go: fn(&Outcome) -> bool) -> bool {
     true
 }
 
-/// The outcome itself, or those of its parts.
+/// The outcome, or the outcomes of its parts.
 fn outcomes(outcome: &mut Outcome) -> Vec<&mut Outcome> {
     match outcome {
         Outcome::Parts(results) => results.parts.iter_mut().map(|part| &mut part.outcome).collect(),
@@ -112,7 +112,7 @@ fn lists(outcome: &mut Outcome) -> Vec<&mut Listed> {
     }
 }
 
-/// Cuts a text to so many bytes, between characters.
+/// Shortens a text to `length` bytes, at a character boundary.
 fn cut(text: &mut String, length: usize) {
     const MORE: &str = "…";
     if text.len() <= length {

@@ -1,5 +1,5 @@
-//! Whether a snapshot fits into a volume, before anything is written. It is refused only when it surely does not fit: what
-//! is compared is the least that it needs.
+//! Checks whether a snapshot fits into a volume before anything is written. It is refused only if it certainly does
+//! not fit: the lower bound of its size is compared.
 
 use std::collections::HashSet;
 use std::io;
@@ -21,7 +21,7 @@ use super::failure::{self, Failed};
 use super::proof::Volume;
 use crate::report::{Cause, Failure};
 
-/// Fails if the volume is too small for what is below a tree of the snapshot.
+/// Fails if the volume is too small for the files below a tree of the snapshot.
 pub(super) async fn check(
     repository: &Repository,
     snapshot: &Snapshot,
@@ -30,27 +30,27 @@ pub(super) async fn check(
     sparse: bool,
     cancel: &CancellationToken,
 ) -> Result<(), Failed> {
-    let Ok(room) = room(volume) else { return Ok(()) };
-    // Most snapshots have the size of what they hold, and most fit: then nothing has to be counted.
-    let said = snapshot.summary.as_ref().map(|summary| summary.counts.total_bytes_processed);
-    if said.is_some_and(|said| said <= room) {
+    let Ok(available) = available(volume) else { return Ok(()) };
+    // Most snapshots record their size, and most fit: then nothing has to be counted.
+    let recorded = snapshot.summary.as_ref().map(|summary| summary.counts.total_bytes_processed);
+    if recorded.is_some_and(|bytes| bytes <= available) {
         return Ok(());
     }
     let needed = needed(repository, tree, sparse, cancel).await?;
-    if needed <= room {
+    if needed <= available {
         return Ok(());
     }
     let message = format!(
-        "the snapshot needs at least {needed} bytes, '{}' has room for {room}: restore into a larger volume",
+        "the snapshot needs at least {needed} bytes, '{}' has space for {available}: restore into a larger volume",
         volume.path().display()
     );
     Err(Failed::new(Cause::NoSpace, message))
 }
 
-/// What is said when the disk is full although it should not have been.
+/// The failure when the disk is full although it should not be.
 pub(super) fn full(snapshot: &Snapshot, volume: &Volume, problem: &str) -> Failure {
-    let said = snapshot.summary.as_ref().map(|summary| summary.counts.total_bytes_processed);
-    let needs = said.map_or_else(String::new, |bytes| format!("; the snapshot holds {bytes} bytes"));
+    let recorded = snapshot.summary.as_ref().map(|summary| summary.counts.total_bytes_processed);
+    let needs = recorded.map_or_else(String::new, |bytes| format!("; the snapshot has {bytes} bytes"));
     let has = fstatvfs(volume.directory()).map_or_else(
         |_| String::new(),
         |about| {
@@ -62,9 +62,9 @@ pub(super) fn full(snapshot: &Snapshot, volume: &Volume, problem: &str) -> Failu
     Failure { cause: Cause::NoSpace, message }
 }
 
-/// What is free, in an empty volume. One that holds something may hold the first half of an earlier attempt, which is
-/// used again: there only its size counts.
-fn room(volume: &Volume) -> io::Result<u64> {
+/// The free space of an empty volume. A volume with files may contain data of an earlier attempt that is used again,
+/// so there its total size counts.
+fn available(volume: &Volume) -> io::Result<u64> {
     let about = fstatvfs(volume.directory())?;
     let blocks = if is_empty(volume)? { about.f_bfree } else { about.f_blocks };
     Ok(blocks.saturating_mul(about.f_frsize))
@@ -80,8 +80,8 @@ fn is_empty(volume: &Volume) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Counts files: each inode once, holes not at all where they become holes again. A directory that is there twice with the
-/// same content is counted once, so it may be more.
+/// Counts files: each inode once, and no holes if they become holes again. A directory that occurs twice with the
+/// same content is counted once, so the real size may be larger.
 pub(crate) async fn needed(
     repository: &Repository,
     tree: BlobId,
@@ -105,7 +105,7 @@ pub(crate) async fn needed(
 struct Count {
     sparse: bool,
     bytes: AtomicU64,
-    /// Device and inode of files with several names.
+    /// Device and inode of files with several links.
     linked: Mutex<HashSet<(u64, u64)>>,
 }
 

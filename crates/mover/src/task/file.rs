@@ -1,6 +1,6 @@
-//! How a task looks in its file. Version 1 has one work, whose UID is the task's; version 2 has parts, each with a UID of
-//! its own, and fields that version 1 does not know. A task is written in the lowest version that holds all of it, so that
-//! a mover of an older image, whose Secret a newer server writes again, still understands it.
+//! The encoding of a task in its file. Version 1 has one work, whose UID is the task's; version 2 has parts with UIDs
+//! of their own and fields that version 1 does not have. A task is written in the lowest version that can express it,
+//! so that a mover with an older image, whose Secret a newer server rewrites, still understands it.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -8,12 +8,12 @@ use std::path::Path;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use super::{Limits, LockTerms, MOST_PARTS, Part, RepositoryAccess, Target, Task, VERSION, Work};
+use super::{Limits, LockTerms, MOST_PARTS, Part, RepositoryAccess, Target, Task, TaskWork, VERSION};
 
-/// UIDs are part of the names of objects, and of a result that has to fit.
+/// UIDs are part of object names, and of a result of limited size.
 const LONGEST_UID: usize = 128;
 
-/// Why a file is not a task. The message names the field and what is expected.
+/// Why a file is not a valid task. The message names the field and what is expected.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum TaskFileError {
     #[error(
@@ -23,15 +23,15 @@ pub enum TaskFileError {
     UnknownVersion(u64),
     #[error("it has no version; expected 1 to {VERSION}")]
     NoVersion,
-    #[error("it is of version {version} and has '{field}'; expected '{expected}'")]
+    #[error("it has version {version} and the field '{field}'; expected '{expected}'")]
     OtherVersion { version: u32, field: &'static str, expected: &'static str },
-    #[error("{field}: expected 1 to {LONGEST_UID} characters, it has {length}")]
+    #[error("{field}: expected 1 to {LONGEST_UID} characters, but it has {length}")]
     Uid { field: &'static str, length: usize },
-    #[error("parts: expected 1 to {MOST_PARTS}, there are {0}")]
+    #[error("parts: expected 1 to {MOST_PARTS}, but there are {0}")]
     Parts(usize),
-    #[error("parts: two of them have the UID '{0}'; expected one for each")]
+    #[error("parts: two of them have the UID '{0}'; every part needs a UID of its own")]
     SameUid(String),
-    #[error("parts: '{0}' is the done file of two parts for one target; expected it in the last of them")]
+    #[error("parts: '{0}' is the done file of two parts for one target; only the last of them may have it")]
     SameDoneFile(String),
     #[error("repository.passwords: expected the name of at least one file")]
     NoPassword,
@@ -43,10 +43,10 @@ pub enum TaskFileError {
 pub(super) struct TaskFile {
     version: u32,
     uid: String,
-    /// Of version 1.
+    /// Version 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    work: Option<Work>,
-    /// Of version 2.
+    work: Option<TaskWork>,
+    /// Version 2.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     parts: Option<Vec<Part>>,
     repository: RepositoryAccess,
@@ -94,16 +94,16 @@ impl TryFrom<TaskFile> for Task {
 }
 
 /// The first field of a work that version 1 does not have.
-fn newer_field(work: &Work) -> Option<&'static str> {
+fn newer_field(work: &TaskWork) -> Option<&'static str> {
     let fields: &[(bool, &'static str)] = match work {
-        Work::Backup(work) => &[(work.sub_path.is_some(), "subPath"), (work.at.is_some(), "at")],
-        Work::Restore(work) => &[
+        TaskWork::Backup(work) => &[(work.sub_path.is_some(), "subPath"), (work.at.is_some(), "at")],
+        TaskWork::Restore(work) => &[
             (!work.include.is_empty(), "include"),
             (!work.exclude.is_empty(), "exclude"),
             (work.folder.is_some(), "folder"),
             (work.sub_path.is_some(), "subPath"),
         ],
-        Work::Maintain(_) => &[],
+        TaskWork::Maintain(_) => &[],
     };
     fields.iter().find(|(is_set, _)| *is_set).map(|(_, name)| *name)
 }
@@ -135,7 +135,7 @@ fn check(task: &Task) -> Result<(), TaskFileError> {
 /// Targets and their done files. A part that finds its done file has nothing to do, so no two parts may share one.
 fn done_files(task: &Task) -> impl Iterator<Item = (&Path, &Path)> {
     task.parts.iter().filter_map(|part| match &part.work {
-        Work::Restore(work) => match (&work.target, &work.done_file) {
+        TaskWork::Restore(work) => match (&work.target, &work.done_file) {
             (Target::Path { path, .. }, Some(file)) => Some((path.as_path(), file.as_path())),
             _ => None,
         },

@@ -5,8 +5,8 @@ use lifeboat_repository::lock::{Lock, LockKind, LockOptions};
 use tokio_util::sync::CancellationToken;
 
 use super::world::{World, backup_of};
-use crate::report::{Cause, FullReport, Line};
-use crate::task::{Source, Work};
+use crate::report::{Cause, FullReport, LogLine};
+use crate::task::{Source, TaskWork};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_snapshot_has_the_volumes_root_and_carries_the_tasks_uid() {
@@ -15,12 +15,12 @@ async fn the_snapshot_has_the_volumes_root_and_carries_the_tasks_uid() {
     world.write(".velero/old-restore", "");
     world.write("cache/large", "two");
     let mut task = world.backup("uid-1");
-    let Work::Backup(work) = &mut task.parts[0].work else { panic!() };
+    let TaskWork::Backup(work) = &mut task.parts[0].work else { panic!() };
     work.excludes = vec!["/cache".to_owned()];
     work.report = Some("backups/nightly/report.json.gz".to_owned());
     let left = world.run(&task).await;
     assert_eq!(left.result.uid, "uid-1");
-    assert!(left.lines.iter().any(|line| matches!(line, Line::Progress(_))));
+    assert!(left.lines.iter().any(|line| matches!(line, LogLine::Progress(_))));
     let backed_up = left.backed_up();
     let repository = world.repository().await;
     let snapshot = repository.load_snapshot(backed_up.snapshot.parse().unwrap()).await.unwrap();
@@ -47,7 +47,7 @@ async fn the_next_backup_stores_only_what_changed_wherever_the_volume_is() {
     std::fs::rename(world.path("volume"), world.path("elsewhere")).unwrap();
     std::fs::write(world.path("elsewhere/new"), "new").unwrap();
     let source = Source::Snapshot { path: world.path("elsewhere") };
-    let second = world.run(&world.task("uid-2", Work::Backup(backup_of(source)))).await.backed_up();
+    let second = world.run(&world.task("uid-2", TaskWork::Backup(backup_of(source)))).await.backed_up();
     let snapshot = world.repository().await.load_snapshot(second.snapshot.parse().unwrap()).await.unwrap();
     assert_eq!(snapshot.parent.unwrap().to_string(), first.snapshot);
     assert_eq!(snapshot.summary.unwrap().counts.files_unmodified, 1);
@@ -65,15 +65,16 @@ async fn a_task_that_is_started_again_makes_no_second_snapshot() {
     assert_eq!(world.repository().await.load_snapshots().await.unwrap().len(), 1);
 }
 
-/// Runs a backup that has to wait for a lock after its volume was proved; meanwhile `happens`, then the lock goes.
+/// Runs a backup that has to wait for a lock after its volume was proved; `happens` runs during the wait, then the
+/// lock is released.
 async fn while_it_waits(world: &World, happens: impl Fn() + Send + 'static) -> super::world::MoverEnd {
     let repository = world.repository().await;
     let lock = Lock::acquire(&repository, LockKind::Exclusive, &LockOptions::default()).await.unwrap();
     let mut task = world.backup("uid-1");
     task.lock.wait_seconds = 60;
     let (sender, mut waits) = tokio::sync::mpsc::unbounded_channel();
-    let on_line = move |line: &Line| {
-        if let Line::Waiting { holder, until } = line {
+    let on_line = move |line: &LogLine| {
+        if let LogLine::Waiting { holder, until } = line {
             assert!(holder.ends_with("(exclusive)") && until.is_some());
             happens();
             sender.send(()).unwrap();
@@ -110,19 +111,19 @@ async fn an_empty_volume_is_a_backup_and_a_lock_that_goes_is_waited_for() {
     assert_eq!((backed_up.files, backed_up.unreadable.count), (0, 0));
 }
 
-/// Reading a process's memory at 0 fails for everybody, root included.
+/// Reading a process's memory at address 0 fails for every user, including root.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_read_is_listed_and_the_rest_is_stored() {
     let world = World::new().await;
     let source = Source::Path { path: format!("/proc/{}", std::process::id()).into(), proof: None };
     let mut work = backup_of(source);
     work.excludes = ["/*", "!/mem", "!/comm"].map(str::to_owned).to_vec();
-    let task = world.task("uid-1", Work::Backup(work));
+    let task = world.task("uid-1", TaskWork::Backup(work));
     let backed_up = world.run(&task).await.backed_up();
     assert_eq!((backed_up.files, backed_up.unreadable.count), (1, 1));
     assert!(backed_up.unreadable.first[0].starts_with("/mem: "), "{:?}", backed_up.unreadable);
     let again = world.run(&task).await.backed_up();
-    assert_eq!((again.snapshot, again.unreadable.count), (backed_up.snapshot, 1), "the snapshot tells it");
+    assert_eq!((again.snapshot, again.unreadable.count), (backed_up.snapshot, 1), "the snapshot records it");
 }
 
 #[rstest::rstest]
@@ -136,7 +137,7 @@ async fn what_a_command_writes_is_one_file_unless_it_fails(
     let world = World::new().await;
     let argv = ["sh", "-c", script].map(str::to_owned).to_vec();
     let source = Source::Command { argv, name: "dump.sql".to_owned() };
-    let left = world.run(&world.task("uid-1", Work::Backup(backup_of(source)))).await;
+    let left = world.run(&world.task("uid-1", TaskWork::Backup(backup_of(source)))).await;
     match problem {
         None => assert_eq!(left.backed_up().bytes, 5),
         Some(problem) => {

@@ -1,6 +1,6 @@
 use super::world::{World, backup_of, restore_to};
 use crate::report::Cause;
-use crate::task::{Source, Target, Work};
+use crate::task::{Source, Target, TaskWork};
 
 const MIB: usize = 1024 * 1024;
 
@@ -9,7 +9,7 @@ async fn stored(world: &World) -> (Vec<u8>, String) {
     content.resize(20 * MIB, 0);
     std::fs::write(world.path("device"), &content).unwrap();
     let source = Source::BlockDevice { path: world.path("device"), name: "device.img".to_owned() };
-    let backed_up = world.run(&world.task("uid-1", Work::Backup(backup_of(source)))).await.backed_up();
+    let backed_up = world.run(&world.task("uid-1", TaskWork::Backup(backup_of(source)))).await.backed_up();
     assert_eq!((backed_up.files, backed_up.bytes), (1, 20 * MIB as u64));
     assert!(backed_up.bytes_added < 4 * MIB as u64, "{backed_up:?}");
     (content, backed_up.snapshot)
@@ -23,7 +23,7 @@ async fn a_device_comes_back_onto_a_larger_one() {
     std::fs::write(&path, vec![9; 24 * MIB]).unwrap();
     let target = Target::BlockDevice { path: path.clone() };
     let restored =
-        world.run(&world.task("restore", Work::Restore(restore_to(&snapshot, target)))).await.restored();
+        world.run(&world.task("restore", TaskWork::Restore(restore_to(&snapshot, target)))).await.restored();
     assert!(restored.verified && restored.bytes == 20 * MIB as u64);
     assert!(std::fs::read(&path).unwrap()[..20 * MIB] == content);
 }
@@ -36,7 +36,7 @@ async fn a_device_that_is_too_small_is_refused_with_both_sizes() {
     std::fs::write(&path, vec![9; MIB]).unwrap();
     let target = Target::BlockDevice { path: path.clone() };
     let failure =
-        world.run(&world.task("restore", Work::Restore(restore_to(&snapshot, target)))).await.failed();
+        world.run(&world.task("restore", TaskWork::Restore(restore_to(&snapshot, target)))).await.failed();
     assert_eq!(failure.cause, Cause::NoSpace);
     assert!(
         failure.message.contains("20971520") && failure.message.contains("1048576"),

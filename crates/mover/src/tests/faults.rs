@@ -5,7 +5,7 @@ use lifeboat_repository::lock::{Lock, LockKind, LockOptions};
 use tokio_util::sync::CancellationToken;
 
 use super::world::World;
-use crate::report::{Cause, Line};
+use crate::report::{Cause, LogLine};
 use crate::task::{Task, Transport};
 
 fn direct(task: &mut Task) -> &mut crate::task::Direct {
@@ -65,7 +65,7 @@ async fn a_task_that_is_not_understood_is_not_begun(#[case] text: &str, #[case] 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_in_the_way_is_told_and_the_owner_that_is_dead_is_not_waited_for() {
+async fn a_conflicting_lock_is_reported_and_a_dead_owner_is_not_waited_for() {
     let world = World::new().await;
     world.write("a", "content");
     let repository = world.repository().await;
@@ -80,7 +80,7 @@ async fn a_lock_in_the_way_is_told_and_the_owner_that_is_dead_is_not_waited_for(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn told_to_stop_it_gives_up_at_once_and_leaves_no_lock() {
+async fn a_stopped_mover_ends_at_once_and_leaves_no_lock() {
     let world = World::new().await;
     world.write("a", "content");
     let repository = world.repository().await;
@@ -89,8 +89,8 @@ async fn told_to_stop_it_gives_up_at_once_and_leaves_no_lock() {
     task.lock.wait_seconds = 3600;
     let stop = CancellationToken::new();
     let stopping = stop.clone();
-    let on_line = move |line: &Line| {
-        if matches!(line, Line::Waiting { .. }) {
+    let on_line = move |line: &LogLine| {
+        if matches!(line, LogLine::Waiting { .. }) {
             stopping.cancel();
         }
     };
@@ -106,7 +106,7 @@ async fn a_command_that_never_ends_ends_with_the_deadline() {
     let world = World::new().await;
     let argv = ["sh", "-c", "sleep 1000"].map(str::to_owned).to_vec();
     let source = crate::task::Source::Command { argv, name: "dump".to_owned() };
-    let work = crate::task::Work::Backup(super::world::backup_of(source));
+    let work = crate::task::TaskWork::Backup(super::world::backup_of(source));
     let mut task = world.task("uid-1", work);
     task.deadline = Some(Timestamp::now() + Duration::from_millis(1500));
     let failure = world.run(&task).await.failed();

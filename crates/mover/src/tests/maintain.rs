@@ -3,14 +3,14 @@ use lifeboat_repository::prune::plan;
 
 use super::world::World;
 use crate::report::{Maintained, Outcome};
-use crate::task::{MaintainWork, Work};
+use crate::task::{MaintainWork, TaskWork};
 
 async fn maintained(world: &World) -> Maintained {
     maintained_by(world, MaintainWork { prune: true, check: true, empty_is_meant: false }).await
 }
 
 async fn maintained_by(world: &World, work: MaintainWork) -> Maintained {
-    let task = world.task("maintain", Work::Maintain(work));
+    let task = world.task("maintain", TaskWork::Maintain(work));
     let left = world.run(&task).await;
     match (left.code, left.result.outcome) {
         (0, Outcome::Maintained(maintained)) => maintained,
@@ -30,7 +30,7 @@ async fn what_no_snapshot_needs_leaves_the_index_and_what_is_whole_has_no_proble
     let blobs = repository.load_index().await.unwrap().len();
     assert_eq!(maintained(&world).await.problems.count, 0);
     let left = repository.load_index().await.unwrap().len();
-    // What leaves the index is deleted after a while, not at once.
+    // Packs that were removed from the index are deleted later, not at once.
     assert!(left < blobs, "{left} of {blobs} blobs are left");
     assert!(!plan::Options::default().grace.is_zero());
     world.assert_nothing_is_locked().await;
@@ -58,7 +58,8 @@ async fn a_pack_that_is_gone_is_a_problem() {
     world.run(&world.backup("uid-1")).await.backed_up();
     let repository = world.repository().await;
     let packs = repository.list(FileKind::Pack).await.unwrap();
-    let task = world.task("check", Work::Maintain(MaintainWork { check: true, ..MaintainWork::default() }));
+    let task =
+        world.task("check", TaskWork::Maintain(MaintainWork { check: true, ..MaintainWork::default() }));
     repository.remove_file(FileKind::Pack, packs[0].id).await.unwrap();
     let left = world.run(&task).await;
     let Outcome::Maintained(maintained) = left.result.outcome else { panic!("{:?}", left.result) };

@@ -1,15 +1,15 @@
-//! Tasks of several parts: each has its own snapshot, tag and result, and one that fails does not stop the others.
+//! Tasks with several parts: each has its own snapshot, tag and result, and a failed part does not stop the others.
 
 use lifeboat_repository::lock::{Lock, LockKind, LockOptions};
 use tokio_util::sync::CancellationToken;
 
 use super::world::{World, backup_of, restore_to, tree};
-use crate::report::{Cause, Line, Outcome};
-use crate::task::{BackupWork, Proof, RestoreWork, Source, Target, Task, Work};
+use crate::report::{Cause, LogLine, Outcome};
+use crate::task::{BackupWork, Proof, RestoreWork, Source, Target, Task, TaskWork};
 
-fn backup(world: &World, directory: &str, at: &str) -> Work {
+fn backup(world: &World, directory: &str, at: &str) -> TaskWork {
     let source = Source::Path { path: world.path(directory), proof: Some(Proof::Directory) };
-    Work::Backup(BackupWork { at: Some(at.to_owned()), ..backup_of(source) })
+    TaskWork::Backup(BackupWork { at: Some(at.to_owned()), ..backup_of(source) })
 }
 
 fn write(world: &World, path: &str, content: &str) {
@@ -39,13 +39,13 @@ async fn a_part_that_fails_does_not_stop_the_others_and_only_it_is_done_again() 
     write(&world, "two/b", "second");
     let end = world.run(&three(&world)).await;
     let progress = end.lines.iter().filter_map(|line| match line {
-        Line::Progress(reading) => reading.part.clone(),
+        LogLine::Progress(reading) => reading.part.clone(),
         _ => None,
     });
     let progress: Vec<_> = progress.collect();
     assert!(progress.contains(&"part-1".to_owned()) && progress.contains(&"part-3".to_owned()));
     let is_failure =
-        |line: &Line| matches!(line, Line::Message { text, .. } if text.contains("part part-2: "));
+        |line: &LogLine| matches!(line, LogLine::Message { text, .. } if text.contains("part part-2: "));
     assert!(end.lines.iter().any(is_failure), "{:?}", end.lines);
     let (code, first) = end.parts();
     assert_eq!(code, 1, "a task is done only if all of its parts are");
@@ -81,7 +81,7 @@ async fn what_fails_before_the_first_part_is_the_result_of_the_task() {
     assert_eq!(end.failed().cause, Cause::Password);
 }
 
-/// The second part waits for a lock when the mover is stopped: the first is done, the others say why they are not.
+/// The second part waits for a lock when the mover is stopped: the first is done, the others report why they are not.
 #[tokio::test(flavor = "multi_thread")]
 async fn parts_that_are_stopped_or_never_begun_say_so() {
     let world = World::new().await;
@@ -95,8 +95,8 @@ async fn parts_that_are_stopped_or_never_begun_say_so() {
     let lock = Lock::acquire(&repository, LockKind::Exclusive, &LockOptions::default()).await.unwrap();
     let stop = CancellationToken::new();
     let stopping = stop.clone();
-    let on_line = move |line: &Line| {
-        if matches!(line, Line::Waiting { .. }) {
+    let on_line = move |line: &LogLine| {
+        if matches!(line, LogLine::Waiting { .. }) {
             stopping.cancel();
         }
     };
@@ -122,7 +122,7 @@ async fn several_volumes_come_back_each_from_its_own_snapshot() {
         std::fs::create_dir_all(&path).unwrap();
         let target = Target::Path { path, proof: Some(Proof::Directory) };
         let work = restore_to(&snapshot(&stored[number].1), target);
-        Work::Restore(RestoreWork { folder: Some(folder.to_owned()), ..work })
+        TaskWork::Restore(RestoreWork { folder: Some(folder.to_owned()), ..work })
     };
     let works = [("back-1", restore(0, "target-1", "/data")), ("back-2", restore(1, "target-2", "/config"))];
     let (code, restored) = world.run(&world.tasks("restore", works)).await.parts();

@@ -1,4 +1,4 @@
-//! Directories at a path of the snapshot, where genuine restic and Stash have them, and back.
+//! Directories at a path of the snapshot, where restic and Stash store them, backed up and restored.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 
@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::world::{World, tree};
 use crate::report::Cause;
-use crate::task::{BackupWork, RestoreWork, Source, Task, Work};
+use crate::task::{BackupWork, RestoreWork, Source, Task, TaskWork};
 
 fn fill(world: &World) {
     world.write("app/file", (0..=255).cycle().take(700_000).collect::<Vec<u8>>());
@@ -23,7 +23,7 @@ fn fill(world: &World) {
 
 fn backup(world: &World, change: impl FnOnce(&mut BackupWork)) -> Task {
     let mut task = world.backup("uid-1");
-    let Work::Backup(work) = &mut task.parts[0].work else { panic!() };
+    let TaskWork::Backup(work) = &mut task.parts[0].work else { panic!() };
     work.at = Some("/source/data".to_owned());
     change(work);
     task
@@ -31,7 +31,7 @@ fn backup(world: &World, change: impl FnOnce(&mut BackupWork)) -> Task {
 
 fn restore(world: &World, snapshot: &str, target: &str, change: impl FnOnce(&mut RestoreWork)) -> Task {
     let mut task = world.restore(snapshot, target);
-    let Work::Restore(work) = &mut task.parts[0].work else { panic!() };
+    let TaskWork::Restore(work) = &mut task.parts[0].work else { panic!() };
     work.folder = Some("/source/data".to_owned());
     change(work);
     task
@@ -70,7 +70,7 @@ async fn a_volume_stored_at_a_path_comes_back_byte_for_byte() {
     let path = std::path::Path::new("/source/data/app/file");
     dump(&repository, &snapshot, path, DumpFormat::Raw, file, CancellationToken::new()).await.unwrap();
     assert!(std::fs::read(&out).unwrap() == std::fs::read(world.path("volume/app/file")).unwrap());
-    // Back into a volume, and beside it as it is, where restic would put it.
+    // Restored into a volume, and in full beside it, where restic would restore it.
     world.run(&restore(&world, &id, "target", |_| {})).await.restored();
     assert_eq!(tree(&world.path("target")), expected);
     let mode = |path: &str| world.path(path).metadata().unwrap().permissions().mode() & 0o7777;
@@ -78,7 +78,7 @@ async fn a_volume_stored_at_a_path_comes_back_byte_for_byte() {
     world.run(&restore(&world, &id, "whole", |work| work.folder = None)).await.restored();
     assert_eq!(tree(&world.path("whole/source/data")), expected);
     assert_eq!((mode("whole"), mode("whole/source"), mode("whole/source/data")), (0o755, 0o755, 0o2750));
-    // A directory above what was backed up was made up: the target keeps its own mode.
+    // A directory above the backed-up one was synthesized: the target keeps its own mode.
     world.run(&restore(&world, &id, "above", |work| work.folder = Some("/source".into()))).await.restored();
     assert_eq!((mode("above"), mode("above/data")), (0o755, 0o2750));
     world.assert_nothing_is_locked().await;
@@ -113,7 +113,8 @@ async fn only_what_the_patterns_choose_comes_back(
     assert_eq!(world.path("target/link").is_symlink(), expected.contains(&"link"));
 }
 
-/// The mount of an application has a subPath: what is read and filled is below the volume's root.
+/// The application mounts the volume with a subPath: the directory that is read and filled is below the volume's
+/// root.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_directory_below_the_volume_is_stored_and_filled() {
     let world = World::new().await;
@@ -141,7 +142,7 @@ type Spoil = fn(&mut BackupWork);
 #[case::command(
     |work: &mut BackupWork| work.source = Source::Command { argv: vec!["true".into()], name: "x".into() },
     Cause::Task,
-    "at: expected with a directory only"
+    "at: only allowed with a directory"
 )]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_directory_that_cannot_be_stored_there_is_refused(

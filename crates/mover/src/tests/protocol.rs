@@ -1,19 +1,19 @@
-//! Both sides understand each other, and nothing that they do not know.
+//! Both sides understand each other, and refuse what they do not know.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
 use crate::report::{
-    BackedUp, Cause, Failure, Level, Line, Listed, Maintained, Outcome, Reading, Restored, TaskResult,
+    BackedUp, Cause, Failure, Level, Listed, LogLine, Maintained, Outcome, Reading, Restored, TaskResult,
 };
 use crate::task::*;
 
-/// Tasks that version 1 has room for, in the order of the fixture.
+/// Tasks that version 1 can express, in the order of the fixture.
 fn tasks_of_version_1() -> Vec<Task> {
     let proof = Proof::Csi { file: "/d/vol_data.json".into(), driver: "csi".into(), handle: "v".into() };
     let backup = |source| {
-        Work::Backup(BackupWork {
+        TaskWork::Backup(BackupWork {
             tags: vec!["a=b".into()],
             excludes: vec!["/tmp".into()],
             report: Some("reports/x".into()),
@@ -21,7 +21,7 @@ fn tasks_of_version_1() -> Vec<Task> {
         })
     };
     let restore = |target| {
-        Work::Restore(RestoreWork {
+        TaskWork::Restore(RestoreWork {
             sparse: true,
             paths: vec!["/a".into()],
             into: Some("back".into()),
@@ -39,7 +39,7 @@ fn tasks_of_version_1() -> Vec<Task> {
         restore(Target::Path { path: "/d".into(), proof: Some(Proof::Directory) }),
         restore(Target::BlockDevice { path: "/dev".into() }),
         restore(Target::Command { argv: vec!["psql".into()] }),
-        Work::Maintain(MaintainWork { prune: true, check: false, empty_is_meant: true }),
+        TaskWork::Maintain(MaintainWork { prune: true, check: false, empty_is_meant: true }),
     ];
     let direct = Transport::Direct(Direct {
         provider: "aws".into(),
@@ -80,12 +80,12 @@ fn tasks_of_version_2() -> Vec<Task> {
     let backup = |change: fn(&mut BackupWork)| {
         let mut work = BackupWork::new(path(), "h");
         change(&mut work);
-        Work::Backup(work)
+        TaskWork::Backup(work)
     };
     let restore = |change: fn(&mut RestoreWork)| {
         let mut work = RestoreWork::new("0", target());
         change(&mut work);
-        Work::Restore(work)
+        TaskWork::Restore(work)
     };
     let works = [
         backup(|work| work.sub_path = Some("a/b".into())),
@@ -95,7 +95,8 @@ fn tasks_of_version_2() -> Vec<Task> {
         restore(|work| work.folder = Some("/source/data".into())),
         restore(|work| work.sub_path = Some("a".into())),
     ];
-    let part = |(number, work): (usize, &Work)| Part { uid: format!("part-{number}"), work: work.clone() };
+    let part =
+        |(number, work): (usize, &TaskWork)| Part { uid: format!("part-{number}"), work: work.clone() };
     let several = Task { parts: works.iter().enumerate().map(part).collect(), ..one.clone() };
     let own_uid = Task { parts: vec![Part { uid: "part".into(), ..one.parts[0].clone() }], ..one.clone() };
     let single = works
@@ -108,7 +109,7 @@ fn tasks() -> Vec<Task> {
     tasks_of_version_1().into_iter().chain(tasks_of_version_2()).collect()
 }
 
-/// Written by the server before there was a version 2.
+/// Written by a server before version 2 existed.
 const VERSION_1: &str = include_str!("version-1.jsonl");
 
 #[test]
@@ -122,7 +123,7 @@ fn a_file_of_version_1_is_the_task_that_it_was_and_is_written_as_it_was() {
     }
 }
 
-/// Left by movers before there was a version 2.
+/// Written by movers before version 2 existed.
 #[test]
 fn a_result_of_version_1_is_still_understood() {
     let text = include_str!("version-1-results.jsonl");
@@ -158,7 +159,7 @@ fn version_2_is_written_only_where_version_1_has_no_room() {
         if let [part] = &*task.parts
             && part.uid == task.uid
         {
-            // A newer field does not make a file of version 1.
+            // A newer field is not allowed in a file of version 1.
             let part = value["parts"][0].take();
             let fields = value.as_object_mut().unwrap();
             fields.remove("parts");
@@ -219,7 +220,7 @@ fn a_field_that_is_not_known_is_refused_wherever_it_is() {
             let mut value = serde_json::to_value(&task).unwrap();
             let mut seen = 0;
             let found = objects(&mut value, &mut |fields| {
-                // The settings of a location are free words; a kind without fields has none that could be mistaken.
+                // The settings of a location are free-form; a kind without fields has none that could be mistaken.
                 if fields.contains_key("region") || (fields.len() == 1 && fields.contains_key("kind")) {
                     return false;
                 }
@@ -238,19 +239,19 @@ fn a_field_that_is_not_known_is_refused_wherever_it_is() {
 #[test]
 fn every_line_comes_back_as_it_was() {
     let lines = [
-        Line::Progress(Reading {
+        LogLine::Progress(Reading {
             step: "backing up".into(),
             files_done: 1,
             total_known: true,
             ..Reading::default()
         }),
-        Line::Progress(Reading { part: Some("part-1".into()), ..Reading::default() }),
-        Line::Waiting { holder: "c/p".into(), until: Some("2026-01-02T03:04:05Z".into()) },
-        Line::Message { level: Level::Warning, text: "line\nbreak".into() },
+        LogLine::Progress(Reading { part: Some("part-1".into()), ..Reading::default() }),
+        LogLine::Waiting { holder: "c/p".into(), until: Some("2026-01-02T03:04:05Z".into()) },
+        LogLine::Message { level: Level::Warning, text: "line\nbreak".into() },
     ];
     for line in lines {
         let text = serde_json::to_string(&line).unwrap();
         assert!(!text.contains('\n'));
-        assert_eq!(serde_json::from_str::<Line>(&text).unwrap(), line);
+        assert_eq!(serde_json::from_str::<LogLine>(&text).unwrap(), line);
     }
 }

@@ -2,7 +2,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 
 use super::world::{World, backup_of, restore_to, tree};
 use crate::report::{Cause, Outcome};
-use crate::task::{Source, Target, Task, Work};
+use crate::task::{Source, Target, Task, TaskWork};
 
 async fn stored(world: &World) -> String {
     world.write("a/file", vec![1; 700_000]);
@@ -15,7 +15,7 @@ async fn stored(world: &World) -> String {
 }
 
 fn with(mut task: Task, change: impl FnOnce(&mut crate::task::RestoreWork)) -> Task {
-    let Work::Restore(work) = &mut task.parts[0].work else { panic!() };
+    let TaskWork::Restore(work) = &mut task.parts[0].work else { panic!() };
     change(work);
     task
 }
@@ -70,7 +70,7 @@ async fn chosen_paths_come_back_with_what_is_below_them() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_path_that_the_snapshot_does_not_have_fails_and_nobody_is_told_that_it_is_done() {
+async fn a_path_that_the_snapshot_does_not_have_fails_and_no_done_file_is_written() {
     let world = World::new().await;
     let snapshot = stored(&world).await;
     let task = with(world.restore(&snapshot, "target"), |work| {
@@ -85,11 +85,11 @@ async fn a_path_that_the_snapshot_does_not_have_fails_and_nobody_is_told_that_it
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_snapshot_that_cannot_be_read_fails_and_nobody_is_told_that_it_is_done() {
+async fn a_snapshot_that_cannot_be_read_fails_and_no_done_file_is_written() {
     let world = World::new().await;
     let snapshot = stored(&world).await;
     let data = world.path("bucket/cluster/restic/shop/data");
-    // The larger pack is that of the files.
+    // The larger pack contains the files.
     let mut packs: Vec<_> = std::fs::read_dir(&data)
         .unwrap()
         .flat_map(|directory| std::fs::read_dir(directory.unwrap().path()).unwrap())
@@ -102,7 +102,7 @@ async fn a_snapshot_that_cannot_be_read_fails_and_nobody_is_told_that_it_is_done
         std::fs::remove_file(pack.path()).unwrap();
         std::fs::write(pack.path(), content).unwrap();
     }
-    // What was cached would hide it.
+    // The cache would hide the damage.
     std::fs::remove_dir_all(world.path("scratch")).unwrap();
     std::fs::create_dir(world.path("scratch")).unwrap();
     let task = with(world.restore(&snapshot, "target"), |work| work.done_file = Some(".velero/uid".into()));
@@ -117,7 +117,7 @@ async fn a_snapshot_that_cannot_be_read_fails_and_nobody_is_told_that_it_is_done
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_snapshot_that_is_gone_and_a_target_that_is_gone_are_told_apart() {
+async fn a_missing_snapshot_and_a_missing_target_are_distinguished() {
     let world = World::new().await;
     let snapshot = stored(&world).await;
     let failure = world.run(&world.restore(&"0".repeat(64), "target")).await.failed();
@@ -139,10 +139,10 @@ async fn a_command_gets_the_one_file(#[case] script: &str, #[case] problem: Opti
     let argv = ["sh", "-c", "seq 1 200000"].map(str::to_owned).to_vec();
     let source = Source::Command { argv, name: "db/dump.sql".to_owned() };
     let snapshot =
-        world.run(&world.task("uid-1", Work::Backup(backup_of(source)))).await.backed_up().snapshot;
+        world.run(&world.task("uid-1", TaskWork::Backup(backup_of(source)))).await.backed_up().snapshot;
     let script = format!("cd '{}'; {script}", world.path("scratch").display());
     let target = Target::Command { argv: ["sh", "-c", &script].map(str::to_owned).to_vec() };
-    let left = world.run(&world.task("restore", Work::Restore(restore_to(&snapshot, target)))).await;
+    let left = world.run(&world.task("restore", TaskWork::Restore(restore_to(&snapshot, target)))).await;
     match problem {
         None => {
             let bytes = left.restored().bytes;
@@ -179,7 +179,7 @@ async fn into_a_volume_that_is_in_use_files_come_beside_what_is_there() {
     }
     assert_eq!(std::fs::read(world.path("target/a/other")).unwrap(), b"newer");
     assert_eq!(std::fs::read(world.path("target/back/a/other")).unwrap(), b"other");
-    // A link would lead elsewhere.
+    // A symbolic link would lead elsewhere.
     symlink(world.path("volume"), world.path("target/link")).unwrap();
     for name in ["link", "../volume", "a/b", "", ".."] {
         let left = world.run(&into(name)).await;

@@ -1,4 +1,4 @@
-//! A bucket on the disk with a repository, a directory for the task, and what the mover left there.
+//! A bucket on disk with a repository, a directory for the task, and the output of the mover.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -12,11 +12,11 @@ use lifeboat_repository::testing::{new_repository, opened};
 use lifeboat_store::Store;
 use tokio_util::sync::CancellationToken;
 
-use crate::report::{BackedUp, Failure, Line, NotListed, Outcome, Restored, TaskResult};
+use crate::report::{BackedUp, Failure, LogLine, NotListed, Outcome, Restored, TaskResult};
 use crate::run::{MoverSettings, run};
 use crate::task::{
     BackupWork, Direct, Limits, LockTerms, Part, Proof, RepositoryAccess, RestoreWork, Source, Target, Task,
-    Transport, Work,
+    TaskWork, Transport,
 };
 
 const REPOSITORY: &str = "restic/shop";
@@ -26,11 +26,11 @@ pub(crate) struct World {
     pub(crate) store: Store,
 }
 
-/// What one mover has left: exit code, result and lines.
+/// The output of one mover: exit code, result and log lines.
 pub(crate) struct MoverEnd {
     pub(crate) code: u8,
     pub(crate) result: TaskResult,
-    pub(crate) lines: Vec<Line>,
+    pub(crate) lines: Vec<LogLine>,
 }
 
 impl World {
@@ -41,7 +41,7 @@ impl World {
         world
     }
 
-    /// Without one.
+    /// Without a repository.
     pub(crate) fn bare() -> Self {
         let root = tempfile::tempdir().unwrap();
         for name in ["bucket/cluster", "task", "scratch", "volume"] {
@@ -68,7 +68,7 @@ impl World {
         opened(self.store.below(REPOSITORY).unwrap()).await.unwrap()
     }
 
-    pub(crate) fn task(&self, uid: &str, work: Work) -> Task {
+    pub(crate) fn task(&self, uid: &str, work: TaskWork) -> Task {
         let path = self.root.path().to_str().unwrap().to_owned();
         let direct = Direct {
             provider: "lifeboat.io/local".to_owned(),
@@ -87,8 +87,8 @@ impl World {
         Task { limits, ..Task::single(uid, work, repository, lock) }
     }
 
-    /// A task of several parts.
-    pub(crate) fn tasks<'a>(&self, uid: &str, works: impl IntoIterator<Item = (&'a str, Work)>) -> Task {
+    /// A task with several parts.
+    pub(crate) fn tasks<'a>(&self, uid: &str, works: impl IntoIterator<Item = (&'a str, TaskWork)>) -> Task {
         let parts = works.into_iter().map(|(uid, work)| Part { uid: uid.to_owned(), work });
         let parts: Vec<_> = parts.collect();
         Task { parts: parts.clone(), ..self.task(uid, parts[0].work.clone()) }
@@ -96,26 +96,26 @@ impl World {
 
     pub(crate) fn backup(&self, uid: &str) -> Task {
         let source = Source::Path { path: self.path("volume"), proof: Some(Proof::Directory) };
-        self.task(uid, Work::Backup(backup_of(source)))
+        self.task(uid, TaskWork::Backup(backup_of(source)))
     }
 
     pub(crate) fn restore(&self, snapshot: &str, target: &str) -> Task {
         let path = self.path(target);
         std::fs::create_dir_all(&path).unwrap();
         let target = Target::Path { path, proof: Some(Proof::Directory) };
-        self.task("restore", Work::Restore(restore_to(snapshot, target)))
+        self.task("restore", TaskWork::Restore(restore_to(snapshot, target)))
     }
 
     pub(crate) async fn run(&self, task: &Task) -> MoverEnd {
         self.run_with(task, CancellationToken::new(), |_| {}).await
     }
 
-    /// Runs it; `on_line` gets every line as it comes.
+    /// Runs a task; `on_line` gets every log line as it is written.
     pub(crate) async fn run_with(
         &self,
         task: &Task,
         stop: CancellationToken,
-        on_line: impl Fn(&Line) + Send + 'static,
+        on_line: impl Fn(&LogLine) + Send + 'static,
     ) -> MoverEnd {
         self.run_text(&serde_json::to_string(task).unwrap(), stop, on_line).await
     }
@@ -124,7 +124,7 @@ impl World {
         &self,
         task: &str,
         stop: CancellationToken,
-        on_line: impl Fn(&Line) + Send + 'static,
+        on_line: impl Fn(&LogLine) + Send + 'static,
     ) -> MoverEnd {
         std::fs::write(self.path("task/task.json"), task).unwrap();
         let lines = Arc::new(Mutex::new(Vec::new()));
@@ -142,7 +142,7 @@ impl World {
         MoverEnd { code, result, lines }
     }
 
-    /// What must hold whatever happened.
+    /// Whatever happened, no lock remains.
     pub(crate) async fn assert_nothing_is_locked(&self) {
         assert_eq!(self.repository().await.list(FileKind::Lock).await.unwrap(), []);
     }
@@ -171,7 +171,7 @@ impl MoverEnd {
         }
     }
 
-    /// Of a task with several parts: the exit code and the outcome of each, by UID.
+    /// For a task with several parts: the exit code and the outcome of each part, by UID.
     pub(crate) fn parts(self) -> (u8, Vec<(String, Outcome)>) {
         match self.result.outcome {
             Outcome::Parts(results) => {
@@ -190,16 +190,16 @@ impl MoverEnd {
     }
 }
 
-/// Takes the lines apart again, which every line has to allow.
+/// Parses the log lines; every line must be valid.
 struct LineReader {
-    lines: Arc<Mutex<Vec<Line>>>,
-    on_line: Box<dyn Fn(&Line) + Send>,
+    lines: Arc<Mutex<Vec<LogLine>>>,
+    on_line: Box<dyn Fn(&LogLine) + Send>,
 }
 
 impl Write for LineReader {
     fn write(&mut self, text: &[u8]) -> std::io::Result<usize> {
         for line in std::str::from_utf8(text).unwrap().lines() {
-            let line: Line = serde_json::from_str(line).unwrap();
+            let line: LogLine = serde_json::from_str(line).unwrap();
             (self.on_line)(&line);
             self.lines.lock().unwrap().push(line);
         }

@@ -1,6 +1,6 @@
 //! When each item of a restore may start: a state machine that takes what happened and gives what comes next. Barriers
 //! come one after the other; within one, items run side by side. An item that waits leaves its barrier, and what depends
-//! on it stays behind. Driven by the executor in crate `operator`.
+//! on it stays behind. Driven by the executor in crate `items`.
 //!
 //! Nothing can lock up: an item that is held back has a fixed set of items that hold it, all of which came before it;
 //! and a request for an additional item that would close a circle is answered with [`Need::Circle`], or starts the item

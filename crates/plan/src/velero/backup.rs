@@ -1,5 +1,5 @@
 //! Decisions about Backups: defaults, validation, the queue, phases, volumes, the words of results. Pure; called by the
-//! controller and the pipeline of crate `operator`.
+//! controller and the pipeline of crate `velero`.
 
 pub mod defaults;
 pub mod phase;

@@ -1,6 +1,6 @@
 //! Snapshots by CSI drivers, through the objects of snapshot.storage.k8s.io: which class takes one, what a snapshot, its
 //! content and a restored claim look like, how a snapshot stands. Takes objects as they are; gives objects and decisions.
-//! Called by the actions in crate `operator` that bear upstream's names, and by the passes around them.
+//! Called by the actions in crate `velero` that bear upstream's names, and by the passes around them.
 
 mod class;
 mod deletion;

@@ -1,6 +1,6 @@
 //! VolumePluginBackup and VolumePluginRestore: the object of one operation of a volume snapshotter, and what is written into
 //! it when. Takes what the operation is about, what the plugin says of itself and the time; gives objects and patches.
-//! Called by module `volume_plugin` of crate `operator`; [`hung`] by the command line too.
+//! Called by module `volume_plugin` of crate `velero`; [`hung`] by the command line too.
 //!
 //! An object of the server's carries the label [`OURS`]. A plugin's own gets our other labels and an owner, nothing else.
 

@@ -1,9 +1,9 @@
-//! A directory as a bucket: for a disk or NFS mount, and for repositories on a person's own machine. Writes are
-//! atomic and durable: a hidden file beside the target, flushed, then renamed (or hard-linked, which is how
-//! create-only is decided), then the directory flushed: two flushes for an object, one more for the first object
-//! of a new directory. Opening never creates the directory: a missing mount must not silently become a directory
-//! on the root disk. A writer that was killed leaves its hidden file; no listing shows it, and
-//! `remove_unfinished` takes it away.
+//! A directory as a bucket: for a disk or NFS mount, and for repositories on the user's own machine. Writes are
+//! atomic and durable: the content goes to a hidden file beside the target, which is flushed and then renamed (or
+//! hard-linked for a create-only write, which fails if the target exists), then the directory is flushed. That is two
+//! flushes per object, and one more for the first object of a new directory. Opening never creates the directory: if
+//! a mount is missing, no directory must appear in its place on the root disk. A writer that was killed leaves its
+//! hidden file behind; listings skip it and `remove_unfinished` removes it.
 
 mod files;
 mod walk;
@@ -27,11 +27,11 @@ use crate::backend::{
 use crate::error::{Error, Result};
 use crate::key::Key;
 
-/// Up to this much is read in one piece; more comes as a stream of pieces of `CHUNK`.
+/// Up to this size, a range is read at once; larger ones are streamed in pieces of `CHUNK`.
 const AT_ONCE: u64 = 4 * 1024 * 1024;
 const CHUNK: u64 = 1024 * 1024;
 
-/// A bucket that is a directory.
+/// A directory used as a bucket.
 #[derive(Debug, Clone)]
 pub struct Local {
     root: Arc<PathBuf>,
@@ -45,8 +45,9 @@ impl Local {
         Ok(local)
     }
 
-    /// Makes the directory, with its parents, for its owner only, and opens it; one that is there stays as it is.
-    /// For `init` alone: opening must never create, or a missing mount would become a directory on the root disk.
+    /// Creates the directory with its parents, accessible only to its owner, and opens it; an existing one is not
+    /// changed. Only for `init`: opening must never create the directory, or a missing mount would be replaced by a
+    /// directory on the root disk.
     pub fn create(root: impl Into<PathBuf>) -> Result<Self> {
         let root = root.into();
         files::create_root(&root)?;
@@ -61,21 +62,22 @@ impl Local {
                 let path = self.root.display().to_string();
                 Err(Error::BucketNotFound { bucket: path.clone(), endpoint: format!("file://{path}") })
             }
-            // What may not be looked at is not missing.
+            // A directory that may not be read is not reported as missing.
             Err(error) => Err(files::disk("open", &self.root, error)),
         }
     }
 
-    /// The file of a key. `Key` has no `..` and no absolute paths; names of our unfinished files are refused.
+    /// The file of a key. A `Key` contains no `..` and no absolute path; the names of our unfinished files are
+    /// refused.
     fn path(&self, key: &Key) -> Result<PathBuf> {
         if key.as_str().split('/').any(files::is_unfinished) {
-            let problem = "names that start with '.lifeboat-tmp-' are kept for unfinished files";
+            let problem = "names that start with '.lifeboat-tmp-' are reserved for unfinished files";
             return Err(Error::InvalidKey { key: key.to_string(), problem });
         }
         Ok(self.root.join(key.as_str()))
     }
 
-    /// Runs `work` on a thread that may block.
+    /// Runs `work` on a blocking thread.
     async fn blocking<T, F>(&self, work: F) -> Result<T>
     where
         T: Send + 'static,
@@ -87,7 +89,7 @@ impl Local {
         })
     }
 
-    /// Opens an object and, unless it is large, reads the range in the same trip to the blocking thread.
+    /// Opens an object and, unless it is large, reads the range in the same call on the blocking thread.
     fn open_range(&self, key: &Key, options: ReadOptions) -> Result<Opened> {
         let path = self.path(key)?;
         let opened = File::open(&path).and_then(|file| Ok((file.metadata()?, file)));
@@ -137,7 +139,7 @@ impl Local {
     }
 }
 
-/// An object that was opened for reading.
+/// An object opened for reading.
 struct Opened {
     info: ObjectInfo,
     range: Range<u64>,
@@ -150,7 +152,8 @@ enum Content {
     Pieces(File),
 }
 
-/// A large range, piece by piece; a file that got shorter ends early, which `Store` notices.
+/// Streams a large range in pieces. If the file becomes shorter meanwhile, the stream ends early, which `Store`
+/// detects.
 fn pieces(file: Arc<File>, path: PathBuf, range: Range<u64>) -> impl Stream<Item = Result<Bytes>> + Send {
     stream::try_unfold((file, path, range), |(file, path, range)| async move {
         if range.is_empty() {

@@ -1,4 +1,4 @@
-//! Objects in memory: for tests, and the reference for what the conformance suite asks of a backend.
+//! Objects in memory: for tests, and as the reference implementation for the conformance suite.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -49,7 +49,7 @@ impl Memory {
         Self::default()
     }
 
-    /// Uploads that were begun and neither completed nor aborted.
+    /// The number of uploads that were neither completed nor aborted.
     pub fn open_uploads(&self) -> usize {
         locked(&self.uploads).len()
     }
@@ -76,7 +76,7 @@ impl Memory {
     }
 }
 
-/// A test that panicked while it held the lock left the map whole: every change is one insert or remove.
+/// A test that panicked while it held the lock left the map intact: every change is a single insert or remove.
 fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

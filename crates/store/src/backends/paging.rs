@@ -1,8 +1,8 @@
-//! Pages of a sorted sequence of keys, shared by the backends that keep their keys themselves.
+//! Pages of a sorted sequence of keys, for backends that sort the keys themselves.
 
 use crate::backend::{ObjectInfo, Page, PageRequest};
 
-/// As many entries as S3 puts on one page, so that callers meet paging with every backend.
+/// As many entries as S3 puts on one page, so that paging is exercised with every backend.
 pub(crate) const PAGE: usize = 1000;
 
 /// Collects one page from entries that come in ascending order.
@@ -41,7 +41,7 @@ impl<'a> Pager<'a> {
         true
     }
 
-    /// Whether `key` was on an earlier page, so that nothing needs to be known of it.
+    /// Whether `key` was on an earlier page, so that its metadata is not needed.
     pub(crate) fn passed(&self, key: &str) -> bool {
         self.request.token.as_deref().is_some_and(|token| key <= token)
     }

@@ -1,5 +1,5 @@
-//! S3, Google Cloud Storage and Azure through object_store, whose own retries are off (the retry layer is the
-//! one place). Errors come out classified; listings are checked against what was asked for.
+//! S3, Google Cloud Storage and Azure through object_store, whose own retries are off (only the retry layer repeats
+//! requests). Errors are classified; listings are checked against the request.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,31 +25,31 @@ use crate::backend::{
 use crate::error::{Error, Operation, Result, Site, classify};
 use crate::key::Key;
 
-/// What object_store's three clouds have in common.
+/// What object_store's three cloud clients have in common.
 pub(crate) trait Cloud: ObjectStore + MultipartStore + PaginatedListStore {}
 impl<T: ObjectStore + MultipartStore + PaginatedListStore> Cloud for T {}
 
-/// Who signs URLs: the store itself, one that speaks for the public endpoint, or nobody and why.
+/// How URLs are signed: by the store's own client, by one for the public endpoint, or not at all, with the reason.
 pub(crate) enum Signing {
     By(Arc<dyn Signer>),
     Refused(&'static str),
 }
 
-/// A bucket in the cloud.
+/// A bucket at a cloud provider.
 pub(crate) struct Remote {
     pub site: Site,
     pub cloud: Arc<dyn Cloud>,
-    /// Deletes with one plain DELETE for each object, which every S3 dialect understands; `cloud` may send many
-    /// in one request.
+    /// Deletes with one plain DELETE per object, which every S3 implementation supports; `cloud` may delete many
+    /// objects in one request.
     pub single: Arc<dyn Cloud>,
     pub signing: Signing,
     pub tags: TagSet,
-    /// Who lists uploads that never ended, where there is such a list.
+    /// Lists unfinished uploads, for providers that can list them.
     pub uploads: Option<OpenUploads>,
 }
 
 impl fmt::Debug for Remote {
-    /// Not what object_store would print of itself: it holds credentials.
+    /// object_store's own Debug output contains credentials.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Remote").field("site", &self.site).finish_non_exhaustive()
     }
@@ -68,7 +68,7 @@ impl Remote {
             let key = keys.first().map(Key::as_str).unwrap_or_default();
             match result.map_err(|e| self.error(Operation::new("delete", key), &e)) {
                 Ok(_) | Err(Error::NotFound { .. }) => {}
-                // The others of the batch are still deleted; the first failure is what is reported.
+                // The other objects of the batch are still deleted; the first failure is reported.
                 Err(error) => _ = failure.get_or_insert(error),
             }
         }
@@ -78,7 +78,7 @@ impl Remote {
 
 fn path(key: &Key) -> Result<Path> {
     Path::parse(key.as_str())
-        .map_err(|_| Error::InvalidKey { key: key.to_string(), problem: "object storage does not take it" })
+        .map_err(|_| Error::InvalidKey { key: key.to_string(), problem: "object storage does not accept it" })
 }
 
 fn info(meta: &ObjectMeta) -> ObjectInfo {
@@ -94,17 +94,17 @@ fn info(meta: &ObjectMeta) -> ObjectInfo {
     }
 }
 
-/// What was asked for, or nothing for the marker of a directory, or an error.
+/// The object of a listing; None for a directory marker; an error if it was not requested.
 fn checked(request: &PageRequest, meta: &ObjectMeta) -> Result<Option<ObjectInfo>> {
     let key = meta.location.as_ref();
     if key.starts_with(&request.prefix) {
         return Ok(Some(info(meta)));
     }
-    // Consoles make a "directory" as an empty object `prefix/`, which object_store shows without its slash.
+    // Consoles create a "directory" as an empty object `prefix/`, which object_store lists without the slash.
     if meta.size == 0 && format!("{key}/") == request.prefix {
         return Ok(None);
     }
-    let detail = format!("it holds '{key}', which was not asked for");
+    let detail = format!("it contains '{key}', which is outside of the requested prefix");
     Err(Error::Listing { prefix: request.prefix.clone(), detail })
 }
 
@@ -145,7 +145,7 @@ impl Backend for Remote {
                 |error| error,
                 |_| Error::Interrupted {
                     action: format!("read '{key}'"),
-                    detail: format!("bytes {}..{} came instead", range.start, range.end),
+                    detail: format!("received bytes {}..{} instead", range.start, range.end),
                 },
             ));
         }
@@ -170,13 +170,13 @@ impl Backend for Remote {
             ..PaginatedListOptions::default()
         };
         let operation = Operation::new("list", &request.prefix);
-        let answer =
+        let response =
             self.cloud.list_paginated(prefix, options).await.map_err(|e| self.error(operation, &e))?;
-        let objects = answer.result.objects.iter().map(|meta| checked(request, meta));
+        let objects = response.result.objects.iter().map(|meta| checked(request, meta));
         Ok(Page {
             objects: objects.filter_map(Result::transpose).collect::<Result<_>>()?,
-            prefixes: answer.result.common_prefixes.iter().map(|prefix| format!("{prefix}/")).collect(),
-            next: answer.page_token,
+            prefixes: response.result.common_prefixes.iter().map(|prefix| format!("{prefix}/")).collect(),
+            next: response.page_token,
         })
     }
 
@@ -185,7 +185,7 @@ impl Backend for Remote {
             return self.delete_with(&self.single, keys).await;
         }
         match self.delete_with(&self.cloud, keys).await {
-            // No DeleteObjects in this dialect of S3.
+            // This S3 implementation has no DeleteObjects.
             Err(Error::Rejected { status: 405 | 501, .. }) => self.delete_with(&self.single, keys).await,
             result => result,
         }

@@ -1,12 +1,12 @@
-//! restic's REST server (and rclone's imitation of it): the files of one repository over HTTP, in restic's layout
-//! (`config`, `keys/ID`, `data/ab/ID` …). Three things are different from a bucket:
+//! restic's REST server (and rclone's implementation of it): the files of one repository over HTTP, in restic's
+//! layout (`config`, `keys/ID`, `data/ab/ID` …). It differs from a bucket in three ways:
 //!
-//! - it keeps nothing but a repository's files: any other key gives `Unsupported`;
-//! - it replaces nothing: a write of what is there already succeeds if the bytes are the same, and is `Unsupported`
-//!   (`AlreadyExists` for a create) if they are not;
-//! - it tells no times: a listing has none, and HEAD has no `Last-Modified` with the genuine server (rclone's has).
-//!   `modified` is then the present, the later one of the server's clock and ours, so that nothing ever looks old
-//!   enough to be deleted, and `is_dated` says so. Who needs an age has to keep it himself.
+//! - it only stores the files of a repository: any other key is `Unsupported`;
+//! - it never replaces a file: writing an existing one succeeds if the bytes are the same, and otherwise fails with
+//!   `Unsupported` (`AlreadyExists` for a create);
+//! - it reports no times: listings have none, and responses to HEAD have no `Last-Modified` (rclone's have one).
+//!   `modified` is then the current time, by the server's clock or ours, whichever is later, so that no file ever
+//!   looks old enough to be deleted, and `is_dated` is false. Callers that need an age must record it themselves.
 
 mod listing;
 mod names;
@@ -28,21 +28,21 @@ use url::Url;
 use crate::backend::{
     Backend, ObjectInfo, Page, PageRequest, Part, PartId, PutMode, ReadOptions, Reading, UploadId,
 };
-use crate::error::{Answer, Error, Operation, Result, Site, classify, find};
+use crate::error::{Error, ErrorResponse, Operation, Result, Site, classify, find};
 use crate::key::Key;
 use listing::Written;
 
-/// A listing of ten million files; more is not taken into memory.
+/// The size of a listing of ten million files; larger listings are not read into memory.
 const LARGEST_LISTING: usize = 1024 * 1024 * 1024;
-/// A config has 200 bytes.
+/// A config file has about 200 bytes.
 const LARGEST_CONFIG: usize = 1024 * 1024;
-/// Deletes of one call at once.
+/// How many deletes of one call run concurrently.
 const DELETES: usize = 8;
 
 /// A repository on a REST server.
 pub(crate) struct Rest {
     pub client: HttpClient,
-    /// Of the repository, ending in `/`, without user and password.
+    /// The repository's URL, ending in `/`, without user and password.
     pub base: Url,
     pub authorization: Option<HeaderValue>,
     pub site: Site,
@@ -55,7 +55,7 @@ impl fmt::Debug for Rest {
 }
 
 impl Rest {
-    /// Makes the repository's directories on the server; those that are there stay.
+    /// Creates the repository's directories on the server; existing ones are not changed.
     pub(crate) async fn create(&self) -> Result<()> {
         let operation = Operation::new("create the repository", "");
         self.send(Method::POST, "?create=true", &[], Bytes::new(), operation).await.map(|_| ())
@@ -88,15 +88,16 @@ impl Rest {
             action: format!("{} '{}'", operation.name, operation.key),
             detail: error.to_string(),
         })?;
-        self.client.execute(request).await.map_err(|error| match find::<Answer>(&error) {
-            // A REST server says 404 for all that is missing, the repository included.
-            Some(answer) if answer.status == StatusCode::NOT_FOUND => missing(operation),
+        self.client.execute(request).await.map_err(|error| match find::<ErrorResponse>(&error) {
+            // A REST server responds with 404 for anything that is missing, including the repository.
+            Some(response) if response.status == StatusCode::NOT_FOUND => missing(operation),
             _ => classify(&self.site, operation, &error),
         })
     }
 
-    /// Lists one kind. A server without the directory says 404; that is an empty listing only if the repository
-    /// is there and the answer stays the same, because a proxy says 404 too while the server starts.
+    /// Lists the files of one kind. A server responds with 404 if the directory is missing. That counts as an empty
+    /// listing only if the repository exists and a second request gets the same response, because a proxy also
+    /// responds with 404 while the server is starting.
     async fn list(&self, kind: &'static str) -> Result<Vec<ObjectInfo>> {
         match self.list_once(kind).await {
             Err(error) if error.is_not_found() => {}
@@ -109,7 +110,7 @@ impl Rest {
             }
             Err(error) => return Err(error),
             Ok((_, headers)) if is_rclone(&headers) => {
-                let detail = "the server says that it is missing, which rclone also says of its own errors";
+                let detail = "the server reports it as missing, which rclone also does for its own errors";
                 return Err(Error::Listing { prefix: format!("{kind}/"), detail: detail.into() });
             }
             Ok(_) => {}
@@ -122,35 +123,36 @@ impl Rest {
 
     async fn list_once(&self, kind: &'static str) -> Result<Vec<ObjectInfo>> {
         let operation = Operation::new("list", kind);
-        let answer = self.send(Method::GET, &format!("{kind}/"), &[], Bytes::new(), operation).await?;
-        let (parts, body) = answer.into_parts();
+        let response = self.send(Method::GET, &format!("{kind}/"), &[], Bytes::new(), operation).await?;
+        let (parts, body) = response.into_parts();
         let body = collect(body.bytes_stream(), LARGEST_LISTING, &self.site, operation).await?;
         listing::parse(kind, &parts.headers, &body, present(&parts.headers))
     }
 
-    /// HEAD: the size, and the headers for what else they tell.
+    /// HEAD: the size, and the headers for the other metadata.
     async fn look_up(&self, path: &str, key: &str) -> Result<(u64, HeaderMap)> {
-        let answer = self.send(Method::HEAD, path, &[], Bytes::new(), Operation::new("look up", key)).await?;
-        let headers = answer.headers().clone();
+        let response =
+            self.send(Method::HEAD, path, &[], Bytes::new(), Operation::new("look up", key)).await?;
+        let headers = response.headers().clone();
         match number(&headers, &CONTENT_LENGTH) {
             Some(size) => Ok((size, headers)),
             None => Err(Error::Interrupted {
                 action: format!("look up '{key}'"),
-                detail: "the server does not tell its size".into(),
+                detail: "the server did not report its size".into(),
             }),
         }
     }
 
-    /// The config, whole: servers ignore ranges of it and need not tell its length.
+    /// Reads the whole config: servers ignore ranges of it and need not send its length.
     async fn config(&self, key: &Key, options: &ReadOptions) -> Result<Reading> {
         let operation = Operation::new("read", key.as_str());
-        let answer = self.send(Method::GET, names::CONFIG, &[], Bytes::new(), operation).await?;
-        let (parts, body) = answer.into_parts();
+        let response = self.send(Method::GET, names::CONFIG, &[], Bytes::new(), operation).await?;
+        let (parts, body) = response.into_parts();
         let promised = number(&parts.headers, &CONTENT_LENGTH);
         let body = collect(body.bytes_stream(), LARGEST_CONFIG, &self.site, operation).await?;
         let size = body.len() as u64;
         if promised.is_some_and(|promised| promised != size) {
-            let detail = format!("{size} bytes came, {} were promised", promised.unwrap_or_default());
+            let detail = format!("received {size} bytes, expected {}", promised.unwrap_or_default());
             return Err(Error::Interrupted { action: "read 'config'".into(), detail });
         }
         let range = super::within(key, size, options.range.clone())?;
@@ -167,7 +169,7 @@ impl Rest {
         self.send(Method::DELETE, &path, &[], Bytes::new(), operation).await.map(|_| ())
     }
 
-    /// Whether the object is there with exactly these bytes; an error if it is not there at all.
+    /// Whether the object exists with exactly these bytes; an error if it does not exist.
     async fn holds(&self, key: &Key, body: &Bytes) -> Result<bool> {
         let info = self.head(key).await?;
         if info.size != body.len() as u64 {
@@ -201,13 +203,13 @@ fn time(headers: &HeaderMap, name: &HeaderName) -> Option<jiff::Timestamp> {
     jiff::fmt::rfc2822::parse(text).ok().map(|time| time.timestamp())
 }
 
-/// Now, by whichever clock is ahead: an object whose age is unknown must not look old to either.
+/// The current time, by the clock that is ahead: an object of unknown age must not look old by either clock.
 fn present(headers: &HeaderMap) -> jiff::Timestamp {
     let ours = jiff::Timestamp::now();
     time(headers, &DATE).map_or(ours, |theirs| theirs.max(ours))
 }
 
-/// When the object was written, as far as the server tells; the epoch tells nothing.
+/// When the object was written, if the server reports it; the epoch counts as not reported.
 fn written(headers: &HeaderMap) -> Written {
     time(headers, &LAST_MODIFIED)
         .filter(|time| *time > jiff::Timestamp::UNIX_EPOCH)
@@ -229,7 +231,7 @@ async fn collect(mut chunks: Chunks, limit: usize, site: &Site, operation: Opera
     let mut all = BytesMut::new();
     while let Some(chunk) = chunks.try_next().await.map_err(|error| classify(site, operation, &error))? {
         if all.len() + chunk.len() > limit {
-            let detail = format!("it has more than {limit} bytes");
+            let detail = format!("it is larger than {limit} bytes");
             return Err(Error::Other { action: format!("{} '{}'", operation.name, operation.key), detail });
         }
         all.extend_from_slice(&chunk);
@@ -238,7 +240,7 @@ async fn collect(mut chunks: Chunks, limit: usize, site: &Site, operation: Opera
 }
 
 fn no_uploads() -> Error {
-    let reason = "a REST server takes an object in one piece".to_owned();
+    let reason = "a REST server takes every object in one request".to_owned();
     Error::Unsupported { operation: "an upload in parts", reason }
 }
 
@@ -256,7 +258,7 @@ impl Backend for Rest {
             Err(denied @ (Error::Denied { .. } | Error::AlreadyExists { .. })) => denied,
             result => return result.map(|_| ()),
         };
-        // 403 is what the server says to a write over something, and to one that it does not allow.
+        // The server responds with 403 both to a write to an existing file and to a write that it does not permit.
         if mode == PutMode::Create {
             return match self.head(key).await {
                 Ok(_) => Err(Error::AlreadyExists { key: key.to_string() }),
@@ -264,11 +266,11 @@ impl Backend for Rest {
             };
         }
         match self.holds(key, &body).await {
-            // Our own: the answer to an earlier try was lost.
+            // This client wrote it: the response to an earlier attempt was lost.
             Ok(true) => Ok(()),
             Ok(false) => Err(Error::Unsupported {
                 operation: "replacing an object",
-                reason: format!("the REST server keeps '{key}' as it is; it has to be deleted first"),
+                reason: format!("the REST server does not replace '{key}'; delete it first"),
             }),
             Err(_) => Err(denied),
         }
@@ -289,30 +291,30 @@ impl Backend for Rest {
             headers.extend(HeaderValue::from_str(&text).ok().map(|value| (RANGE, value)));
         }
         let operation = Operation::new("read", key.as_str());
-        let answer = self.send(Method::GET, &path, &headers, Bytes::new(), operation).await;
-        let answer = answer.map_err(|error| match (error, &asked) {
+        let response = self.send(Method::GET, &path, &headers, Bytes::new(), operation).await;
+        let response = response.map_err(|error| match (error, &asked) {
             (Error::Rejected { status: 416, .. }, Some(range)) => {
                 Error::Range { key: key.to_string(), size: 0, start: range.start, end: range.end }
             }
             (error, _) => error,
         })?;
-        let (parts, body) = answer.into_parts();
+        let (parts, body) = response.into_parts();
         let interrupted =
             |detail: &str| Error::Interrupted { action: format!("read '{key}'"), detail: detail.to_owned() };
         let (range, size) = match &asked {
             None => {
                 let size = number(&parts.headers, &CONTENT_LENGTH);
-                let size = size.ok_or_else(|| interrupted("the server does not tell its size"))?;
+                let size = size.ok_or_else(|| interrupted("the server did not report its size"))?;
                 (0..size, size)
             }
             Some(_) => match content_range(&parts.headers) {
                 Some(found) if parts.status == StatusCode::PARTIAL_CONTENT => found,
-                _ => return Err(interrupted("the server does not answer with the range that was asked for")),
+                _ => return Err(interrupted("the server did not send the requested range")),
             },
         };
         if asked.as_ref().is_some_and(|asked| *asked != range) {
             return Err(super::within(key, size, asked)
-                .map_or_else(|error| error, |_| interrupted("another range came instead")));
+                .map_or_else(|error| error, |_| interrupted("the server sent another range")));
         }
         let info = listing::object(key.to_string(), size, written(&parts.headers));
         if options.pin.is_some() && options.pin != info.etag {
@@ -360,7 +362,7 @@ impl Backend for Rest {
         while let Some(result) = results.next().await {
             match result {
                 Ok(()) | Err(Error::NotFound { .. }) => {}
-                // The others are still deleted; the first failure is what is reported.
+                // The other objects are still deleted; the first failure is reported.
                 Err(error) => _ = failure.get_or_insert(error),
             }
         }
@@ -386,7 +388,7 @@ impl Backend for Rest {
     async fn signed_url(&self, _key: &Key, _ttl: Duration) -> Result<Url> {
         Err(Error::Unsupported {
             operation: "signing a URL",
-            reason: "a REST server knows users and passwords only".into(),
+            reason: "a REST server only supports user and password".into(),
         })
     }
 }

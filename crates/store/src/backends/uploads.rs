@@ -1,5 +1,5 @@
-//! S3's list of multipart uploads that were begun and never ended: the one request that object_store does not make.
-//! Google keeps such uploads until a lifecycle rule ends them, Azure drops them after a week; neither is listed here.
+//! S3's list of unfinished multipart uploads: the one request that object_store cannot make. Google keeps such
+//! uploads until a lifecycle rule removes them, Azure drops them after a week; this module covers neither.
 
 use http::Method;
 use object_store::aws::{AwsAuthorizer, AwsCredentialProvider};
@@ -7,19 +7,19 @@ use object_store::client::{HttpClient, HttpRequestBody};
 use url::Url;
 
 use crate::backend::UploadId;
-use crate::error::{Answer, Error, Operation, Result, Site, classify, find, xml_text};
+use crate::error::{Error, ErrorResponse, Operation, Result, Site, classify, find, xml_text};
 use crate::key::Key;
 
-/// Pages that are read before a server is not believed any more.
+/// The most pages that are read before the server's list is considered endless.
 const MOST_PAGES: usize = 1000;
 
-/// Asks one bucket.
+/// Lists the uploads of one bucket.
 pub(crate) struct OpenUploads {
     pub client: HttpClient,
     /// None for anonymous access.
     pub credentials: Option<AwsCredentialProvider>,
     pub region: String,
-    /// The bucket's own URL, by host or by path.
+    /// The URL of the bucket, with its name in the host or in the path.
     pub bucket: Url,
 }
 
@@ -41,15 +41,15 @@ impl OpenUploads {
             }
             marker = page.next;
         }
-        Err(Error::Listing { prefix: prefix.to_owned(), detail: "its list of uploads has no end".into() })
+        Err(Error::Listing { prefix: prefix.to_owned(), detail: "its list of uploads does not end".into() })
     }
 
-    /// None from a server that has no such list.
+    /// None if the server has no such list.
     async fn page(&self, site: &Site, prefix: &str, marker: Option<&Marker>) -> Result<Option<Page>> {
         let operation = Operation::new("list the uploads of", prefix);
         let mut url = self.bucket.clone();
         {
-            // In the order of the alphabet, as the signature wants them.
+            // In alphabetical order, which the signature requires.
             let mut query = url.query_pairs_mut();
             query.clear();
             if let Some(marker) = marker {
@@ -74,8 +74,8 @@ impl OpenUploads {
         let response = match self.client.execute(request).await {
             Ok(response) => response,
             Err(error) => {
-                return match find::<Answer>(&error) {
-                    Some(answer) if matches!(answer.status.as_u16(), 405 | 501) => Ok(None),
+                return match find::<ErrorResponse>(&error) {
+                    Some(response) if matches!(response.status.as_u16(), 405 | 501) => Ok(None),
                     _ => Err(classify(site, operation, &error)),
                 };
             }

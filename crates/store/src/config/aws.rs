@@ -1,4 +1,4 @@
-//! S3 and its many dialects: the keys of Velero's aws plugin (v1.14) and the shared credentials file.
+//! S3 and compatible servers: the keys of Velero's aws plugin (v1.14) and the shared credentials file.
 
 mod addressing;
 
@@ -33,7 +33,7 @@ const KNOWN: [&str; 15] = [
     "checksumAlgorithm",
 ];
 
-/// How the server encrypts what we write.
+/// How the server encrypts new objects.
 #[derive(Debug)]
 pub(crate) enum Encryption {
     None,
@@ -44,14 +44,14 @@ pub(crate) enum Encryption {
         kind: &'static str,
         key: Option<String>,
     },
-    /// SSE-C: the key goes along with every request, in base64.
+    /// SSE-C: the key is sent with every request, in base64.
     Customer(SecretString),
 }
 
 /// Checked settings for S3.
 #[derive(Debug)]
 pub(crate) struct AwsConfig {
-    /// None: to be asked of AWS.
+    /// None: AWS is asked for it.
     pub region: Option<String>,
     pub s3_url: Option<Url>,
     pub public_url: Option<Url>,
@@ -65,7 +65,7 @@ pub(crate) struct AwsConfig {
     pub sts_url: Option<String>,
 }
 
-/// Where the agent of the pod gives out credentials.
+/// The endpoint at which the pod's agent provides credentials.
 #[derive(Debug, Default)]
 pub(crate) struct ContainerEndpoint {
     pub relative_uri: Option<String>,
@@ -77,14 +77,14 @@ pub(super) fn validate(config: &StoreConfig, environment: &Environment, files: &
     let keys = Keys::new("aws", &config.config, &KNOWN, &[])?;
     let s3_url = keys.url("s3Url")?;
     if let Some(version) = keys.get("signatureVersion").filter(|version| *version != "4") {
-        return Err(value("signatureVersion", version, "'4': no other signature is made"));
+        return Err(value("signatureVersion", version, "'4': no other version is supported"));
     }
-    // Upstream reads the credentials file as a shared config file in any case; so do we.
+    // Velero always reads the credentials file as a shared config file too, whatever this key says.
     keys.boolean("enableSharedConfig")?;
     if config.bucket.trim_matches('/').ends_with("--x-s3") {
         return Err(Error::config(
             "bucket",
-            "directory buckets (S3 Express) are not supported: they list in no order",
+            "directory buckets (S3 Express) are not supported: their listings are not sorted",
         ));
     }
     let profile = keys.get("profile").or(environment.aws_profile.as_deref()).unwrap_or("default");
@@ -93,7 +93,7 @@ pub(super) fn validate(config: &StoreConfig, environment: &Environment, files: &
         .owned("region")
         .or_else(|| file.as_ref().and_then(|file| file.region(profile)))
         .or_else(|| environment.aws_region.clone())
-        // A server that is not AWS takes any region, most are set to this one.
+        // A server that is not AWS accepts any region; most are configured with this one.
         .or_else(|| s3_url.is_some().then(|| "us-east-1".to_owned()));
     Ok(AwsConfig {
         region,
@@ -114,7 +114,7 @@ pub(super) fn validate(config: &StoreConfig, environment: &Environment, files: &
     })
 }
 
-/// The Secret, else the SDK's order: keys in the environment, its file, web identity, container, machine.
+/// The Secret, or else the SDK's order: keys in the environment, its file, web identity, container, instance.
 fn source(
     config: &StoreConfig,
     environment: &Environment,
@@ -178,7 +178,7 @@ fn encryption(
             ));
         }
         if s3_url.is_some_and(|url| url.scheme() == "http") {
-            return Err(Error::config(key, "the key would cross the network in clear: 's3Url' is not https"));
+            return Err(Error::config(key, "the key would be sent unencrypted: 's3Url' is not https"));
         }
         return customer_key(config, keys, files).map(Encryption::Customer);
     }
@@ -191,7 +191,7 @@ fn encryption(
     }
 }
 
-/// Exactly 32 bytes, from the file or the Secret.
+/// Exactly 32 bytes, from the file or from the Secret.
 fn customer_key(config: &StoreConfig, keys: Keys<'_>, files: &Files) -> Result<SecretString> {
     let (name, bytes) = if let Some(path) = keys.get("customerKeyEncryptionFile") {
         let read = files.get(path).map_err(|e| Error::config("customerKeyEncryptionFile", e.to_string()))?;
@@ -201,20 +201,20 @@ fn customer_key(config: &StoreConfig, keys: Keys<'_>, files: &Files) -> Result<S
         match &config.customer_key {
             Some(key) => ("customerKeyEncryptionSecret", key.expose_secret()),
             None => {
-                return Err(Error::config(
-                    "customerKeyEncryptionSecret",
-                    "the Secret that it names was not found",
-                ));
+                return Err(Error::config("customerKeyEncryptionSecret", "the Secret was not found"));
             }
         }
     };
     if bytes.len() != 32 {
-        return Err(Error::config(name, format!("the key has {} bytes, exactly 32 are needed", bytes.len())));
+        return Err(Error::config(
+            name,
+            format!("the key has {} bytes, it must have exactly 32", bytes.len()),
+        ));
     }
     Ok(base64::engine::general_purpose::STANDARD.encode(bytes).into())
 }
 
-/// `Key1=Value1&Key2=Value2`, at most ten.
+/// `Key1=Value1&Key2=Value2`, at most ten tags.
 fn tags(keys: Keys<'_>) -> Result<TagSet> {
     let mut tags = TagSet::default();
     let Some(text) = keys.get("tagging") else { return Ok(tags) };
@@ -226,7 +226,7 @@ fn tags(keys: Keys<'_>) -> Result<TagSet> {
     if pairs.len() > 10 {
         return Err(Error::config(
             "tagging",
-            format!("{} tags, S3 takes at most 10 for an object", pairs.len()),
+            format!("{} tags, S3 accepts at most 10 per object", pairs.len()),
         ));
     }
     for (key, tag) in &pairs {
@@ -238,8 +238,8 @@ fn tags(keys: Keys<'_>) -> Result<TagSet> {
     Ok(tags)
 }
 
-/// Every body is covered by the SHA-256 of its signature. A further checksum is sent on request; for the weaker
-/// ones SHA-256 is, which every server that knows them knows too.
+/// The signature covers every body with SHA-256. A further checksum is sent on request; for the weaker algorithms
+/// SHA-256 is sent instead, which every server that supports them supports too.
 fn checksum(config: &StoreConfig) -> Result<Option<Checksum>> {
     match config.config.get("checksumAlgorithm").map(String::as_str) {
         None | Some("") => Ok(None),

@@ -22,10 +22,10 @@ const KNOWN: [&str; 10] = [
     "credentialsFile",
 ];
 
-/// Names under which a storage account's key is found when the config does not name one.
+/// The variables that hold a storage account's key, if the config does not name one.
 const ACCOUNT_KEYS: [&str; 2] = ["AZURE_STORAGE_ACCOUNT_ACCESS_KEY", "AZURE_STORAGE_KEY"];
 
-/// The name of a shared access signature, as restic has it.
+/// The variable that holds a shared access signature, as in restic.
 const ACCOUNT_SAS: &str = "AZURE_ACCOUNT_SAS";
 
 /// Checked settings for Azure.
@@ -39,7 +39,7 @@ pub(crate) struct AzureConfig {
     pub auth: AzureAuth,
 }
 
-/// Who we are for Azure.
+/// How we authenticate at Azure.
 #[derive(Debug)]
 pub(crate) enum AzureAuth {
     AccountKey(SecretString),
@@ -73,7 +73,10 @@ pub(super) fn validate(
         None => Variables::new(),
     };
     let Some(account) = keys.owned("storageAccount") else {
-        return Err(Error::config("storageAccount", "it is missing: the name of the storage account"));
+        return Err(Error::config(
+            "storageAccount",
+            "it is missing; set it to the name of the storage account",
+        ));
     };
     if !account.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit()) {
         return Err(value("storageAccount", &account, "lower-case letters and digits"));
@@ -95,7 +98,7 @@ pub(super) fn validate(
 
 fn auth(keys: Keys<'_>, variables: &Variables, environment: &Environment) -> Result<AzureAuth> {
     if let Some(name) = keys.get("storageAccountKeyEnvVar") {
-        let problem = || format!("the credentials hold no variable '{name}'");
+        let problem = || format!("the credentials contain no variable '{name}'");
         let key = variables.get(name).ok_or_else(|| Error::config("storageAccountKeyEnvVar", problem()))?;
         return account_key(key);
     }
@@ -123,9 +126,7 @@ fn auth(keys: Keys<'_>, variables: &Variables, environment: &Environment) -> Res
     let tenant = plain(variables, "AZURE_TENANT_ID");
     if let Some(secret) = variables.get("AZURE_CLIENT_SECRET") {
         let need = |value: Option<String>, name: &str| {
-            value.ok_or_else(|| {
-                Error::credentials_format(format!("AZURE_CLIENT_SECRET needs '{name}' beside it"))
-            })
+            value.ok_or_else(|| Error::credentials_format(format!("AZURE_CLIENT_SECRET also needs '{name}'")))
         };
         let (tenant, client) = (need(tenant, "AZURE_TENANT_ID")?, need(client, "AZURE_CLIENT_ID")?);
         return Ok(AzureAuth::ClientSecret { tenant, client, secret: secret.clone() });
@@ -155,7 +156,7 @@ fn plain(variables: &Variables, name: &str) -> Option<String> {
     variables.get(name).map(|value| value.expose_secret().to_owned()).filter(|value| !value.is_empty())
 }
 
-/// As in Velero's example, without a scheme, or as a URL.
+/// Without a scheme, as in Velero's example, or a URL.
 fn endpoint(text: &str) -> Result<String> {
     let with_scheme = if text.contains("://") { text.to_owned() } else { format!("https://{text}") };
     match url::Url::parse(&with_scheme) {

@@ -1,5 +1,5 @@
-//! The part of the process's environment that credentials may come from. Read once by `main` and passed in:
-//! nothing in this crate reads the environment by itself.
+//! The environment variables from which credentials may come. Read once by `main` and passed in: no function of this
+//! crate reads the environment.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use secrecy::{ExposeSecret, SecretSlice, SecretString};
 
 use super::Provider;
 
-/// Variables that stand in for what a location does not say.
+/// Variables that are used where a location does not set a value.
 #[derive(Clone, Default)]
 pub struct Environment {
     pub aws_shared_credentials_file: Option<String>,
@@ -31,7 +31,7 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// Picks the known variables; empty ones count as unset. `main` passes `std::env::vars()`.
+    /// Takes the known variables; empty ones count as unset. `main` passes `std::env::vars()`.
     pub fn from_vars(vars: impl IntoIterator<Item = (String, String)>) -> Self {
         let mut environment = Self::default();
         for (name, value) in vars {
@@ -71,7 +71,7 @@ impl Environment {
         }
     }
 
-    /// Amazon's static keys among the variables, as a credentials file.
+    /// AWS's static keys from the variables, in the format of a credentials file.
     pub(crate) fn aws_credentials(&self) -> Option<SecretSlice<u8>> {
         let (id, secret) = (self.aws_access_key_id.as_ref()?, self.aws_secret_access_key.as_ref()?);
         let secret = secret.expose_secret();

@@ -13,13 +13,13 @@ const KNOWN: [&str; 5] =
 /// Checked settings for Google Cloud Storage.
 #[derive(Debug)]
 pub(crate) struct GcpConfig {
-    /// The key that new objects are encrypted with.
+    /// The KMS key with which new objects are encrypted.
     pub kms_key: Option<HeaderValue>,
-    /// Whose name signed URLs carry where there is no key file.
+    /// The service account that signs URLs if there is no key file.
     pub service_account: Option<String>,
-    /// `scheme://host`, if not Google's own.
+    /// `scheme://host`, if it is not Google's own.
     pub endpoint: Option<String>,
-    /// The service account's JSON; without it the metadata server (workload identity) is asked.
+    /// The service account's JSON; without it, the metadata server (workload identity) provides credentials.
     pub key: Option<SecretString>,
 }
 
@@ -49,7 +49,7 @@ fn kms_key(name: &str) -> Result<HeaderValue> {
     }
 }
 
-/// A host as in Velero's example, or a URL; the path of the JSON API that some write is not ours.
+/// A host as in Velero's example, or a URL; a path of the JSON API, which some users write, is dropped.
 fn endpoint(keys: Keys<'_>) -> Result<Option<String>> {
     let Some(text) = keys.get("storeEndpoint") else { return Ok(None) };
     let with_scheme = if text.contains("://") { text.to_owned() } else { format!("https://{text}") };
@@ -64,9 +64,9 @@ fn endpoint(keys: Keys<'_>) -> Result<Option<String>> {
 fn service_account(json: &[u8]) -> Result<SecretString> {
     let bad = |problem: &str| Error::credentials_format(problem);
     let text = std::str::from_utf8(json).map_err(|_| bad("the service account's JSON is not UTF-8"))?;
-    // serde_json's message would quote the text, which is secret.
+    // serde_json's message would quote the text, which is a secret.
     let parsed: serde_json::Value = serde_json::from_str(text)
-        .map_err(|_| bad("expected a Google service account's JSON, this is not JSON"))?;
+        .map_err(|_| bad("expected a Google service account's JSON, but this is not JSON"))?;
     match parsed["type"].as_str() {
         Some("service_account") => {}
         Some(kind @ ("external_account" | "authorized_user" | "impersonated_service_account")) => {

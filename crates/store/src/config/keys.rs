@@ -1,15 +1,15 @@
-//! The keys of a config map: known, refused with a reason, or unknown (named, with what was probably meant).
+//! The keys of a config map: known, refused with a reason, or unknown (with a suggestion).
 
 use std::collections::BTreeMap;
 
 use crate::error::{Error, Result};
 
-/// Keys that Velero puts into its plugins' config by itself.
+/// Keys that Velero adds to its plugins' config itself.
 const RESERVED: [(&str, &str); 4] = [
     ("bucket", "set objectStorage.bucket instead"),
     ("prefix", "set objectStorage.prefix instead"),
     ("caCert", "set objectStorage.caCert or caCertRef instead"),
-    ("resticRepoPrefix", "repositories live below the location's own prefix; remove it"),
+    ("resticRepoPrefix", "repositories are stored below the location's prefix; remove this key"),
 ];
 
 /// A config map whose keys are all known.
@@ -38,7 +38,7 @@ impl<'a> Keys<'a> {
         Err(Error::UnknownKeys { provider: provider.to_owned(), keys: unknown, suggestion, known })
     }
 
-    /// The value, if it is there and not empty, as upstream reads it.
+    /// The value, if it is set and not empty, as Velero reads it.
     pub(super) fn get(self, key: &str) -> Option<&'a str> {
         self.0.get(key).map(String::as_str).filter(|value| !value.is_empty())
     }
@@ -56,7 +56,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// An `http://` or `https://` URL with a host and nothing that could hold a secret.
+    /// An `http://` or `https://` URL with a host and without anything that could contain a secret.
     pub(super) fn url(self, key: &str) -> Result<Option<url::Url>> {
         let Some(text) = self.get(key) else { return Ok(None) };
         let expected = "a URL that starts with 'http://' or 'https://'";
@@ -65,8 +65,8 @@ impl<'a> Keys<'a> {
             return Err(value(key, text, expected));
         }
         if !url.username().is_empty() || url.password().is_some() || url.query().is_some() {
-            // Not quoted: it may hold a password.
-            return Err(Error::config(key, "user, password and query do not belong into this URL"));
+            // Not quoted: it may contain a password.
+            return Err(Error::config(key, "the URL must not contain a user, a password or a query"));
         }
         Ok(Some(url))
     }
@@ -76,7 +76,7 @@ pub(super) fn value(key: &str, value: &str, expected: impl Into<String>) -> Erro
     Error::ConfigValue { key: key.to_owned(), value: value.to_owned(), expected: expected.into() }
 }
 
-/// The known key that differs least, if it is close.
+/// The known key with the smallest edit distance, if it is close enough.
 fn nearest(key: &str, known: &[&str]) -> Option<String> {
     let lower = key.to_lowercase();
     let distance = |other: &&&str| edits(&lower, &other.to_lowercase());
@@ -84,7 +84,7 @@ fn nearest(key: &str, known: &[&str]) -> Option<String> {
     (distance(&best) <= 1 + key.len() / 4).then(|| (*best).to_owned())
 }
 
-/// Levenshtein's distance.
+/// The Levenshtein distance.
 fn edits(left: &str, right: &str) -> usize {
     let right: Vec<char> = right.chars().collect();
     let mut row: Vec<usize> = (0..=right.len()).collect();

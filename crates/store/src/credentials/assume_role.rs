@@ -1,5 +1,5 @@
-//! STS AssumeRole: the keys of `base` are traded for temporary ones of a role, kept until shortly before they
-//! end. object_store knows the variant with a web identity token; this is the one for `source_profile`.
+//! STS AssumeRole: exchanges the keys of `base` for temporary keys of a role, which are cached until shortly before
+//! they expire. object_store implements the variant with a web identity token; this one is for `source_profile`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +12,9 @@ use object_store::client::{HttpClient, HttpRequest};
 use tokio::sync::Mutex;
 
 use super::aws_file::Role;
-use crate::error::Answer;
+use crate::error::ErrorResponse;
 
-/// Asks for new credentials this long before the old ones end.
+/// How long before their expiry the credentials are renewed.
 const SPARE: Duration = Duration::from_mins(5);
 
 /// Credentials of an assumed role.
@@ -40,7 +40,7 @@ impl CredentialProvider for AssumeRole {
     type Credential = AwsCredential;
 
     async fn get_credential(&self) -> object_store::Result<Arc<AwsCredential>> {
-        // Held while asking, so that a hundred waiting requests make one call.
+        // Held during the request, so that a hundred waiting requests cause one call.
         let mut cached = self.cached.lock().await;
         if let Some(temporary) = &*cached
             && temporary.expires.duration_since(Timestamp::now()).unsigned_abs() > SPARE
@@ -66,12 +66,12 @@ impl AssumeRole {
         let response = self.client.execute(request as HttpRequest).await.map_err(failure)?;
         let body = response.into_body().bytes().await.map_err(failure)?;
         parse(&String::from_utf8_lossy(&body)).ok_or_else(|| {
-            // The body holds credentials: it is not shown.
-            failure(Answer::new(
+            // The body contains credentials, so it is not quoted.
+            failure(ErrorResponse::new(
                 self.endpoint.clone(),
                 http::StatusCode::OK,
                 None,
-                "not an answer to AssumeRole",
+                "not a response to AssumeRole",
             ))
         })
     }
@@ -101,7 +101,7 @@ fn parse(body: &str) -> Option<Temporary> {
         secret_key: text("SecretAccessKey")?,
         token: Some(text("SessionToken")?),
     };
-    // Without a time that we can read, the shortest that STS gives.
+    // If the time cannot be parsed: the shortest lifetime that STS grants.
     let expires = text("Expiration").and_then(|time| time.parse().ok());
     let expires = expires.unwrap_or_else(|| Timestamp::now() + 15.minutes());
     Some(Temporary { credential: Arc::new(credential), expires })

@@ -1,5 +1,5 @@
-//! AWS's shared credentials file: profiles with keys, or with a role to assume. Pure. What it cannot honour
-//! (programs, single sign-on, MFA) is refused by the name of its key: other credentials are never used instead.
+//! AWS's shared credentials file: profiles with keys, or with a role to assume. Pure. Keys that are not supported
+//! (programs, single sign-on, MFA) are refused by name: other credentials are never used instead.
 
 use std::collections::BTreeMap;
 
@@ -21,11 +21,11 @@ pub(crate) enum AwsSource {
         role: Role,
         base: Box<AwsSource>,
     },
-    /// The ECS or EKS agent of this pod.
+    /// The ECS or EKS agent of the pod.
     Container,
     /// The metadata service of the machine.
     Instance,
-    /// None: requests are not signed.
+    /// Requests are not signed.
     Anonymous,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct AwsFile {
     profiles: BTreeMap<String, Profile>,
 }
 
-/// What `credential_source` may name, resolved by the caller from the environment.
+/// The credential sources that `credential_source` may name, resolved by the caller from the environment.
 pub(crate) struct OutsideSources {
     pub environment: Option<AwsKeys>,
 }
@@ -59,7 +59,7 @@ pub(crate) struct OutsideSources {
 impl AwsFile {
     pub(crate) fn parse(content: &[u8]) -> Result<Self> {
         let text = std::str::from_utf8(content)
-            .map_err(|_| bad("expected an AWS credentials file, this is not UTF-8 text"))?;
+            .map_err(|_| bad("expected an AWS credentials file, but this is not UTF-8 text"))?;
         let mut profiles: BTreeMap<String, Profile> = BTreeMap::new();
         let mut current = None;
         for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
@@ -78,20 +78,22 @@ impl AwsFile {
                 current = Some(name);
                 continue;
             }
-            // The line itself is not shown: it may be a key.
+            // The line is not quoted: it may contain a key.
             let Some((key, value)) = line.split_once('=') else {
                 return Err(bad(format!("line {}: expected 'key = value' or '[profile]'", index + 1)));
             };
             let Some(profile) = current.as_ref().and_then(|name| profiles.get_mut(name)) else {
                 return Err(bad(format!("line {}: a key before the first '[profile]'", index + 1)));
             };
-            // Settings nested below `s3 =` and the like are not ours.
+            // Settings nested below `s3 =` and similar keys are not used.
             if !nested {
                 profile.insert(key.trim().to_lowercase(), value.trim().to_owned());
             }
         }
         if profiles.is_empty() {
-            return Err(bad("expected an AWS credentials file with a '[default]' profile, it holds none"));
+            return Err(bad(
+                "expected an AWS credentials file with a '[default]' profile, but it contains none",
+            ));
         }
         Ok(Self { profiles })
     }
@@ -121,7 +123,7 @@ impl AwsFile {
         let Some(arn) = get("role_arn") else {
             return keys(name, profile).map(AwsSource::Static);
         };
-        // A profile may name itself as the source of its role: then its own keys are meant.
+        // A profile may name itself as the source of its role, which means its own keys.
         if seen.iter().any(|earlier| earlier == name) {
             return keys(name, profile).map(AwsSource::Static);
         }
@@ -165,11 +167,11 @@ impl AwsFile {
 
 fn refuse_unsupported(name: &str, profile: &Profile) -> Result<()> {
     let unsupported = [
-        ("credential_process", "programs are not run for credentials"),
-        ("mfa_serial", "nobody is there to type the code"),
-        ("sso_session", "single sign-on needs a person"),
-        ("sso_start_url", "single sign-on needs a person"),
-        ("sso_account_id", "single sign-on needs a person"),
+        ("credential_process", "external programs are not run to get credentials"),
+        ("mfa_serial", "the code cannot be entered without a user"),
+        ("sso_session", "single sign-on needs an interactive login"),
+        ("sso_start_url", "single sign-on needs an interactive login"),
+        ("sso_account_id", "single sign-on needs an interactive login"),
     ];
     match unsupported.iter().find(|(key, _)| profile.contains_key(*key)) {
         Some((key, reason)) => Err(bad(format!("profile '{name}': '{key}' is not supported: {reason}"))),
@@ -182,7 +184,9 @@ fn keys(name: &str, profile: &Profile) -> Result<AwsKeys> {
     match (get("aws_access_key_id"), get("aws_secret_access_key")) {
         (Some(id), Some(secret)) => {
             if id.chars().chain(secret.chars()).any(|c| !c.is_ascii_graphic()) {
-                return Err(bad(format!("profile '{name}': the keys hold characters that no AWS key has")));
+                return Err(bad(format!(
+                    "profile '{name}': the keys contain characters that no AWS key has"
+                )));
             }
             Ok(AwsKeys { id, secret: secret.into(), token: get("aws_session_token").map(Into::into) })
         }

@@ -1,4 +1,4 @@
-//! Azure's credentials as Velero's Secret holds them: lines of `NAME=value`.
+//! Azure's credentials as Velero's Secret contains them: lines of `NAME=value`.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 /// Parses `NAME=value` lines, with `export`, quotes, comments and blank lines.
 pub(crate) fn parse(content: &[u8]) -> Result<BTreeMap<String, SecretString>> {
     let text = std::str::from_utf8(content)
-        .map_err(|_| Error::credentials_format("expected lines of NAME=value, this is not UTF-8 text"))?;
+        .map_err(|_| Error::credentials_format("expected lines of NAME=value, but this is not UTF-8 text"))?;
     let mut variables = BTreeMap::new();
     for (index, line) in text.trim_start_matches('\u{feff}').lines().enumerate() {
         let line = line.trim();
@@ -17,7 +17,7 @@ pub(crate) fn parse(content: &[u8]) -> Result<BTreeMap<String, SecretString>> {
         if line.is_empty() || line.starts_with('#') {
             continue;
         }
-        // The line itself is not shown: it may be a key.
+        // The line is not quoted: it may contain a key.
         let Some((name, value)) = line.split_once('=') else {
             return Err(Error::credentials_format(format!("line {}: expected NAME=value", index + 1)));
         };

@@ -1,6 +1,6 @@
-//! From an `object_store` error to ours, by walking the chain of sources: our own `Answer` (a status the server
-//! sent), our own `Transport` (which server could not be spoken to), rustls' verdict on a certificate, the
-//! operating system's verdict on a connection. Called by the backend on object_store for every failed call.
+//! Converts an `object_store` error to ours by searching the chain of sources for an `ErrorResponse` (the server's
+//! status), a `TransportError` (which server could not be reached), rustls' error for a certificate, or the operating
+//! system's error for a connection. Called by the object_store backend for every failed call.
 
 use std::error::Error as StdError;
 use std::io;
@@ -9,13 +9,13 @@ use http::StatusCode;
 use object_store::client::{HttpError, HttpErrorKind};
 use rustls::{CertificateError, Error as TlsError, InvalidMessage};
 
-use super::{Answer, BadCertificate, BadCredentials, Error, Unreachable};
+use super::{BadCertificate, BadCredentials, Error, ErrorResponse, Unreachable};
 
-/// The object store that was spoken to.
+/// The object store that the request was sent to.
 #[derive(Debug, Clone)]
 pub(crate) struct Site {
     pub bucket: String,
-    /// `scheme://host:port`, as people wrote it.
+    /// `scheme://host:port`, as the user wrote it.
     pub endpoint: String,
 }
 
@@ -25,7 +25,7 @@ pub(crate) struct Operation<'a> {
     pub name: &'static str,
     /// The key or prefix, relative to the bucket.
     pub key: &'a str,
-    /// A create-only write: 409 and 412 mean that the object is there.
+    /// A create-only write: 409 and 412 mean that the object exists.
     pub create: bool,
     /// A read pinned to one version: 412 means that the object was replaced.
     pub pinned: bool,
@@ -36,50 +36,50 @@ impl<'a> Operation<'a> {
         Self { name, key, create: false, pinned: false }
     }
 
-    fn words(self) -> String {
+    fn action(self) -> String {
         if self.key.is_empty() { self.name.to_owned() } else { format!("{} '{}'", self.name, self.key) }
     }
 }
 
-/// A failure below HTTP, with the server that it happened to.
+/// A failure below HTTP, with the server that the request was sent to.
 #[derive(Debug, thiserror::Error)]
-#[error("no answer from '{origin}'")]
-pub(crate) struct Transport {
+#[error("no response from '{origin}'")]
+pub(crate) struct TransportError {
     pub origin: String,
     pub source: HttpError,
 }
 
-/// An answer of status 200 that must not be taken for a listing.
+/// A response with status 200 that is not a valid listing.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(crate) struct BadListing(pub &'static str);
 
-/// Classifies `error`, which came of `operation` at `site`.
+/// Classifies the `error` of `operation` at `site`.
 pub(crate) fn classify(site: &Site, operation: Operation<'_>, error: &(dyn StdError + 'static)) -> Error {
-    if let Some(answer) = find::<Answer>(error) {
-        return if same_origin(&answer.origin, &site.endpoint) {
-            from_answer(site, operation, answer)
+    if let Some(response) = find::<ErrorResponse>(error) {
+        return if same_origin(&response.origin, &site.endpoint) {
+            from_response(site, operation, response)
         } else {
-            credentials(&answer.origin, BadCredentials::Source, answer.detail())
+            credentials(&response.origin, BadCredentials::Source, response.detail())
         };
     }
     if let Some(bad) = find::<BadListing>(error) {
         return Error::Listing { prefix: operation.key.into(), detail: bad.0.into() };
     }
     if let Some(error @ object_store::Error::InvalidPath { .. }) = find::<object_store::Error>(error) {
-        let detail = format!("it holds a key that no store of ours can write: {error}");
+        let detail = format!("it contains an invalid key: {error}");
         return Error::Listing { prefix: operation.key.into(), detail };
     }
     if let Some(body) = innermost(error).strip_prefix("Server returned error response: ") {
-        // Status 200 with an error inside; object_store looks for two of them and tells the body as text.
-        let answer = Answer::new(site.endpoint.clone(), StatusCode::OK, None, body);
-        return from_answer(site, operation, &answer);
+        // Status 200 with an error in the body. object_store recognises two such cases and returns the body as text.
+        let response = ErrorResponse::new(site.endpoint.clone(), StatusCode::OK, None, body);
+        return from_response(site, operation, &response);
     }
     if let Some(failure) = from_bulk_delete(site, operation, error) {
         return failure;
     }
     let origin =
-        find::<Transport>(error).map_or(site.endpoint.as_str(), |transport| transport.origin.as_str());
+        find::<TransportError>(error).map_or(site.endpoint.as_str(), |transport| transport.origin.as_str());
     let failure = from_transport(origin, operation, error);
     if same_origin(origin, &site.endpoint) {
         failure
@@ -88,18 +88,18 @@ pub(crate) fn classify(site: &Site, operation: Operation<'_>, error: &(dyn StdEr
     }
 }
 
-fn from_answer(site: &Site, operation: Operation<'_>, answer: &Answer) -> Error {
+fn from_response(site: &Site, operation: Operation<'_>, response: &ErrorResponse) -> Error {
     let endpoint = site.endpoint.clone();
-    let detail = answer.detail();
+    let detail = response.detail();
     let bucket = site.bucket.clone();
     let key = operation.key.to_owned();
-    match (answer.status.as_u16(), answer.code.as_deref().unwrap_or_default()) {
+    match (response.status.as_u16(), response.code.as_deref().unwrap_or_default()) {
         (_, "NoSuchBucket" | "ContainerNotFound") => Error::BucketNotFound { bucket, endpoint },
-        // A write at the same moment; S3 asks to try again, and then says who was first.
+        // Two writes at the same time: S3 asks to try again, and then reports which one was first.
         (_, "ConditionalRequestConflict" | "OperationAborted") => {
-            Error::Server { endpoint, action: operation.words(), detail }
+            Error::Server { endpoint, action: operation.action(), detail }
         }
-        (_, "NoSuchUpload") => Error::Other { action: operation.words(), detail },
+        (_, "NoSuchUpload") => Error::Other { action: operation.action(), detail },
         (_, "InvalidAccessKeyId" | "InvalidClientTokenId") => {
             credentials(&endpoint, BadCredentials::UnknownKeyId, detail)
         }
@@ -111,28 +111,31 @@ fn from_answer(site: &Site, operation: Operation<'_>, answer: &Answer) -> Error 
         }
         (_, "RequestTimeTooSkewed") => credentials(&endpoint, BadCredentials::ClockSkew, detail),
         (_, "PermanentRedirect" | "AuthorizationHeaderMalformed" | "IllegalLocationConstraintException") => {
-            Error::WrongRegion { bucket, region: answer.region.clone() }
+            Error::WrongRegion { bucket, region: response.region.clone() }
         }
-        (300..=399, _) => Error::WrongRegion { bucket, region: answer.region.clone() },
-        (400, _) if speaks_https(answer) => Error::NotHttp { endpoint },
-        // A wrong region without a body (HEAD), but with the header that names the right one.
-        (400, "") if answer.region.is_some() => Error::WrongRegion { bucket, region: answer.region.clone() },
+        (300..=399, _) => Error::WrongRegion { bucket, region: response.region.clone() },
+        (400, _) if speaks_https(response) => Error::NotHttp { endpoint },
+        // A wrong region without a body (HEAD), but with the header that names the right region.
+        (400, "") if response.region.is_some() => {
+            Error::WrongRegion { bucket, region: response.region.clone() }
+        }
         (429 | 503, _) | (_, "SlowDown" | "ServerBusy" | "RequestLimitExceeded") => {
             Error::Throttled { endpoint, detail }
         }
-        (401 | 403, _) => Error::Denied { action: operation.words(), bucket, detail },
+        (401 | 403, _) => Error::Denied { action: operation.action(), bucket, detail },
         (404, _) if operation.name == "list" => Error::BucketNotFound { bucket, endpoint },
         (404, _) => Error::NotFound { key },
         (409 | 412, _) if operation.create => Error::AlreadyExists { key },
         (412, _) if operation.pinned => Error::Changed { key },
         (408 | 500 | 502..=599, _) | (_, "InternalError") => {
-            Error::Server { endpoint, action: operation.words(), detail }
+            Error::Server { endpoint, action: operation.action(), detail }
         }
-        (status, _) => Error::Rejected { endpoint, action: operation.words(), status, detail },
+        (status, _) => Error::Rejected { endpoint, action: operation.action(), status, detail },
     }
 }
 
-/// One object's failure inside an answer of status 200 to DeleteObjects; object_store tells its code as text.
+/// The failure of a single object in a response with status 200 to DeleteObjects; object_store returns its code as
+/// text.
 fn from_bulk_delete(
     site: &Site,
     operation: Operation<'_>,
@@ -144,19 +147,19 @@ fn from_bulk_delete(
     let endpoint = site.endpoint.clone();
     Some(match code {
         "AccessDenied" => {
-            Error::Denied { action: operation.words(), bucket: site.bucket.clone(), detail: text.to_owned() }
+            Error::Denied { action: operation.action(), bucket: site.bucket.clone(), detail: text.to_owned() }
         }
         "SlowDown" => Error::Throttled { endpoint, detail: text.to_owned() },
-        "InternalError" => Error::Server { endpoint, action: operation.words(), detail: text.to_owned() },
+        "InternalError" => Error::Server { endpoint, action: operation.action(), detail: text.to_owned() },
         "NoSuchKey" => Error::NotFound { key: operation.key.to_owned() },
-        _ => Error::Other { action: operation.words(), detail: text.to_owned() },
+        _ => Error::Other { action: operation.action(), detail: text.to_owned() },
     })
 }
 
-/// Go's and nginx's answer to plain HTTP on their HTTPS port.
-fn speaks_https(answer: &Answer) -> bool {
-    answer.status == StatusCode::BAD_REQUEST
-        && answer.message.as_deref().is_some_and(|text| {
+/// The response of Go and nginx to plain HTTP on their HTTPS port.
+fn speaks_https(response: &ErrorResponse) -> bool {
+    response.status == StatusCode::BAD_REQUEST
+        && response.message.as_deref().is_some_and(|text| {
             text.contains("HTTP request to an HTTPS server") || text.contains("sent to HTTPS port")
         })
 }
@@ -185,7 +188,7 @@ fn from_transport(origin: &str, operation: Operation<'_>, error: &(dyn StdError 
     let io = chain(error).find_map(|e| e.downcast_ref::<io::Error>()).map(io::Error::kind);
     let (cause, detail) = match (kind, io) {
         (Some(HttpErrorKind::Timeout), _) | (_, Some(io::ErrorKind::TimedOut)) => {
-            (Unreachable::Timeout, "no answer in time".to_owned())
+            (Unreachable::Timeout, "no response in time".to_owned())
         }
         (_, Some(io::ErrorKind::ConnectionRefused)) => {
             (Unreachable::Refused, "connection refused".to_owned())
@@ -199,15 +202,15 @@ fn from_transport(origin: &str, operation: Operation<'_>, error: &(dyn StdError 
             Some(io::ErrorKind::ConnectionReset | io::ErrorKind::UnexpectedEof | io::ErrorKind::BrokenPipe),
         ) => (Unreachable::Closed, "the connection was closed".to_owned()),
         (Some(HttpErrorKind::Decode), _) => {
-            return Error::Interrupted { action: operation.words(), detail: innermost(error) };
+            return Error::Interrupted { action: operation.action(), detail: innermost(error) };
         }
         (Some(_), _) => (Unreachable::Other, innermost(error)),
-        (None, _) => return Error::Other { action: operation.words(), detail: innermost(error) },
+        (None, _) => return Error::Other { action: operation.action(), detail: innermost(error) },
     };
-    match find::<Transport>(error) {
+    match find::<TransportError>(error) {
         Some(_) => Error::Unreachable { endpoint, cause, detail },
-        // The answer had begun: its body broke off.
-        None => Error::Interrupted { action: operation.words(), detail },
+        // The response had begun: its body was cut off.
+        None => Error::Interrupted { action: operation.action(), detail },
     }
 }
 
@@ -219,7 +222,7 @@ fn from_tls(endpoint: String, error: &TlsError) -> Error {
                 (BadCertificate::Untrusted, "it is signed by an unknown authority".to_owned())
             }
             CertificateError::BadSignature => {
-                let detail = "an authority of the same name is trusted, but it has another key";
+                let detail = "a trusted authority has the same name but another key";
                 (BadCertificate::Untrusted, detail.to_owned())
             }
             CertificateError::Expired | CertificateError::ExpiredContext { .. } => {
@@ -234,9 +237,10 @@ fn from_tls(endpoint: String, error: &TlsError) -> Error {
             CertificateError::NotValidForNameContext { presented, .. } => {
                 (BadCertificate::OtherName, format!("it was issued for {}", presented.join(", ")))
             }
-            other if other.to_string().contains("CaUsedAsEndEntity") => {
-                (BadCertificate::Untrusted, "it is a self-signed authority's own".to_owned())
-            }
+            other if other.to_string().contains("CaUsedAsEndEntity") => (
+                BadCertificate::Untrusted,
+                "it is the certificate of an authority, not of a server".to_owned(),
+            ),
             other => (BadCertificate::Other, other.to_string()),
         },
         TlsError::General(text) if text.contains("No CA certificates") => {
@@ -251,7 +255,8 @@ fn credentials(endpoint: &str, cause: BadCredentials, detail: String) -> Error {
     Error::Credentials { endpoint: endpoint.into(), cause, detail }
 }
 
-/// Every error of the chain; `io::Error` hides the one it carries from `source()`, so that is unpacked too.
+/// All errors of the chain. `io::Error` does not return the error that it wraps from `source()`, so that one is
+/// unwrapped too.
 fn chain<'a>(error: &'a (dyn StdError + 'static)) -> impl Iterator<Item = &'a (dyn StdError + 'static)> {
     std::iter::successors(Some(error), |&error| match error.downcast_ref::<io::Error>() {
         Some(io) => io.get_ref().map(|inner| inner as &(dyn StdError + 'static)),

@@ -1,21 +1,21 @@
-//! What a person can do about each error, in one sentence.
+//! What the user can do about each error, in one sentence.
 
 use std::io::ErrorKind;
 
 use super::{BadCertificate, BadCredentials, Error, Unreachable};
 
 impl Error {
-    /// What to do, for whoever reads the message.
+    /// What the user can do.
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Config { .. } | Self::ConfigValue { .. } => "change this key in the location's config",
-            Self::UnknownKeys { .. } => "remove the key or correct its spelling; nothing is ignored",
+            Self::UnknownKeys { .. } => {
+                "remove the key or correct its spelling; unknown keys are never ignored"
+            }
             Self::CredentialsFormat { .. } => {
                 "correct the content of the credentials (in a cluster: their Secret)"
             }
-            Self::InvalidKey { .. } | Self::Range { .. } => {
-                "this is a defect of the caller; please report it"
-            }
+            Self::InvalidKey { .. } | Self::Range { .. } => "this is a bug in Lifeboat; please report it",
             Self::NotFound { .. } => "check the name, or that the backup was not deleted",
             Self::AlreadyExists { .. } => "choose another name, or delete the existing object first",
             Self::Changed { .. } => "try again: another process wrote the object at the same time",
@@ -32,26 +32,28 @@ impl Error {
             Self::Credentials { cause, .. } => cause.hint(),
             Self::Unreachable { cause, .. } => cause.hint(),
             Self::Certificate { cause, .. } => cause.hint(),
-            Self::NotHttps { .. } => "write 'http://' in the endpoint, or turn TLS on in the object store",
-            Self::NotHttp { .. } => "write 'https://' in the endpoint",
+            Self::NotHttps { .. } => "use 'http://' in the endpoint, or enable TLS in the object store",
+            Self::NotHttp { .. } => "use 'https://' in the endpoint",
             Self::WrongRegion { .. } => {
-                "give the bucket's region: AWS_DEFAULT_REGION on the command line, the config key 'region' in a cluster"
+                "set the bucket's region: AWS_DEFAULT_REGION on the command line, the config key 'region' in a cluster"
             }
             Self::Throttled { .. } => "lower the concurrency, or raise the store's request limit",
             Self::Server { .. } | Self::Interrupted { .. } => {
-                "look into the object store's own log; the request is repeated by itself"
+                "check the object store's log; the request is retried automatically"
             }
             Self::Rejected { .. } => {
                 "check endpoint, region and addressing style, then the object store's log"
             }
             Self::Listing { .. } => {
-                "check that the endpoint is an S3, Google or Azure API and not a console or a proxy's page"
+                "check that the endpoint is an S3, Google or Azure API and not a console or a proxy's error page"
             }
-            Self::Deadline { .. } => "check network and load of the object store; it is tried again later",
+            Self::Deadline { .. } => {
+                "check the network and the load of the object store; the operation is retried later"
+            }
             Self::ForeignDirectories { .. } => "use an empty bucket or set a prefix",
             Self::Disk { source, .. } => disk(source.kind()),
-            Self::Unsupported { .. } => "use another way; the reason is part of the message",
-            Self::Other { .. } => "look into the server's log for the details",
+            Self::Unsupported { .. } => "use an operation that this storage supports",
+            Self::Other { .. } => "see the server's log for details",
         }
     }
 }
@@ -65,7 +67,7 @@ impl BadCredentials {
             Self::SignatureMismatch => {
                 "correct the secret key of the credentials (in a cluster: in their Secret)"
             }
-            Self::Expired => "give fresh credentials (in a cluster: in their Secret)",
+            Self::Expired => "provide new credentials (in a cluster: in their Secret)",
             Self::ClockSkew => "correct the clock of this machine (in a cluster: of the node)",
             Self::Source => {
                 "check the role, its trust policy and the token or metadata service, or give \
@@ -81,7 +83,7 @@ impl Unreachable {
             Self::Dns => "correct the host name of the endpoint, or the DNS of this machine or cluster",
             Self::Refused => "check the endpoint's port and that the object store runs",
             Self::Timeout | Self::Closed | Self::Other => {
-                "check the endpoint, the network policies and firewalls on the way, and the proxy settings"
+                "check the endpoint, the network policies and firewalls in between, and the proxy settings"
             }
         }
     }
@@ -95,8 +97,8 @@ impl BadCertificate {
                  caCertRef in a cluster"
             }
             Self::Expired => "renew the endpoint's certificate",
-            Self::NotYetValid => "check the clocks of node and object store",
-            Self::OtherName => "use the host name that the certificate was issued for in the endpoint",
+            Self::NotYetValid => "check the clocks of the node and of the object store",
+            Self::OtherName => "set the endpoint to a host name that the certificate was issued for",
             Self::Other => "check the endpoint's certificate with 'openssl s_client'",
         }
     }
@@ -105,9 +107,9 @@ impl BadCertificate {
 fn disk(kind: ErrorKind) -> &'static str {
     match kind {
         ErrorKind::PermissionDenied => {
-            "give this user the rights to the directory, and to search those above it"
+            "give this user permission to use the directory and to search its parents"
         }
-        ErrorKind::NotADirectory => "give the path of a directory; a file or something else is in the way",
+        ErrorKind::NotADirectory => "use the path of a directory; something else has this path",
         ErrorKind::ReadOnlyFilesystem => "mount the file system writable",
         _ => "check that the directory is mounted, writable and has free space",
     }

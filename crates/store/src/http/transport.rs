@@ -1,6 +1,7 @@
-//! The HTTP client below everything: reqwest, with what object_store's own use of it lacks. A body on its way up
-//! goes in small pieces, without being copied, at the pace of the upload limit. A request lives as long as something
-//! moves: reqwest's own timeout would bound a whole upload, and a pack of 128 MiB may take long on a slow line.
+//! The HTTP client: reqwest, with features that object_store's use of it lacks. Request bodies are sent in small
+//! pieces, without being copied, at the rate of the upload limit. A request times out only when no data is
+//! transferred: reqwest's own timeout would apply to a whole upload, and a pack of 128 MiB may take long on a slow
+//! connection.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,16 +16,16 @@ use object_store::client::{
 };
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::layers::bandwidth::{Bucket, PIECE};
+use crate::layers::bandwidth::{PIECE, TokenBucket};
 
-/// The longest silence on a connection.
+/// The longest time without any data on a connection.
 const SILENCE: Duration = Duration::from_mins(2);
 
-/// A client and the limit on what it sends.
+/// A client and its upload limit.
 #[derive(Debug)]
 pub(super) struct Transport {
     pub client: reqwest::Client,
-    pub upload: Option<Arc<Bucket>>,
+    pub upload: Option<Arc<TokenBucket>>,
 }
 
 #[async_trait]
@@ -43,29 +44,29 @@ impl HttpService for Transport {
             0 => reqwest::Body::from(Bytes::new()),
             _ => reqwest::Body::wrap(Sending::new(body, self.upload.clone(), Arc::clone(&progress))),
         });
-        let answering = self.client.execute(request);
-        tokio::pin!(answering);
-        let answer = loop {
+        let sending = self.client.execute(request);
+        tokio::pin!(sending);
+        let response = loop {
             let end = progress.last() + SILENCE;
             tokio::select! {
-                answer = &mut answering => break answer.map_err(failure)?,
+                response = &mut sending => break response.map_err(failure)?,
                 () = sleep_until(end) => if progress.last() + SILENCE <= Instant::now() {
                     return Err(silence());
                 },
             }
         };
-        let (parts, body) = http::Response::<reqwest::Body>::from(answer).into_parts();
+        let (parts, body) = http::Response::<reqwest::Body>::from(response).into_parts();
         let body = HttpResponseBody::new(Receiving { inner: body, timer: None });
         Ok(HttpResponse::from_parts(parts, body))
     }
 }
 
 fn silence() -> HttpError {
-    let error = std::io::Error::new(std::io::ErrorKind::TimedOut, "nothing moved for two minutes");
+    let error = std::io::Error::new(std::io::ErrorKind::TimedOut, "no data was transferred for two minutes");
     HttpError::new(HttpErrorKind::Timeout, error)
 }
 
-/// What went wrong, in object_store's words; the URL is left out, because it may be signed.
+/// Converts the error to object_store's type, without the URL, which may be signed.
 fn failure(error: reqwest::Error) -> HttpError {
     let kind = if error.is_timeout() {
         HttpErrorKind::Timeout
@@ -93,7 +94,8 @@ fn kind_of(error: &(dyn std::error::Error + 'static)) -> Option<HttpErrorKind> {
     }
 }
 
-/// When something moved last. Waiting for the limit is not silence, so this may lie ahead.
+/// When data was last transferred. In the future while the upload limit delays a request: such a delay is not a
+/// timeout.
 #[derive(Debug)]
 struct Progress(Mutex<Instant>);
 
@@ -111,19 +113,19 @@ impl Progress {
     }
 }
 
-/// A body on its way up.
+/// A request body being sent.
 struct Sending {
     inner: HttpRequestBody,
-    /// What is left of the frame that `inner` gave.
+    /// The remainder of the current frame of `inner`.
     rest: Bytes,
-    /// Of `rest`: has its turn when the timer fires.
+    /// How many bytes of `rest` are sent when the timer fires.
     reserved: Option<(usize, Pin<Box<Sleep>>)>,
-    upload: Option<Arc<Bucket>>,
+    upload: Option<Arc<TokenBucket>>,
     progress: Arc<Progress>,
 }
 
 impl Sending {
-    fn new(inner: HttpRequestBody, upload: Option<Arc<Bucket>>, progress: Arc<Progress>) -> Self {
+    fn new(inner: HttpRequestBody, upload: Option<Arc<TokenBucket>>, progress: Arc<Progress>) -> Self {
         Self { inner, rest: Bytes::new(), reserved: None, upload, progress }
     }
 }
@@ -169,7 +171,7 @@ impl Body for Sending {
     }
 }
 
-/// A body on its way down: fails when nothing comes for too long while someone waits for it.
+/// A response body being received: fails if no data arrives for too long while the reader is waiting.
 struct Receiving {
     inner: reqwest::Body,
     timer: Option<Pin<Box<Sleep>>>,

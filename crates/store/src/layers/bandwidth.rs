@@ -1,8 +1,8 @@
-//! Bytes in a second, each way, over everything that shares one `Bandwidth`. A bucket gives each piece of data the
-//! moment at which it may go: whoever comes gets the next free moment, and asks for its next piece only then, so
-//! concurrent requests take turns. Bodies that are read are paced as they stream. What is written is paced by the
-//! HTTP client while it streams (`http::transport`); a directory or memory takes an object in one piece, so there
-//! the layer makes the request wait for its turn first.
+//! Limits the bytes per second in each direction, for everything that shares one `Bandwidth`. A token bucket assigns
+//! each piece of data the time at which it may be transferred. A request asks for its next piece only after that
+//! time, so concurrent requests take turns. Response bodies are delayed while they are read. Request bodies are
+//! delayed by the HTTP client while it sends them (`http::transport`); a directory or memory takes an object in one
+//! piece, so there the layer delays the whole request.
 
 use std::future::Future;
 use std::num::NonZeroU64;
@@ -18,23 +18,23 @@ use crate::backend::Reading;
 use crate::error::Result;
 use crate::key::Key;
 
-/// The piece that takes turns.
+/// The size of the pieces for which requests take turns.
 pub(crate) const PIECE: usize = 64 * 1024;
 
-/// What an idle line may catch up on: enough that timers do not slow a fast line down.
+/// How much unused time may be caught up after an idle period: enough that timers do not slow down a fast connection.
 const BURST: Duration = Duration::from_millis(50);
 
-/// The limits; the default has none. Clones share their buckets.
+/// The limits; the default is unlimited. Clones share their token buckets.
 #[derive(Debug, Clone, Default)]
 pub struct Bandwidth {
-    pub(crate) upload: Option<Arc<Bucket>>,
-    pub(crate) download: Option<Arc<Bucket>>,
+    pub(crate) upload: Option<Arc<TokenBucket>>,
+    pub(crate) download: Option<Arc<TokenBucket>>,
 }
 
 impl Bandwidth {
-    /// Limits in bytes a second.
+    /// Limits in bytes per second.
     pub fn new(upload: Option<NonZeroU64>, download: Option<NonZeroU64>) -> Self {
-        let bucket = |rate| Arc::new(Bucket::new(rate));
+        let bucket = |rate| Arc::new(TokenBucket::new(rate));
         Self { upload: upload.map(bucket), download: download.map(bucket) }
     }
 
@@ -43,20 +43,20 @@ impl Bandwidth {
     }
 }
 
-/// Gives out moments.
+/// A token bucket: assigns times of transfer at a fixed rate.
 #[derive(Debug)]
-pub(crate) struct Bucket {
+pub(crate) struct TokenBucket {
     rate: NonZeroU64,
-    /// When the line is free again.
+    /// The end of the last transfer that was assigned.
     free: Mutex<Option<Instant>>,
 }
 
-impl Bucket {
+impl TokenBucket {
     fn new(rate: NonZeroU64) -> Self {
         Self { rate, free: Mutex::new(None) }
     }
 
-    /// When the next `bytes` may go.
+    /// The time at which the next `bytes` may be transferred.
     pub(crate) fn reserve(&self, bytes: usize) -> Instant {
         let now = Instant::now();
         let mut free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
@@ -71,7 +71,7 @@ impl Bucket {
         Duration::from_nanos(u64::try_from(nanoseconds).unwrap_or(u64::MAX / 1024))
     }
 
-    /// Waits until all of `bytes` had their turn, piece by piece.
+    /// Waits for the times of all `bytes`, piece by piece.
     async fn wait(&self, bytes: u64) {
         let mut left = bytes;
         while left > 0 {
@@ -82,7 +82,7 @@ impl Bucket {
     }
 }
 
-/// The layer that makes requests wait for their turn.
+/// The layer that delays requests to keep the limits.
 #[derive(Debug, Clone)]
 pub struct Pace(pub Bandwidth);
 

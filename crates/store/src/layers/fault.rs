@@ -1,5 +1,5 @@
-//! Faults on purpose, for tests: fail the k-th request before or after it took effect, cut a body, hang. What
-//! happens is given by rules or by a seed, so a failure found once is found again.
+//! Injects faults for tests: fail the nth request before or after it took effect, cut off a body, hang. Rules or a
+//! seed decide, so that a failure can be reproduced.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,18 +16,18 @@ use crate::backend::{Reading, RequestKind};
 use crate::error::{Error, Result, Unreachable};
 use crate::key::Key;
 
-/// What is to go wrong.
+/// What goes wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {
-    /// Status 500, nothing done.
+    /// Status 500; the request has no effect.
     Before,
-    /// Done, but the connection closed before the answer came.
+    /// The request takes effect, but the connection is closed before the response.
     After,
-    /// Status 503: slow down, nothing done.
+    /// Status 503 (slow down); the request has no effect.
     Throttle,
-    /// Status 403, nothing done.
+    /// Status 403; the request has no effect.
     Deny,
-    /// The body breaks off after this many bytes.
+    /// The body is interrupted after this many bytes.
     CutBody(u64),
     /// The body ends after this many bytes as if it were complete.
     ShortBody(u64),
@@ -43,7 +43,7 @@ impl Fault {
     }
 }
 
-/// `fault` happens to requests number `first` to `first + times - 1` of the kind, counted from 1. Faults of bodies
+/// Applies `fault` to requests number `first` to `first + times - 1` of the kind, counted from 1. Faults of bodies
 /// count the bodies that were opened.
 #[derive(Debug, Clone, Copy)]
 pub struct Rule {
@@ -53,11 +53,11 @@ pub struct Rule {
     pub fault: Fault,
 }
 
-/// The layer that makes faults.
+/// The layer that injects faults.
 #[derive(Debug, Clone, Default)]
 pub struct Faults {
     rules: Vec<Rule>,
-    /// Of a thousand requests, so many fail; the seed decides which and how.
+    /// Seed, and how many of a thousand requests fail; the seed decides which ones and how.
     random: Option<(u64, u64)>,
     counts: Arc<Mutex<BTreeMap<RequestKind, u64>>>,
     bodies: Arc<AtomicU64>,
@@ -79,18 +79,20 @@ impl Faults {
         Self::new([Rule { kind, first: 1, times: u64::MAX, fault }])
     }
 
-    /// So many of a thousand requests fail before or after their effect, come late, or lose their body; `seed` decides.
+    /// Of a thousand requests, `per_thousand` fail before or after their effect, are delayed, or lose their body;
+    /// `seed` decides which.
     pub fn random(seed: u64, per_thousand: u64) -> Self {
         Self { random: Some((seed, per_thousand)), ..Self::default() }
     }
 
-    /// Writes a line to `log` for every fault: whoever is killed between two of them has told the first.
+    /// Writes a line to `log` for every fault, at once, so that a process that is killed has logged all earlier
+    /// faults.
     #[must_use]
     pub fn logged_to(self, log: Arc<File>) -> Self {
         Self { log: Some(log), ..self }
     }
 
-    fn tell(&self, fault: Fault) {
+    fn log_fault(&self, fault: Fault) {
         let Some(log) = &self.log else { return };
         let word = match fault {
             Fault::Before => "error",
@@ -102,15 +104,15 @@ impl Faults {
             Fault::Latency(_) => "slow reply",
             Fault::Hang => "no reply",
         };
-        let _ = (&**log).write_all(format!("{word}\n").as_bytes()); // a log that is full is no fault of the store
+        let _ = (&**log).write_all(format!("{word}\n").as_bytes()); // an error of the log must not become a fault of the store
     }
 
-    /// How many requests of `kind` came so far.
+    /// The number of requests of `kind` so far.
     pub fn count(&self, kind: RequestKind) -> u64 {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner).get(&kind).copied().unwrap_or(0)
     }
 
-    /// Counts the request and says what happens to it.
+    /// Counts the request and returns the fault to inject into it.
     fn next(&self, kind: RequestKind) -> Option<Fault> {
         let mut counts = self.counts.lock().unwrap_or_else(PoisonError::into_inner);
         let number = counts.entry(kind).and_modify(|count| *count += 1).or_insert(1);
@@ -120,7 +122,7 @@ impl Faults {
     }
 
     fn fault(&self, kind: RequestKind, number: u64, of_body: bool) -> Option<Fault> {
-        self.decide(kind, number, of_body).inspect(|fault| self.tell(*fault))
+        self.decide(kind, number, of_body).inspect(|fault| self.log_fault(*fault))
     }
 
     fn decide(&self, kind: RequestKind, number: u64, of_body: bool) -> Option<Fault> {
@@ -152,7 +154,7 @@ fn mixed(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-fn words(request: Request<'_>) -> String {
+fn action(request: Request<'_>) -> String {
     format!("{} '{}'", request.kind.as_str(), request.key)
 }
 
@@ -167,12 +169,12 @@ impl Layer for Faults {
         match self.next(request.kind) {
             Some(Fault::Before) => Err(Error::Server {
                 endpoint,
-                action: words(request),
+                action: action(request),
                 detail: "status 500 InternalError".into(),
             }),
             Some(Fault::Throttle) => Err(Error::Throttled { endpoint, detail: "status 503 SlowDown".into() }),
             Some(Fault::Deny) => Err(Error::Denied {
-                action: words(request),
+                action: action(request),
                 bucket: "fault".into(),
                 detail: "status 403 AccessDenied".into(),
             }),
@@ -210,7 +212,7 @@ impl Layer for Faults {
                 let take = usize::try_from(left).unwrap_or(usize::MAX).min(chunk.len());
                 if take < chunk.len() {
                     chunk.truncate(take);
-                    // The cut comes with the next poll.
+                    // The error is returned by the next poll.
                     body = stream::iter([Ok(bytes::Bytes::from_static(b"lost"))]).boxed();
                 }
                 Ok(Some((chunk, (body, left - take as u64))))

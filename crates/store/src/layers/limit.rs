@@ -1,6 +1,6 @@
-//! At most so many requests at once: the bound on the load we put on the store. Callers wait; nothing is refused.
-//! A body that is being read does not count: its reader may need the store to go on (a copy within one store), and
-//! would wait for itself.
+//! Limits the number of concurrent requests, and so the load on the store. Callers wait; no request is refused. A
+//! response body that is being read does not count: its reader may need another request to continue (a copy within
+//! one store) and would deadlock.
 
 use std::future::Future;
 use std::sync::Arc;

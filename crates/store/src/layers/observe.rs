@@ -1,4 +1,4 @@
-//! Tells someone about every request: the hook for metrics. The observer gets bounded words only.
+//! Reports every request to an observer: the hook for metrics. All labels are from fixed lists.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -8,9 +8,9 @@ use super::{Layer, Request};
 use crate::backend::RequestKind;
 use crate::error::Result;
 
-/// Hears of every finished request, each attempt of a repeated one included.
+/// Is called for every finished request, including each attempt of a repeated one.
 pub trait Observer: std::fmt::Debug + Send + Sync + 'static {
-    /// `outcome` is `ok` or an error's category; `bytes` is what was sent.
+    /// `outcome` is `ok` or the category of the error; `bytes` is the size of the request body.
     fn request(&self, kind: RequestKind, outcome: &'static str, bytes: u64, elapsed: Duration);
 }
 

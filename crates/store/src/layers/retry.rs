@@ -1,7 +1,7 @@
-//! The one place that repeats requests (object_store's own retries are off): bounded in number and time, with
-//! growing and jittered pauses, and only where the error says that it passes by itself. A body that breaks off
-//! is read on from where it stopped, pinned to the same version of the object. A create-only write whose outcome
-//! is unknown is not repeated here: `Store::create` first looks whether it took effect.
+//! Repeats failed requests; no other layer does (object_store's own retries are off). The number of attempts and the
+//! time are limited, pauses grow and are jittered, and only errors that are temporary are repeated. An interrupted
+//! body is resumed at the same offset, pinned to the same version of the object. A create-only write whose outcome is
+//! unknown is not repeated here: `Store::create` first checks whether it took effect.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -16,20 +16,20 @@ use crate::backend::{ReadOptions, Reading, RequestKind};
 use crate::error::{Error, Result, Retry as When};
 use crate::key::Key;
 
-/// How often, how fast and how long to try.
+/// How often, at which intervals and for how long a request is tried.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Tries in all; 1 means no repetition.
+    /// The number of attempts in all; 1 means no retries.
     pub attempts: u32,
     /// The pause after the first failure; it doubles each time.
     pub first_pause: Duration,
     pub longest_pause: Duration,
-    /// Bounds a request with all its repetitions; `None` leaves it to the HTTP timeouts.
+    /// The time limit for a request with all its attempts; `None` leaves it to the HTTP timeouts.
     pub deadline: Option<Duration>,
 }
 
 impl Default for RetryPolicy {
-    /// For backups and restores: patient enough for a store that restarts.
+    /// For backups and restores: long enough for a store that restarts.
     fn default() -> Self {
         Self {
             attempts: 7,
@@ -41,7 +41,7 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// For the validation of a location: an answer within `deadline`, one repetition at the most.
+    /// For the validation of a location: a result within `deadline`, and at most one retry.
     pub fn probe(deadline: Duration) -> Self {
         Self {
             attempts: 2,
@@ -54,7 +54,7 @@ impl RetryPolicy {
     fn pause(&self, failures: u32, random: u64) -> Duration {
         let full =
             self.first_pause.saturating_mul(1 << failures.saturating_sub(1).min(16)).min(self.longest_pause);
-        // Between half and all of it, so that many clients do not come back at once.
+        // Between half and all of it, so that many clients do not retry at the same time.
         let share = u32::try_from(random % 1024).unwrap_or(0);
         full / 2 + full * share / 2048
     }
@@ -74,14 +74,14 @@ impl Retry {
     }
 
     fn random(&self) -> u64 {
-        // splitmix64: jitter needs no better.
+        // splitmix64 is good enough for jitter.
         let mut z = self.random.fetch_add(0x9E37_79B9_7F4A_7C15, Ordering::Relaxed);
         z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
         z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
         z ^ (z >> 31)
     }
 
-    /// The pause before the next try, or nothing if this error ends it.
+    /// The pause before the next attempt; None if this error must not be repeated.
     fn next_pause(
         &self,
         kind: RequestKind,
@@ -114,7 +114,7 @@ impl Layer for Retry {
                 None => run().await,
                 Some(end) => match timeout_at(end, run()).await {
                     Ok(result) => result,
-                    // What went wrong before tells more than that time ran out.
+                    // The earlier error says more than the timeout.
                     Err(_) => return Err(last.unwrap_or_else(|| out_of_time(request, self.policy.deadline))),
                 },
             };
@@ -161,7 +161,7 @@ fn out_of_time(request: Request<'_>, limit: Option<Duration>) -> Error {
     Error::Deadline { action, seconds: limit.unwrap_or_default().as_secs() }
 }
 
-/// A body that goes on after a break.
+/// A body that is resumed after an interruption.
 struct Resume {
     retry: Retry,
     key: Key,
@@ -182,7 +182,7 @@ impl Resume {
                     self.failures = 0;
                     return Ok(Some(chunk));
                 }
-                // Whatever comes after the last byte, the object is complete.
+                // All bytes were received; an error after the last byte does not matter.
                 _ if self.position >= self.end => return Ok(None),
                 None => Error::Interrupted {
                     action: format!("get '{}'", self.key),
@@ -194,7 +194,7 @@ impl Resume {
             let Some(pause) = self.retry.next_pause(RequestKind::Get, &error, self.failures, None) else {
                 return Err(error);
             };
-            tracing::debug!(key = %self.key, %error, position = self.position, "reading on");
+            tracing::debug!(key = %self.key, %error, position = self.position, "resuming an interrupted read");
             sleep(pause).await;
             let options = ReadOptions { range: Some(self.position..self.end), pin: Some(self.etag.clone()) };
             match (self.reopen)(options).await {

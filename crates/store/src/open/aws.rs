@@ -17,10 +17,10 @@ use crate::backends::uploads::OpenUploads;
 use crate::config::aws::{Address, AwsConfig, ContainerEndpoint, Encryption, dns_suffix};
 use crate::credentials::assume_role::AssumeRole;
 use crate::credentials::aws_file::{AwsSource, Role};
-use crate::error::{Answer, Error, Operation, Result, Site, classify, find};
+use crate::error::{Error, ErrorResponse, Operation, Result, Site, classify, find};
 use crate::http::Connector;
 
-/// How long AWS may take to say where a bucket is.
+/// How long the request for a bucket's region may take.
 const REGION_DEADLINE: Duration = Duration::from_secs(10);
 
 pub(super) async fn remote(
@@ -84,12 +84,13 @@ pub(super) async fn remote(
     Ok(Remote { single: build(&address, true)?, cloud: store, signing, tags: config.tags, uploads, site })
 }
 
-/// Settings that object_store has no method for have a name; one that it does not know must stop us, because
-/// the objects would be written unencrypted.
+/// Sets options for which object_store has no method by their names. An unknown name must be an error, because
+/// otherwise objects would be written unencrypted.
 fn encrypted(builder: AmazonS3Builder, encryption: &Encryption) -> Result<AmazonS3Builder> {
     let with_algorithm = |builder: AmazonS3Builder, algorithm: &str| {
         let name = AmazonS3ConfigKey::from_str("aws_server_side_encryption");
-        let name = name.map_err(|_| Error::config("serverSideEncryption", "it cannot be passed on"))?;
+        let name = name
+            .map_err(|_| Error::config("serverSideEncryption", "object_store does not know this setting"))?;
         Ok(builder.with_config(name, algorithm))
     };
     match encryption {
@@ -102,7 +103,7 @@ fn encrypted(builder: AmazonS3Builder, encryption: &Encryption) -> Result<Amazon
     }
 }
 
-/// What the makers of credentials need to know.
+/// What is needed to make a credential provider.
 struct Credentials<'a> {
     site: &'a Site,
     region: &'a str,
@@ -112,10 +113,10 @@ struct Credentials<'a> {
     sts_url: Option<&'a str>,
 }
 
-type Making<'a> = Pin<Box<dyn Future<Output = Result<AwsCredentialProvider>> + Send + 'a>>;
+type ProviderFuture<'a> = Pin<Box<dyn Future<Output = Result<AwsCredentialProvider>> + Send + 'a>>;
 
 impl<'a> Credentials<'a> {
-    fn provider(&'a self, source: &'a AwsSource) -> Making<'a> {
+    fn provider(&'a self, source: &'a AwsSource) -> ProviderFuture<'a> {
         Box::pin(async move {
             match source {
                 AwsSource::Static(keys) => Ok(Arc::new(StaticCredentialProvider::new(AwsCredential {
@@ -130,7 +131,7 @@ impl<'a> Credentials<'a> {
                 }
                 AwsSource::Container => self.container(),
                 AwsSource::Instance => self.built(self.builder()),
-                // Nothing is signed with it.
+                // Requests are not signed with it.
                 AwsSource::Anonymous => self.built(self.builder().with_skip_signature(true)),
             }
         })
@@ -145,7 +146,7 @@ impl<'a> Credentials<'a> {
             .with_http_connector(self.connector.clone())
     }
 
-    /// object_store makes these providers itself, inside a store that is not used for anything else.
+    /// object_store creates these providers itself, inside a store that is not used for anything else.
     fn built(&self, builder: AmazonS3Builder) -> Result<AwsCredentialProvider> {
         let store = builder.build().map_err(|error| refused(self.site, &error))?;
         Ok(Arc::clone(store.credentials()))
@@ -192,8 +193,8 @@ impl<'a> Credentials<'a> {
     }
 }
 
-/// Asks AWS where the bucket is, as upstream does when no region is given. The answer comes in a header, even
-/// with a refusal.
+/// Asks AWS for the bucket's region, as Velero does when none is configured. The region is in a header, even of an
+/// error response.
 async fn find_region(bucket: &str, options: &ClientOptions, connector: &Connector) -> Result<String> {
     if let Some(arn) = bucket.strip_prefix("arn:aws:s3:") {
         return Ok(arn.split(':').next().unwrap_or_default().to_owned());
@@ -202,7 +203,7 @@ async fn find_region(bucket: &str, options: &ClientOptions, connector: &Connecto
     let client = connector.connect(options).map_err(|error| refused(&site, &error))?;
     let request = http::Request::head(format!("{}/{bucket}", site.endpoint))
         .body(object_store::client::HttpRequestBody::empty())
-        .map_err(|_| Error::config("bucket", format!("'{bucket}' is no bucket's name")))?;
+        .map_err(|_| Error::config("bucket", format!("'{bucket}' is not a bucket name")))?;
     let answered = tokio::time::timeout(REGION_DEADLINE, client.execute(request)).await.map_err(|_| {
         Error::Deadline {
             action: format!("finding the region of '{bucket}'"),
@@ -213,13 +214,13 @@ async fn find_region(bucket: &str, options: &ClientOptions, connector: &Connecto
         Ok(response) => {
             response.headers().get("x-amz-bucket-region").and_then(|v| v.to_str().ok()).map(str::to_owned)
         }
-        Err(error) => match find::<Answer>(&error) {
-            Some(answer) if answer.status == http::StatusCode::NOT_FOUND => {
+        Err(error) => match find::<ErrorResponse>(&error) {
+            Some(response) if response.status == http::StatusCode::NOT_FOUND => {
                 return Err(Error::BucketNotFound { bucket: site.bucket, endpoint: site.endpoint });
             }
-            Some(answer) if answer.region.is_some() => answer.region.clone(),
+            Some(response) if response.region.is_some() => response.region.clone(),
             _ => return Err(classify(&site, Operation::new("find the region of", bucket), &error)),
         },
     };
-    region.ok_or_else(|| Error::config("region", "AWS does not say where the bucket is; set it"))
+    region.ok_or_else(|| Error::config("region", "AWS did not report the bucket's region; set it"))
 }

@@ -32,7 +32,7 @@ pub(super) fn remote(
     if let Some(key) = &config.key {
         builder = builder.with_service_account_key(key.expose_secret());
     } else if let Some(email) = config.service_account {
-        // Signed by Google's signBlob in this account's name.
+        // Signed by Google's signBlob on behalf of this account.
         let signing = GcpSigningCredential { email, private_key: None };
         builder = builder.with_signing_credentials(Arc::new(StaticCredentialProvider::new(signing)));
     }

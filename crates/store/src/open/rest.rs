@@ -1,4 +1,4 @@
-//! A repository on restic's REST server: the checked URL, the client, and the creation of the repository there.
+//! A repository on restic's REST server: the checked URL, the client, and the creation of the repository.
 
 use std::fmt;
 use std::sync::Arc;
@@ -16,14 +16,14 @@ use crate::config::{Tls, certificates};
 use crate::error::{Error, Result, Site};
 use crate::store::{Store, Tuning};
 
-/// Where a REST server is and who we are for it.
+/// The URL of a REST server and the credentials for it.
 #[derive(Clone)]
 pub struct RestConfig {
-    /// `http://` or `https://`, without user and password; the path is the repository's.
+    /// `http://` or `https://`, without user and password; the path is that of the repository.
     pub url: Url,
     pub user: Option<String>,
     pub password: Option<SecretString>,
-    /// PEM certificates, trusted besides the system's.
+    /// PEM certificates that are trusted in addition to the system's.
     pub ca_pem: Option<Vec<u8>>,
     pub tls: Tls,
 }
@@ -35,7 +35,7 @@ impl fmt::Debug for RestConfig {
 }
 
 impl RestConfig {
-    /// Opens the repository; nothing is asked of the server yet.
+    /// Opens the repository, without a request to the server.
     pub fn open(self, tuning: Tuning) -> Result<Store> {
         let warnings = warnings(&self.tls, false);
         let mut tuning = tuning;
@@ -43,7 +43,7 @@ impl RestConfig {
         Ok(Store::new(Arc::new(rest), "", tuning)?.with_warnings(warnings))
     }
 
-    /// Makes the repository's directories on the server, then opens it. What is there stays.
+    /// Creates the repository's directories on the server, then opens it. Existing files are not changed.
     pub async fn create(self, tuning: Tuning) -> Result<Store> {
         let mut unused = tuning.clone();
         self.clone().backend(&mut unused)?.create().await?;
@@ -53,10 +53,10 @@ impl RestConfig {
     fn backend(self, tuning: &mut Tuning) -> Result<Rest> {
         let mut base = self.url;
         if !matches!(base.scheme(), "http" | "https") || base.host_str().is_none() {
-            return Err(Error::config("url", "a REST server has a URL of 'http://' or 'https://'"));
+            return Err(Error::config("url", "the URL of a REST server starts with 'http://' or 'https://'"));
         }
         if !base.username().is_empty() || base.password().is_some() || base.query().is_some() {
-            return Err(Error::config("url", "user, password and query do not belong into this URL"));
+            return Err(Error::config("url", "the URL must not contain a user, a password or a query"));
         }
         base.set_fragment(None);
         if !base.path().ends_with('/') {
@@ -72,7 +72,7 @@ impl RestConfig {
     }
 }
 
-/// HTTP's basic authentication.
+/// HTTP basic authentication.
 fn authorization(user: Option<&str>, password: Option<&SecretString>) -> Result<Option<HeaderValue>> {
     let password = password.map(ExposeSecret::expose_secret).unwrap_or_default();
     let user = user.unwrap_or_default();
@@ -80,11 +80,12 @@ fn authorization(user: Option<&str>, password: Option<&SecretString>) -> Result<
         return Ok(None);
     }
     if user.contains(':') {
-        return Err(Error::credentials_format("the name of a user cannot hold a ':'"));
+        return Err(Error::credentials_format("a user name cannot contain a ':'"));
     }
     let text = base64::engine::general_purpose::STANDARD.encode(format!("{user}:{password}"));
-    let mut value = HeaderValue::from_str(&format!("Basic {text}"))
-        .map_err(|_| Error::credentials_format("user and password cannot be sent"))?;
+    let mut value = HeaderValue::from_str(&format!("Basic {text}")).map_err(|_| {
+        Error::credentials_format("the user name or the password cannot be sent in an HTTP header")
+    })?;
     value.set_sensitive(true);
     Ok(Some(value))
 }

@@ -1,6 +1,6 @@
-//! Create-only writes. Whether the object was there is decided by the store in one step (If-None-Match). When
-//! the answer was lost, a second try would meet our own object and call it someone else's, so first the object
-//! is read back: the same bytes mean that it is ours.
+//! Create-only writes. The store decides atomically whether the object exists (If-None-Match). If the response was
+//! lost, a second attempt would find our own object and report it as existing. So the object is read back first:
+//! equal bytes mean that the first attempt succeeded.
 
 use bytes::Bytes;
 
@@ -9,8 +9,9 @@ use crate::backend::PutMode;
 use crate::error::{Error, Result, Retry};
 
 impl Store {
-    /// Writes an object that must not exist yet; `AlreadyExists` otherwise. Bodies of different writers must
-    /// differ (a lock names its holder): equal bytes found after a lost answer count as written by us.
+    /// Writes an object that must not exist yet; fails with `AlreadyExists` otherwise. Different writers must write
+    /// different bytes (a lock names its holder): equal bytes that are found after a lost response count as written
+    /// by this call.
     pub async fn create(&self, key: &str, body: impl Into<Bytes>) -> Result<()> {
         let body = body.into();
         let full = self.key(key)?;

@@ -1,6 +1,6 @@
-//! Whole listings from pages. A listing either shows everything or fails: a page that cannot be had is an error
-//! in the stream, after which nothing more comes (restic#4612: an error taken for "no more files" let prune
-//! delete live data).
+//! Complete listings, built from pages. A listing either returns everything or fails: a page that cannot be read is
+//! an error in the stream, and nothing follows it (restic#4612: an error that was taken for the end of the list let
+//! prune delete live data).
 
 use futures::stream::{self, BoxStream};
 use futures::{StreamExt, TryStreamExt};
@@ -12,14 +12,15 @@ use crate::error::{Error, Result};
 /// One level of a listing.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Directory {
-    /// Prefixes of deeper keys, full (relative to the location) and ending in `/`.
+    /// The prefixes of deeper keys, in full (relative to the location) and ending in `/`.
     pub prefixes: Vec<String>,
-    /// Objects right at this level.
+    /// The objects directly at this level.
     pub objects: Vec<ObjectInfo>,
 }
 
 impl Store {
-    /// Every object whose key starts with `prefix`, page by page. Empty for all; `a/` does not match `ab/`.
+    /// Every object whose key starts with `prefix`, page by page. An empty prefix lists all; `a/` does not match
+    /// `ab/`.
     pub fn list(&self, prefix: &str) -> BoxStream<'static, Result<ObjectInfo>> {
         let store = self.clone();
         self.pages(prefix, false)
@@ -37,7 +38,7 @@ impl Store {
         let mut directory = Directory::default();
         while let Some(page) = pages.try_next().await? {
             for prefix in page.prefixes {
-                // A store may end one page and begin the next inside the same prefix.
+                // A store may end one page and start the next within the same prefix.
                 let name = prefix.strip_prefix(&*self.prefix).unwrap_or(&prefix);
                 if directory.prefixes.last().map(String::as_str) != Some(name) {
                     directory.prefixes.push(name.to_owned());
@@ -58,7 +59,7 @@ impl Store {
             let Some(request) = state else { return Ok(None) };
             let page = backend.list_page(&request).await?;
             if page.next.is_some() && page.next == request.token {
-                let detail = "the same page comes again and again".to_owned();
+                let detail = "the server returns the same page again and again".to_owned();
                 return Err(Error::Listing { prefix: request.prefix, detail });
             }
             let next = page.next.clone().map(|token| PageRequest { token: Some(token), ..request });

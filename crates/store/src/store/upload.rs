@@ -1,6 +1,6 @@
-//! Uploads of any length with bounded memory: at most `upload_concurrency` parts are held. What fits into one
-//! part goes up as one plain write. An upload that fails, or whose future is dropped, is aborted, so that no
-//! parts stay behind to be paid for.
+//! Uploads of any length with bounded memory: at most `upload_concurrency` parts are held. Content that fits into one
+//! part is written with one plain request. An upload that fails, or whose future is dropped, is aborted, so that no
+//! parts remain in the bucket and cost money.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::backend::{Backend, Part, PartId, PutMode, UploadId};
 use crate::error::{Error, Result};
 use crate::key::Key;
 
-/// S3 takes no more parts than this.
+/// The most parts that S3 accepts.
 const MAX_PARTS: usize = 10_000;
 
 impl Store {
-    /// Writes the stream as one object, replacing what is there, and returns its size. Nothing is visible until
-    /// all of it is there; an error of the stream leaves nothing behind.
+    /// Writes the stream as one object, replacing an existing one, and returns its size. Nothing is visible until the
+    /// upload is complete; if the stream fails, nothing remains.
     pub async fn put_stream<S, E>(&self, key: &str, body: S) -> Result<u64>
     where
         S: Stream<Item = Result<Bytes, E>> + Send,
@@ -40,18 +40,18 @@ impl Store {
     }
 }
 
-/// Cuts a stream into parts.
+/// Splits a stream into parts.
 struct Chunker<S> {
     body: std::pin::Pin<Box<S>>,
     /// The beginning of the next part.
     part: BytesMut,
-    /// What is left of the last chunk.
+    /// The remainder of the last chunk.
     rest: Bytes,
     done: bool,
 }
 
 impl<S: Stream<Item = Result<Bytes>> + Send> Chunker<S> {
-    /// The next part: exactly `size` bytes, or what is left; then `done` is set. May be dropped and called again.
+    /// The next part: exactly `size` bytes, or the remaining ones; then `done` is set. Cancellation-safe.
     async fn next_part(&mut self, size: usize) -> Result<Bytes> {
         loop {
             if self.part.is_empty() && self.rest.len() >= size {
@@ -71,17 +71,17 @@ impl<S: Stream<Item = Result<Bytes>> + Send> Chunker<S> {
     }
 }
 
-/// A multipart upload under way; aborted when dropped unfinished.
+/// A multipart upload in progress; aborted if it is dropped before it is complete.
 struct Upload {
     backend: Arc<dyn Backend>,
     key: Key,
     id: UploadId,
-    before: Before,
+    before: Previous,
     finished: bool,
 }
 
-/// What was there before an upload.
-enum Before {
+/// The object under this key before the upload.
+enum Previous {
     Nothing,
     Version(Option<String>),
     Unknown,
@@ -90,10 +90,10 @@ enum Before {
 impl Upload {
     async fn begin(backend: &Arc<dyn Backend>, key: Key) -> Result<Self> {
         let before = match backend.head(&key).await {
-            Ok(info) => Before::Version(info.etag),
-            Err(error) if error.is_not_found() => Before::Nothing,
-            // Rights to write without rights to look are rights enough.
-            Err(_) => Before::Unknown,
+            Ok(info) => Previous::Version(info.etag),
+            Err(error) if error.is_not_found() => Previous::Nothing,
+            // The right to write is enough; the right to read may be missing.
+            Err(_) => Previous::Unknown,
         };
         let id = backend.begin_upload(&key).await?;
         Ok(Self { backend: Arc::clone(backend), key, id, before, finished: false })
@@ -120,7 +120,7 @@ impl Upload {
         if outcome.is_err()
             && let Err(error) = self.backend.abort_upload(&self.key, &self.id).await
         {
-            tracing::warn!(key = %self.key, %error, "the parts of a failed upload stay in the bucket");
+            tracing::warn!(key = %self.key, %error, "cannot abort a failed upload; its parts remain in the bucket");
         }
         self.finished = true;
         outcome
@@ -143,7 +143,7 @@ impl Upload {
         loop {
             let number = parts.len();
             let size = grown(part_size, number);
-            // Reading and sending go on side by side: a slow source must not let connections starve.
+            // Reading and sending run concurrently: a slow source must not leave connections idle.
             tokio::select! {
                 Some(sent) = sending.next() => {
                     let (number, id) = sent?;
@@ -155,7 +155,7 @@ impl Upload {
                         continue;
                     }
                     if number == MAX_PARTS {
-                        let detail = format!("it has more than {MAX_PARTS} parts");
+                        let detail = format!("it needs more than {MAX_PARTS} parts");
                         return Err(Error::Other { action: format!("write '{}'", self.key), detail });
                     }
                     parts.push(None);
@@ -169,17 +169,17 @@ impl Upload {
         Ok((parts.into_iter().flatten().collect(), offset))
     }
 
-    /// Whether the object is there although its completion failed: the answer was lost, and the upload that the
-    /// next try asked for no longer exists.
+    /// Whether the object is complete although the request to complete it failed: the response to an earlier attempt
+    /// was lost, and the retry found no such upload.
     async fn arrived(&self, size: u64) -> bool {
         let Ok(now) = self.backend.head(&self.key).await else {
             return false;
         };
         now.size == size
             && match &self.before {
-                Before::Nothing => true,
-                Before::Version(etag) => now.etag.is_some() && now.etag != *etag,
-                Before::Unknown => false,
+                Previous::Nothing => true,
+                Previous::Version(etag) => now.etag.is_some() && now.etag != *etag,
+                Previous::Unknown => false,
             }
     }
 
@@ -189,7 +189,7 @@ impl Upload {
     }
 }
 
-/// Parts double every 1000 up to 128 MiB, so that 10,000 of them hold an object of a terabyte.
+/// The part size doubles every 1000 parts, up to 128 MiB, so that 10,000 parts can hold an object of a terabyte.
 fn grown(part_size: usize, number: usize) -> usize {
     const LARGEST: usize = 128 * 1024 * 1024;
     let doublings = u32::try_from(number / 1000).unwrap_or(0);

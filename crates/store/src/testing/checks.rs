@@ -1,4 +1,4 @@
-//! The single checks of the conformance suite, each on its own keys.
+//! The checks of the conformance suite, each on keys of its own.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
 use std::collections::BTreeSet;
@@ -47,7 +47,7 @@ pub(super) async fn create_only(store: &Store) {
     assert!(error.is_already_exists(), "{error:?}");
     assert_eq!(store.get("c/lock").await.unwrap(), "mine", "a refused create changes nothing");
 
-    // Of many that want the same name at once, one gets it.
+    // Of many concurrent creates of one key, one succeeds.
     let all = stream::iter(0..8)
         .map(|number| store.create("c/race", format!("writer {number}")))
         .buffer_unordered(8)
@@ -149,7 +149,7 @@ pub(super) async fn many_keys(store: &Store) {
 }
 
 pub(super) async fn streams(store: &Store) {
-    // Three parts and a bit, in chunks that fit nothing.
+    // Three parts and a bit, in chunks that do not align with the parts.
     let part = store.part_size();
     let size = 3 * part + 12_345;
     let chunk = part / 3 + 77;
@@ -181,7 +181,7 @@ pub(super) async fn streams(store: &Store) {
         assert_eq!(store.get(name).await.unwrap(), expected, "{name}");
     }
 
-    // A source that fails leaves nothing, however far it came.
+    // A source that fails leaves no object, however much was already uploaded.
     for parts in [0, 2] {
         let good = std::iter::repeat_with(|| Ok(Bytes::from(vec![7; part + 1]))).take(parts);
         let body = stream::iter(good.chain([Err("the dump failed")]));

@@ -1,4 +1,4 @@
-//! Limits on bytes in a second, by a clock that only moves when everyone waits.
+//! Limits on bytes per second, with a clock that only advances when all tasks wait.
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ fn store(upload: Option<u64>, download: Option<u64>) -> Store {
     Store::new(Arc::new(Memory::new()), "", Tuning { bandwidth, ..Tuning::default() }).unwrap()
 }
 
-/// The paused clock's time, which depends on nothing but what was waited for; the first piece goes at once.
+/// With the paused clock, the time depends only on what was waited for; the first piece is sent at once.
 fn took(start: Instant, seconds: f64) -> bool {
     let elapsed = start.elapsed().as_secs_f64();
     (seconds - 0.2..=seconds + 0.2).contains(&elapsed)

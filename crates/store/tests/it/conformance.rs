@@ -1,4 +1,4 @@
-//! The one suite over every backend without a server, and over every layer.
+//! The conformance suite over every backend that needs no server, and over every layer.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,9 +39,9 @@ async fn a_directory_conforms_below_a_prefix() {
 }
 
 #[derive(Debug)]
-struct Nobody;
+struct IgnoreRequests;
 
-impl Observer for Nobody {
+impl Observer for IgnoreRequests {
     fn request(&self, _kind: RequestKind, _outcome: &'static str, _bytes: u64, _elapsed: Duration) {}
 }
 
@@ -63,7 +63,7 @@ async fn the_limit_layer_conforms_even_with_one_permit() {
 
 #[tokio::test]
 async fn the_observer_layer_conforms() {
-    layer_conforms(Observe(Arc::new(Nobody))).await;
+    layer_conforms(Observe(Arc::new(IgnoreRequests))).await;
 }
 
 #[tokio::test]
@@ -71,7 +71,8 @@ async fn the_fault_layer_without_faults_conforms() {
     layer_conforms(Faults::default()).await;
 }
 
-/// A tenth of all requests fails, before or after their effect, and bodies break: nobody above notices.
+/// A tenth of all requests fails, before or after their effect, and bodies are cut off: callers of the store see none
+/// of it.
 #[tokio::test(start_paused = true)]
 async fn a_store_over_a_failing_backend_conforms() {
     for seed in [1, 2, 3] {

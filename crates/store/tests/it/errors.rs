@@ -1,4 +1,4 @@
-//! What a person gets to see for each way in which an object store can fail.
+//! The error that the user sees for each way in which an object store can fail.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ async fn probed(config: &StoreConfig) -> Error {
 
 fn s3_error(code: &str) -> String {
     format!(
-        "<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>Words of the server.</Message><Region>eu-west-9</Region></Error>"
+        "<?xml version=\"1.0\"?><Error><Code>{code}</Code><Message>Message of the server.</Message><Region>eu-west-9</Region></Error>"
     )
 }
 
@@ -76,7 +76,7 @@ async fn an_answer_of_azure_becomes_a_cause(
 }
 
 #[tokio::test]
-async fn a_missing_object_is_told_from_a_missing_bucket() {
+async fn a_missing_object_is_distinguished_from_a_missing_bucket() {
     let server = Server::plain(|request| {
         Reply::new(404, s3_error(if request.target.contains("gone") { "NoSuchKey" } else { "NoSuchBucket" }))
     })
@@ -132,8 +132,8 @@ async fn a_connection_that_closes_is_repeated_and_named() {
 #[case::go("Client sent an HTTP request to an HTTPS server.\n")]
 #[case::nginx("400 The plain HTTP request was sent to HTTPS port")]
 #[tokio::test]
-async fn http_on_an_https_port_is_recognised_by_the_servers_words(#[case] words: &'static str) {
-    let server = Server::plain(move |_| Reply::new(400, words)).await;
+async fn http_on_an_https_port_is_recognised_by_the_servers_message(#[case] message: &'static str) {
+    let server = Server::plain(move |_| Reply::new(400, message)).await;
     let error = probed(&server.location(&[])).await;
     assert_eq!(error.to_string(), format!("'{}' speaks HTTPS, not plain HTTP", server.url));
 }

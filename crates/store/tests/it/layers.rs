@@ -1,4 +1,4 @@
-//! What the layers promise, with faults on purpose and a paused clock.
+//! What the layers guarantee, tested with injected faults and a paused clock.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -190,7 +190,7 @@ async fn an_upload_that_fails_is_aborted(#[case] kind: RequestKind) {
     assert!(!store.exists("a").await.unwrap());
 }
 
-/// The answer to the completion is lost, and the second try is told that there is no such upload.
+/// The response to the completion is lost, and the second attempt is answered with "no such upload".
 #[rstest]
 #[case::new(false)]
 #[case::replacing(true)]
@@ -247,7 +247,7 @@ async fn an_upload_holds_no_more_parts_than_allowed() {
             }
         }
     }
-    // Parts hang, so those in flight are all that were read from the source.
+    // Parts hang, so the parts in flight are all that was read from the source.
     let read = Arc::new(Mutex::new(0_usize));
     let counter = Arc::clone(&read);
     let source = stream::iter(0..400).map(move |_| {

@@ -1,4 +1,4 @@
-//! What only a directory can get wrong.
+//! Cases that only a directory can get wrong.
 
 use std::os::unix::fs::symlink;
 
@@ -171,7 +171,7 @@ async fn a_writer_whose_unfinished_file_was_taken_away_gets_an_error() {
 }
 
 #[test]
-fn what_cannot_be_made_into_a_directory_is_told_and_nothing_runs_in_circles() {
+fn a_path_that_cannot_become_a_directory_is_reported_without_an_endless_loop() {
     let directory = tempfile::tempdir().unwrap();
     let link = directory.path().join("link");
     symlink("/does/not/exist", &link).unwrap();
@@ -180,8 +180,8 @@ fn what_cannot_be_made_into_a_directory_is_told_and_nothing_runs_in_circles() {
         error @ Error::Disk { .. } => error.to_string(),
         other => panic!("{other:?}"),
     };
-    assert!(message(&link).contains("points nowhere"));
-    assert!(message(&link.join("below/more")).contains("points nowhere"));
+    assert!(message(&link).contains("dangling symbolic link"));
+    assert!(message(&link.join("below/more")).contains("dangling symbolic link"));
     assert!(message(&directory.path().join("file")).contains("not a directory"));
     message("/proc/lifeboat-does-not-exist/below".as_ref());
     let opened = Store::local(directory.path().join("file")).unwrap_err();
@@ -189,7 +189,7 @@ fn what_cannot_be_made_into_a_directory_is_told_and_nothing_runs_in_circles() {
 }
 
 #[test]
-fn what_may_not_be_looked_at_is_not_missing() {
+fn a_directory_that_may_not_be_read_is_not_reported_as_missing() {
     use std::os::unix::fs::PermissionsExt;
     let directory = tempfile::tempdir().unwrap();
     let closed = directory.path().join("closed");
@@ -198,7 +198,7 @@ fn what_may_not_be_looked_at_is_not_missing() {
     let opened = Store::local(closed.join("repository"));
     std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o700)).unwrap();
     match opened {
-        // Nothing is closed to root.
+        // root may read every directory.
         Ok(_) => {}
         Err(Error::Disk { source, .. }) => assert_eq!(source.kind(), std::io::ErrorKind::PermissionDenied),
         Err(other) => panic!("{other:?}"),

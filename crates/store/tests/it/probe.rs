@@ -30,7 +30,7 @@ async fn foreign_directories_are_named() {
     let error = probe(&store, &LOCATION_DIRECTORIES, DEADLINE).await.unwrap_err();
     assert_eq!(
         error.to_string(),
-        "the bucket holds directories that are not a backup location's: 'photos', 'src'"
+        "the bucket contains directories that do not belong to a backup location: 'photos', 'src'"
     );
     assert_eq!(error.category(), "foreign_directories");
     probe(&store.below("photos").unwrap(), &LOCATION_DIRECTORIES, DEADLINE).await.unwrap();

@@ -1,4 +1,4 @@
-//! restic's REST server, and what becomes of a client when it misbehaves.
+//! restic's REST server, and how the client handles servers that misbehave.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -22,7 +22,8 @@ fn pack(digit: char) -> String {
     format!("data/{digit}{digit}/{}", id(digit))
 }
 
-/// A REST server as restic's: it creates, refuses to replace, lists flat, knows ranges.
+/// A REST server that behaves like restic's: it creates files, refuses to replace them, lists without subdirectories
+/// and supports ranges.
 #[derive(Clone, Default)]
 struct Repository {
     files: Arc<Mutex<BTreeMap<String, String>>>,
@@ -223,7 +224,7 @@ async fn files_are_never_old() {
 }
 
 #[tokio::test]
-async fn a_server_that_tells_times_is_believed() {
+async fn a_server_that_reports_times_is_believed() {
     let (_, store) =
         serve(|_| Reply::new(200, "x").with("last-modified", "Sun, 15 Nov 2020 10:00:00 GMT")).await;
     let info = store.head(&pack('a')).await.unwrap();

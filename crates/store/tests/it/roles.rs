@@ -1,4 +1,4 @@
-//! Roles: keys are traded at STS, once, and nothing else is used when that fails.
+//! Roles: keys are exchanged at STS, once, and no other credentials are used when that fails.
 
 use std::collections::BTreeMap;
 
@@ -63,7 +63,7 @@ async fn a_refused_role_is_an_error_and_the_base_keys_are_not_used_instead() {
 }
 
 #[tokio::test]
-async fn an_unreachable_token_service_is_told_from_an_unreachable_bucket() {
+async fn an_unreachable_token_service_is_distinguished_from_an_unreachable_bucket() {
     let s3 = Server::plain(hollow).await;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let gone = format!("http://{}", listener.local_addr().unwrap());

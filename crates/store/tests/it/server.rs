@@ -1,4 +1,4 @@
-//! A small HTTP/1.1 server, plain or TLS, that records what it is asked and answers as a test says.
+//! A small HTTP/1.1 server, plain or TLS, that records requests and responds as a test specifies.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -13,7 +13,7 @@ use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::{RootCertStore, ServerConfig};
 
-/// A request as it came.
+/// A recorded request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Seen {
     pub method: String,
@@ -29,13 +29,13 @@ impl Seen {
     }
 }
 
-/// What to answer.
+/// The response to send.
 #[derive(Debug, Clone)]
 pub(crate) struct Reply {
     pub status: u16,
     pub headers: Vec<(&'static str, String)>,
     pub body: String,
-    /// What the answer claims to hold; more than it does makes a connection that breaks.
+    /// The length that the response announces; if it is larger than the body, the connection breaks.
     pub claimed: usize,
 }
 
@@ -121,7 +121,7 @@ impl Server {
     }
 }
 
-/// One request for each connection.
+/// One request per connection.
 async fn serve(
     mut socket: impl AsyncRead + AsyncWrite + Unpin,
     handler: Handler,
@@ -133,7 +133,7 @@ async fn serve(
             return None;
         }
         if !text[0].is_ascii_uppercase() {
-            // A TLS greeting: answered in HTTP, as real servers do.
+            // A TLS handshake: answered in plain HTTP, as real servers do.
             socket.write_all(b"HTTP/1.0 400 Bad Request\r\n\r\n").await.ok()?;
             return None;
         }
@@ -204,7 +204,7 @@ impl Authority {
         builder.with_single_cert(vec![certificate.der().clone()], key).unwrap()
     }
 
-    /// A server for `name` that only speaks to clients whose certificate is of this authority.
+    /// A server for `name` that only accepts clients whose certificate is from this authority.
     pub(crate) fn server_for_clients(&self, name: &str) -> ServerConfig {
         let provider = Arc::new(aws_lc_rs::default_provider());
         let mut roots = RootCertStore::empty();
@@ -234,7 +234,7 @@ impl Authority {
     }
 }
 
-/// An S3 that keeps nothing: enough for looking at what is sent.
+/// An S3 server that stores nothing: enough to look at requests.
 pub(crate) fn hollow(request: &Seen) -> Reply {
     match (request.method.as_str(), request.target.as_str()) {
         ("GET", target) if target.contains("list-type=2") => {

@@ -1,4 +1,4 @@
-//! Certificates: what is trusted, what is not, and how it is said.
+//! Certificates: which are trusted, which are not, and the message.
 
 use std::time::Duration;
 
@@ -34,10 +34,7 @@ async fn the_right_one_of_several_authorities_is_found() {
 #[rstest]
 #[case::no_authority(None, "it is signed by an unknown authority")]
 #[case::another_authority(Some("another"), "it is signed by an unknown authority")]
-#[case::an_older_key(
-    Some("test authority"),
-    "an authority of the same name is trusted, but it has another key"
-)]
+#[case::an_older_key(Some("test authority"), "a trusted authority has the same name but another key")]
 #[tokio::test]
 async fn an_unknown_authority_is_not_trusted(#[case] trusted: Option<&str>, #[case] detail: &str) {
     let server = Server::tls(Authority::new().server("localhost", |_| ()), hollow).await;

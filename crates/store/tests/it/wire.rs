@@ -1,4 +1,4 @@
-//! What really goes over the wire: encryption, tags, checksums, addressing, resumed reads, signed URLs.
+//! The requests as they are sent: encryption, tags, checksums, addressing, resumed reads, signed URLs.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub(super) async fn opened(config: &StoreConfig) -> Store {
     open(config, &Environment::default(), quick()).await.unwrap()
 }
 
-/// Writes small and large, reads and looks up; returns what was sent.
+/// Writes small and large objects, reads and looks them up; returns the requests.
 async fn exercise(config: &StoreConfig, server: &Server) -> Vec<Seen> {
     let store = opened(config).await;
     store.put("small", "x").await.unwrap();
@@ -119,7 +119,7 @@ async fn a_create_is_conditional() {
 }
 
 #[tokio::test]
-async fn google_is_told_the_kms_key_with_every_new_object() {
+async fn the_kms_key_is_sent_to_google_with_every_new_object() {
     let server = Server::plain(hollow).await;
     let name = "projects/p/locations/l/keyRings/r/cryptoKeys/k";
     let json = r#"{"type":"service_account","client_email":"a@b","private_key":"CANARY","private_key_id":"1","disable_oauth":true}"#;
@@ -319,10 +319,10 @@ async fn a_signed_url_is_made_for_those_outside(#[case] entries: &[(&str, &str)]
     let query = url.query().unwrap();
     assert!(query.contains("X-Amz-Expires=600") && query.contains("X-Amz-Signature="), "{query}");
     assert!(!url.as_str().contains("CANARY"));
-    assert_eq!(server.seen().len(), 0, "signing asks nobody");
+    assert_eq!(server.seen().len(), 0, "signing needs no request");
 }
 
-/// S3 answers 200 to the end of an upload before it knows whether it works.
+/// S3 responds with 200 to the completion of an upload before it knows whether it succeeds.
 #[rstest]
 #[case::failed("InternalError")]
 #[case::other("EntityTooSmall")]
@@ -342,7 +342,7 @@ async fn an_error_after_status_200_is_an_error(#[case] code: &'static str) {
     assert!(server.seen().iter().any(|request| is(request, "DELETE", "uploadId")), "the upload is aborted");
 }
 
-/// The server's clock is the paused one, so what is measured is what was waited for.
+/// The clock is paused, so the measured time is exactly the time that was waited for.
 #[tokio::test(start_paused = true)]
 async fn a_body_on_its_way_up_is_paced_and_a_slow_one_does_not_time_out() {
     let server = Server::plain(hollow).await;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use async_trait::async_trait;
 use lifeboat_cluster::ApiError;
 use lifeboat_control::locked;
-use lifeboat_mover::report::Line;
+use lifeboat_mover::report::LogLine;
 
 use super::{AttemptRecord, Transfer};
 use crate::movers::MoverObserver;
@@ -70,9 +70,9 @@ impl MoverObserver for RecordingObserver {
         self.note(self.record.running(node).await);
     }
 
-    async fn line(&self, line: &Line) {
+    async fn line(&self, line: &LogLine) {
         match line {
-            Line::Progress(reading) => {
+            LogLine::Progress(reading) => {
                 let now = (reading.bytes_done, reading.bytes_total);
                 {
                     let mut last = locked(&self.last);
@@ -85,7 +85,7 @@ impl MoverObserver for RecordingObserver {
                 }
                 self.note(self.record.progress(now.0, now.1).await);
             }
-            Line::Waiting { holder, until } => {
+            LogLine::Waiting { holder, until } => {
                 let until =
                     until.as_ref().map(|until| format!(", until {until} at most")).unwrap_or_default();
                 let message = format!("waits for the repository, which {holder} has locked{until}");
@@ -93,7 +93,7 @@ impl MoverObserver for RecordingObserver {
                     self.note(self.record.waiting(&message).await);
                 }
             }
-            Line::Message { text, .. } => tracing::debug!(object = self.name, text, "a mover says"),
+            LogLine::Message { text, .. } => tracing::debug!(object = self.name, text, "a mover says"),
         }
     }
 }

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use jiff::Timestamp;
 use lifeboat_cluster::ApiError;
 use lifeboat_mover::report::{BackedUp, Cause, Failure, Outcome, Restored, TaskResult};
-use lifeboat_mover::task::{RepositoryAccess, Transport, Work};
+use lifeboat_mover::task::{RepositoryAccess, TaskWork, Transport};
 use lifeboat_plan::transfer::attempts::Snapshot;
 use tokio_util::sync::CancellationToken;
 
@@ -67,7 +67,7 @@ impl FakeEffects {
     fn succeed(&self, request: &MoverRequest) -> Ended {
         let uid = &request.task.uid;
         reported(match request.task.parts[0].work {
-            Work::Backup(_) => {
+            TaskWork::Backup(_) => {
                 let snapshot = format!("snapshot-{uid}");
                 self.holds(uid, &snapshot);
                 Outcome::BackedUp(BackedUp { snapshot, bytes: 10, bytes_added: 4, ..BackedUp::default() })

@@ -59,7 +59,7 @@ pub struct Transfer {
 
 /// What the mover of an attempt is sent for.
 pub struct Prepared {
-    pub work: task::Work,
+    pub work: task::TaskWork,
     pub place: MoverPlace,
     /// Fields of the object's status that name what is copied.
     pub shown: Value,

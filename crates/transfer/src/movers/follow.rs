@@ -10,7 +10,7 @@ use kube::runtime::{WatchStreamExt, watcher};
 use lifeboat_cluster::ApiError;
 use lifeboat_cluster::jobs::Jobs;
 use lifeboat_control::Clock;
-use lifeboat_mover::report::{Cause, Failure, Line, Outcome, TaskResult};
+use lifeboat_mover::report::{Cause, Failure, LogLine, Outcome, TaskResult};
 use lifeboat_plan::transfer::movers::job::{self, CONTAINER, GRACE_SECONDS};
 use lifeboat_plan::transfer::movers::verdict::{
     Dead, DeathCause, NodeSeen, Patience, Seen, Stuck, Verdict, Warning, stuck, verdict,
@@ -315,7 +315,7 @@ impl<'a> Follower<'a> {
 
 /// A line that is not of the protocol is for people who read the pod's log.
 async fn pass_on(line: &str, observer: &dyn MoverObserver) {
-    if let Ok(line) = serde_json::from_str::<Line>(line) {
+    if let Ok(line) = serde_json::from_str::<LogLine>(line) {
         observer.line(&line).await;
     }
 }

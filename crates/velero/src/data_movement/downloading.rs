@@ -94,7 +94,7 @@ impl Steps for Downloading<'_> {
         self.claims.make(&wanted).await?;
         let block = wanted["spec"]["volumeMode"] == "Block";
         Ok(Prepared {
-            work: task::Work::Restore(self.work(block)),
+            work: task::TaskWork::Restore(self.work(block)),
             place: MoverPlace::Claim { claim: self.exposed(), block, writable: true, node },
             shown: json!({}),
         })

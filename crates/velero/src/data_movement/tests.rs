@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use lifeboat_mover::task::Work;
+use lifeboat_mover::task::TaskWork;
 use lifeboat_plan::transfer::movers::MoverPlace;
 use lifeboat_transfer::movers::Ended;
 use serde_json::Value;

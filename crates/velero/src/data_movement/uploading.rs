@@ -79,7 +79,7 @@ impl Steps for Uploading<'_> {
         let Exposed { claim, block, node } =
             exposing::expose(&self.transfer.work, &self.record, self.object, limit, cancel).await?;
         Ok(Prepared {
-            work: task::Work::Backup(self.work(block)),
+            work: task::TaskWork::Backup(self.work(block)),
             // A file system that was snapshotted while it was used repairs itself when it is mounted.
             place: MoverPlace::Claim { claim, block, writable: false, node },
             shown: json!({"path": if block { DEVICE } else { DATA }}),

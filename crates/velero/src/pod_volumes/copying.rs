@@ -90,7 +90,7 @@ impl Steps for Copying<'_> {
         let claim = claim.and_then(|claim| claim.claim["metadata"]["name"].as_str().map(str::to_owned));
         let source = Source::Path { path, proof: Some(proof) };
         Ok(Prepared {
-            work: task::Work::Backup(self.work(source, claim.as_deref())),
+            work: task::TaskWork::Backup(self.work(source, claim.as_deref())),
             shown: json!({"path": directory.on_node()}),
             place: MoverPlace::NodeDirectory { node, directory: directory.mount, writable: false },
         })

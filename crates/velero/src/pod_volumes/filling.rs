@@ -174,7 +174,7 @@ impl Filling<'_> {
             )
         };
         Ok(Prepared {
-            work: task::Work::Restore(work),
+            work: task::TaskWork::Restore(work),
             shown: json!({"node": node}),
             place: MoverPlace::NodeDirectory { node, directory: directory.mount, writable: true },
         })

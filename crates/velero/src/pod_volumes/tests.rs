@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use lifeboat_api::velero::PodVolumeBackup;
 use lifeboat_mover::report::{BackedUp, Cause, Failure, Listed, Outcome};
-use lifeboat_mover::task::{Source, Work};
+use lifeboat_mover::task::{Source, TaskWork};
 use lifeboat_plan::transfer::movers::MoverPlace;
 use lifeboat_transfer::movers::Ended;
 use rstest::rstest;
@@ -108,7 +108,7 @@ async fn a_volume_is_copied_and_the_object_says_so() {
     assert_eq!(object["spec"]["repoIdentifier"], "s3:there");
     assert_eq!(world.fake.calls(), ["reach default/lifeboat or make", "send o-1-1", "clear o-1-1"]);
     let sent = world.fake.requests.lock().unwrap();
-    let Work::Backup(work) = &sent[0].task.parts[0].work else { unreachable!() };
+    let TaskWork::Backup(work) = &sent[0].task.parts[0].work else { unreachable!() };
     assert_eq!(
         (work.host.as_str(), work.excludes.as_slice()),
         ("lifeboat/db-0/tmp", &["/.velero".to_owned()][..])

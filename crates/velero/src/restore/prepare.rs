@@ -104,7 +104,7 @@ async fn read_archive(
     let reading = location.store.get_stream(&files.contents()).await;
     let reading = reading.map_err(|error| RestoreError::Download(locations::words(&error)))?;
     let limits = settings.spool_limits();
-    let limits = if untrusted { limits.of_strangers() } else { limits };
+    let limits = if untrusted { limits.untrusted() } else { limits };
     Ok(Spool::read(reading, &settings.spool_directory, limits).await?)
 }
 

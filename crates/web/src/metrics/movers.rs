@@ -1,4 +1,4 @@
-//! What is counted of movers: how many run and wait, and how they ended. Labels are a fixed set of words.
+//! Metrics of movers: how many run and wait, and how they ended. The labels are from a fixed list.
 
 use std::sync::atomic::AtomicI64;
 
@@ -24,9 +24,13 @@ pub struct MoverMetrics {
 impl MoverMetrics {
     pub(super) fn register(registry: &mut Registry) -> Self {
         let metrics = Self { running: Gauge::default(), waiting: Gauge::default(), ended: Family::default() };
-        registry.register("lifeboat_movers_running", "Movers that run", metrics.running.clone());
-        registry.register("lifeboat_movers_waiting", "Movers that wait for a turn", metrics.waiting.clone());
-        registry.register("lifeboat_movers_ended", "Movers that ended, by how", metrics.ended.clone());
+        registry.register("lifeboat_movers_running", "Running movers", metrics.running.clone());
+        registry.register(
+            "lifeboat_movers_waiting",
+            "Movers that wait for a free slot",
+            metrics.waiting.clone(),
+        );
+        registry.register("lifeboat_movers_ended", "Movers that ended, by cause", metrics.ended.clone());
         metrics
     }
 

@@ -1,5 +1,5 @@
-//! What public dashboards for Velero read: its names, labels and buckets. The label is the schedule's name, empty for
-//! what nobody scheduled. Counters begin at zero with the process, as upstream's.
+//! Metrics with Velero's names, labels and buckets, which public dashboards for Velero read. The label is the
+//! schedule's name, empty for backups without a schedule. Counters start at zero with the process, as Velero's do.
 
 use std::sync::atomic::{AtomicI64, AtomicU64};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
 use prometheus_client::registry::{Metric, Registry};
 
-/// Upstream's buckets of durations, in seconds.
+/// Velero's buckets of durations, in seconds.
 const BUCKETS: [f64; 9] = [60., 300., 600., 900., 1800., 3600., 7200., 10800., 14400.];
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -47,7 +47,7 @@ pub enum Ending {
     FailedValidation,
 }
 
-/// What is counted of a backup that ended.
+/// The values that are recorded for a finished backup.
 #[derive(Clone, Copy, Debug)]
 pub struct BackupEnd {
     pub ending: Ending,
@@ -55,9 +55,9 @@ pub struct BackupEnd {
     pub items: u64,
     pub errors: u64,
     pub warnings: u64,
-    /// Bytes of the archive in storage.
+    /// Size of the archive in storage, in bytes.
     pub archive_bytes: Option<u64>,
-    /// Seconds since 1970 at its end.
+    /// When it ended, in seconds since 1970.
     pub ended_at: i64,
 }
 
@@ -133,7 +133,7 @@ impl VeleroMetrics {
             family
         });
         let durations = Family::new_with_constructor(Durations);
-        registry.register("backup_duration_seconds", "Time that backups took, in seconds", durations.clone());
+        registry.register("backup_duration_seconds", "Duration of backups, in seconds", durations.clone());
         Self {
             backups,
             partial: registered(registry, "backup_partial_failure", "Backups that partially failed"),
@@ -143,22 +143,22 @@ impl VeleroMetrics {
             last_success: registered(
                 registry,
                 "backup_last_successful_timestamp",
-                "When a backup last succeeded, in seconds since 1970",
+                "Time of the last successful backup, in seconds since 1970",
             ),
             last_status: registered(
                 registry,
                 "backup_last_status",
-                "1 where the last backup succeeded, else 0",
+                "1 if the last backup succeeded, 0 otherwise",
             ),
             archive_bytes: registered(
                 registry,
                 "backup_tarball_size_bytes",
                 "Size of a backup's archive, in bytes",
             ),
-            items: registered(registry, "backup_items_total", "Items of the last backup"),
-            item_errors: registered(registry, "backup_items_errors", "Errors of the last backup"),
+            items: registered(registry, "backup_items_total", "Number of items in the last backup"),
+            item_errors: registered(registry, "backup_items_errors", "Number of errors in the last backup"),
             durations,
-            backup_total: registered(registry, "backup_total", "Backups that exist"),
+            backup_total: registered(registry, "backup_total", "Number of existing backups"),
             restore_attempts: registered(registry, "restore_attempt", "Restores that were attempted"),
             restore_successes: registered(registry, "restore_success", "Restores that succeeded"),
             restore_partial: registered(
@@ -172,13 +172,13 @@ impl VeleroMetrics {
                 "restore_validation_failed",
                 "Restores that failed validation",
             ),
-            restore_total: registered(registry, "restore_total", "Restores that exist"),
+            restore_total: registered(registry, "restore_total", "Number of existing restores"),
             snapshots,
             csi,
         }
     }
 
-    /// Shows a schedule with zeros before its first backup, so that rates can be computed from the first one on.
+    /// Adds a schedule with zeros before its first backup, so that rates can be computed from the first backup on.
     pub fn init_schedule(&self, schedule: &str) {
         let label = label(schedule);
         self.backups.init(&label);
@@ -206,7 +206,7 @@ impl VeleroMetrics {
         }
     }
 
-    /// A schedule is gone: its gauges would show old news for ever.
+    /// Removes the gauges of a deleted schedule; otherwise they would keep their last values for ever.
     pub fn forget_schedule(&self, schedule: &str) {
         let label = label(schedule);
         for family in
@@ -248,7 +248,7 @@ impl VeleroMetrics {
         }
     }
 
-    /// How many Backup objects there are.
+    /// The number of Backup objects.
     pub fn set_backup_total(&self, total: usize) {
         self.backup_total.set(i64::try_from(total).unwrap_or(i64::MAX));
     }
@@ -276,12 +276,12 @@ impl VeleroMetrics {
         family.get_or_create(&label(schedule)).inc();
     }
 
-    /// How many Restore objects there are.
+    /// The number of Restore objects.
     pub fn set_restore_total(&self, total: usize) {
         self.restore_total.set(i64::try_from(total).unwrap_or(i64::MAX));
     }
 
-    /// Native snapshots of a backup.
+    /// Counts the native snapshots of a backup.
     pub fn volume_snapshots(&self, schedule: &str, attempted: u64, succeeded: u64) {
         let label = label(schedule);
         self.snapshots.begun.get_or_create(&label).inc_by(attempted);
@@ -289,7 +289,7 @@ impl VeleroMetrics {
         self.snapshots.failures.get_or_create(&label).inc_by(attempted.saturating_sub(succeeded));
     }
 
-    /// CSI snapshots of a backup.
+    /// Counts the CSI snapshots of a backup.
     pub fn csi_snapshots(&self, schedule: &str, backup: &str, attempted: u64, succeeded: u64) {
         let label = SnapshotLabel { schedule: schedule.to_owned(), backupName: backup.to_owned() };
         let counts = [attempted, succeeded, attempted.saturating_sub(succeeded)];
@@ -298,7 +298,7 @@ impl VeleroMetrics {
         }
     }
 
-    /// A backup is gone, and with it what is shown under its name.
+    /// Removes the metrics of a deleted backup.
     pub fn forget_backup(&self, schedule: &str, backup: &str) {
         let label = SnapshotLabel { schedule: schedule.to_owned(), backupName: backup.to_owned() };
         for family in &self.csi {

@@ -1,4 +1,4 @@
-//! What is believed of archives of our own, and what of those of strangers.
+//! Limits for our own archives and for untrusted ones.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::{ArchiveWriter, WriterOptions};
 async fn hundreds_of_equal_objects_are_no_bomb() {
     let store: Arc<dyn ObjectStore> = Arc::new(Store::memory());
     let writer = ArchiveWriter::start(store.clone(), "b.tar.gz", &WriterOptions { threads: 1 });
-    // Long runs, as empty disks in Secrets have them.
+    // Long runs of equal bytes, as in Secrets that contain empty disk images.
     let parts: Vec<String> = (0..13).map(|part| format!("{part}{}", "A".repeat(8000))).collect();
     let text = parts.concat();
     for number in 0..400 {
@@ -27,8 +27,8 @@ async fn hundreds_of_equal_objects_are_no_bomb() {
         Spool::read(store.get_stream("b.tar.gz").await.unwrap(), directory.path(), limits).await
     };
     assert_eq!(read(SpoolLimits::default()).await.unwrap().len(), 400);
-    let error = read(SpoolLimits::default().of_strangers()).await.err().unwrap();
-    assert!(error.to_string().contains("for each"), "{error}");
+    let error = read(SpoolLimits::default().untrusted()).await.err().unwrap();
+    assert!(error.to_string().contains("a ratio of more than"), "{error}");
 }
 
 #[tokio::test]

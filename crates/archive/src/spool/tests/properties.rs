@@ -1,4 +1,4 @@
-//! Whatever an archive is made of: an answer, never a panic.
+//! Any input gives a result or an error, never a panic.
 
 use proptest::prelude::*;
 
@@ -7,9 +7,10 @@ use super::*;
 proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
-    /// Whatever bytes an archive is made of: an answer, never a panic, and never a name that leads out.
+    /// Any bytes as an archive give a result or an error, never a panic, and never a name that leads out of the
+    /// archive.
     #[test]
-    fn any_damage_gives_an_answer(
+    fn any_damage_gives_a_result_or_an_error(
         at in 0_usize..4096,
         noise in proptest::collection::vec(any::<u8>(), 1..40),
         compressed in any::<bool>(),

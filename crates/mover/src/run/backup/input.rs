@@ -1,4 +1,4 @@
-//! What a backup reads: takes the source of the task, opens it and looks at its proof. Called by `backup`.
+//! The source of a backup: opens the task's source and checks its proof. Called by `backup`.
 
 use std::fs::File;
 use std::io;
@@ -13,7 +13,7 @@ use crate::report::{Cause, Failure};
 use crate::run::proof::Volume;
 use crate::task::{BackupWork, Proof, Source};
 
-/// Where a directory is in the snapshot, unless the task has a place for it.
+/// The path of a directory in the snapshot, unless the task sets one.
 const ROOT: &str = "/";
 
 /// An opened source.
@@ -23,9 +23,9 @@ pub(super) struct Input {
     pub(super) directory: Option<Directory>,
 }
 
-/// The directory that is read: the volume's own or one below it.
+/// The directory that is read: the volume's root or a directory below it.
 pub(super) struct Directory {
-    /// Has to be the same at the end.
+    /// Must still be the same volume at the end.
     pub(super) volume: Arc<Volume>,
     pub(super) stat: Stat,
 }
@@ -65,14 +65,14 @@ fn unreadable(what: &str, path: &Path, error: &io::Error) -> Failure {
     Failure { cause: Cause::Source, message: format!("cannot open {what}'{}': {error}", path.display()) }
 }
 
-/// Devices and the output of commands are one file, which has its own name in the snapshot.
+/// Devices and the output of commands are single files with a name of their own in the snapshot.
 fn must_be_whole(work: &BackupWork) -> Result<(), Failure> {
     let fields = [(work.sub_path.is_some(), "subPath"), (work.at.is_some(), "at")];
     match fields.iter().find(|(is_set, _)| *is_set) {
         None => Ok(()),
         Some((_, field)) => {
             let message =
-                format!("{field}: expected with a directory only, the source is a device or a command");
+                format!("{field}: only allowed with a directory, the source is a device or a command");
             Err(Failure { cause: Cause::Task, message })
         }
     }

@@ -1,6 +1,6 @@
-//! The directory of a snapshot that a restore begins at, and the owner and mode that it gives to the target's own root. A
-//! snapshot of Lifeboat that has the volume at its root keeps them in a tag; one that has the volume at a path, as those of
-//! restic, has an entry for it.
+//! The directory of a snapshot at which a restore starts, and the owner and mode that the target's root gets. A
+//! snapshot of Lifeboat that has the volume at its root stores them in a tag; one that has the volume at a path, as
+//! restic's do, has an entry for it.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -58,7 +58,7 @@ impl Folder {
     ) -> Result<Self, lifeboat_repository::Error> {
         let reader = BlobReader::new(repository, Arc::new(repository.load_index().await?));
         let tree = find_directory(&reader, snapshot.tree, path).await?;
-        // Directories above what was backed up were made up or belong to the system.
+        // Directories above the backed-up paths were synthesized or belong to the system.
         let is_content = snapshot.paths.iter().any(|stored| path.starts_with(stored));
         let (Some(parent), Some(name), true) = (path.parent(), path.file_name(), is_content) else {
             return Ok(Self { tree, owner: None });
@@ -69,11 +69,11 @@ impl Folder {
         Ok(Self { tree, owner: node.and_then(Owner::of_node) })
     }
 
-    /// Gives the directory the owner and mode that it had, where the snapshot has them.
+    /// Sets the owner and mode of the directory, if the snapshot has them.
     pub(super) fn give_owner(&self, directory: &OwnedFd) -> io::Result<()> {
         let Some(Owner { mode, uid, gid }) = self.owner else { return Ok(()) };
         match fchown(directory, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid))) {
-            // Only root may give directories away, as with files.
+            // Only root may change the owner, as with files.
             Err(rustix::io::Errno::PERM) if !rustix::process::geteuid().is_root() => {}
             outcome => outcome?,
         }
@@ -94,7 +94,7 @@ impl Owner {
         Some(owner).filter(Self::is_possible)
     }
 
-    /// The largest number means "leave it" to the system.
+    /// To the system, the largest number means "do not change".
     fn is_possible(&self) -> bool {
         self.uid != u32::MAX && self.gid != u32::MAX
     }

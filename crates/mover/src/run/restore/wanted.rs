@@ -1,6 +1,6 @@
-//! Which entries of a snapshot are restored: those of the task's paths, with what is below them, that match an include
-//! pattern and no exclude pattern; everything, where the task has none of these. The done file of a restore and what is
-//! beside it are never restored.
+//! Selects the entries of a snapshot that are restored: those at or below the task's paths that match an include
+//! pattern and no exclude pattern; everything if the task has none of these. The done file of a restore and its
+//! directory are never restored.
 
 use std::path::{Component, Path};
 use std::sync::Arc;
@@ -14,19 +14,19 @@ use crate::report::{Cause, Failure};
 use crate::run::failure;
 use crate::task::RestoreWork;
 
-/// What the task asks for. Paths and patterns are those of the snapshot, as in `/etc/hosts`.
+/// The task's selection. Paths and patterns are those of the snapshot, such as `/etc/hosts`.
 pub(super) struct Wanted {
     inner: Arc<Inner>,
 }
 
 struct Inner {
-    /// The directory that the restore begins at; empty for the root of the snapshot.
+    /// The directory at which the restore starts; empty for the root of the snapshot.
     folder: Vec<u8>,
-    /// Each with whether it was met.
+    /// Each path, and whether the snapshot has it.
     paths: Vec<(Vec<u8>, AtomicBool)>,
     include: PatternSelection,
     exclude: PatternSelection,
-    /// The directory at the root of the target that the done file is in.
+    /// The directory at the root of the target that contains the done file.
     never: Option<Vec<u8>>,
 }
 
@@ -36,7 +36,7 @@ impl Wanted {
         let folder = folder.unwrap_or_default();
         let paths = work.paths.iter().map(|path| wanted_path(path, &folder));
         let first = work.done_file.as_deref().and_then(|file| file.components().next());
-        // The done file is at the root of the volume, whatever is filled below it.
+        // The done file is at the root of the volume, even if only a directory below it is restored.
         let first = first.filter(|_| work.sub_path.is_none());
         let never = first.map(|first| [b"/", first.as_os_str().as_encoded_bytes()].concat());
         let inner = Inner {
@@ -49,13 +49,13 @@ impl Wanted {
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// The selection as the engine takes it.
+    /// The selection in the form that the engine takes.
     pub(super) fn select(&self) -> Select {
         let inner = Arc::clone(&self.inner);
         Arc::new(move |path, is_directory| inner.select(path, is_directory))
     }
 
-    /// Whether nothing of the folder is left out.
+    /// Whether everything in the folder is restored.
     pub(super) fn is_everything(&self) -> bool {
         let Inner { paths, folder, .. } = &*self.inner;
         !self.has_patterns() && (paths.is_empty() || paths.iter().any(|(path, _)| is_in(folder, path)))
@@ -86,7 +86,7 @@ impl Inner {
             (self.include.select(&path, is_directory), self.exclude.select(&path, is_directory));
         Selection {
             include: by_path.include && include.matched && exclude.matched,
-            // Of a file `below` is always false, and the engine does not ask.
+            // For a file, `below` is always false, and the engine does not ask.
             descend: by_path.descend && (!is_directory || (include.below && exclude.below)),
         }
     }
@@ -109,7 +109,7 @@ impl Inner {
 
 fn wanted_path(path: &str, folder: &[u8]) -> Result<(Vec<u8>, AtomicBool), Failure> {
     let clean = cleaned("paths", path)?;
-    // The folder itself is never asked about; that the snapshot has it is known.
+    // The engine never asks about the folder itself, which the snapshot is known to have.
     let is_met = is_in(folder, &clean);
     if is_met || is_in(&clean, folder) {
         return Ok((clean, AtomicBool::new(is_met)));

@@ -8,7 +8,7 @@ fn list(most: usize) -> impl Strategy<Value = Listed> {
     (any::<u64>(), vec(any::<String>(), 0..most)).prop_map(|(count, first)| Listed { count, first })
 }
 
-/// Lists have up to so many entries, messages seven times as many texts.
+/// Lists have up to this many entries, messages seven times as many texts.
 fn outcome(most: usize) -> impl Strategy<Value = Outcome> {
     let backed_up = ("[0-9a-f]{64}", any::<(u64, u64, u64, u64, u64)>(), list(most), list(most)).prop_map(
         |(snapshot, (files, bytes, bytes_added, bytes_stored, milliseconds), changed, unreadable)| {
@@ -38,7 +38,7 @@ fn outcome(most: usize) -> impl Strategy<Value = Outcome> {
     prop_oneof![backed_up, restored, maintained, failed]
 }
 
-/// What may not be lost, whatever is cut.
+/// What must be kept, whatever is shortened.
 fn essence(outcome: &Outcome) -> Outcome {
     let mut essence = outcome.clone();
     for list in lists(&mut essence) {
@@ -80,7 +80,7 @@ proptest! {
         let Outcome::Parts(PartResults { parts: listed, not_listed }) = back.outcome else { panic!() };
         prop_assert_eq!(listed.len() as u64 + not_listed.done + not_listed.failed, given.len() as u64);
         prop_assert!(!listed.is_empty());
-        // In the order of the task, with counts, causes and snapshot IDs as they were.
+        // In the order of the task, with unchanged counts, causes and snapshot IDs.
         let mut rest = given.iter();
         for part in &listed {
             let same = |other: &&PartResult| other.uid == part.uid && essence(&other.outcome) == essence(&part.outcome);

@@ -1,5 +1,5 @@
 //! How an operation stands, by its object: open, completed, failed, or hung. Takes objects of the server's and of plugins;
-//! called by module `volume_plugin` of crate `operator` and by the command line.
+//! called by module `volume_plugin` of crate `velero` and by the command line.
 
 use std::time::Duration;
 

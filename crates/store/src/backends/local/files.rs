@@ -1,4 +1,4 @@
-//! Writing and removing single files durably. Blocking; called by the local backend.
+//! Writes and removes single files durably. Blocking; called by the local backend.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, Metadata};
@@ -17,7 +17,7 @@ use crate::key::Key;
 
 const UNFINISHED: &str = ".lifeboat-tmp-";
 
-/// How often to make the parent again when a concurrent delete takes the empty directory away.
+/// How often the parent directory is created again when a concurrent delete removes it because it is empty.
 const PARENT_ATTEMPTS: u32 = 10;
 
 pub(super) fn is_unfinished(name: &str) -> bool {
@@ -40,7 +40,7 @@ pub(super) fn info(key: &str, metadata: &Metadata) -> ObjectInfo {
     }
 }
 
-/// Reads the bytes `range` into one buffer; fewer if the file got shorter.
+/// Reads the bytes `range` into one buffer; fewer if the file became shorter.
 pub(super) fn read(mut file: &File, range: &Range<u64>) -> io::Result<Bytes> {
     let length = range.end.saturating_sub(range.start);
     let mut buffer = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
@@ -49,7 +49,7 @@ pub(super) fn read(mut file: &File, range: &Range<u64>) -> io::Result<Bytes> {
     Ok(buffer.into())
 }
 
-/// Makes the root for `Local::create`, flushing each directory that got a new entry.
+/// Creates the root for `Local::create` and flushes each directory that got a new entry.
 pub(super) fn create_root(root: &Path) -> Result<()> {
     let attempt = || fs::DirBuilder::new().mode(0o700).create(root);
     let mut made = attempt();
@@ -57,7 +57,7 @@ pub(super) fn create_root(root: &Path) -> Result<()> {
         && let Some(parent) = root.parent().filter(|parent| !parent.as_os_str().is_empty())
     {
         create_root(parent)?;
-        // Once: some directories, as those of /proc, say the same of everything below them.
+        // Only once: some directories, such as those in /proc, report this for everything below them.
         made = attempt();
     }
     match made {
@@ -77,14 +77,14 @@ fn must_be_directory(path: &Path) -> Result<()> {
         Ok(metadata) if metadata.is_dir() => Ok(()),
         Ok(_) => Err(disk("create", path, ErrorKind::NotADirectory.into())),
         Err(error) if error.kind() == ErrorKind::NotFound => {
-            let error = io::Error::new(ErrorKind::NotFound, "it is a symbolic link that points nowhere");
+            let error = io::Error::new(ErrorKind::NotFound, "it is a dangling symbolic link");
             Err(disk("create", path, error))
         }
         Err(error) => Err(disk("create", path, error)),
     }
 }
 
-/// Writes `body` to `target` in one step that either happened or did not.
+/// Writes `body` to `target` atomically.
 pub(super) fn write(root: &Path, target: &Path, body: &[u8], mode: PutMode, key: &Key) -> Result<()> {
     let (mut file, path) = create_beside(root, target)?;
     match file.write_all(body) {
@@ -96,7 +96,7 @@ pub(super) fn write(root: &Path, target: &Path, body: &[u8], mode: PutMode, key:
     }
 }
 
-/// Makes the finished file visible under its name and waits until the disk has it.
+/// Gives the finished file its name and waits until it is on disk.
 pub(super) fn publish(file: &File, path: &Path, target: &Path, mode: PutMode, key: &Key) -> Result<()> {
     let published = file.sync_all().and_then(|()| match mode {
         PutMode::Overwrite => fs::rename(path, target),
@@ -116,13 +116,13 @@ pub(super) fn publish(file: &File, path: &Path, target: &Path, mode: PutMode, ke
     }
 }
 
-/// A new hidden file in the directory of `target`, made with its parents if needed.
+/// Creates a new hidden file in the directory of `target`, and the directory if it is missing.
 pub(super) fn create_beside(root: &Path, target: &Path) -> Result<(File, PathBuf)> {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     let parent = target.parent().unwrap_or(root);
     for _ in 0..PARENT_ATTEMPTS {
         let count = COUNTER.fetch_add(1, Ordering::Relaxed);
-        // Process, moment and count: two movers on one NFS mount must not meet.
+        // Process, time and counter: two movers on one NFS mount must not choose the same name.
         let now = jiff::Timestamp::now().as_nanosecond();
         let path = parent.join(format!("{UNFINISHED}{:x}-{now:x}-{count:x}", std::process::id()));
         match File::options().write(true).create_new(true).open(&path) {
@@ -135,10 +135,10 @@ pub(super) fn create_beside(root: &Path, target: &Path) -> Result<(File, PathBuf
             Err(error) => return Err(disk("write", &path, error)),
         }
     }
-    Err(disk("write", target, io::Error::other("its directory vanishes again and again")))
+    Err(disk("write", target, io::Error::other("other processes keep removing its directory")))
 }
 
-/// Makes `directory` below `root`, flushing each directory that got a new entry.
+/// Creates `directory` below `root` and flushes each directory that got a new entry.
 fn create_directories(root: &Path, directory: &Path) -> Result<()> {
     let Ok(below) = directory.strip_prefix(root) else {
         return Err(disk("create", directory, ErrorKind::InvalidInput.into()));
@@ -150,7 +150,7 @@ fn create_directories(root: &Path, directory: &Path) -> Result<()> {
         match fs::create_dir(&path) {
             Ok(()) => sync_directory(&parent)?,
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            // Taken away by a concurrent delete: the caller tries again.
+            // A concurrent delete removed it: the caller tries again.
             Err(error) if error.kind() == ErrorKind::NotFound && parent != root => return Ok(()),
             Err(error) => return Err(disk("create", &path, error)),
         }
@@ -158,7 +158,7 @@ fn create_directories(root: &Path, directory: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Removes a file, and the directories that this leaves empty: a bucket has no empty directories.
+/// Removes a file, and the directories that become empty: a bucket has no empty directories.
 pub(super) fn remove(root: &Path, path: &Path) -> Result<()> {
     unfinished_now().remove(path);
     match fs::remove_file(path) {
@@ -178,7 +178,7 @@ pub(super) fn remove(root: &Path, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// What time it is for the file system, which may be another machine: the moment a new file gets.
+/// The current time of the file system, which may be on another machine: the modification time of a new file.
 pub(super) fn clock(root: &Path) -> Result<jiff::Timestamp> {
     let (file, path) = create_beside(root, &root.join("clock"))?;
     let metadata = file.metadata();
@@ -192,8 +192,8 @@ fn unfinished_now() -> MutexGuard<'static, BTreeSet<PathBuf>> {
     PATHS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Removes the files that this process is still writing: for one that ends without waiting for its writers, which
-/// get an error if they go on.
+/// Removes the files that this process is still writing, for a process that exits without waiting for its writers.
+/// Writers that continue get an error.
 pub fn abandon_unfinished() {
     abandon_below(Path::new(""));
 }
@@ -204,11 +204,11 @@ fn abandon_below(directory: &Path) {
     }
 }
 
-/// Best effort: what cannot be removed is hidden and says by its name that it is unfinished.
+/// Best effort: a file that cannot be removed is hidden, and its name marks it as unfinished.
 fn discard(path: &Path) {
     unfinished_now().remove(path);
     if let Err(error) = fs::remove_file(path) {
-        tracing::debug!(path = %path.display(), %error, "an unfinished file stays behind");
+        tracing::debug!(path = %path.display(), %error, "cannot remove an unfinished file");
     }
 }
 

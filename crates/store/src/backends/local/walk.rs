@@ -1,5 +1,5 @@
-//! One page of a directory tree, in the order of the keys (so `a.b` comes before `a/b`, as in S3). Memory is
-//! bounded by the largest directory. An entry that cannot be read fails the page; one that vanished is skipped.
+//! One page of a directory tree, in key order (`a.b` comes before `a/b`, as in S3). Memory is bounded by the largest
+//! directory. An entry that cannot be read fails the page; one that was deleted meanwhile is skipped.
 
 use std::fs;
 use std::io::{self, ErrorKind};
@@ -19,10 +19,10 @@ pub(super) fn page(root: &Path, request: &PageRequest) -> Result<Page> {
     Ok(pager.finish())
 }
 
-/// Offers everything below `directory`, whose keys start with `base`; `false` once the page is full.
+/// Offers everything below `directory`, whose keys start with `base`, to the pager; `false` once the page is full.
 fn walk(directory: &Path, base: &str, request: &PageRequest, pager: &mut Pager<'_>) -> Result<bool> {
     for (name, is_directory) in entries(directory, request)? {
-        // Folded into one prefix already: the rest of this directory adds nothing.
+        // Already grouped into one prefix: the remaining entries of this directory add nothing.
         if !base.is_empty() && pager.skips(base) {
             return Ok(true);
         }
@@ -51,8 +51,8 @@ fn walk(directory: &Path, base: &str, request: &PageRequest, pager: &mut Pager<'
     Ok(true)
 }
 
-/// Removes the unfinished files below `directory` that nothing touched for `age`, and counts them. Links are not
-/// followed; what vanishes meanwhile is nobody's loss.
+/// Removes the unfinished files below `directory` that were not modified for `age`, and counts them. Links are not
+/// followed. A file that another process removes meanwhile is not an error.
 pub(super) fn remove_unfinished(root: &Path, directory: &Path, age: Duration) -> Result<u64> {
     let age = SignedDuration::try_from(age).unwrap_or(SignedDuration::MAX);
     let Ok(before) = files::clock(root)?.checked_sub(age) else { return Ok(0) };
@@ -106,8 +106,8 @@ fn entries(directory: &Path, request: &PageRequest) -> Result<Vec<(String, bool)
         }
         let kind = entry.file_type().map_err(fail)?;
         if kind.is_symlink() && entry.path().is_dir() {
-            // It may lead outside or in a circle.
-            let detail = format!("'{}' is a link to a directory", entry.path().display());
+            // The link may lead outside of the root or back to a parent.
+            let detail = format!("'{}' is a symbolic link to a directory", entry.path().display());
             return Err(Error::Listing { prefix: request.prefix.clone(), detail });
         }
         let is_directory = kind.is_dir();
@@ -120,7 +120,7 @@ fn entries(directory: &Path, request: &PageRequest) -> Result<Vec<(String, bool)
     Ok(names)
 }
 
-/// Gone between two looks, as opposed to a link that points nowhere.
+/// Whether the entry was deleted between listing and reading; a dangling link still exists.
 fn vanished(path: &Path, error: &io::Error) -> bool {
     error.kind() == ErrorKind::NotFound && fs::symlink_metadata(path).is_err()
 }

@@ -1,5 +1,5 @@
-//! The listing of a REST server, version 2 of its protocol: a JSON array of names and sizes. Pure. It is believed
-//! as a whole or not at all.
+//! The listing of a REST server, version 2 of its protocol: a JSON array of names and sizes. Pure. One invalid entry
+//! fails the whole listing.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use super::names;
 use crate::backend::{ObjectInfo, Page, PageRequest};
 use crate::error::{Error, Result};
 
-/// What to ask for, and what the answer must say that it is.
+/// The content type that is requested and that the response must have.
 pub(super) const VERSION_2: &str = "application/vnd.x.restic.rest.v2";
 
 #[derive(Debug, Deserialize)]
@@ -24,13 +24,13 @@ struct Item {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Written {
     At(jiff::Timestamp),
-    /// The server does not say, so it counts as written now.
+    /// The server does not report it, so the object counts as written now.
     Unknown {
         now: jiff::Timestamp,
     },
 }
 
-/// The files of one kind. Names that are no ids are skipped: servers show what is being uploaded beside them.
+/// The files of one kind. Names that are not IDs are skipped: servers also list files that are still being uploaded.
 pub(super) fn parse(
     kind: &str,
     headers: &HeaderMap,
@@ -41,11 +41,11 @@ pub(super) fn parse(
     let version = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
     if version.split(';').next().map(str::trim) != Some(VERSION_2) {
         return Err(bad(format!(
-            "the answer is of type '{version}', not '{VERSION_2}' (is this a REST server of version 0.10 or later?)"
+            "the response has the type '{version}', not '{VERSION_2}' (is this a REST server of version 0.10 or later?)"
         )));
     }
     let items: Vec<Item> =
-        serde_json::from_slice(body).map_err(|error| bad(format!("its JSON cannot be read: {error}")))?;
+        serde_json::from_slice(body).map_err(|error| bad(format!("its JSON cannot be parsed: {error}")))?;
     let mut objects: Vec<ObjectInfo> = items
         .into_iter()
         .filter(|item| names::is_id(&item.name))
@@ -53,12 +53,12 @@ pub(super) fn parse(
         .collect();
     objects.sort_unstable_by(|left, right| left.key.cmp(&right.key));
     match objects.windows(2).find(|pair| pair[0].key == pair[1].key) {
-        Some(pair) => Err(bad(format!("it names '{}' twice", pair[0].key))),
+        Some(pair) => Err(bad(format!("it contains '{}' twice", pair[0].key))),
         None => Ok(objects),
     }
 }
 
-/// What is known of an object. Its id stands for its version: another content has another id.
+/// The metadata of an object. Its ID serves as its etag: other content has another ID.
 pub(super) fn object(key: String, size: u64, written: Written) -> ObjectInfo {
     let etag = key.rsplit_once('/').map(|(_, id)| id.to_owned());
     let (modified, is_dated) = match written {
@@ -68,7 +68,8 @@ pub(super) fn object(key: String, size: u64, written: Written) -> ObjectInfo {
     ObjectInfo { key, size, modified, is_dated, etag }
 }
 
-/// All that `request` asks for of `objects`, which are sorted. The server knows no pages, so there is one.
+/// The objects that `request` asks for, from `objects`, which are sorted. The server has no paging, so there is one
+/// page.
 pub(super) fn page(request: &PageRequest, objects: Vec<ObjectInfo>) -> Page {
     let mut prefixes = BTreeSet::new();
     let mut direct = Vec::new();

@@ -1,17 +1,18 @@
-//! The names of a REST server: from keys in restic's layout to its paths and back. It knows `config` and five
-//! kinds of files whose names are ids; everything else is refused before anything is asked.
+//! The paths of a REST server: maps keys in restic's layout to the server's paths and back. The server stores
+//! `config` and five kinds of files that are named by their IDs; every other key is refused before any request is
+//! sent.
 
 use crate::backend::PageRequest;
 use crate::error::{Error, Result};
 use crate::key::Key;
 
-/// The kinds of files that a REST server keeps, besides the config.
+/// The kinds of files that a REST server stores, besides the config.
 pub(super) const KINDS: [&str; 5] = ["data", "index", "keys", "locks", "snapshots"];
 
-/// The one file that is not named by an id.
+/// The only file that is not named by an ID.
 pub(super) const CONFIG: &str = "config";
 
-/// The server's path of a key: data files lie flat there.
+/// The server's path of a key: pack files are not in subdirectories there.
 pub(super) fn path(key: &Key) -> Result<String> {
     let segments: Vec<&str> = key.as_str().split('/').collect();
     match segments.as_slice() {
@@ -24,7 +25,7 @@ pub(super) fn path(key: &Key) -> Result<String> {
     }
 }
 
-/// The key of a file, for a kind and an id.
+/// The key of a file of a kind.
 pub(super) fn key(kind: &str, id: &str) -> String {
     match kind {
         "data" => format!("data/{}/{id}", id.get(..2).unwrap_or_default()),
@@ -32,12 +33,12 @@ pub(super) fn key(kind: &str, id: &str) -> String {
     }
 }
 
-/// Whether a name is 64 lower-case hexadecimal digits; servers also show files that are being uploaded.
+/// Whether a name is 64 lower-case hexadecimal digits; servers also list files that are still being uploaded.
 pub(super) fn is_id(name: &str) -> bool {
     name.len() == 64 && name.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b))
 }
 
-/// What a listing has to ask for: the kinds, and whether the config belongs to it.
+/// What a listing has to request: the kinds, and whether it includes the config.
 pub(super) fn wanted(request: &PageRequest) -> Result<(Vec<&'static str>, bool)> {
     let prefix = request.prefix.as_str();
     let fits = |kind: &&str| {
@@ -50,7 +51,7 @@ pub(super) fn wanted(request: &PageRequest) -> Result<(Vec<&'static str>, bool)>
 }
 
 fn unsupported(name: &str) -> Error {
-    let reason = format!("a REST server keeps the files of a repository only, '{name}' is none");
+    let reason = format!("a REST server only stores the files of a repository; '{name}' is not one");
     Error::Unsupported { operation: "this name", reason }
 }
 

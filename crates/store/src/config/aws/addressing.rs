@@ -1,18 +1,18 @@
-//! Where a bucket is: the endpoint, with the bucket in the host name (AWS's way, Velero's default) or in the
-//! path. Follows the AWS SDK that Velero uses: a bucket whose name cannot be part of a host name, and an endpoint
-//! that is an IP address, are addressed by path in any case.
+//! How a bucket is addressed: with its name in the host (AWS's way and Velero's default) or in the path. Follows the
+//! AWS SDK that Velero uses: buckets whose names cannot be part of a host name, and endpoints that are IP addresses,
+//! are always addressed by path.
 
 use url::{Host, Url};
 
 use crate::error::{Error, Result};
 
-/// An endpoint that object_store can be given.
+/// An endpoint in the form that object_store takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Address {
-    /// With the bucket in it if `virtual_hosted`.
+    /// Includes the bucket if `virtual_hosted`.
     pub endpoint: String,
     pub virtual_hosted: bool,
-    /// For messages: the endpoint without the bucket.
+    /// The endpoint without the bucket, for messages.
     pub shown: String,
 }
 
@@ -23,7 +23,7 @@ impl Address {
         }
         let Some(url) = url else {
             let shown = format!("https://s3.{region}.{}", dns_suffix(region));
-            // A dot in the bucket's name does not match the wildcard in AWS's certificate.
+            // With a dot in the bucket's name, the host does not match the wildcard in AWS's certificate.
             if path_style || !fits_host(bucket) || bucket.contains('.') {
                 return Ok(Self { endpoint: shown.clone(), virtual_hosted: false, shown });
             }
@@ -39,7 +39,7 @@ impl Address {
         let mut hosted = url.clone();
         let host = format!("{bucket}.{}", url.host_str().unwrap_or_default());
         hosted.set_host(Some(&host)).map_err(|_| {
-            Error::config("s3Url", format!("'{host}' is no host name; set s3ForcePathStyle to 'true'"))
+            Error::config("s3Url", format!("'{host}' is not a host name; set s3ForcePathStyle to 'true'"))
         })?;
         let endpoint = hosted.as_str().trim_end_matches('/').to_owned();
         Ok(Self { endpoint, virtual_hosted: true, shown })
@@ -54,7 +54,7 @@ impl Address {
         } else {
             format!("{}/{bucket}", self.endpoint)
         };
-        Url::parse(&text).map_err(|_| Error::config("s3Url", format!("'{text}' is no URL")))
+        Url::parse(&text).map_err(|_| Error::config("s3Url", format!("'{text}' is not a URL")))
     }
 }
 
@@ -79,7 +79,7 @@ fn access_point(arn: &str, url: Option<&Url>) -> Result<Address> {
             let endpoint = format!("https://{name}-{account}.{host}");
             Ok(Address { endpoint, virtual_hosted: true, shown: format!("https://{host}") })
         }
-        // Without a region it is a multi-region access point, whose signature (4A) is not made here.
+        // Without a region it is a multi-region access point, which needs signature version 4A.
         _ => Err(expected()),
     }
 }

@@ -45,7 +45,7 @@ fn encryption_is_what_was_asked_for(#[case] entries: &[(&str, &str)], #[case] ex
 #[case::customer_and_aes(&[("customerKeyEncryptionFile", "/key32"), ("serverSideEncryption", "AES256")], "together with")]
 #[case::short_key(&[("customerKeyEncryptionFile", "/key5")], "5 bytes, exactly 32")]
 #[case::missing_file(&[("customerKeyEncryptionFile", "/gone")], "'/gone'")]
-#[case::customer_in_clear(&[("customerKeyEncryptionFile", "/key32"), ("s3Url", "http://minio:9000")], "in clear")]
+#[case::customer_in_clear(&[("customerKeyEncryptionFile", "/key32"), ("s3Url", "http://minio:9000")], "sent unencrypted")]
 #[case::secret_not_given(&[("customerKeyEncryptionSecret", "name/key")], "was not found")]
 #[case::secret_malformed(&[("customerKeyEncryptionSecret", "name")], "expected 'secretName/key'")]
 #[case::signature(&[("signatureVersion", "1")], "'signatureVersion' has the value '1'")]

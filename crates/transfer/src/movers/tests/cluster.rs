@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use lifeboat_cluster::ApiError;
 use lifeboat_cluster::testing::{Asked, client, failure, merge};
 use lifeboat_control::Core;
-use lifeboat_mover::report::{Line, Outcome, TaskResult};
-use lifeboat_mover::task::{Direct, LockTerms, MaintainWork, RepositoryAccess, Task, Transport, Work};
+use lifeboat_mover::report::{LogLine, Outcome, TaskResult};
+use lifeboat_mover::task::{Direct, LockTerms, MaintainWork, RepositoryAccess, Task, TaskWork, Transport};
 use lifeboat_plan::transfer::movers::{MoverJob, MoverPlace, Owner};
 use lifeboat_web::Metrics;
 use secrecy::SecretSlice;
@@ -143,7 +143,7 @@ pub(super) fn request(uid: &str) -> MoverRequest {
     let repository =
         RepositoryAccess { transport: Transport::Direct(Direct::default()), passwords: Vec::new() };
     let lock = LockTerms { cluster: "cluster-uid".into(), ..LockTerms::default() };
-    let task = Task::single(uid, Work::Maintain(MaintainWork::default()), repository, lock);
+    let task = Task::single(uid, TaskWork::Maintain(MaintainWork::default()), repository, lock);
     MoverRequest { job: job(uid), task, keys: Arc::new(Password::default()) }
 }
 
@@ -211,7 +211,7 @@ impl MoverObserver for Notes {
     async fn running(&self, node: &str) {
         self.add(format!("running: {node}"));
     }
-    async fn line(&self, line: &Line) {
+    async fn line(&self, line: &LogLine) {
         self.add(format!("line: {line:?}"));
     }
 }

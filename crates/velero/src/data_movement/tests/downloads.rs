@@ -81,7 +81,7 @@ async fn a_volume_is_filled_for_the_mover_and_handed_to_its_claim(#[case] mode: 
     let kept = &changes.lock().unwrap()[0]["spec"]["persistentVolumeReclaimPolicy"];
     assert_eq!(kept, "Retain", "it outlives the mover's claim");
     let assigned = bench.effects.requests.lock().unwrap();
-    let Work::Restore(work) = &assigned[0].task.parts[0].work else { panic!() };
+    let TaskWork::Restore(work) = &assigned[0].task.parts[0].work else { panic!() };
     assert_eq!(work.snapshot, "abc");
     assert_eq!(matches!(work.target, Target::BlockDevice { .. }), mode == "Block");
     let MoverPlace::Claim { claim, block, writable, node } = &assigned[0].job.place else { panic!() };

@@ -76,7 +76,7 @@ async fn a_snapshot_is_shown_to_a_mover_and_goes_when_it_is_copied(#[case] mode:
     assert_clear(&bench);
     assert_eq!(policies.lock().unwrap()[0]["spec"]["deletionPolicy"], "Delete", "the driver deletes it");
     let assigned = bench.effects.requests.lock().unwrap();
-    let Work::Backup(work) = &assigned[0].task.parts[0].work else { panic!() };
+    let TaskWork::Backup(work) = &assigned[0].task.parts[0].work else { panic!() };
     assert_eq!(work.host, "shop/data");
     assert_eq!(matches!(work.source, Source::BlockDevice { .. }), mode == "Block");
     let MoverPlace::Claim { claim, block, .. } = &assigned[0].job.place else { panic!() };

@@ -61,7 +61,7 @@ async fn a_pod_that_waits_gets_its_data() {
     assert_eq!((&status["node"], &status["progress"]["bytesDone"]), (&json!("a"), &json!(70)));
     assert_eq!(world.fake.calls(), ["reach default/shop", "send o-1-1", "clear o-1-1"]);
     let sent = world.fake.requests.lock().unwrap();
-    let Work::Restore(work) = &sent[0].task.parts[0].work else { unreachable!() };
+    let TaskWork::Restore(work) = &sent[0].task.parts[0].work else { unreachable!() };
     assert_eq!(work.done_file.as_deref(), Some(std::path::Path::new(".velero/r-1")));
     let Target::Path { path, proof: Some(lifeboat_mover::task::Proof::Csi { file, .. }) } = &work.target
     else {
@@ -167,7 +167,7 @@ async fn files_come_beside_what_a_running_pod_has() {
     let status = run(&world, &beside(), &CancellationToken::new()).await;
     assert_eq!(status["phase"], "Completed", "{status}");
     let sent = world.fake.requests.lock().unwrap();
-    let Work::Restore(work) = &sent[0].task.parts[0].work else { unreachable!() };
+    let TaskWork::Restore(work) = &sent[0].task.parts[0].work else { unreachable!() };
     assert_eq!(
         (work.into.as_deref(), work.paths.as_slice()),
         (Some("back"), ["/conf".to_owned()].as_slice())

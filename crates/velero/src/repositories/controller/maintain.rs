@@ -9,8 +9,8 @@ use kube::api::DynamicObject;
 use kube::core::ApiResource;
 use kube::{Api, Resource, ResourceExt};
 use lifeboat_cluster::{ApiError, Attempt, objects};
-use lifeboat_mover::report::{Line, Outcome, TaskResult};
-use lifeboat_mover::task::{Limits, LockTerms, MaintainWork, Task, Work};
+use lifeboat_mover::report::{LogLine, Outcome, TaskResult};
+use lifeboat_mover::task::{Limits, LockTerms, MaintainWork, Task, TaskWork};
 use lifeboat_plan::transfer::movers::{MoverJob, MoverPlace, Owner, SCRATCH};
 use lifeboat_plan::velero::backup_repository::{self, EMPTIED, MAINTENANCE};
 use lifeboat_repository::files::FileKind;
@@ -127,7 +127,7 @@ async fn request(context: &Context, object: &DynamicObject, uid: &str) -> Result
         repositories::access(context, location, namespace).await.map_err(|problem| problem.chain())?;
     let cluster = context.repositories.cluster(context).await.map_err(|error| error.chain())?;
     let deadline = context.settings.movers.copy_timeout;
-    let work = Work::Maintain(MaintainWork {
+    let work = TaskWork::Maintain(MaintainWork {
         prune: true,
         check: true,
         empty_is_meant: object.annotations().contains_key(EMPTIED) && is_empty(context, &access).await?,
@@ -172,5 +172,5 @@ impl MoverObserver for Quiet {
     async fn queued(&self, _message: &str) {}
     async fn preparing(&self, _message: &str) {}
     async fn running(&self, _node: &str) {}
-    async fn line(&self, _line: &Line) {}
+    async fn line(&self, _line: &LogLine) {}
 }

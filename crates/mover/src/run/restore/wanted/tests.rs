@@ -30,7 +30,7 @@ fn paths_are_chosen_with_what_is_below_them(
     assert_eq!((selection.include, selection.descend), expected);
 }
 
-/// Paths and patterns are those of the snapshot; the engine asks about what is below the folder.
+/// Paths and patterns are those of the snapshot; the engine asks about paths below the folder.
 #[rstest::rstest]
 #[case(&["/source/data"], &[], &[], "/x", (true, true), "the whole folder")]
 #[case(&["/source"], &[], &[], "/x", (true, true), "more than the folder")]

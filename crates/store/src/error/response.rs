@@ -1,27 +1,27 @@
-//! An HTTP answer that is not a success, as a typed error that travels through object_store's own: status, the
-//! service's error code and message, and the region it names. Made by the HTTP layer, read by `classify`.
+//! An HTTP error response as a typed error that is passed through object_store's errors: status, the service's error
+//! code and message, and the region that it names. Made by the HTTP layer, read by `classify`.
 
 use http::StatusCode;
 
-/// More than this of a server's own words never reaches a status or a log.
+/// The most characters of a server's message that are copied into a status or a log.
 const MAX_MESSAGE: usize = 240;
 
-/// A non-success answer of the object store, or of a token service.
+/// An error response of the object store or of a token service.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("'{origin}' answered {status}{}", code.as_deref().map(|c| format!(" {c}")).unwrap_or_default())]
-pub(crate) struct Answer {
-    /// `scheme://host:port` of the server that answered.
+#[error("'{origin}' responded with {status}{}", code.as_deref().map(|c| format!(" {c}")).unwrap_or_default())]
+pub(crate) struct ErrorResponse {
+    /// `scheme://host:port` of the server.
     pub origin: String,
     pub status: StatusCode,
     /// `NoSuchBucket`, `AccessDenied`, `BlobNotFound`, …
     pub code: Option<String>,
     pub message: Option<String>,
-    /// The region that the server says the bucket is in.
+    /// The bucket's region, if the server named it.
     pub region: Option<String>,
 }
 
-impl Answer {
-    /// Reads the XML of S3, Google and Azure and the JSON of their token services.
+impl ErrorResponse {
+    /// Parses the XML of S3, Google and Azure and the JSON of their token services.
     pub(crate) fn new(origin: String, status: StatusCode, region: Option<String>, body: &str) -> Self {
         let (code, message) = match serde_json::from_str::<serde_json::Value>(body) {
             Ok(json) => json_error(&json),
@@ -32,7 +32,7 @@ impl Answer {
         Self { origin, status, code, message, region }
     }
 
-    /// Status, code and the server's words, for messages.
+    /// Status, code and the server's message, for error messages.
     pub(crate) fn detail(&self) -> String {
         let code = self.code.as_deref().map(|code| format!(" {code}")).unwrap_or_default();
         let message = self.message.as_deref().map(|text| format!(": {text}")).unwrap_or_default();
@@ -40,7 +40,7 @@ impl Answer {
     }
 }
 
-/// The text of the first element `name`; enough for flat error documents, whatever the namespace.
+/// The text of the first element `name`. Sufficient for flat error documents with any namespace.
 pub(crate) fn xml_text(body: &str, name: &str) -> Option<String> {
     let start = body.find(&format!("<{name}>"))? + name.len() + 2;
     let end = body[start..].find(&format!("</{name}>"))? + start;
@@ -59,7 +59,7 @@ fn json_error(json: &serde_json::Value) -> (Option<String>, Option<String>) {
     (text(error), text(&json["error_description"]))
 }
 
-/// A one-line text body, such as Go's answer to HTTP on an HTTPS port. HTML pages say nothing to a reader.
+/// A body of one line of text, such as Go's response to HTTP on an HTTPS port. HTML pages are of no use to the user.
 fn plain_text(body: &str) -> Option<String> {
     let body = body.trim();
     (!body.is_empty() && !body.starts_with('<') && !body.starts_with('{')).then(|| body.to_owned())
@@ -93,17 +93,17 @@ mod tests {
         "status 403 invalid_grant: expired"
     )]
     #[case::html("<html><body>no</body></html>", "status 403")]
-    #[case::text("plain words\n", "status 403: plain words")]
+    #[case::text("plain text\n", "status 403: plain text")]
     #[case::control("a\u{1b}[31mb", "status 403: a [31mb")]
     #[case::nothing("", "status 403")]
-    fn a_servers_words_are_read(#[case] body: &str, #[case] expected: &str) {
-        let answer = Answer::new("http://x".into(), StatusCode::FORBIDDEN, None, body);
-        assert_eq!(answer.detail(), expected);
+    fn a_servers_message_is_parsed(#[case] body: &str, #[case] expected: &str) {
+        let response = ErrorResponse::new("http://x".into(), StatusCode::FORBIDDEN, None, body);
+        assert_eq!(response.detail(), expected);
     }
 
     #[test]
     fn a_long_message_is_cut() {
-        let answer = Answer::new("http://x".into(), StatusCode::FORBIDDEN, None, &"ü".repeat(1000));
-        assert_eq!(answer.message.unwrap().chars().count(), MAX_MESSAGE + 1);
+        let response = ErrorResponse::new("http://x".into(), StatusCode::FORBIDDEN, None, &"ü".repeat(1000));
+        assert_eq!(response.message.unwrap().chars().count(), MAX_MESSAGE + 1);
     }
 }
