@@ -4,6 +4,7 @@ pub(crate) mod backup;
 pub(crate) mod backup_location;
 pub(crate) mod completion;
 pub(crate) mod crds;
+mod describe;
 pub(crate) mod install;
 pub(crate) mod mover;
 pub(crate) mod plugin;

@@ -12,6 +12,7 @@ use flate2::write::MultiGzDecoder as GzWriter;
 use k8s_openapi::api::core::v1::Secret;
 use kube::api::{DynamicObject, ObjectMeta, PostParams};
 use kube::{Api, Client, ResourceExt};
+use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::{DownloadRequest, DownloadRequestSpec, DownloadTarget, DownloadTargetKind};
 use lifeboat_cluster::wait::{Look, WaitError, until};
 use lifeboat_cluster::{ApiError, Attempt};
@@ -33,6 +34,29 @@ pub(crate) struct TlsArgs {
     /// Do not verify the storage's certificate: others on the network can then read and change the data
     #[arg(long)]
     insecure_skip_tls_verify: bool,
+}
+
+/// How long the server may take to provide a download link, and how the storage's certificate is verified.
+#[derive(clap::Args)]
+pub(crate) struct LinkArgs {
+    /// How long to wait for the server's download link
+    #[arg(long, default_value = "1m0s", value_name = "DURATION")]
+    pub(crate) timeout: GoDuration,
+    #[command(flatten)]
+    pub(crate) tls: TlsArgs,
+}
+
+impl LinkArgs {
+    /// Fetches files of the backups and restores in a location.
+    pub(crate) async fn fetcher(
+        &self,
+        client: &Client,
+        namespace: &str,
+        location: &str,
+    ) -> Result<Fetcher, CliError> {
+        let timeout = self.timeout.to_std().unwrap_or(Duration::from_mins(1));
+        Fetcher::new(client, namespace, location, &self.tls, timeout).await
+    }
 }
 
 /// Fetches files of the backups in one location.

@@ -2,6 +2,7 @@
 
 pub(crate) mod ask;
 pub(crate) mod cancel;
+pub(crate) mod create;
 pub(crate) mod flags;
 pub(crate) mod follow;
 pub(crate) mod get;
@@ -10,8 +11,6 @@ pub(crate) mod remove;
 pub(crate) mod results;
 pub(crate) mod show;
 pub(crate) mod volumes;
-
-use crate::error::CliError;
 
 pub(crate) use crate::nouns::{
     BACKUP, LOCATION, Noun, REPOSITORY, RESTORE, SCHEDULE, SNAPSHOT_LOCATION, dynamic, number, phase, text,
@@ -30,17 +29,6 @@ pub(crate) struct Selection {
     /// All objects with these labels
     #[arg(short = 'l', long, value_name = "SELECTOR", conflicts_with_all = ["names", "all"])]
     pub(crate) selector: Option<String>,
-}
-
-/// Why an object of the user's was not made; where its name is taken, what to do. `noun` is the command: `backup`.
-pub(crate) fn refusal(error: lifeboat_cluster::ApiError, noun: &str, name: &str) -> CliError {
-    let exists = error.is_conflict();
-    let error = CliError::from(error);
-    if exists {
-        return error
-            .help(format!("choose another name, or delete it first with `lifeboat {noun} delete {name}`"));
-    }
-    error
 }
 
 #[cfg(test)]

@@ -9,17 +9,33 @@ mod object_store;
 mod restore;
 mod snapshotter;
 
+use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
-use crate::actions::Registry;
-use crate::host::{Call, Kind, Plugin, Session, Slot};
+use lifeboat_plugin_protocol::generated::ResourceSelector;
+use tonic::transport::Channel;
+use tonic::{Response, Status};
+
+use crate::actions::{ActionError, AppliesTo, Registry};
+use crate::host::{Call, Kind, Plugin, PluginError, Session, Slot};
+
+use backup::BackupAction;
+use restore::RestoreAction;
 
 pub use object_store::ObjectStoreLocation;
 
 /// The largest answer of an action.
 const LARGEST_ANSWER: usize = 16 * 1024 * 1024;
 
-/// What every adapter of an action has.
+/// The version of the action protocol that a plugin speaks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Version {
+    V1,
+    V2,
+}
+
+/// What every adapter of an action has: the plugin's name and the process that serves it.
 struct Remote {
     name: String,
     slot: Arc<Slot>,
@@ -30,13 +46,43 @@ impl Remote {
         Self { name: plugin.name.clone(), slot: session.actions(plugin) }
     }
 
-    fn call(&self, what: &'static str) -> Call {
-        Call { plugin: self.name.clone(), what, limit: self.slot.timeouts().call, init: None }
+    /// Sends a request that does the action's work.
+    async fn call<T, F, R>(&self, what: &'static str, send: F) -> Result<T, PluginError>
+    where
+        T: Send + 'static,
+        F: FnOnce(Channel) -> R + Send + 'static,
+        R: Future<Output = Result<Response<T>, Status>> + Send,
+    {
+        self.send(what, self.slot.timeouts().call, send).await
     }
 
-    /// A question that is asked again and so must not take long.
-    fn poll(&self, what: &'static str) -> Call {
-        Call { limit: self.slot.timeouts().poll, ..self.call(what) }
+    /// Sends a request that is repeated for the same item or operation; its timeout is the short one.
+    async fn poll<T, F, R>(&self, what: &'static str, send: F) -> Result<T, PluginError>
+    where
+        T: Send + 'static,
+        F: FnOnce(Channel) -> R + Send + 'static,
+        R: Future<Output = Result<Response<T>, Status>> + Send,
+    {
+        self.send(what, self.slot.timeouts().poll, send).await
+    }
+
+    /// Asks which items the action is for. `send` gets the channel and the plugin's name.
+    async fn applies_to<F, R>(&self, send: F) -> Result<AppliesTo, ActionError>
+    where
+        F: FnOnce(Channel, String) -> R + Send + 'static,
+        R: Future<Output = Result<Response<Option<ResourceSelector>>, Status>> + Send,
+    {
+        let plugin = self.name.clone();
+        Ok(convert::applies_to(self.poll("AppliesTo", |channel| send(channel, plugin)).await?))
+    }
+
+    async fn send<T, F, R>(&self, what: &'static str, limit: Duration, send: F) -> Result<T, PluginError>
+    where
+        T: Send + 'static,
+        F: FnOnce(Channel) -> R + Send + 'static,
+        R: Future<Output = Result<Response<T>, Status>> + Send,
+    {
+        self.slot.call(Call { plugin: self.name.clone(), what, limit, init: None }, send).await
     }
 }
 
@@ -78,10 +124,10 @@ impl Registry {
 
     fn add(&mut self, plugin: &Plugin, remote: Remote) {
         match plugin.kind {
-            Kind::BackupItemAction => self.backup.push(Arc::new(backup::V1(remote))),
-            Kind::BackupItemActionV2 => self.backup.push(Arc::new(backup::V2(remote))),
-            Kind::RestoreItemAction => self.restore.push(Arc::new(restore::V1(remote))),
-            Kind::RestoreItemActionV2 => self.restore.push(Arc::new(restore::V2(remote))),
+            Kind::BackupItemAction => self.backup.push(Arc::new(BackupAction::new(remote, Version::V1))),
+            Kind::BackupItemActionV2 => self.backup.push(Arc::new(BackupAction::new(remote, Version::V2))),
+            Kind::RestoreItemAction => self.restore.push(Arc::new(RestoreAction::new(remote, Version::V1))),
+            Kind::RestoreItemActionV2 => self.restore.push(Arc::new(RestoreAction::new(remote, Version::V2))),
             Kind::DeleteItemAction => self.delete.push(Arc::new(delete::Delete(remote))),
             Kind::ItemBlockAction => self.blocks.push(Arc::new(blocks::Blocks(remote))),
             Kind::ObjectStore | Kind::VolumeSnapshotter => {}

@@ -15,6 +15,8 @@ use tokio::time::sleep;
 use super::volumes::Running;
 use super::{Noun, number, phase, text};
 use crate::error::CliError;
+use crate::printer;
+use crate::settings::Settings;
 
 /// How often is asked.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -167,6 +169,14 @@ fn counts(state: &State) -> String {
 pub(crate) fn capital(word: &str) -> String {
     let mut letters = word.chars();
     letters.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(letters).collect()
+}
+
+/// `watch`: follows an object that exists until it has ended.
+pub(crate) async fn watch(settings: &Settings, noun: Noun, name: &str) -> Result<(), CliError> {
+    let api = noun.api(&settings.client().await?, &settings.namespace);
+    noun.find(&api, name).await?;
+    printer::line(&follow(noun, &api, name).await?);
+    Ok(())
 }
 
 /// Follows until the end.

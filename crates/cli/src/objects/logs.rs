@@ -1,14 +1,11 @@
 //! `logs`: the log of a backup or restore, which is in the bucket once its work has ended.
 
-use std::time::Duration;
-
 use kube::api::DynamicObject;
 use kube::{Client, ResourceExt};
-use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::DownloadTargetKind;
 
 use super::{Noun, phase};
-use crate::download::{Fetcher, TlsArgs, unpack};
+use crate::download::{LinkArgs, unpack};
 use crate::error::CliError;
 use crate::printer::StandardOutput;
 use crate::settings::Settings;
@@ -26,8 +23,7 @@ pub(crate) async fn print(
     settings: &Settings,
     client: &Client,
     wanted: Wanted<'_>,
-    tls: &TlsArgs,
-    timeout: GoDuration,
+    link: &LinkArgs,
 ) -> Result<(), CliError> {
     let name = wanted.object.name_any();
     let phase = phase(wanted.object);
@@ -44,8 +40,7 @@ pub(crate) async fn print(
         ))
         .help(format!("follow it with `lifeboat {one} watch {name}`")));
     }
-    let patience = timeout.to_std().unwrap_or(Duration::from_mins(1));
-    let fetcher = Fetcher::new(client, &settings.namespace, wanted.location, tls, patience).await?;
+    let fetcher = link.fetcher(client, &settings.namespace, wanted.location).await?;
     match fetcher.open(wanted.kind, &name).await? {
         Some(answer) => unpack(answer, &mut StandardOutput).await,
         None => Err(CliError::not_found(format!("{} {name:?} has no log in its location", wanted.noun.one))

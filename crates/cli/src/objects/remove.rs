@@ -10,21 +10,31 @@ use crate::error::CliError;
 use crate::printer;
 use crate::settings::Settings;
 
-/// Deletes what is selected; `stays` says what does not go with it.
+/// Flags of `delete`.
+#[derive(clap::Args)]
+pub(crate) struct DeleteArgs {
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+    /// Do not ask for confirmation
+    #[arg(long)]
+    pub(crate) confirm: bool,
+}
+
+/// Deletes the selected objects. `stays` names what is not deleted with them.
 pub(crate) async fn run(
     settings: &Settings,
     noun: Noun,
-    selection: &Selection,
-    confirmed: bool,
+    args: &DeleteArgs,
     stays: &str,
 ) -> Result<(), CliError> {
+    let selection = &args.selection;
     let api = noun.api(&settings.client().await?, &settings.namespace);
     let found = noun.chosen(&api, &selection.names, selection.selector.as_deref()).await?;
     if found.is_empty() {
         eprintln!("No {} to delete.", noun.many);
         return Ok(());
     }
-    if !confirmed {
+    if !args.confirm {
         let names: Vec<_> = found.iter().map(ResourceExt::name_any).collect();
         ask(&format!("Delete {}?", listing(noun.one, noun.many, &names)))?;
     }

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::download::{LinkArgs, TlsArgs};
 use crate::objects::follow::follow;
 use crate::settings::Settings;
 
@@ -123,10 +124,8 @@ async fn a_backup_that_never_began_has_no_log_to_wait_for() {
     let object = BACKUP.find(&BACKUP.api(&client, "lifeboat"), "b").await.unwrap();
     let kind = lifeboat_api::velero::DownloadTargetKind::BackupLog;
     let wanted = logs::Wanted { noun: BACKUP, object: &object, kind, location: "default" };
-    let patience = "1m".parse().unwrap();
-    let error =
-        logs::print(&settings(), &client, wanted, &crate::download::TlsArgs::default(), patience).await;
-    let error = error.unwrap_err();
+    let link = LinkArgs { timeout: "1m".parse().unwrap(), tls: TlsArgs::default() };
+    let error = logs::print(&settings(), &client, wanted, &link).await.unwrap_err();
     assert!(error.to_string().contains("never began"), "{error}");
     assert!(miette::Diagnostic::help(&error).unwrap().to_string().contains("backup describe b"));
 }

@@ -22,15 +22,13 @@ impl ItemBlockAction for Blocks {
     }
 
     async fn applies_to(&self) -> Result<AppliesTo, ActionError> {
-        let request = ItemBlockActionAppliesToRequest { plugin: self.0.name.clone() };
-        let answer = self
-            .0
-            .slot
-            .call(self.0.poll("AppliesTo"), |channel| async move {
-                ItemBlockActionClient::new(channel).applies_to(request).await
+        self.0
+            .applies_to(|channel, plugin| async move {
+                let request = ItemBlockActionAppliesToRequest { plugin };
+                let answer = ItemBlockActionClient::new(channel).applies_to(request).await?;
+                Ok(answer.map(|answer| answer.resource_selector))
             })
-            .await?;
-        Ok(convert::applies_to(answer.resource_selector))
+            .await
     }
 
     async fn related_items(
@@ -46,8 +44,7 @@ impl ItemBlockAction for Blocks {
         };
         let answer = self
             .0
-            .slot
-            .call(self.0.call(RELATED), |channel| async move {
+            .call(RELATED, |channel| async move {
                 let client = ItemBlockActionClient::new(channel);
                 client.max_decoding_message_size(LARGEST_ANSWER).get_related_items(request).await
             })

@@ -18,15 +18,13 @@ impl DeleteItemAction for Delete {
     }
 
     async fn applies_to(&self) -> Result<AppliesTo, ActionError> {
-        let request = DeleteItemActionAppliesToRequest { plugin: self.0.name.clone() };
-        let answer = self
-            .0
-            .slot
-            .call(self.0.poll("AppliesTo"), |channel| async move {
-                DeleteItemActionClient::new(channel).applies_to(request).await
+        self.0
+            .applies_to(|channel, plugin| async move {
+                let request = DeleteItemActionAppliesToRequest { plugin };
+                let answer = DeleteItemActionClient::new(channel).applies_to(request).await?;
+                Ok(answer.map(|answer| answer.resource_selector))
             })
-            .await?;
-        Ok(convert::applies_to(answer.resource_selector))
+            .await
     }
 
     async fn execute(&self, item: &Value, backup: &Backup) -> Result<(), ActionError> {
@@ -36,10 +34,10 @@ impl DeleteItemAction for Delete {
             backup: convert::json(backup)?,
         };
         self.0
-            .slot
-            .call(self.0.call("Execute"), |channel| async move {
-                DeleteItemActionClient::new(channel).execute(request).await
-            })
+            .call(
+                "Execute",
+                |channel| async move { DeleteItemActionClient::new(channel).execute(request).await },
+            )
             .await?;
         Ok(())
     }

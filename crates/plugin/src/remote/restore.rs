@@ -1,90 +1,45 @@
-//! Restore item actions in processes, versions 1 and 2. Only version 2 can wait for additional items; a plugin of
-//! version 1 is always ready.
+//! Restore item actions served by plugin processes, in both versions of the protocol. The requests of version 1 are those
+//! of version 2; its answers lack the operation and the wait for additional items, which are therefore always ready.
 
 use async_trait::async_trait;
 use lifeboat_api::catalogue::ItemId;
 use lifeboat_api::velero::Restore;
 use lifeboat_plugin_protocol::generated as v1;
+use lifeboat_plugin_protocol::generated::ResourceSelector;
 use lifeboat_plugin_protocol::generated::restore_item_action_client::RestoreItemActionClient as ClientV1;
 use lifeboat_plugin_protocol::v2;
 use lifeboat_plugin_protocol::v2::restore_item_action_client::RestoreItemActionClient as ClientV2;
+use tonic::transport::Channel;
+use tonic::{Response, Status};
 
 use super::convert::{self, Answer, Kinded};
-use super::{LARGEST_ANSWER, Remote};
+use super::{LARGEST_ANSWER, Remote, Version};
 use crate::actions::{
     ActionError, AppliesTo, Lookup, OperationProgress, RestoreInput, RestoreItemAction, RestoreOutcome,
 };
 
 const EXECUTE: &str = "Execute";
 
-pub(super) struct V1(pub(super) Remote);
+pub(super) struct RestoreAction {
+    remote: Remote,
+    version: Version,
+}
 
-#[async_trait]
-impl RestoreItemAction for V1 {
-    fn name(&self) -> &str {
-        &self.0.name
-    }
-
-    async fn applies_to(&self) -> Result<AppliesTo, ActionError> {
-        let request = v1::RestoreItemActionAppliesToRequest { plugin: self.0.name.clone() };
-        let answer = self
-            .0
-            .slot
-            .call(self.0.poll("AppliesTo"), |channel| async move {
-                ClientV1::new(channel).applies_to(request).await
-            })
-            .await?;
-        Ok(convert::applies_to(answer.resource_selector))
-    }
-
-    async fn execute(
-        &self,
-        input: RestoreInput<'_>,
-        _cluster: &dyn Lookup,
-    ) -> Result<RestoreOutcome, ActionError> {
-        let asked = Kinded::of(&input.item);
-        let request = v1::RestoreItemActionExecuteRequest {
-            plugin: self.0.name.clone(),
-            item: convert::json(&input.item)?,
-            restore: convert::json(input.restore)?,
-            item_from_backup: convert::json(input.from_backup)?,
-        };
-        drop(input);
-        let answer = self
-            .0
-            .slot
-            .call(self.0.call(EXECUTE), |channel| async move {
-                ClientV1::new(channel).max_decoding_message_size(LARGEST_ANSWER).execute(request).await
-            })
-            .await?;
-        let whose = Answer { plugin: &self.0.name, call: EXECUTE };
-        Ok(RestoreOutcome {
-            item: whose.item(&answer.item, &asked)?,
-            additional_items: whose.items(answer.additional_items)?,
-            skip: answer.skip_restore,
-            ..RestoreOutcome::default()
-        })
+impl RestoreAction {
+    pub(super) fn new(remote: Remote, version: Version) -> Self {
+        Self { remote, version }
     }
 }
 
-pub(super) struct V2(pub(super) Remote);
-
 #[async_trait]
-impl RestoreItemAction for V2 {
+impl RestoreItemAction for RestoreAction {
     fn name(&self) -> &str {
-        &self.0.name
+        &self.remote.name
     }
 
     async fn applies_to(&self) -> Result<AppliesTo, ActionError> {
-        let request = v2::RestoreItemActionAppliesToRequest { plugin: self.0.name.clone() };
-        let answer = self
-            .0
-            .slot
-            .call(self.0.poll("AppliesTo"), |channel| async move {
-                ClientV2::new(channel).applies_to(request).await
-            })
-            .await?;
-        Ok(convert::applies_to(answer.resource_selector))
+        let version = self.version;
+        self.remote.applies_to(move |channel, plugin| applies_to(version, channel, plugin)).await
     }
 
     async fn execute(
@@ -94,20 +49,15 @@ impl RestoreItemAction for V2 {
     ) -> Result<RestoreOutcome, ActionError> {
         let asked = Kinded::of(&input.item);
         let request = v2::RestoreItemActionExecuteRequest {
-            plugin: self.0.name.clone(),
+            plugin: self.remote.name.clone(),
             item: convert::json(&input.item)?,
             restore: convert::json(input.restore)?,
             item_from_backup: convert::json(input.from_backup)?,
         };
         drop(input);
-        let answer = self
-            .0
-            .slot
-            .call(self.0.call(EXECUTE), |channel| async move {
-                ClientV2::new(channel).max_decoding_message_size(LARGEST_ANSWER).execute(request).await
-            })
-            .await?;
-        let whose = Answer { plugin: &self.0.name, call: EXECUTE };
+        let version = self.version;
+        let answer = self.remote.call(EXECUTE, move |channel| execute(version, channel, request)).await?;
+        let whose = Answer { plugin: &self.remote.name, call: EXECUTE };
         Ok(RestoreOutcome {
             item: whose.item(&answer.item, &asked)?,
             additional_items: whose.items(answer.additional_items)?,
@@ -120,7 +70,7 @@ impl RestoreItemAction for V2 {
     }
 
     fn may_operate(&self) -> bool {
-        true
+        self.version == Version::V2
     }
 
     async fn are_ready(
@@ -129,49 +79,93 @@ impl RestoreItemAction for V2 {
         restore: &Restore,
         _cluster: &dyn Lookup,
     ) -> Result<bool, ActionError> {
+        if self.version == Version::V1 {
+            return Ok(true);
+        }
         let request = v2::RestoreItemActionItemsReadyRequest {
-            plugin: self.0.name.clone(),
+            plugin: self.remote.name.clone(),
             restore: convert::json(restore)?,
             additional_items: convert::identifiers(items),
         };
-        let call = self.0.poll("AreAdditionalItemsReady");
-        let answer =
-            self.0
-                .slot
-                .call(call, |channel| async move {
-                    ClientV2::new(channel).are_additional_items_ready(request).await
-                })
-                .await?;
+        let answer = self
+            .remote
+            .poll("AreAdditionalItemsReady", |channel| async move {
+                ClientV2::new(channel).are_additional_items_ready(request).await
+            })
+            .await?;
         Ok(answer.ready)
     }
 
     async fn progress(&self, operation: &str, restore: &Restore) -> Result<OperationProgress, ActionError> {
+        if self.version == Version::V1 {
+            return Err(ActionError::NoOperations);
+        }
         let request = v2::RestoreItemActionProgressRequest {
-            plugin: self.0.name.clone(),
+            plugin: self.remote.name.clone(),
             operation_id: operation.to_owned(),
             restore: convert::json(restore)?,
         };
-        let answer =
-            self.0
-                .slot
-                .call(self.0.poll("Progress"), |channel| async move {
-                    ClientV2::new(channel).progress(request).await
-                })
-                .await?;
+        let answer = self
+            .remote
+            .poll("Progress", |channel| async move { ClientV2::new(channel).progress(request).await })
+            .await?;
         Ok(convert::progress(answer.progress))
     }
 
     async fn cancel(&self, operation: &str, restore: &Restore) -> Result<(), ActionError> {
+        if self.version == Version::V1 {
+            return Ok(());
+        }
         let request = v2::RestoreItemActionCancelRequest {
-            plugin: self.0.name.clone(),
+            plugin: self.remote.name.clone(),
             operation_id: operation.to_owned(),
             restore: convert::json(restore)?,
         };
-        let call = self.0.poll("Cancel");
         Ok(self
-            .0
-            .slot
-            .call(call, |channel| async move { ClientV2::new(channel).cancel(request).await })
+            .remote
+            .poll("Cancel", |channel| async move { ClientV2::new(channel).cancel(request).await })
             .await?)
+    }
+}
+
+async fn applies_to(
+    version: Version,
+    channel: Channel,
+    plugin: String,
+) -> Result<Response<Option<ResourceSelector>>, Status> {
+    match version {
+        Version::V1 => {
+            let request = v1::RestoreItemActionAppliesToRequest { plugin };
+            let answer = ClientV1::new(channel).applies_to(request).await?;
+            Ok(answer.map(|answer| answer.resource_selector))
+        }
+        Version::V2 => {
+            let request = v2::RestoreItemActionAppliesToRequest { plugin };
+            let answer = ClientV2::new(channel).applies_to(request).await?;
+            Ok(answer.map(|answer| answer.resource_selector))
+        }
+    }
+}
+
+async fn execute(
+    version: Version,
+    channel: Channel,
+    request: v2::RestoreItemActionExecuteRequest,
+) -> Result<Response<v2::RestoreItemActionExecuteResponse>, Status> {
+    match version {
+        Version::V1 => {
+            let v2::RestoreItemActionExecuteRequest { plugin, item, restore, item_from_backup } = request;
+            let request = v1::RestoreItemActionExecuteRequest { plugin, item, restore, item_from_backup };
+            let mut client = ClientV1::new(channel).max_decoding_message_size(LARGEST_ANSWER);
+            Ok(client.execute(request).await?.map(|answer| v2::RestoreItemActionExecuteResponse {
+                item: answer.item,
+                additional_items: answer.additional_items,
+                skip_restore: answer.skip_restore,
+                ..v2::RestoreItemActionExecuteResponse::default()
+            }))
+        }
+        Version::V2 => {
+            ClientV2::new(channel).max_decoding_message_size(LARGEST_ANSWER).execute(request).await
+        }
     }
 }

@@ -1,18 +1,16 @@
 //! `lifeboat backup create NAME`: makes a Backup from flags or from a schedule's template and, with --wait, follows it.
 
 use jiff::Timestamp;
-use kube::api::{ObjectMeta, PostParams};
+use kube::api::ObjectMeta;
 use kube::{Client, ResourceExt};
 use lifeboat_api::velero::{Backup, Schedule};
-use lifeboat_cluster::Attempt;
 use lifeboat_plan::velero::schedule::{backup, backup_name};
 
 use super::{get, spec::BackupFlags};
-use crate::args::{Output, new_name, object_name};
+use crate::args::{new_name, object_name};
 use crate::error::CliError;
-use crate::objects::follow::follow;
+use crate::objects::create::{PrintArgs, request};
 use crate::objects::{BACKUP, LOCATION, SCHEDULE, SNAPSHOT_LOCATION, typed};
-use crate::printer;
 use crate::settings::Settings;
 
 #[derive(clap::Args)]
@@ -29,48 +27,25 @@ pub(crate) struct Args {
     /// Wait until the backup has ended; fails unless it is Completed
     #[arg(short, long)]
     wait: bool,
-    /// Print the object instead of creating it
-    #[arg(short, long, value_enum)]
-    output: Option<Output>,
-    /// With -o table: show all labels
-    #[arg(long, requires = "output")]
-    show_labels: bool,
-    /// With -o table: labels to show as columns
-    #[arg(short = 'L', long, value_name = "KEY,…", value_delimiter = ',', requires = "output")]
-    label_columns: Vec<String>,
+    #[command(flatten)]
+    print: PrintArgs,
 }
 
 pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError> {
     args.flags.check()?;
-    if args.from_schedule.is_none() && args.output.is_some() {
-        return print(&args, &object(settings, &args));
+    if let (None, Some(output)) = (&args.from_schedule, args.print.output) {
+        return args.print.print(output, &object(settings, &args), &get::COLUMNS);
     }
     let client = settings.client().await?;
     let object = match &args.from_schedule {
         Some(schedule) => from_schedule(settings, &client, &args, schedule).await?,
         None => object(settings, &args),
     };
-    if args.output.is_some() {
-        return print(&args, &object);
+    if let Some(output) = args.print.output {
+        return args.print.print(output, &object, &get::COLUMNS);
     }
     check_locations(settings, &client, &args.flags).await?;
-    let name = object.name_any();
-    let api = BACKUP.api(&client, &settings.namespace);
-    let dynamic = crate::objects::dynamic(&object)?;
-    api.create(&PostParams::default(), &dynamic)
-        .await
-        .attempt(format!("create Backup {name}"))
-        .map_err(|error| crate::objects::refusal(error, "backup", &name))?;
-    printer::line(&format!("Backup {name:?} requested."));
-    if !args.wait {
-        printer::line(&format!(
-            "Follow it with `lifeboat backup watch {name}`, see it with `lifeboat backup describe {name}`."
-        ));
-        return Ok(());
-    }
-    eprintln!("Waiting for it to end; the backup goes on if you stop waiting (Ctrl-C).");
-    printer::line(&follow(BACKUP, &api, &name).await?);
-    Ok(())
+    request(settings, &client, BACKUP, &object, args.wait).await
 }
 
 /// The Backup that flags describe.
@@ -124,20 +99,6 @@ pub(crate) async fn check_locations(
         SNAPSHOT_LOCATION.find(&SNAPSHOT_LOCATION.api(client, &settings.namespace), name).await?;
     }
     Ok(())
-}
-
-fn print(args: &Args, object: &Backup) -> Result<(), CliError> {
-    let Some(output) = args.output else { return Ok(()) };
-    let dynamic = crate::objects::dynamic(object)?;
-    printer::print(output, object, || {
-        crate::objects::get::table(
-            &[dynamic],
-            &get::COLUMNS,
-            &args.label_columns,
-            args.show_labels,
-            Timestamp::now(),
-        )
-    })
 }
 
 #[cfg(test)]

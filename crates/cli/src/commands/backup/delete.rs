@@ -13,18 +13,16 @@ use lifeboat_cluster::wait::{Look, until};
 use lifeboat_plan::label;
 
 use crate::error::CliError;
+use crate::objects::BACKUP;
 use crate::objects::ask::{ask, listing};
-use crate::objects::{BACKUP, Selection};
+use crate::objects::remove::DeleteArgs;
 use crate::printer;
 use crate::settings::Settings;
 
 #[derive(clap::Args)]
 pub(crate) struct Args {
     #[command(flatten)]
-    selection: Selection,
-    /// Do not ask for confirmation
-    #[arg(long)]
-    confirm: bool,
+    deletion: DeleteArgs,
     /// Wait until they are deleted; fails if something could not be deleted
     #[arg(short, long)]
     wait: bool,
@@ -36,12 +34,13 @@ pub(crate) struct Args {
 pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError> {
     let client = settings.client().await?;
     let api = BACKUP.api(&client, &settings.namespace);
-    let found = BACKUP.chosen(&api, &args.selection.names, args.selection.selector.as_deref()).await?;
+    let selection = &args.deletion.selection;
+    let found = BACKUP.chosen(&api, &selection.names, selection.selector.as_deref()).await?;
     if found.is_empty() {
         eprintln!("No backups to delete.");
         return Ok(());
     }
-    if !args.confirm {
+    if !args.deletion.confirm {
         let names: Vec<_> = found.iter().map(ResourceExt::name_any).collect();
         ask(&format!("Delete {}, with everything in storage?", listing("backup", "backups", &names)))?;
     }

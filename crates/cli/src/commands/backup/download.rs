@@ -2,12 +2,10 @@
 
 use std::fs::OpenOptions;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::DownloadTargetKind;
 
-use crate::download::{Fetcher, TlsArgs, copy};
+use crate::download::{LinkArgs, copy};
 use crate::error::CliError;
 use crate::objects::{BACKUP, phase, text};
 use crate::printer;
@@ -23,11 +21,8 @@ pub(crate) struct Args {
     /// Overwrite the file
     #[arg(long)]
     force: bool,
-    /// How long to wait for the server's link to the archive
-    #[arg(long, default_value = "1m0s", value_name = "DURATION")]
-    timeout: GoDuration,
     #[command(flatten)]
-    tls: TlsArgs,
+    link: LinkArgs,
 }
 
 pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError> {
@@ -39,8 +34,7 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
             .help("pass --force to overwrite it, or name another file with -o"));
     }
     let location = text(&found, "/spec/storageLocation");
-    let patience = args.timeout.to_std().unwrap_or(Duration::from_mins(1));
-    let fetcher = Fetcher::new(&client, &settings.namespace, &location, &args.tls, patience).await?;
+    let fetcher = args.link.fetcher(&client, &settings.namespace, &location).await?;
     let Some(answer) = fetcher.open(DownloadTargetKind::BackupContents, &args.name).await? else {
         return Err(CliError::not_found(format!("backup {:?} has no archive in its location", args.name))
             .help(format!("it is {}; an archive is there once the objects are written", phase(&found))));

@@ -1,9 +1,8 @@
 //! `lifeboat backup logs NAME`.
 
-use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::DownloadTargetKind;
 
-use crate::download::TlsArgs;
+use crate::download::LinkArgs;
 use crate::error::CliError;
 use crate::objects::{BACKUP, logs, text};
 use crate::settings::Settings;
@@ -12,11 +11,8 @@ use crate::settings::Settings;
 pub(crate) struct Args {
     /// Name of the backup
     name: String,
-    /// How long to wait for the server's link to the log
-    #[arg(long, default_value = "1m0s", value_name = "DURATION")]
-    timeout: GoDuration,
     #[command(flatten)]
-    tls: TlsArgs,
+    link: LinkArgs,
 }
 
 pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError> {
@@ -29,5 +25,5 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
         kind: DownloadTargetKind::BackupLog,
         location: &location,
     };
-    logs::print(settings, &client, wanted, &args.tls, args.timeout).await
+    logs::print(settings, &client, wanted, &args.link).await
 }

@@ -15,8 +15,9 @@ use lifeboat_api::velero::{
 };
 use serde_json::{Value, json};
 
+use crate::commands::describe::Records;
 use crate::objects::get::selector_text;
-use crate::objects::results::{self, Fetched, NotFetched, Results};
+use crate::objects::results::{self, NotFetched};
 use crate::objects::show::{Node, Page, instant, moment, relative, span};
 use crate::objects::volumes as objects_volumes;
 pub(crate) use volume::Volume;
@@ -24,15 +25,8 @@ pub(crate) use volume::Volume;
 /// All that a description is made of.
 pub(crate) struct Facts {
     pub(crate) backup: Backup,
-    /// Which store is used for its location now.
-    pub(crate) store: Option<String>,
     pub(crate) deletions: Vec<DeleteBackupRequest>,
-    pub(crate) results: Fetched<Results>,
-    pub(crate) volumes: Fetched<Vec<Volume>>,
-    pub(crate) resources: Fetched<BTreeMap<String, Vec<String>>>,
-    pub(crate) operations: Fetched<Vec<Value>>,
-    /// VolumePluginBackups.
-    pub(crate) plugin_volumes: Fetched<Vec<Value>>,
+    pub(crate) records: Records,
 }
 
 pub(crate) fn page(facts: &Facts, now: Timestamp, details: bool) -> Page {
@@ -40,7 +34,7 @@ pub(crate) fn page(facts: &Facts, now: Timestamp, details: bool) -> Page {
     let mut page = Page::default();
     page.text("Name", backup.name_any());
     page.text("Namespace", backup.namespace().unwrap_or_default());
-    head(&mut page, backup, facts.store.as_deref(), now);
+    head(&mut page, backup, facts.records.store.as_deref(), now);
     metadata(&mut page, &backup.metadata, details);
     validation(&mut page, backup.status.as_ref().and_then(|status| status.validation_errors.as_deref()));
     let count = |read: fn(&lifeboat_api::velero::BackupStatus) -> Option<i64>| {
@@ -48,17 +42,17 @@ pub(crate) fn page(facts: &Facts, now: Timestamp, details: bool) -> Page {
     };
     results::put(
         &mut page,
-        facts.results.as_ref(),
+        facts.records.results.as_ref(),
         count(|status| status.errors),
         count(|status| status.warnings),
     );
     page.page("What", spec(&backup.spec, details));
     order(&mut page, &backup.spec);
     hooks(&mut page, backup.spec.hooks.as_ref(), details);
-    volumes(&mut page, facts.volumes.as_ref(), details);
-    objects_volumes::put(&mut page, facts.plugin_volumes.as_ref(), now, details);
-    operations(&mut page, backup, facts.operations.as_ref());
-    resources(&mut page, facts.resources.as_ref());
+    volumes(&mut page, facts.records.volumes.as_ref(), details);
+    objects_volumes::put(&mut page, facts.records.plugin_volumes.as_ref(), now, details);
+    operations(&mut page, backup, facts.records.operations.as_ref());
+    resources(&mut page, facts.records.resources.as_ref());
     deletions(&mut page, &facts.deletions);
     page
 }

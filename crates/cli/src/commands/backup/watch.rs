@@ -1,9 +1,8 @@
-//! `lifeboat backup watch NAME`: what --wait shows, for a backup that is there already.
+//! `lifeboat backup watch NAME`: shows what `create --wait` shows, for a backup that exists.
 
 use crate::error::CliError;
 use crate::objects::BACKUP;
-use crate::objects::follow::follow;
-use crate::printer;
+use crate::objects::follow::watch;
 use crate::settings::Settings;
 
 #[derive(clap::Args)]
@@ -13,8 +12,5 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError> {
-    let api = BACKUP.api(&settings.client().await?, &settings.namespace);
-    BACKUP.find(&api, &args.name).await?;
-    printer::line(&follow(BACKUP, &api, &args.name).await?);
-    Ok(())
+    watch(settings, BACKUP, &args.name).await
 }

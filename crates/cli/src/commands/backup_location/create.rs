@@ -9,6 +9,7 @@ use super::spec::{self, LocationArgs};
 use super::{Freshness, api, wait_until_available};
 use crate::args::{Format, object_name};
 use crate::error::CliError;
+use crate::objects::create::refusal;
 use crate::printer;
 use crate::settings::Settings;
 
@@ -42,7 +43,7 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
     let created = api(&client, &settings.namespace).create(&PostParams::default(), &object).await;
     created
         .attempt(format!("create BackupStorageLocation {}", args.name))
-        .map_err(|error| crate::objects::refusal(error, "backup-location", &args.name))?;
+        .map_err(|error| refusal(error, "backup-location", &args.name))?;
     printer::line(&format!("Backup storage location {:?} created.", args.name));
     if args.wait {
         let limit = Duration::from_secs(args.timeout);

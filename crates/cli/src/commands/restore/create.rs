@@ -1,7 +1,7 @@
 //! `lifeboat restore create [NAME] --from-backup B | --from-schedule S`.
 
 use jiff::{Timestamp, Zoned};
-use kube::api::{DynamicObject, ListParams, ObjectMeta, PostParams};
+use kube::api::{DynamicObject, ListParams, ObjectMeta};
 use kube::{Client, ResourceExt};
 use lifeboat_api::velero::Restore;
 use lifeboat_api::velero::names::SCHEDULE_NAME;
@@ -13,7 +13,7 @@ use super::get;
 use super::spec::RestoreFlags;
 use crate::args::{Output, new_name, object_name};
 use crate::error::CliError;
-use crate::objects::follow::follow;
+use crate::objects::create::request;
 use crate::objects::get::time_at;
 use crate::objects::{BACKUP, RESTORE, dynamic, phase};
 use crate::printer;
@@ -79,21 +79,7 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
             crate::objects::get::table(&[row], &get::COLUMNS, &[], false, Timestamp::now())
         });
     }
-    let api = RESTORE.api(&client, &settings.namespace);
-    api.create(&PostParams::default(), &dynamic(&object)?)
-        .await
-        .attempt(format!("create Restore {name}"))
-        .map_err(|error| crate::objects::refusal(error, "restore", &name))?;
-    printer::line(&format!("Restore {name:?} requested."));
-    if !args.wait {
-        printer::line(&format!(
-            "Follow it with `lifeboat restore watch {name}`, see it with `lifeboat restore describe {name}`."
-        ));
-        return Ok(());
-    }
-    eprintln!("Waiting for it to end; the restore goes on if you stop waiting (Ctrl-C).");
-    printer::line(&follow(RESTORE, &api, &name).await?);
-    Ok(())
+    request(settings, &client, RESTORE, &object, args.wait).await
 }
 
 /// A backup that exists, or a schedule that has made one.

@@ -1,10 +1,9 @@
 //! `lifeboat restore logs NAME`.
 
-use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::DownloadTargetKind;
 
 use super::location_of;
-use crate::download::TlsArgs;
+use crate::download::LinkArgs;
 use crate::error::CliError;
 use crate::objects::{RESTORE, logs};
 use crate::settings::Settings;
@@ -13,11 +12,8 @@ use crate::settings::Settings;
 pub(crate) struct Args {
     /// Name of the restore
     name: String,
-    /// How long to wait for the server's link to the log
-    #[arg(long, default_value = "1m0s", value_name = "DURATION")]
-    timeout: GoDuration,
     #[command(flatten)]
-    tls: TlsArgs,
+    link: LinkArgs,
 }
 
 pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError> {
@@ -30,5 +26,5 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
         kind: DownloadTargetKind::RestoreLog,
         location: &location,
     };
-    logs::print(settings, &client, wanted, &args.tls, args.timeout).await
+    logs::print(settings, &client, wanted, &args.link).await
 }

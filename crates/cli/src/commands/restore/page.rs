@@ -1,34 +1,26 @@
 //! What `lifeboat restore describe` shows: a page from the Restore and what was fetched about it.
 
-use std::collections::BTreeMap;
-
 use jiff::Timestamp;
 use kube::ResourceExt;
 use lifeboat_api::common::GoDuration;
 use lifeboat_api::velero::{ExistingResourcePolicy, Restore, RestorePhase, RestoreSpec, RestoreStatus};
 use lifeboat_plan::items::waits::{WAITING, Waits};
-use serde_json::Value;
 
 use crate::commands::backup::page::{
-    Volume, metadata, put_hooks, put_operations, resources, times, validation, volumes,
+    metadata, put_hooks, put_operations, resources, times, validation, volumes,
 };
+use crate::commands::describe::Records;
 use crate::objects::get::selector_text;
-use crate::objects::results::{self, Fetched, Results};
+use crate::objects::results;
 use crate::objects::show::{Node, Page, span};
 use crate::objects::volumes as objects_volumes;
 
 /// All that a description is made of.
 pub(crate) struct Facts {
     pub(crate) restore: Restore,
-    /// The location of its backup, and which store is used for it now.
+    /// The location of its backup.
     pub(crate) location: String,
-    pub(crate) store: Option<String>,
-    pub(crate) results: Fetched<Results>,
-    pub(crate) volumes: Fetched<Vec<Volume>>,
-    pub(crate) resources: Fetched<BTreeMap<String, Vec<String>>>,
-    pub(crate) operations: Fetched<Vec<Value>>,
-    /// VolumePluginRestores.
-    pub(crate) plugin_volumes: Fetched<Vec<Value>>,
+    pub(crate) records: Records,
 }
 
 pub(crate) fn page(facts: &Facts, now: Timestamp, details: bool) -> Page {
@@ -41,19 +33,19 @@ pub(crate) fn page(facts: &Facts, now: Timestamp, details: bool) -> Page {
     metadata(&mut page, &restore.metadata, details);
     validation(&mut page, status.validation_errors.as_deref());
     let (errors, warnings) = (status.errors.unwrap_or_default(), status.warnings.unwrap_or_default());
-    results::put(&mut page, facts.results.as_ref(), errors, warnings);
+    results::put(&mut page, facts.records.results.as_ref(), errors, warnings);
     page.page("What", spec(&restore.spec, details));
     mapping(&mut page, &restore.spec);
     hooks(&mut page, &restore.spec, &status);
-    volumes(&mut page, facts.volumes.as_ref(), details);
-    objects_volumes::put(&mut page, facts.plugin_volumes.as_ref(), now, details);
+    volumes(&mut page, facts.records.volumes.as_ref(), details);
+    objects_volumes::put(&mut page, facts.records.plugin_volumes.as_ref(), now, details);
     let counts = (
         status.restore_item_operations_attempted.unwrap_or_default(),
         status.restore_item_operations_completed.unwrap_or_default(),
         status.restore_item_operations_failed.unwrap_or_default(),
     );
-    put_operations(&mut page, counts, facts.operations.as_ref());
-    resources(&mut page, facts.resources.as_ref());
+    put_operations(&mut page, counts, facts.records.operations.as_ref());
+    resources(&mut page, facts.records.resources.as_ref());
     page
 }
 
@@ -65,7 +57,7 @@ fn head(page: &mut Page, facts: &Facts, status: &RestoreStatus, now: Timestamp) 
     page.text_if("Backup", restore.spec.backup_name.clone().filter(|name| !name.is_empty()));
     page.text_if("Schedule", restore.spec.schedule_name.clone().filter(|name| !name.is_empty()));
     page.text_if("Storage location", Some(facts.location.clone()).filter(|name| !name.is_empty()));
-    page.text_if("Store", facts.store.clone());
+    page.text_if("Store", facts.records.store.clone());
     if let Some(progress) = &status.progress {
         let (done, total) = (progress.items_restored, progress.total_items);
         page.items(done.unwrap_or_default(), total.unwrap_or_default(), restore.phase().is_terminal());
@@ -172,6 +164,8 @@ fn hooks(page: &mut Page, spec: &RestoreSpec, status: &RestoreStatus) {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use serde_json::json;
 
     use super::*;
@@ -184,10 +178,7 @@ mod tests {
                 "hooks": {"resources": [{"name": "thaw", "postHooks": []}]}, "itemOperationTimeout": "4h0m0s"},
             "status": {"phase": "PartiallyFailed", "errors": 1, "warnings": 1, "startTimestamp": "2026-11-16T03:00:00Z",
                 "completionTimestamp": "2026-11-16T03:00:12Z", "progress": {"totalItems": 10, "itemsRestored": 9}}});
-        Facts {
-            restore: serde_json::from_value(restore).unwrap(),
-            location: String::new(),
-            store: None,
+        let records = Records {
             results: Some(Ok(serde_json::from_value(json!({
                 "errors": {"namespaces": {"shop-test": ["error restoring deployments.apps/shop-test/web: quota exceeded"]}},
                 "warnings": {"cluster": ["could not restore, StorageClass:fast already exists. Warning: the in-cluster version is different than the backed-up version"]},
@@ -195,15 +186,16 @@ mod tests {
             .unwrap())),
             volumes: Some(Ok(Vec::new())),
             resources: Some(Ok(BTreeMap::from([("v1/Pod".into(), vec!["shop-test/web(created)".into()])]))),
-            operations: None,
-            plugin_volumes: None,
-        }
+            ..Records::default()
+        };
+        Facts { restore: serde_json::from_value(restore).unwrap(), location: String::new(), records }
     }
 
     #[test]
     fn the_store_of_the_location_is_named() {
-        let facts =
-            Facts { location: "default".into(), store: Some("the built-in store".into()), ..partial() };
+        let mut facts = partial();
+        facts.location = "default".into();
+        facts.records.store = Some("the built-in store".into());
         let text = page(&facts, "2026-11-16T12:00:00Z".parse().unwrap(), false).to_text();
         let ends =
             |label: &str, end: &str| text.lines().any(|line| line.starts_with(label) && line.ends_with(end));
@@ -213,7 +205,7 @@ mod tests {
     #[test]
     fn a_restore_at_a_glance() {
         let mut facts = partial();
-        facts.resources = None;
+        facts.records.resources = None;
         insta::assert_snapshot!(page(&facts, "2026-11-16T12:00:00Z".parse().unwrap(), false).to_text());
     }
 

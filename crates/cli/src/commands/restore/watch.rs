@@ -1,9 +1,8 @@
-//! `lifeboat restore watch NAME`: what --wait shows, for a restore that is there already.
+//! `lifeboat restore watch NAME`: shows what `create --wait` shows, for a restore that exists.
 
 use crate::error::CliError;
 use crate::objects::RESTORE;
-use crate::objects::follow::follow;
-use crate::printer;
+use crate::objects::follow::watch;
 use crate::settings::Settings;
 
 #[derive(clap::Args)]
@@ -13,8 +12,5 @@ pub(crate) struct Args {
 }
 
 pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError> {
-    let api = RESTORE.api(&settings.client().await?, &settings.namespace);
-    RESTORE.find(&api, &args.name).await?;
-    printer::line(&follow(RESTORE, &api, &args.name).await?);
-    Ok(())
+    watch(settings, RESTORE, &args.name).await
 }

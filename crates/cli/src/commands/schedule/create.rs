@@ -7,10 +7,11 @@ use lifeboat_cluster::Attempt;
 use lifeboat_plan::velero::schedule::Cron;
 
 use super::get;
-use crate::args::{Output, schedule_name};
+use crate::args::schedule_name;
 use crate::commands::backup::check_locations;
 use crate::commands::backup::spec::BackupFlags;
 use crate::error::CliError;
+use crate::objects::create::{PrintArgs, refusal};
 use crate::objects::show::{moment, relative};
 use crate::objects::{SCHEDULE, dynamic};
 use crate::printer;
@@ -36,15 +37,8 @@ pub(crate) struct Args {
     use_owner_references_in_backup: bool,
     #[command(flatten)]
     flags: BackupFlags,
-    /// Print the object instead of creating it
-    #[arg(short, long, value_enum)]
-    output: Option<Output>,
-    /// With -o table: show all labels
-    #[arg(long, requires = "output")]
-    show_labels: bool,
-    /// With -o table: labels to show as columns
-    #[arg(short = 'L', long, value_name = "KEY,…", value_delimiter = ',', requires = "output")]
-    label_columns: Vec<String>,
+    #[command(flatten)]
+    print: PrintArgs,
 }
 
 /// A time that the server would refuse is refused here.
@@ -55,17 +49,8 @@ fn cron(text: &str) -> Result<String, String> {
 pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError> {
     args.flags.check()?;
     let object = object(settings, &args);
-    if let Some(output) = args.output {
-        let row = dynamic(&object)?;
-        return printer::print(output, &object, || {
-            crate::objects::get::table(
-                &[row],
-                &get::COLUMNS,
-                &args.label_columns,
-                args.show_labels,
-                Timestamp::now(),
-            )
-        });
+    if let Some(output) = args.print.output {
+        return args.print.print(output, &object, &get::COLUMNS);
     }
     let client = settings.client().await?;
     check_locations(settings, &client, &args.flags).await?;
@@ -74,7 +59,7 @@ pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError>
         .create(&PostParams::default(), &dynamic(&object)?)
         .await
         .attempt(format!("create Schedule {}", args.name))
-        .map_err(|error| crate::objects::refusal(error, "schedule", &args.name))?;
+        .map_err(|error| refusal(error, "schedule", &args.name))?;
     printer::line(&format!("Schedule {:?} created.", args.name));
     let now = Timestamp::now();
     match Cron::parse(&args.schedule).ok().and_then(|cron| cron.next(now)) {

@@ -7,7 +7,8 @@ use serde_json::{Value, json};
 use crate::args::{Format, object_name};
 use crate::commands::backup_location::spec::{ConfigArg, CredentialArg};
 use crate::error::CliError;
-use crate::objects::{SNAPSHOT_LOCATION, refusal};
+use crate::objects::SNAPSHOT_LOCATION;
+use crate::objects::create::refusal;
 use crate::printer;
 use crate::settings::Settings;
 

@@ -2,19 +2,11 @@
 //! deleted.
 
 use crate::error::CliError;
-use crate::objects::{SNAPSHOT_LOCATION, Selection, remove};
+pub(crate) use crate::objects::remove::DeleteArgs as Args;
+use crate::objects::{SNAPSHOT_LOCATION, remove};
 use crate::settings::Settings;
-
-#[derive(clap::Args)]
-pub(crate) struct Args {
-    #[command(flatten)]
-    selection: Selection,
-    /// Do not ask for confirmation
-    #[arg(long)]
-    confirm: bool,
-}
 
 pub(crate) async fn run(settings: &Settings, args: Args) -> Result<(), CliError> {
     let stays = "the snapshots taken there stay, and cannot be restored or deleted without it";
-    remove::run(settings, SNAPSHOT_LOCATION, &args.selection, args.confirm, stays).await
+    remove::run(settings, SNAPSHOT_LOCATION, &args, stays).await
 }

@@ -7,12 +7,7 @@ fn facts(backup: Value) -> Facts {
     Facts {
         backup: serde_json::from_value(backup).unwrap(),
         deletions: Vec::new(),
-        store: None,
-        results: None,
-        volumes: None,
-        resources: None,
-        operations: None,
-        plugin_volumes: None,
+        records: Records::default(),
     }
 }
 
@@ -31,12 +26,12 @@ fn partial() -> Facts {
             "progress": {"totalItems": 512, "itemsBackedUp": 511},
             "hookStatus": {"hooksAttempted": 2, "hooksFailed": 1},
             "backupItemOperationsAttempted": 1, "backupItemOperationsCompleted": 1}}));
-    facts.results = Some(Ok(serde_json::from_value(json!({
+    facts.records.results = Some(Ok(serde_json::from_value(json!({
         "errors": {"namespaces": {"shop": [" resource: /pods name: /db-1 message: /the hook did not answer"]}},
         "warnings": {"velero": ["Cannot find resource 'shop/db-9'."]},
     }))
     .unwrap()));
-    facts.volumes = Some(Ok(serde_json::from_value(json!([
+    facts.records.volumes = Some(Ok(serde_json::from_value(json!([
         {"pvcNamespace": "shop", "pvcName": "data", "pvName": "pv1", "skipped": true, "skippedReason": "nobody asked for its data"},
         {"pvcNamespace": "shop", "pvcName": "logs", "pvName": "pv2", "backupMethod": "CSISnapshot", "result": "succeeded"},
         {"pvName": "pv3", "backupMethod": "CSISnapshot", "result": "failed"},
@@ -53,9 +48,9 @@ fn a_backup_at_a_glance() {
 #[test]
 fn a_backup_in_detail() {
     let mut facts = partial();
-    facts.resources =
+    facts.records.resources =
         Some(Ok(BTreeMap::from([("v1/Pod".into(), vec!["shop/db-0".into(), "shop/db-1".into()])])));
-    facts.operations = Some(Ok(vec![json!({"spec": {"operationID": "du-1",
+    facts.records.operations = Some(Ok(vec![json!({"spec": {"operationID": "du-1",
         "resourceIdentifier": {"Resource": "persistentvolumeclaims", "Namespace": "shop", "Name": "data"}},
         "status": {"phase": "Completed"}})]));
     let page = page(&facts, "2026-11-16T12:00:00Z".parse().unwrap(), true);
@@ -72,8 +67,8 @@ fn a_new_backup_has_little_to_say() {
 #[test]
 fn what_cannot_be_fetched_is_said_in_its_place() {
     let mut facts = partial();
-    facts.results = Some(Err(NotFetched::File(CliError::ended("no link"))));
-    facts.volumes = Some(Err(NotFetched::File(CliError::ended("no link"))));
+    facts.records.results = Some(Err(NotFetched::File(CliError::ended("no link"))));
+    facts.records.volumes = Some(Err(NotFetched::File(CliError::ended("no link"))));
     facts.backup.status.as_mut().unwrap().failure_reason = Some("cancelled by annotation".into());
     facts.deletions = vec![
         serde_json::from_value(json!({"metadata": {"name": "d"}, "spec": {"backupName": "b"},
@@ -86,7 +81,7 @@ fn what_cannot_be_fetched_is_said_in_its_place() {
 #[test]
 fn the_store_of_the_location_is_named() {
     let mut facts = partial();
-    facts.store = Some("plugin velero.io/aws (/plugins/velero-plugin-for-aws)".into());
+    facts.records.store = Some("plugin velero.io/aws (/plugins/velero-plugin-for-aws)".into());
     let text = page(&facts, "2026-11-16T12:00:00Z".parse().unwrap(), false).to_text();
     let line = text.lines().find(|line| line.starts_with("Store:")).unwrap();
     assert!(line.ends_with("plugin velero.io/aws (/plugins/velero-plugin-for-aws)"), "{line}");
