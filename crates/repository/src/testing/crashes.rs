@@ -1,5 +1,5 @@
-//! Work that dies before and after each of its requests, one death at a time. What the store then holds is what the
-//! next process finds.
+//! Runs work that crashes before and after each of its requests, one crash at a time. The store's content after the
+//! crash is what the next process finds.
 
 use std::sync::Arc;
 
@@ -9,61 +9,61 @@ use lifeboat_store::{Memory, Store};
 use super::unreliable::{Trouble, Unreliable, copy, store};
 use crate::error::Result;
 
-/// What a process told before it ended, and how it ended.
-pub(crate) type Ended<T> = (T, Result<()>);
+/// What the work reported before it ended, and its result.
+pub(crate) type WorkOutcome<T> = (T, Result<()>);
 
-/// One death, and what it left.
-pub(crate) struct Death<T> {
-    /// What the process had told by then.
-    pub(crate) told: T,
-    /// The same objects, reached by a process that lives.
+/// One crash, and its result.
+pub(crate) struct Crash<T> {
+    /// What the work had reported by then.
+    pub(crate) reported: T,
+    /// The store's objects after the crash, through a working store.
     pub(crate) store: Store,
-    /// For messages.
+    /// The name in messages.
     pub(crate) name: String,
 }
 
-/// How work ends that nothing disturbs.
+/// The result of work without a crash.
 pub(crate) struct Undisturbed<T> {
-    pub(crate) told: T,
+    pub(crate) reported: T,
     pub(crate) store: Store,
     pub(crate) requests: u64,
 }
 
 pub(crate) async fn undisturbed<T, W>(base: &Arc<Memory>, work: impl Fn(Store) -> W) -> Undisturbed<T>
 where
-    W: Future<Output = Ended<T>>,
+    W: Future<Output = WorkOutcome<T>>,
 {
     let memory = copy(base).await;
     let quiet = Unreliable::new(&memory, Trouble::None);
-    let (told, outcome) = work(quiet.store()).await;
+    let (reported, outcome) = work(quiet.store()).await;
     outcome.unwrap();
-    Undisturbed { told, store: store(memory), requests: quiet.requests() }
+    Undisturbed { reported, store: store(memory), requests: quiet.requests() }
 }
 
-/// Does the work on a copy of `base` for every request of `requests` and for death before and after it; then lets
-/// `inspect` look at what is left.
-pub(crate) async fn die_everywhere<T, W, I>(
+/// Runs the work on a copy of `base` for every request of `requests` with a crash before and after it; then calls
+/// `inspect` with the result.
+pub(crate) async fn crash_everywhere<T, W, I>(
     base: &Arc<Memory>,
     requests: u64,
     work: impl Fn(Store) -> W,
-    inspect: impl Fn(Death<T>) -> I,
+    inspect: impl Fn(Crash<T>) -> I,
 ) where
-    W: Future<Output = Ended<T>>,
+    W: Future<Output = WorkOutcome<T>>,
     I: Future<Output = ()>,
 {
-    let deaths = (1..=requests).flat_map(|request| [(request, false), (request, true)]);
-    let trying = futures::stream::iter(deaths).map(|(request, after)| {
+    let crashes = (1..=requests).flat_map(|request| [(request, false), (request, true)]);
+    let trying = futures::stream::iter(crashes).map(|(request, after)| {
         let (work, inspect) = (&work, &inspect);
         async move {
-            let name = format!("death {} request {request}", if after { "after" } else { "before" });
+            let name = format!("crash {} request {request}", if after { "after" } else { "before" });
             let memory = copy(base).await;
-            let unreliable = Unreliable::new(&memory, Trouble::Death { request, after });
-            let (told, outcome) = work(unreliable.store()).await;
-            // Only giving back the last lock may fail without being noticed.
+            let unreliable = Unreliable::new(&memory, Trouble::Crash { request, after });
+            let (reported, outcome) = work(unreliable.store()).await;
+            // Only a failure to release the last lock may go unnoticed.
             assert!(outcome.is_err() || request + 1 >= requests, "{name} went unnoticed");
-            inspect(Death { told, store: store(memory), name }).await;
+            inspect(Crash { reported, store: store(memory), name }).await;
         }
     });
-    // Many at a time, because each waits for stores to settle.
+    // Many concurrently, because each waits for stores to settle.
     trying.buffer_unordered(64).collect::<()>().await;
 }
