@@ -54,7 +54,7 @@ use crate::definition::{Crd, VELERO_LABEL};
 /// The group's name.
 pub const GROUP: &str = "velero.io";
 
-/// The CRDs of the group, those that users meet most first.
+/// The CRDs of the group, the most commonly used ones first.
 pub fn crds() -> Vec<Crd> {
     vec![
         crd::<Backup>(),

@@ -1,5 +1,5 @@
 //! Adds index files that name packs which do not exist: `fill_index DIRECTORY PASSWORD-FILE BLOBS`. Makes an empty
-//! repository look as large as one likes, to see what its index costs. `cargo xtask bench scale` runs it.
+//! repository look as large as needed, to measure what its index costs. `cargo xtask bench scale` runs it.
 
 use lifeboat_repository::files::FileKind;
 use lifeboat_repository::id::{BlobId, BlobKind, Id, PackId};

@@ -1,4 +1,4 @@
-//! Writes inputs that each fuzz target understands into `fuzz/corpus/TARGET/`, for the fuzzer to start from.
+//! Writes valid inputs of each fuzz target to `fuzz/corpus/TARGET/`, as seeds for the fuzzer.
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
-//! Backup: a walker looks at the source in order and decides what has to be read, workers read, cut and save, and
-//! directories complete themselves from the leaves to the root (`directory`). The snapshot is written last, after
-//! everything it needs is in an index, and only while the lock is held.
+//! Backup: a walker goes through the source in order and decides what has to be read, workers read files, split them
+//! into chunks and save them, and directories are completed from the leaves to the root (`directory`). The snapshot
+//! is written last, after everything that it needs is in an index, and only while the lock is held.
 
 mod buffer;
 mod context;
@@ -41,77 +41,77 @@ use crate::source::metadata::MetadataOptions;
 /// What is backed up.
 pub enum Source {
     Paths(Vec<PathBuf>),
-    /// An open directory, stored at `path` of the snapshot wherever it is mounted. With `/` its content becomes the root
-    /// of the snapshot; with `/source/data` the snapshot has that directory, as if it had been read there, and the
-    /// directories above it are made up. Patterns and reported paths count from the root of the snapshot.
+    /// An open directory, stored at `path` in the snapshot, wherever it is mounted. With `/`, its content becomes the
+    /// root of the snapshot; with `/source/data`, the snapshot has that directory, as if it had been read there, and
+    /// the directories above it are synthesized. Patterns and reported paths start at the root of the snapshot.
     Root {
         directory: OwnedFd,
         path: String,
     },
-    /// A block device, or an image of one, becomes one file of this name.
+    /// A block device, or an image of one, stored as one file of this name.
     Device {
         file: File,
         name: String,
     },
-    /// Becomes one file of this name.
+    /// Any stream, stored as one file of this name.
     Stream {
         name: String,
         reader: Box<dyn Read + Send>,
     },
-    /// The output of a command becomes one file; unless the command ends with 0 there is no snapshot.
+    /// The output of a command, stored as one file; there is no snapshot unless the command exits with 0.
     Command {
         name: String,
         argv: Vec<OsString>,
     },
 }
 
-/// The snapshot whose files need not be read again if they look the same.
+/// The snapshot that unchanged files are taken from instead of being read again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Parent {
-    /// The newest one of the same group.
+    /// The newest snapshot of the same group.
     Newest(GroupBy),
     Given(SnapshotId),
-    /// Everything is read.
+    /// No parent: every file is read.
     None,
 }
 
-/// Called when everything is stored and before the snapshot is written, under the lock. An error means that no snapshot
-/// is written; a caller with a reason of its own gives it as `Error::NotConfirmed` and gets it back from `backup`.
+/// Called under the lock when all data is stored, before the snapshot is written. If it returns an error, no snapshot
+/// is written; a caller with a reason of its own returns it as `Error::NotConfirmed` and gets it back from `backup`.
 pub type Confirm = Box<dyn FnOnce() -> BoxFuture<'static, Result<()>> + Send>;
 
-/// How to back up.
+/// Options of a backup.
 pub struct BackupOptions {
     pub source: Source,
-    /// For the snapshot; that in locks is the repository's `Identity`.
+    /// The host name in the snapshot; the one in locks is part of the repository's `Identity`.
     pub host: String,
     pub tags: Vec<String>,
-    /// Where something cannot be read, the snapshot gets this tag with the number of what is missing behind it.
+    /// If files cannot be read, the snapshot gets a tag of this text followed by the number of missing files.
     pub incomplete_tag: Option<String>,
-    /// Of the snapshot; now, if not given.
+    /// The time of the snapshot; the current time by default.
     pub time: Option<Zoned>,
     pub parent: Parent,
-    /// What is left out.
+    /// The files that are left out.
     pub filter: Filter,
-    /// The patterns of `filter` as they were given, for the snapshot.
+    /// The patterns of `filter` as the user wrote them, for the snapshot.
     pub excludes: Vec<String>,
     pub change: ChangeOptions,
     pub metadata: MetadataOptions,
-    /// How much more of a file is read than it had when it was opened; to its end, where nothing is said. For files that
-    /// are written to faster than they can be read.
+    /// How many bytes beyond a file's size when it was opened are read; by default up to its end. For files that are
+    /// written faster than they can be read.
     pub growth: Option<u64>,
     pub confirm: Option<Confirm>,
-    /// Whether an empty stream or root is a backup.
+    /// Whether an empty stream or root may be backed up.
     pub allow_empty: bool,
-    /// No snapshot if nothing is different from the parent.
+    /// Write no snapshot if nothing differs from the parent.
     pub skip_if_unchanged: bool,
-    /// Everything but writing.
+    /// Do everything except writing.
     pub dry_run: bool,
-    /// Count ahead, so that the progress has totals.
+    /// Count the files in advance, so that the progress has totals.
     pub scan: bool,
 }
 
 impl BackupOptions {
-    /// The defaults for a source.
+    /// The default options for a source.
     pub fn new(source: Source, host: impl Into<String>) -> Self {
         Self {
             source,
@@ -134,21 +134,21 @@ impl BackupOptions {
     }
 }
 
-/// What came of it.
+/// The result of a backup.
 #[derive(Debug)]
 pub struct BackupOutcome {
-    /// `None` in a dry run, when an unchanged source was skipped, and for a prepared snapshot.
+    /// `None` in a dry run, for an unchanged source that was skipped, and for a prepared snapshot.
     pub snapshot_id: Option<SnapshotId>,
     pub snapshot: Snapshot,
-    /// What is missing in the snapshot. Not empty means incomplete.
+    /// Files that are missing in the snapshot. If it is not empty, the snapshot is incomplete.
     pub unreadable: Vec<Problem>,
-    /// Files that changed while they were read, twice; or went away.
+    /// Files that changed twice while they were read, or were deleted.
     pub changed_while_read: Vec<String>,
     pub duration: Duration,
 }
 
 impl BackupOutcome {
-    /// A snapshot was made, but not of everything that was asked for.
+    /// Whether a snapshot was made that lacks files that should be in it.
     pub fn is_incomplete(&self) -> bool {
         !self.unreadable.is_empty()
     }
@@ -177,7 +177,7 @@ pub async fn backup(
             confirm().await?;
         }
         lock.verify().await?;
-        // The last moment at which there can be no snapshot.
+        // The last point at which a cancelled backup leaves no snapshot.
         if cancel.is_cancelled() {
             return Err(Error::Cancelled);
         }

@@ -1,6 +1,6 @@
-//! Reading blobs: from the packs that the index names, decrypted, decompressed and checked against their ids. A
-//! copy that is damaged is passed over for the next one. Trees are read in segments of their packs, which are kept
-//! for a while: the directories of a snapshot lie side by side, and a store far away costs a round trip each time.
+//! Reads blobs from the packs that the index names, decrypts and decompresses them and checks them against their IDs.
+//! If a copy is damaged, the next one is used. Trees are read in segments of their packs, which are cached for a
+//! while: the directories of a snapshot are adjacent, and a remote store costs a round trip for each request.
 
 mod segments;
 
@@ -19,7 +19,8 @@ use crate::node::{self, Node};
 use crate::repository::Repository;
 use segments::Segments;
 
-/// No blob is larger: files are cut at 8 MiB, and a directory of a million entries has some hundred.
+/// The largest blob that is accepted: files are split into chunks of at most 8 MiB, and a directory of a million
+/// entries has some hundred MiB.
 pub const MAX_BLOB: u32 = 1 << 30;
 
 /// Reads blobs. Cheap to clone.
@@ -43,7 +44,7 @@ impl BlobReader {
         &self.repository
     }
 
-    /// A blob's content, from the first copy that is whole.
+    /// A blob's content, from the first intact copy.
     pub async fn load(&self, kind: BlobKind, id: &BlobId) -> Result<Bytes> {
         let copies = self.index.find_all(kind, id)?;
         let mut problem = Error::MissingBlob { kind, id: *id };
@@ -59,7 +60,7 @@ impl BlobReader {
         Err(problem)
     }
 
-    /// A directory.
+    /// The entries of a directory.
     pub async fn load_tree(&self, id: &BlobId) -> Result<Vec<Node>> {
         let json = self.load(BlobKind::Tree, id).await?;
         let mut nodes = Vec::new();
@@ -76,8 +77,8 @@ impl BlobReader {
         Ok(nodes)
     }
 
-    /// What does not decode is read once more, exactly and from the store: the network may have been at fault, or
-    /// what was kept here.
+    /// A blob that cannot be decoded is read once more, exactly and from the store: the network or the cached segment
+    /// may have been at fault.
     async fn load_copy(&self, entry: &Entry) -> Result<Bytes> {
         let sealed = match entry.kind {
             BlobKind::Tree => self.segments.read(&self.repository, &self.index, entry).await?,
@@ -87,7 +88,7 @@ impl BlobReader {
             return Ok(plain);
         }
         let plain = self.open(entry, self.read_range(&entry.location).await?)?;
-        tracing::debug!(blob = %entry.id, pack = %entry.location.pack, "a blob could be read at the second attempt");
+        tracing::debug!(blob = %entry.id, pack = %entry.location.pack, "a blob was read successfully at the second attempt");
         if entry.kind == BlobKind::Tree {
             self.segments.forget(&self.repository, entry).await;
         }
@@ -106,7 +107,7 @@ impl BlobReader {
         self.repository.store().get_range(&FileKind::Pack.key(location.pack.0), range).await.map_err(action)
     }
 
-    /// The content of a blob whose sealed bytes the caller has read, appended to `out`. CPU work only.
+    /// Decodes a blob whose sealed bytes the caller has read and appends it to `out`. CPU work only.
     pub fn decode(
         &self,
         kind: BlobKind,
@@ -119,7 +120,7 @@ impl BlobReader {
     }
 }
 
-/// Decrypts in place, decompresses and checks the hash; appends to `out`, which stays as it was when it fails.
+/// Decrypts in place, decompresses and checks the hash; appends to `out`, which is unchanged on failure.
 pub(crate) fn decode(
     key: &Key,
     version: Version,
@@ -138,7 +139,10 @@ pub(crate) fn decode(
         out.extend_from_slice(plain);
     } else {
         if location.uncompressed_length > MAX_BLOB || version == Version::V1 {
-            return Err(damaged(&format!("{} bytes compressed cannot be", location.uncompressed_length)));
+            return Err(damaged(&format!(
+                "a compressed blob cannot have {} bytes",
+                location.uncompressed_length
+            )));
         }
         let outcome = compress::decompress(plain, location.uncompressed_length as usize, out);
         if let Err(error) = outcome {
@@ -148,7 +152,7 @@ pub(crate) fn decode(
     }
     if Id::of(&out[before..]) != id.0 {
         out.truncate(before);
-        return Err(damaged(&"its content does not match its name"));
+        return Err(damaged(&"its content does not match its ID"));
     }
     Ok(())
 }
@@ -186,7 +190,7 @@ mod tests {
         let segments = cache.path().join(&repository.config().id).join("trees");
         for file in std::fs::read_dir(segments).unwrap() {
             let kept = std::fs::read(file.unwrap().path()).unwrap();
-            assert!(content.starts_with(&kept[..kept.len() - 32]), "the cache has kept wrong bytes");
+            assert!(content.starts_with(&kept[..kept.len() - 32]), "the cache contains wrong bytes");
         }
     }
 

@@ -1,7 +1,7 @@
 //! An optional cache on the local disk: index files, snapshots and parts of packs with trees, as they are in the
-//! store (so still encrypted). Content never changes under its name, so nothing can be out of date; every file
-//! carries its hash, so a damaged one is as good as none. The cache only ever saves requests: whatever goes wrong
-//! with it is logged and forgotten.
+//! store (so still encrypted). The content of an ID never changes, so no entry can be outdated; every file contains
+//! its hash, so that a damaged one is ignored. The cache only saves requests: its errors are logged and otherwise
+//! ignored.
 
 use std::collections::HashSet;
 use std::fs;
@@ -18,17 +18,17 @@ const HASH: usize = 32;
 const TAG: &str =
     "Signature: 8a477f597d28d172789f06886806bc55\n# A cache of Lifeboat; it can be removed at any time.\n";
 
-/// What is kept, each in a directory of its own.
+/// The kinds of cached content, each in a directory of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cached {
     Index,
     Snapshot,
-    /// Part of a pack; the number is where it begins.
+    /// Part of a pack; the number is its offset.
     Segment(u64),
 }
 
 impl Cached {
-    /// Index files and snapshots are; other files of a repository are read too rarely.
+    /// Index files and snapshots are cached; other files of a repository are read too rarely.
     pub(crate) fn of(kind: FileKind) -> Option<Self> {
         match kind {
             FileKind::Index => Some(Self::Index),
@@ -60,20 +60,20 @@ pub(crate) struct Cache {
 }
 
 impl Cache {
-    /// In `directory`, which is shared by all repositories. Only its owner may look into it.
+    /// Opens the cache in `directory`, which is shared by all repositories. Only its owner may read it.
     pub(crate) fn open(directory: &Path, repository: &str) -> Result<Self> {
         use std::os::unix::fs::DirBuilderExt;
-        // A config can say anything; of what is below, files are removed.
+        // A config may contain any ID, and files below this directory are removed.
         let id: Id = repository
             .parse()
-            .map_err(|_| Error::invalid("cache", format!("'{}' is no id", repository.escape_debug())))?;
+            .map_err(|_| Error::invalid("cache", format!("'{}' is not an ID", repository.escape_debug())))?;
         let root = directory.join(id.to_string());
         for kind in [Cached::Index, Cached::Snapshot, Cached::Segment(0)] {
             let path = root.join(kind.directory());
             let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(&path);
-            made.map_err(Error::file("make the cache directory", &path))?;
+            made.map_err(Error::file("create the cache directory", &path))?;
         }
-        // Backups that leave out caches leave this out, too.
+        // Backup programs that skip caches skip this one, too.
         let tag = directory.join("CACHEDIR.TAG");
         if !tag.exists() {
             fs::write(&tag, TAG).map_err(Error::file("write", &tag))?;
@@ -81,14 +81,14 @@ impl Cache {
         Ok(Self { root })
     }
 
-    /// The bytes, if they are here and whole.
+    /// The bytes, if they are cached and intact.
     pub(crate) fn get(&self, cached: Cached, id: Id) -> Option<Bytes> {
         let path = self.path(cached, id);
         let mut content = fs::read(&path).ok()?;
         let split = content.len().checked_sub(HASH);
         let whole = split.is_some_and(|at| Id::of(&content[..at]).0[..] == content[at..]);
         if !whole {
-            tracing::debug!(path = %path.display(), "a damaged file in the cache was removed");
+            tracing::debug!(path = %path.display(), "removed a damaged file from the cache");
             let _ = fs::remove_file(&path);
             return None;
         }
@@ -96,7 +96,7 @@ impl Cache {
         Some(content.into())
     }
 
-    /// Keeps bytes; never half of them.
+    /// Stores bytes, atomically.
     pub(crate) fn put(&self, cached: Cached, id: Id, content: &[u8]) {
         let path = self.path(cached, id);
         let write = || -> std::io::Result<()> {
@@ -107,22 +107,23 @@ impl Cache {
             Ok(())
         };
         if let Err(error) = write() {
-            tracing::debug!(path = %path.display(), %error, "could not write to the cache");
+            tracing::debug!(path = %path.display(), %error, "cannot write to the cache");
         }
     }
 
-    /// Keeps something no longer.
+    /// Removes an entry.
     pub(crate) fn remove(&self, cached: Cached, id: Id) {
         let _ = fs::remove_file(self.path(cached, id));
     }
 
-    /// Removes what the repository no longer has. `live` are the ids of index files, of snapshots, or of packs.
+    /// Removes the entries that the repository no longer has. `live` are the IDs of index files, of snapshots, or of
+    /// packs.
     pub(crate) fn retain(&self, cached: Cached, live: &HashSet<Id>) {
         let Ok(entries) = fs::read_dir(self.root.join(cached.directory())) else { return };
         for entry in entries.flatten() {
             let name = entry.file_name();
             let id = name.to_str().and_then(|name| name.get(..64)?.parse::<Id>().ok());
-            // What is no id is an unfinished file of a process that may still write it.
+            // A name that is not an ID is an unfinished file, which another process may still be writing.
             if id.is_some_and(|id| !live.contains(&id)) {
                 let _ = fs::remove_file(entry.path());
             }

@@ -1,4 +1,4 @@
-//! The insides of a repository, for experts: files as JSON, blobs and packs as bytes.
+//! The internal objects of a repository, for experts: files as JSON, blobs and packs as bytes.
 
 use std::sync::Arc;
 
@@ -15,11 +15,11 @@ use crate::locked::locked;
 use crate::repository::Repository;
 use crate::walk::find_directory;
 
-/// What to show.
+/// The object to show.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Object {
     Config,
-    /// The repository's key itself: whoever has it can read everything.
+    /// The master key of the repository, which decrypts everything.
     MasterKey,
     Index(IndexId),
     Snapshot(SnapshotId),
@@ -27,27 +27,27 @@ pub enum Object {
     Lock(LockId),
     Pack(PackId),
     Blob(BlobId),
-    /// Of a snapshot, or of a folder of it.
+    /// The tree of a snapshot, or of a folder of it.
     Tree {
         snapshot: SnapshotId,
         subfolder: Option<std::path::PathBuf>,
     },
 }
 
-/// What it is.
+/// The content of an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Content {
-    /// JSON for people.
+    /// Formatted JSON.
     Text(String),
     Bytes(Bytes),
-    /// A pack whose content does not match its name, shown all the same.
+    /// A pack whose content does not match its ID; shown anyway.
     DamagedPack {
         content: Bytes,
         hash: Id,
     },
 }
 
-/// Reads an object, under a shared lock, or none.
+/// Reads an object, under a shared lock or without a lock.
 pub async fn cat(repository: &Repository, object: &Object, lock: Option<&LockOptions>) -> Result<Content> {
     locked(repository, LockKind::Shared, lock, async |_| read(repository, object).await).await
 }

@@ -1,4 +1,4 @@
-//! `key passwd`: a new key, proof that it opens the repository, and only then the old one goes.
+//! `key passwd`: adds a new key, checks that it opens the repository, and only then removes the old one.
 
 use crate::error::{Error, Result};
 use crate::id::KeyId;
@@ -7,7 +7,7 @@ use crate::lock::{Lock, LockKind, LockOptions};
 use crate::remove_key::own_key_is_there;
 use crate::repository::Repository;
 
-/// Replaces the password that the repository was opened with, under an exclusive lock. Gives the new key.
+/// Replaces the password that the repository was opened with, under an exclusive lock. Returns the new key's ID.
 pub async fn change_password(repository: &Repository, new: &NewKey<'_>, lock: &LockOptions) -> Result<KeyId> {
     let password = new.password;
     Lock::hold(repository, LockKind::Exclusive, lock, async |lock| {
@@ -26,7 +26,7 @@ pub async fn change_password(repository: &Repository, new: &NewKey<'_>, lock: &L
         let opened = match proven {
             Ok(opened) => opened,
             Err(error) => {
-                // The old password still works; a key that does not is only confusing.
+                // The old password still works; a new key that does not work would only confuse.
                 let _ = repository.remove_key(new).await;
                 return Err(error);
             }
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn an_empty_password_that_nobody_allowed_changes_nothing() {
+    async fn an_empty_password_that_is_not_allowed_changes_nothing() {
         let repository = memory_repository().await;
         let (empty, identity) = (SecretString::from(""), Identity::of_system());
         let cost = cheap(repository.config().version).cost;

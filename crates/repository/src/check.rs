@@ -1,5 +1,5 @@
-//! Checking a repository: what the index names exists, every tree of every snapshot can be read and finds its
-//! blobs, and, if asked for, every byte of every pack is what it should be. What is wrong comes back as values; an
+//! Checks a repository: everything that the index names exists, every tree of every snapshot can be read and its
+//! blobs are in the index, and, on request, every byte of every pack is correct. Problems are returned as values; an
 //! `Err` means that the check itself could not be carried out. Called by `check` and before a migration.
 
 mod damage;
@@ -31,7 +31,7 @@ use report::Report;
 #[derive(Debug, Clone, Default)]
 pub struct CheckOptions {
     pub read: ReadData,
-    /// Only these snapshots, and only the packs that they need; all if `None`.
+    /// Check only these snapshots and the packs that they need; all if `None`.
     pub snapshots: Option<Vec<SnapshotId>>,
 }
 
@@ -55,13 +55,14 @@ pub(crate) async fn run(
 ) -> Result<CheckOutcome> {
     let repository = &repository.without_cache();
     let report = Arc::new(Report::new(Arc::clone(progress)));
-    // Before the index: a backup that ends meanwhile would name blobs that the index, read earlier, lacks.
+    // Before the index: a backup that ends in between would name blobs that an index read earlier does not have.
     let snapshots = trees::load_snapshots(repository, options, &report).await?;
     index::check_keys(repository, &report).await?;
     progress.begin("reading the index");
     let before = report.errors();
     let loaded = index::load(repository, &report).await?;
-    // What a damaged index lacks would be reported as missing over and over; it has to be mended first.
+    // Blobs that a damaged index lacks would be reported as missing again and again; the index must be repaired
+    // first.
     if report.errors() == before {
         let index = Arc::new(loaded);
         progress.begin("checking the packs");
@@ -75,7 +76,7 @@ pub(crate) async fn run(
         progress.begin("reading the packs");
         read::read_packs(&reader, chosen, &report, progress, cancel).await?;
         if report.errors() > 0 {
-            progress.begin("looking which snapshots are hit");
+            progress.begin("finding the affected snapshots");
             damage::find_snapshots(&reader, &snapshots, &report, cancel).await?;
         }
     }

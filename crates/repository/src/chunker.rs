@@ -1,10 +1,10 @@
-//! Where a file is cut into chunks: Rabin fingerprints over a window of 64 bytes, with restic's sizes and mask, so
-//! that the same content gives the same blobs whoever saves it. Takes the bytes of the current chunk and gives its
-//! length; the backup pipeline calls it on its read buffer, nothing is copied.
+//! Splits a file into chunks: Rabin fingerprints over a window of 64 bytes, with restic's sizes and mask, so that the
+//! same content gives the same blobs as with restic. Takes the bytes of the current chunk and returns its length; the
+//! backup pipeline calls it on its read buffer, without copying.
 //!
-//! A plain rolling loop waits for one table look-up per byte. The fingerprint depends on the last 64 bytes only, so
-//! several stretches of the data can be searched side by side in one loop: `LANES` look-ups are then under way at a
-//! time, which makes it three and a half times as fast.
+//! A plain rolling loop waits for one table lookup per byte. The fingerprint depends only on the last 64 bytes, so
+//! several parts of the data can be searched side by side in one loop: `LANES` lookups are then in flight at the same
+//! time, which is three and a half times as fast.
 
 mod polynomial;
 
@@ -13,46 +13,46 @@ pub use polynomial::{DEGREE, Polynomial};
 use crate::error::{Error, Result};
 use crate::id::{BlobId, Id};
 
-/// No chunk but the last of a file is shorter.
+/// The smallest chunk, except for the last one of a file.
 pub const MIN_SIZE: usize = 512 * 1024;
-/// No chunk is longer.
+/// The largest chunk.
 pub const MAX_SIZE: usize = 8 * 1024 * 1024;
 
-/// The blob of zeros that chunkers cut out of holes, which need not be fetched. Among zeros they cut as soon as they
-/// may: a window of them has the fingerprint zero, whatever the polynomial.
+/// The blob of zeros into which chunkers split holes; it need not be fetched. Zeros are split as early as possible: a
+/// window of zeros has the fingerprint zero, whatever the polynomial.
 pub const ZEROS: BlobId = BlobId(Id([
     0x07, 0x85, 0x4d, 0x2f, 0xef, 0x29, 0x7a, 0x06, 0xba, 0x81, 0x68, 0x5e, 0x66, 0x0c, 0x33, 0x2d, 0xe3,
     0x6d, 0x5d, 0x18, 0xd5, 0x46, 0x92, 0x7d, 0x30, 0xda, 0xad, 0x6d, 0x7f, 0xda, 0x15, 0x41,
 ]));
 pub const ZEROS_LENGTH: u64 = MIN_SIZE as u64;
 
-/// The fingerprint covers this many bytes.
+/// How many bytes the fingerprint covers.
 const WINDOW: usize = 64;
-/// Fingerprints are kept at the top of the word: the byte to reduce next is then the topmost, and what is shifted
-/// out needs no mask.
+/// Fingerprints are kept in the upper bits of the word: the next byte to reduce is then the uppermost, and bits that
+/// are shifted out need no mask.
 const SHIFT: u32 = 64 - DEGREE;
 /// A chunk ends where these bits of the fingerprint, its lowest 20, are zero.
 const SPLIT_MASK: u64 = ((1 << 20) - 1) << SHIFT;
 
 /// As many as keep the fingerprints in registers; more lanes were not faster.
 const LANES: usize = 5;
-/// Bytes of one lane. Not a power of two, or the lanes would compete for the same lines of the cache.
+/// The bytes of one lane. Not a power of two, because the lanes would then compete for the same cache lines.
 const LONG_LANE: usize = 4032;
 const SHORT_LANE: usize = 448;
 const LONG_BLOCK: usize = WINDOW + LANES * LONG_LANE;
 const SHORT_BLOCK: usize = WINDOW + LANES * SHORT_LANE;
 
-/// What the search looks up, made once for the polynomial of a repository.
+/// The lookup tables of the search, computed once for the polynomial of a repository.
 #[derive(Clone)]
 pub struct Tables {
-    /// What the topmost byte of a fingerprint leaves behind when it is shifted out.
+    /// The remainder of the uppermost byte of a fingerprint when it is shifted out.
     reduce: [u64; 256],
-    /// What a byte that leaves the window has contributed.
+    /// The contribution of a byte that leaves the window.
     leave: [u64; 256],
 }
 
 impl Tables {
-    /// Fails for a polynomial that is not of degree 53: restic makes no others.
+    /// Fails for a polynomial whose degree is not 53: restic generates no others.
     pub fn new(polynomial: Polynomial) -> Result<Self> {
         if polynomial.degree() != Some(DEGREE) {
             let problem = format!("its degree is not {DEGREE}");
@@ -67,9 +67,9 @@ impl Tables {
         Ok(tables)
     }
 
-    /// The length of the chunk that starts at `chunk[0]`, or `None` if more bytes are needed to tell. `searched` is
-    /// the length that `chunk` had when it was asked about before; 0 at first. The end of a file ends a chunk, too,
-    /// which only the caller knows.
+    /// The length of the chunk that starts at `chunk[0]`, or `None` if more bytes are needed. `searched` is the
+    /// length of `chunk` at the previous call, 0 at first. The end of a file also ends a chunk; only the caller knows
+    /// it.
     pub fn find_cut(&self, chunk: &[u8], searched: usize) -> Option<usize> {
         let first = MIN_SIZE.max(searched.saturating_add(1));
         let last = chunk.len().min(MAX_SIZE);
@@ -103,7 +103,7 @@ impl Tables {
         self.search_rest(&data[done..]).map(|position| done + position)
     }
 
-    /// Searches `LANES` stretches of a block side by side, each after the 64 bytes before it.
+    /// Searches `LANES` parts of a block side by side, each after the 64 bytes before it.
     fn search_block<const BLOCK: usize>(&self, block: &[u8; BLOCK]) -> Option<usize> {
         let length = const { (BLOCK - WINDOW) / LANES };
         let mut digests = [0; LANES];
@@ -128,7 +128,7 @@ impl Tables {
         (first.lane < LANES).then(|| WINDOW + first.lane * length + first.at + 1)
     }
 
-    /// Byte by byte: what is left when no more block fits.
+    /// Searches byte by byte, for the remainder that is smaller than a block.
     fn search_rest(&self, data: &[u8]) -> Option<usize> {
         let (window, new) = data.split_first_chunk::<WINDOW>()?;
         let mut digest = window.iter().fold(0, |digest, byte| self.roll(digest, 0, *byte));
@@ -160,7 +160,7 @@ fn ends_chunk(digest: u64) -> bool {
     digest & SPLIT_MASK == 0
 }
 
-/// The earliest place found so far: the lowest lane wins, in it the lowest offset.
+/// The earliest hit so far: the lowest lane wins, and in it the lowest offset.
 struct Hit {
     lane: usize,
     at: usize,

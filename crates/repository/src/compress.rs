@@ -1,4 +1,4 @@
-//! zstd, with one context per thread: a fresh context for every blob is what costs others most of their time.
+//! zstd with one context per thread: creating a context for every blob would take most of the time.
 
 use std::cell::RefCell;
 use std::io::Cursor;
@@ -6,10 +6,10 @@ use std::io::Cursor;
 use zstd::bulk::{Compressor, Decompressor};
 use zstd::zstd_safe;
 
-/// How hard to compress; the names are restic's.
+/// The compression level; the names are restic's.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum Compression {
-    /// Trees and files of the repository itself are still compressed.
+    /// Trees and the repository's own files are still compressed.
     Off,
     Fastest,
     #[default]
@@ -40,7 +40,7 @@ impl std::str::FromStr for Compression {
             "better" => Self::Better,
             "max" => Self::Max,
             other => {
-                let problem = format!("'{other}' is none of auto, off, fastest, better, max");
+                let problem = format!("'{other}' is not one of auto, off, fastest, better, max");
                 return Err(crate::error::Error::invalid("compression", problem));
             }
         })
@@ -72,13 +72,13 @@ pub(crate) fn compress(plain: &[u8], compression: Compression, out: &mut Vec<u8>
 
 fn compressor(level: i32) -> std::io::Result<Compressor<'static>> {
     let mut compressor = Compressor::new(level)?;
-    // Everything is authenticated anyway.
+    // Everything is authenticated, so no checksum is needed.
     compressor.set_parameter(zstd_safe::CParameter::ChecksumFlag(false))?;
     Ok(compressor)
 }
 
-/// Appends the plain text of `compressed` to `out`; it must have exactly `length` bytes, so that a small message
-/// cannot claim a large memory.
+/// Appends the decompressed content to `out`; it must have exactly `length` bytes, so that a small message cannot
+/// allocate a lot of memory.
 pub(crate) fn decompress(compressed: &[u8], length: usize, out: &mut Vec<u8>) -> std::io::Result<()> {
     DECOMPRESSOR.with_borrow_mut(|slot| {
         let decompressor = match slot {
@@ -101,14 +101,14 @@ pub(crate) fn decompress(compressed: &[u8], length: usize, out: &mut Vec<u8>) ->
     })
 }
 
-/// The plain text of a file of the repository, whose length is known from its frame only: at most `limit` bytes.
+/// Decompresses a file of the repository, whose length is only known from its frame: at most `limit` bytes.
 pub(crate) fn decompress_unknown(compressed: &[u8], limit: usize) -> std::io::Result<Vec<u8>> {
     use std::io::Read;
-    // What the frame says is only believed up to here; more grows as it comes.
-    const BELIEVED: u64 = 32 * 1024 * 1024;
-    let told = zstd_safe::get_frame_content_size(compressed).ok().flatten().unwrap_or(0);
-    let room = usize::try_from(told.min(BELIEVED)).unwrap_or(0).min(limit);
-    // One byte more, so that the end is seen without growing.
+    // How much is allocated up front because of the frame's size; the buffer grows if there is more.
+    const PREALLOCATED: u64 = 32 * 1024 * 1024;
+    let announced = zstd_safe::get_frame_content_size(compressed).ok().flatten().unwrap_or(0);
+    let room = usize::try_from(announced.min(PREALLOCATED)).unwrap_or(0).min(limit);
+    // One byte more, so that the end is detected without growing.
     let mut plain = Vec::with_capacity(room + 1);
     let decoder = zstd::stream::read::Decoder::with_buffer(compressed)?;
     decoder.take(limit as u64 + 1).read_to_end(&mut plain)?;

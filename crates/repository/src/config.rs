@@ -1,4 +1,4 @@
-//! The repository's config: version, id and the polynomial that its files are cut with.
+//! The repository's config: version, ID and the polynomial with which files are split.
 
 use serde::{Deserialize, Serialize};
 
@@ -8,7 +8,7 @@ use crate::id::Id;
 /// The version of the format.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Version {
-    /// Not compressed; any restic can read it.
+    /// Without compression; every restic can read it.
     V1,
     /// Compressed with zstd; restic 0.14 and later.
     #[default]
@@ -33,17 +33,17 @@ impl std::str::FromStr for Version {
             "2" | "latest" | "stable" | "" => Ok(Self::V2),
             other => Err(Error::invalid(
                 "repository version",
-                format!("'{other}' is none of 1, 2, latest, stable"),
+                format!("'{other}' is not one of 1, 2, latest, stable"),
             )),
         }
     }
 }
 
-/// What the config says.
+/// The content of the config.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
     pub version: Version,
-    /// Random; copies of a repository share it.
+    /// Random; copies of a repository have the same ID.
     pub id: String,
     pub chunker_polynomial: u64,
 }
@@ -56,7 +56,7 @@ struct Json {
 }
 
 impl Config {
-    /// Reads the decrypted file.
+    /// Parses the decrypted file.
     pub(crate) fn parse(plain: &[u8]) -> Result<Self> {
         let damaged = |detail: String| Error::damaged("the config", detail);
         let json: Json = serde_json::from_slice(plain).map_err(|error| damaged(error.to_string()))?;
@@ -64,17 +64,17 @@ impl Config {
             1 => Version::V1,
             2 => Version::V2,
             other => {
-                let problem = format!("version {other} is not known to this program, which reads 1 and 2");
+                let problem = format!("version {other} is not supported, only 1 and 2 are");
                 return Err(Error::invalid("repository", problem));
             }
         };
-        // It names a directory of the cache: nothing else may be taken for one.
+        // The ID becomes the name of a directory of the cache, so it must not be anything else.
         if !json.id.parse::<Id>().is_ok_and(|id| id.to_string() == json.id) {
             let id = json.id.escape_debug();
-            return Err(damaged(format!("'{id}' is no id, which has 64 hexadecimal digits in lower case")));
+            return Err(damaged(format!("'{id}' is not an ID of 64 lower-case hexadecimal digits")));
         }
         let polynomial = u64::from_str_radix(&json.chunker_polynomial, 16)
-            .map_err(|_| damaged(format!("'{}' is no polynomial", json.chunker_polynomial)))?;
+            .map_err(|_| damaged(format!("'{}' is not a polynomial", json.chunker_polynomial)))?;
         Ok(Self { version, id: json.id, chunker_polynomial: polynomial })
     }
 

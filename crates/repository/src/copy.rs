@@ -1,6 +1,6 @@
-//! Copying snapshots into another repository: what it lacks is read, decoded, and saved with the other's key. A
-//! snapshot that was copied before is skipped. Snapshots are written when their blobs and index are in the store,
-//! in batches, so that a copy that is broken off need not begin again.
+//! Copies snapshots into another repository: blobs that the target lacks are read, decoded, and saved with the
+//! target's key. A snapshot that was copied before is skipped. Snapshots are written in batches, once their blobs and
+//! index are in the store, so that an interrupted copy need not start again.
 
 mod blobs;
 
@@ -24,10 +24,10 @@ use crate::saver::Saver;
 use crate::snapshot::Snapshot;
 use crate::walk::{EntrySet, Root, Visit, visit_trees};
 
-/// Snapshots are written whenever so many packs' worth was stored.
+/// Snapshots are written each time this many packs were stored.
 const BATCH_PACKS: u64 = 100;
 
-/// A snapshot and what it became.
+/// A snapshot and its copy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Copied {
     pub source: SnapshotId,
@@ -38,16 +38,16 @@ pub struct Copied {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct CopyOutcome {
     pub copied: Vec<Copied>,
-    /// There already, as the snapshot `target`.
+    /// Already in the target, as the snapshot `target`.
     pub skipped: Vec<Copied>,
     pub blobs: u64,
-    /// Plain bytes of the blobs that the target lacked.
+    /// Plain size of the blobs that the target lacked, in bytes.
     pub added: u64,
-    /// What they take there.
+    /// Stored size of these blobs in the target, in bytes.
     pub stored: u64,
 }
 
-/// Copies snapshots: with a shared lock on each repository (none on the source if there are no options for it).
+/// Copies snapshots, with a shared lock on each repository (none on the source if there are no options for it).
 pub async fn copy(
     source: &Repository,
     target: &Repository,
@@ -89,7 +89,7 @@ impl Copy<'_> {
         Ok(outcome)
     }
 
-    /// Those that the target does not have yet.
+    /// The snapshots that the target does not have yet.
     async fn select(
         &self,
         wanted: &[SnapshotId],
@@ -114,7 +114,7 @@ impl Copy<'_> {
         Ok(selected)
     }
 
-    /// Copies snapshots until enough was stored, and writes them.
+    /// Copies snapshots until enough data is stored, and writes them.
     async fn batch(
         &self,
         waiting: &mut VecDeque<(SnapshotId, Snapshot)>,
@@ -152,7 +152,7 @@ impl Copy<'_> {
         outcome.stored += totals.stored;
         self.lock.verify().await?;
         for (source, mut snapshot) in done {
-            // It names a snapshot of the other repository.
+            // The parent is a snapshot of the source repository.
             snapshot.parent = None;
             snapshot.original.get_or_insert(source);
             let target = self.target.save_snapshot(&snapshot).await?;
@@ -197,7 +197,7 @@ fn want(index: &Index, target: &Saver, wanted: &EntrySet, visit: &Visit) -> Resu
     Ok(())
 }
 
-/// Whether one is a copy of the other: everything but parent and original is the same (restic's rule).
+/// Whether one is a copy of the other: everything except parent and original is equal (restic's rule).
 fn are_similar(one: &Snapshot, other: &Snapshot) -> bool {
     let same_words = |one: &[String], other: &[String]| {
         one.len() == other.len() && other.iter().all(|word| one.contains(word))

@@ -1,6 +1,6 @@
-//! The format's encryption: AES-256 in counter mode with a random 16-byte nonce, and Poly1305-AES over the
-//! ciphertext. A sealed message is nonce, ciphertext, tag: 32 bytes more than its plain text. Works in place, so
-//! that a blob is never copied for it.
+//! The encryption of the format: AES-256 in counter mode with a random 16-byte nonce, and Poly1305-AES over the
+//! ciphertext. A sealed message consists of nonce, ciphertext and tag: 32 bytes more than its plain text. Works in
+//! place, so that a blob is never copied.
 
 use std::cell::RefCell;
 
@@ -14,29 +14,29 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 const NONCE: usize = 16;
 const TAG: usize = 16;
-/// How much longer a sealed message is than its plain text.
+/// The difference in length between a sealed message and its plain text.
 pub const OVERHEAD: usize = NONCE + TAG;
 
-/// What is decrypted at a time by `open_in_pieces`: whole blocks, and little enough for a processor's nearest caches.
+/// How much `open_in_pieces` decrypts at a time: whole blocks, and little enough for the L1 cache.
 const PIECE: usize = 32 * 1024;
 
 thread_local! {
     static OPENED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// The message was not sealed with this key, or was changed since.
+/// The message was not sealed with this key, or was changed afterwards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it was changed, or was not written with this repository's key")]
 pub struct NotAuthentic;
 
-/// The key that a repository's content is sealed with.
+/// The key with which a repository's content is sealed.
 pub struct Key {
     cipher: EncryptingKey,
     nonce_cipher: EncryptingKey,
     material: Material,
 }
 
-/// The bytes of a key, as a key file keeps them (sealed with the password's key).
+/// The bytes of a key, as stored in a key file (sealed with the password's key).
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Material {
     mac: MacMaterial,
@@ -59,7 +59,7 @@ impl std::fmt::Debug for Key {
 }
 
 impl Material {
-    /// From 64 bytes: the encryption key, then both halves of the MAC's key.
+    /// From 64 bytes: the encryption key, then both halves of the MAC key.
     pub fn from_bytes(bytes: &[u8; 64]) -> Self {
         let (mut encrypt, mut k, mut r) = ([0; 32], [0; 16], [0; 16]);
         encrypt.copy_from_slice(&bytes[..32]);
@@ -68,12 +68,12 @@ impl Material {
         Self { mac: MacMaterial { k, r }, encrypt }
     }
 
-    /// A new random one.
+    /// A new random key.
     pub fn random() -> Self {
         Self::from_bytes(&rand::random())
     }
 
-    /// Whether no part is all zeros, which is how a broken key file shows.
+    /// Whether no part is all zeros, which indicates a broken key file.
     pub fn is_valid(&self) -> bool {
         let any = |bytes: &[u8]| bytes.iter().any(|byte| *byte != 0);
         any(&self.encrypt) && any(&self.mac.k) && any(&self.mac.r)
@@ -94,17 +94,17 @@ impl Key {
         }
     }
 
-    /// What a key file stores.
+    /// The content of a key file.
     pub fn material(&self) -> &Material {
         &self.material
     }
 
-    /// Leaves room for the nonce at the end of `buffer`; the plain text is appended next, then `seal` is called
-    /// with the value returned here.
+    /// Appends a nonce to `buffer`; the caller appends the plain text and then calls `seal` with the value returned
+    /// here.
     pub fn begin(buffer: &mut Vec<u8>) -> usize {
         let start = buffer.len();
         let mut nonce: [u8; NONCE] = rand::random();
-        // An all-zero nonce is refused by restic; this is as likely as a hash collision.
+        // restic refuses an all-zero nonce; it is as unlikely as a hash collision.
         nonce[0] |= u8::from(nonce == [0; NONCE]);
         buffer.extend_from_slice(&nonce);
         start
@@ -128,7 +128,7 @@ impl Key {
         buffer
     }
 
-    /// Checks and decrypts a sealed message in place; gives the part that is the plain text.
+    /// Checks and decrypts a sealed message in place; returns the part that contains the plain text.
     pub fn open<'a>(&self, sealed: &'a mut [u8]) -> Result<&'a mut [u8], NotAuthentic> {
         let length = sealed.len().checked_sub(OVERHEAD).ok_or(NotAuthentic)?;
         let (nonce, rest) = sealed.split_at_mut(NONCE);
@@ -142,8 +142,8 @@ impl Key {
         Ok(text)
     }
 
-    /// Checks a sealed message and gives its plain text to `take` piece by piece, without changing it and without
-    /// memory for all of it.
+    /// Checks a sealed message and passes its plain text to `take` piece by piece, without changing the message and
+    /// without memory for all of it.
     pub fn open_in_pieces<E: From<NotAuthentic>>(
         &self,
         sealed: &[u8],
@@ -190,7 +190,7 @@ impl Key {
     }
 }
 
-/// Bytes of fixed length as base64 text.
+/// Byte arrays of fixed length as base64 text.
 mod base64_array {
     use super::{Deserialize, Deserializer, Engine, STANDARD, Serializer};
 

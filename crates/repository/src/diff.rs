@@ -1,5 +1,5 @@
-//! What changed between two snapshots, path by path, and what it takes: restic's `diff`. Differences are given one
-//! at a time; directories that are the same in both are only counted.
+//! The differences between two snapshots, path by path, and their size: restic's `diff`. Differences are returned one
+//! at a time; directories that are equal in both are only counted.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,14 +19,14 @@ use crate::walk::{EntrySet, Root, Visit, find_directory, join, visit_trees};
 /// One side of a comparison.
 #[derive(Debug, Clone)]
 pub struct Side {
-    /// How the caller named it.
+    /// The name that the caller gave it.
     pub name: String,
     pub tree: BlobId,
     pub subfolder: Option<std::path::PathBuf>,
 }
 
-/// One difference. The modifier is `+`, `-`, `M` (content), `U` (metadata), `T` (type), or several; `M?` is content
-/// that changed although nothing else did, which looks like a failing disk.
+/// One difference. The modifier is `+`, `-`, `M` (content), `U` (metadata), `T` (type), or several of them; `M?`
+/// means that the content changed although nothing else did, which may indicate a failing disk.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Change {
     pub message_type: &'static str,
@@ -34,7 +34,7 @@ pub struct Change {
     pub modifier: &'static str,
 }
 
-/// Counts of one direction.
+/// The counts of one direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct DiffCounts {
     pub files: u64,
@@ -45,7 +45,7 @@ pub struct DiffCounts {
     pub bytes: u64,
 }
 
-/// The sums, as restic's JSON has them.
+/// The totals, as in restic's JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct DiffStatistics {
     pub message_type: &'static str,
@@ -59,7 +59,8 @@ pub struct DiffStatistics {
     pub problems: Vec<String>,
 }
 
-/// Compares two trees, under a shared lock, or none. `metadata`: also tell what changed in nothing but metadata.
+/// Compares two trees, under a shared lock or without a lock. With `metadata`, entries of which only the metadata
+/// changed are reported, too.
 pub async fn diff(
     repository: &Repository,
     before: &Side,
@@ -94,14 +95,14 @@ struct Comparer<'a> {
     metadata: bool,
     each: &'a mut (dyn FnMut(Change) -> Result<()> + Send),
     cancel: &'a CancellationToken,
-    /// Blobs before and after, by their first entries in the index.
+    /// The blobs before and after, by their first entries in the index.
     blobs: [EntrySet; 2],
-    /// Trees that are the same on both sides.
+    /// Trees that are equal on both sides.
     common: Vec<BlobId>,
     statistics: DiffStatistics,
 }
 
-/// A directory: of both sides, or of one.
+/// A directory, of both sides or of one.
 struct Level {
     path: Vec<u8>,
     nodes: [std::iter::Peekable<std::vec::IntoIter<Node>>; 2],
@@ -152,7 +153,7 @@ impl<'a> Comparer<'a> {
         Ok(())
     }
 
-    /// Tells how one name differs; gives the directory below it if that has to be looked at.
+    /// Reports how an entry differs; returns the directory below it if that has to be compared, too.
     async fn entry(
         &mut self,
         parent: &[u8],
@@ -167,7 +168,7 @@ impl<'a> Comparer<'a> {
         let (subtrees, path) = match (&before, &after) {
             (Some(one), Some(other)) => {
                 let path = path_of(parent, other);
-                self.tell_change(&path, one, other)?;
+                self.report_change(&path, one, other)?;
                 if !(one.is_directory() && other.is_directory()) {
                     return Ok(None);
                 }
@@ -186,7 +187,7 @@ impl<'a> Comparer<'a> {
                     NodeKind::Directory => counts.dirs += 1,
                     _ => counts.others += 1,
                 }
-                self.tell(&path, if added { "+" } else { "-" })?;
+                self.report(&path, if added { "+" } else { "-" })?;
                 if !node.is_directory() {
                     return Ok(None);
                 }
@@ -203,7 +204,7 @@ impl<'a> Comparer<'a> {
                 Err(error) => {
                     let path = String::from_utf8_lossy(&path);
                     self.statistics.problems.push(format!("{path}: {error}"));
-                    // With one side missing everything would look added or removed.
+                    // With one side missing, everything would look added or removed.
                     return Ok(None);
                 }
             }
@@ -215,11 +216,11 @@ impl<'a> Comparer<'a> {
     async fn load(&self, node: &Node) -> Result<Vec<Node>> {
         match &node.subtree {
             Some(tree) => self.reader.load_tree(tree).await,
-            None => Err(Error::damaged(format!("directory '{}'", node.display_name()), "it names no tree")),
+            None => Err(Error::damaged(format!("directory '{}'", node.display_name()), "it has no tree")),
         }
     }
 
-    fn tell_change(&mut self, path: &[u8], before: &Node, after: &Node) -> Result<()> {
+    fn report_change(&mut self, path: &[u8], before: &Node, after: &Node) -> Result<()> {
         let type_changed = before.kind != after.kind;
         let both_files = before.is_file() && after.is_file();
         let modifier = if both_files && before.content != after.content {
@@ -234,10 +235,10 @@ impl<'a> Comparer<'a> {
                 (true, true) => "TU",
             }
         };
-        self.tell(path, modifier)
+        self.report(path, modifier)
     }
 
-    fn tell(&mut self, path: &[u8], modifier: &'static str) -> Result<()> {
+    fn report(&mut self, path: &[u8], modifier: &'static str) -> Result<()> {
         let path = String::from_utf8_lossy(path).into_owned();
         (self.each)(Change { message_type: "change", path, modifier })
     }
@@ -260,11 +261,11 @@ impl<'a> Comparer<'a> {
         Ok(())
     }
 
-    /// Blobs that only one side needs are what was added and removed.
+    /// Blobs that only one side needs were added or removed.
     async fn finish(mut self) -> Result<DiffStatistics> {
         let common = Arc::new(EntrySet::new(self.reader.index().len()));
         let problems = Arc::new(Mutex::new(Vec::new()));
-        let (index, marks, told) =
+        let (index, marks, found) =
             (Arc::clone(self.reader.index()), Arc::clone(&common), Arc::clone(&problems));
         let work = move |visit: Visit| match &visit.nodes {
             Ok(nodes) => {
@@ -276,7 +277,7 @@ impl<'a> Comparer<'a> {
             Err(Error::Cancelled) => Err(Error::Cancelled),
             Err(error) => {
                 let problem = format!("{}: {error}", visit.describe());
-                told.lock().unwrap_or_else(PoisonError::into_inner).push(problem);
+                found.lock().unwrap_or_else(PoisonError::into_inner).push(problem);
                 Ok(())
             }
         };
@@ -319,7 +320,7 @@ impl Level {
     }
 }
 
-/// With a slash at its end for a directory.
+/// The path, with a slash at its end for a directory.
 fn path_of(parent: &[u8], node: &Node) -> Vec<u8> {
     let mut path = join(parent, &node.name);
     if node.is_directory() {
@@ -334,7 +335,7 @@ mod tests {
     use crate::testing::{memory_repository, save_snapshot};
 
     #[tokio::test]
-    async fn differences_are_told_in_the_order_of_paths() {
+    async fn differences_are_reported_in_the_order_of_paths() {
         let repository = memory_repository().await;
         let old: &[(&str, &[u8])] =
             &[("a/b", b"1"), ("gone/x", b"2"), ("same/s", &[7; 1500]), ("type", b"3"), ("z", b"4")];
@@ -343,9 +344,9 @@ mod tests {
         let (_, before) = save_snapshot(&repository, 1, old).await;
         let (_, after) = save_snapshot(&repository, 2, new).await;
         let side = |name: &str, tree| Side { name: name.to_owned(), tree, subfolder: None };
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         let mut each = |change: Change| {
-            told.push(format!("{} {}", change.modifier, change.path));
+            reported.push(format!("{} {}", change.modifier, change.path));
             Ok(())
         };
         let (before, after) = (side("one", before.tree), side("two", after.tree));
@@ -353,7 +354,7 @@ mod tests {
         let statistics = diff(&repository, &before, &after, false, None, &mut each, &cancel).await.unwrap();
         // `z` changed in nothing but its content.
         let expected = ["M /a/b", "- /gone/", "- /gone/x", "+ /new/", "+ /new/n", "T /type/", "M? /z"];
-        assert_eq!(told, expected);
+        assert_eq!(reported, expected);
         assert_eq!(statistics.changed_files, 2);
         let (added, removed) = (statistics.added, statistics.removed);
         assert_eq!((added.files, added.dirs, added.data_blobs, added.tree_blobs), (1, 1, 3, 4));

@@ -1,8 +1,8 @@
-//! Writing what a snapshot holds to a stream: a file as it is, a directory as a tar or zip archive. `dump` takes the
-//! path within the snapshot and the writer (a pipe, mostly). Data is read ahead and decoded on several threads, and
+//! Writes the content of a snapshot to a stream: a file as it is, a directory as a tar or zip archive. `dump` takes
+//! the path in the snapshot and the writer (usually a pipe). Data is read ahead and decoded on several threads, and
 //! written in order by one. Called by the command line; the caller holds the repository's lock.
 //!
-//! Memory is bounded: a few batches of at most 4 MiB sealed and 8 MiB plain data, or one blob, for each request.
+//! Memory is bounded: a few batches of at most 4 MiB of sealed and 8 MiB of plain data, or one blob, per request.
 
 mod acl;
 mod pieces;
@@ -28,7 +28,7 @@ use crate::snapshot::Snapshot;
 use crate::walk::{find_directory, find_node};
 use pieces::Pieces;
 
-/// How a directory is written. A file is always written as it is.
+/// The format of a directory. A file is always written as it is.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum DumpFormat {
     /// Directories are refused.
@@ -46,20 +46,20 @@ impl std::str::FromStr for DumpFormat {
             "raw" => Ok(Self::Raw),
             "tar" => Ok(Self::Tar),
             "zip" => Ok(Self::Zip),
-            other => Err(Error::invalid("archive format", format!("'{other}' is none of tar, zip"))),
+            other => Err(Error::invalid("archive format", format!("'{other}' is not one of tar, zip"))),
         }
     }
 }
 
-/// What a path in a snapshot is.
+/// The object at a path of a snapshot.
 enum Found {
     File(Box<Node>),
-    /// With its path below the root, which entries of the archive begin with.
+    /// With its path below the root, with which the entries of the archive start.
     Directory(BlobId, Vec<u8>),
 }
 
-/// Writes `path` of the snapshot to `writer`. Any blob that cannot be read and any refused write is an error; what
-/// was written until then stays written.
+/// Writes `path` of the snapshot to `writer`. A blob that cannot be read or a failed write is an error; what was
+/// written before is not undone.
 pub async fn dump(
     repository: &Repository,
     snapshot: &Snapshot,
@@ -101,11 +101,11 @@ pub async fn dump(
     });
     let streamed = stream::run(&reader, batches, writer, &stop).await;
     let end = walking.await.map_err(|_| Error::Local {
-        action: "go on with the dump".to_owned(),
-        source: std::io::Error::other("one of its threads has died"),
+        action: "continue the dump".to_owned(),
+        source: std::io::Error::other("one of its threads has panicked"),
     })?;
     match (streamed, end) {
-        // The walk was stopped because the stream was: the stream knows why.
+        // The walk was stopped because the stream failed; the stream has the reason.
         (Err(error), _) => Err(error),
         (Ok(()), end) => end,
     }

@@ -1,17 +1,18 @@
-//! The one error of this crate. At the boundary it answers: `category()` (a bounded word for events and metrics),
-//! `retry()` (never, later, now) and `hint()` (what a person can do). No variant holds a secret.
+//! The error type of this crate. For callers it answers three questions: `category()` (a name from a fixed list, for
+//! events and metrics), `retry()` (never, later, now) and `hint()` (what the user can do). No variant contains a
+//! secret.
 
 use std::path::PathBuf;
 
 pub use lifeboat_store::Retry;
 
-/// What every operation of this crate returns.
+/// The result of every operation of this crate.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// The config in messages.
+/// The name of the config in messages.
 pub(crate) const CONFIG: &str = "the config";
 
-/// Who holds a lock that is in the way, as far as the lock file says.
+/// The holder of a conflicting lock, according to its lock file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
     pub id: crate::id::LockId,
@@ -22,11 +23,11 @@ pub struct Holder {
     pub since: jiff::Timestamp,
 }
 
-/// What went wrong with a repository or beside it.
+/// An error of a repository or of the local system.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Object storage refused or failed.
+    /// Object storage refused the request or failed.
     #[error("cannot {action}")]
     Store {
         action: String,
@@ -35,23 +36,23 @@ pub enum Error {
     },
     #[error("there is no repository at '{location}'")]
     NoRepository { location: String },
-    #[error("there is a repository at '{location}' already")]
+    #[error("a repository already exists at '{location}'")]
     RepositoryExists { location: String },
-    /// There is a config and nothing that opens it.
-    #[error("the repository has no keys: the files in its directory 'keys' are gone")]
+    /// There is a config, but no key that opens it.
+    #[error("the repository has no keys: the files in its directory 'keys' are missing")]
     NoKeys,
     #[error("the password opens none of the {keys} keys of the repository{}", damaged_keys(*damaged))]
     WrongPassword { keys: usize, damaged: usize },
     #[error("the repository is locked{} by process {} of {} on '{}' since {}",
         if holder.exclusive { " exclusively" } else { "" }, holder.process, holder.user, holder.host, holder.since)]
     Locked { holder: Box<Holder> },
-    /// Our own lock is no longer there, or could not be renewed in time.
+    /// Our own lock no longer exists, or could not be renewed in time.
     #[error("the lock on the repository was lost: {detail}")]
     LockLost { detail: String },
-    /// What the repository holds is not what it should: damaged, cut, swapped, or written by something else.
+    /// Content of the repository is wrong: damaged, truncated, swapped, or written by another program.
     #[error("{what} is damaged: {detail}")]
     Damaged { what: String, detail: String },
-    #[error("{kind} blob {id} is in no pack that the index names")]
+    #[error("{kind} blob {id} is not in the index")]
     MissingBlob { kind: crate::id::BlobKind, id: crate::id::BlobId },
     /// A file or directory of the source or the target.
     #[error("cannot {action} '{}'", path.display())]
@@ -61,23 +62,24 @@ pub enum Error {
         #[source]
         source: std::io::Error,
     },
-    /// A program of the system, a pipe, a temporary file.
+    /// A program of the system, a pipe, or a temporary file.
     #[error("cannot {action}")]
     Local {
         action: String,
         #[source]
         source: std::io::Error,
     },
-    /// What the caller asked for makes no sense.
+    /// The caller's request is invalid.
     #[error("{what}: {problem}")]
     Invalid { what: String, problem: String },
-    /// Nothing was found for what the caller named.
+    /// The object that the caller named does not exist.
     #[error("{what}")]
     NothingFound { what: String },
-    /// It would endanger data, so it was not done.
+    /// The operation would endanger data, so it was not carried out.
     #[error("refused: {reason}")]
     Refused { reason: String, hint: &'static str },
-    /// The caller of a backup refused the snapshot in its `Confirm`. Holds the caller's own reason, to be downcast by it.
+    /// The caller of a backup refused the snapshot in its `Confirm`. Contains the caller's own reason, which the
+    /// caller downcasts.
     #[error("the snapshot was not confirmed")]
     NotConfirmed(#[source] Box<dyn std::error::Error + Send + Sync>),
     #[error("cancelled")]
@@ -99,7 +101,7 @@ fn damaged_keys(count: usize) -> String {
 }
 
 impl Error {
-    /// A short word out of a fixed set, for events and metrics.
+    /// A name from a fixed list, for events and metrics.
     pub fn category(&self) -> &'static str {
         match self {
             Self::Store { source, .. } => source.category(),
@@ -116,7 +118,7 @@ impl Error {
         }
     }
 
-    /// When the same thing may be tried again.
+    /// When the operation may be tried again.
     pub fn retry(&self) -> Retry {
         match self {
             Self::Store { source, .. } => source.retry(),
@@ -125,35 +127,35 @@ impl Error {
         }
     }
 
-    /// What a person can do about it.
+    /// What the user can do about it.
     pub fn hint(&self) -> Option<String> {
         let text = match self {
             Self::Store { action, source } if is_unwritable(source) && action.starts_with("write lock") => {
-                "commands that only read work without a lock: give --no-lock; for all others the repository has to be \
+                "commands that only read work without a lock: use --no-lock; for all others the repository must be \
                  writable"
             }
             Self::Store { source, .. } => return Some(source.hint().to_owned()),
             Self::NoKeys => {
-                "bring the key files back from a copy of the repository; without one of them no password opens it"
+                "restore the key files from a copy of the repository; without them no password opens it"
             }
             Self::NoRepository { .. } => {
-                "check the location and its prefix, or make a repository there with `init`"
+                "check the location and its prefix, or create a repository there with `init`"
             }
-            Self::RepositoryExists { .. } => "use it as it is, or give another location",
+            Self::RepositoryExists { .. } => "use the existing repository, or choose another location",
             Self::WrongPassword { .. } => {
-                "give the password that the repository or one of its keys was made with"
+                "use the password that the repository or one of its keys was created with"
             }
             Self::Locked { .. } => {
-                "wait for the holder (--retry-lock 10m); a lock that nobody renews no longer counts after 30 \
-                 minutes; when you know that it is dead, `unlock --remove-all` removes all locks at once"
+                "wait for the holder (--retry-lock 10m); a lock that its holder does not renew expires after \
+                 30 minutes; when you know that the holder is dead, `unlock --remove-all` removes all locks at once"
             }
-            Self::LockLost { .. } => "start again: nothing that was stored so far has to be stored twice",
+            Self::LockLost { .. } => "start again: data that is already stored is not stored again",
             Self::Damaged { what, .. } if what == CONFIG => {
-                "nothing can be opened without it: bring the file 'config' back from a copy of the same repository"
+                "nothing can be opened without it: restore the file 'config' from a copy of the same repository"
             }
             Self::Damaged { .. } | Self::MissingBlob { .. } => {
-                "run `check --read-data` to see what is hit; other snapshots can still be restored; `repair` \
-                 describes what can be mended"
+                "run `check --read-data` to see what is affected; other snapshots can still be restored; `repair` \
+                 describes what can be repaired"
             }
             Self::Refused { hint, .. } => hint,
             _ => return None,
@@ -161,7 +163,7 @@ impl Error {
         Some(text.to_owned())
     }
 
-    /// For `map_err` on a call of the store: what was attempted, as in "list the snapshots".
+    /// For `map_err` on a call of the store; `action` is what was attempted, such as "list the snapshots".
     pub fn store(action: impl Into<String>) -> impl FnOnce(lifeboat_store::Error) -> Self {
         let action = action.into();
         move |source| Self::Store { action, source }

@@ -1,4 +1,4 @@
-//! Where things are in the store: restic's default layout, and one directory of our own that restic ignores.
+//! The layout of the store: restic's default layout, and one directory of our own that restic ignores.
 
 use crate::id::Id;
 
@@ -13,11 +13,11 @@ pub enum FileKind {
     Pack,
 }
 
-/// Where Lifeboat keeps what it needs beside restic's objects (when packs were taken out of the index).
+/// The directory for the files that Lifeboat needs besides restic's (when packs were removed from the index).
 pub const OWN_PREFIX: &str = "lifeboat";
 
 impl FileKind {
-    /// The directory, without slash; the config has none.
+    /// The directory, without a slash; the config has none.
     pub fn directory(self) -> &'static str {
         match self {
             Self::Config => "",
@@ -41,7 +41,7 @@ impl FileKind {
         }
     }
 
-    /// For messages: `snapshot 1a2b3c4d`.
+    /// The file's name in messages: `snapshot 1a2b3c4d`.
     pub fn describe(self, id: Id) -> String {
         match self {
             Self::Config => "the config".to_owned(),
@@ -53,7 +53,7 @@ impl FileKind {
         }
     }
 
-    /// For messages: `the snapshots`.
+    /// The files' name in messages: `the snapshots`.
     pub fn plural(self) -> &'static str {
         match self {
             Self::Config => "the config",

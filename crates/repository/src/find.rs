@@ -1,5 +1,5 @@
-//! Searching snapshots: for names that match patterns, or for the files and directories that a blob, a tree or a
-//! pack belongs to. Hits are given one at a time, snapshot by snapshot.
+//! Searches snapshots for names that match patterns, or for the files and directories to which a blob, a tree or a
+//! pack belongs. Hits are returned one at a time, snapshot by snapshot.
 
 mod hits;
 mod objects;
@@ -22,7 +22,7 @@ use crate::source::patterns::Patterns;
 use crate::walk::{Step, Walk};
 use objects::Objects;
 
-/// What to look for.
+/// What to search for.
 #[derive(Debug, Clone)]
 pub enum Wanted {
     Names {
@@ -30,15 +30,15 @@ pub enum Wanted {
         oldest: Option<NodeTime>,
         newest: Option<NodeTime>,
     },
-    /// Ids of blobs, or how they begin.
+    /// IDs of blobs, or prefixes of IDs.
     Blobs(Vec<String>),
     Trees(Vec<String>),
-    /// Everything that is in these packs.
+    /// Everything in these packs.
     Packs(Vec<String>),
 }
 
-/// Searches these snapshots in the order given, under a shared lock, or none. Trees that cannot be read come as
-/// hits of their own, and the search goes on.
+/// Searches these snapshots in the given order, under a shared lock or without a lock. Trees that cannot be read are
+/// reported as hits of their own, and the search continues.
 pub async fn find(
     repository: &Repository,
     snapshots: &[SnapshotId],

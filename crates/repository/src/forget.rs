@@ -1,9 +1,10 @@
-//! Forgetting snapshots: loads all of them, decides by policy or takes those that were named, deletes. Takes a
-//! repository, options and a lock; gives what stays and why, and what went. The data stays until a prune.
+//! Forgets snapshots: loads all of them, selects by policy or takes those that were named, and deletes them. Takes a
+//! repository, options and a lock; returns which snapshots are kept and why, and which were removed. The data remains
+//! until a prune.
 //!
-//! Nothing is deleted unless everything could be read, the listing was the same twice, the lock is still ours, and
-//! every group keeps a snapshot (unless the policy is empty and that is what was asked for). A snapshot whose object
-//! is damaged stays, whatever the policy says, and goes when its id is given.
+//! Nothing is deleted unless all snapshots could be read, two listings were equal, the lock is still held, and every
+//! group keeps a snapshot (unless the policy is empty and the user asked for that). A damaged snapshot is kept,
+//! whatever the policy says, and is only removed by its ID.
 
 pub mod policy;
 mod report;
@@ -24,37 +25,37 @@ use crate::repository::Repository;
 use crate::snapshots::{self, Filter, Found, GroupBy, Loaded, Selector};
 use policy::Policy;
 
-/// Snapshots that are deleted at once.
+/// The number of snapshots that are deleted concurrently.
 const CONCURRENT: usize = 8;
 
 /// What to forget.
 #[derive(Debug, Clone, Default)]
 pub struct ForgetOptions {
-    /// These snapshots, whatever the policy says.
+    /// Forget these snapshots, whatever the policy says.
     pub selectors: Vec<Selector>,
-    /// The policy looks at these only; `latest` of the selectors too.
+    /// The policy, and `latest` of the selectors, only apply to the snapshots that match.
     pub filter: Filter,
     pub group_by: GroupBy,
     pub policy: Policy,
-    /// With an empty policy and a filter: all that the filter lets through go. As restic's
-    /// `--unsafe-allow-remove-all`; it never makes a policy that keeps nothing acceptable.
+    /// With an empty policy and a filter: forget all snapshots that match the filter. Like restic's
+    /// `--unsafe-allow-remove-all`; it never makes a policy acceptable that keeps nothing.
     pub allow_remove_all: bool,
-    /// Decide only.
+    /// Only decide.
     pub dry_run: bool,
 }
 
-/// What was decided and done.
+/// The decision and the result.
 #[derive(Debug, Default)]
 pub struct Forgotten {
-    /// By policy: each group with what stays and goes. Empty when snapshots were named.
+    /// By policy: each group with the snapshots that are kept and removed. Empty if snapshots were named.
     pub groups: Vec<ForgetGroup>,
-    /// What goes (and is gone, unless it was a dry run or it failed), newest first.
+    /// The snapshots to remove (which are removed, unless this is a dry run or it failed), newest first.
     pub remove: Vec<SnapshotId>,
-    /// What could not be deleted, and why. The rest was.
+    /// The snapshots that could not be deleted, and the errors. The others were deleted.
     pub failed: Vec<(SnapshotId, Error)>,
 }
 
-/// Forgets, under the exclusive lock.
+/// Forgets snapshots under the exclusive lock.
 pub async fn forget(
     repository: &Repository,
     options: &ForgetOptions,
@@ -67,7 +68,7 @@ pub async fn forget(
     .await
 }
 
-/// Forgets, for a caller that has the exclusive lock already and goes on to prune under it.
+/// Forgets snapshots for a caller that already holds the exclusive lock and goes on to prune under it.
 pub async fn forget_locked(
     repository: &Repository,
     options: &ForgetOptions,
@@ -91,8 +92,9 @@ pub async fn forget_locked(
     if cancel.is_cancelled() { Err(Error::Cancelled) } else { Ok(forgotten) }
 }
 
-/// Removes these snapshots and no others, beside running backups: a snapshot alone is only a name for data, which a prune
-/// removes under the exclusive lock. One that is gone already is no error. Gives those that were there.
+/// Removes exactly these snapshots, concurrently with running backups: a snapshot is only a reference to data, which
+/// a prune removes under the exclusive lock. A snapshot that no longer exists is not an error. Returns those that
+/// existed.
 pub async fn forget_named(
     repository: &Repository,
     ids: &[SnapshotId],
@@ -111,7 +113,7 @@ pub async fn forget_named(
     .await
 }
 
-/// What would be forgotten. Reads only, so a dry run needs no lock.
+/// Decides what would be forgotten. Only reads, so a dry run needs no lock.
 pub async fn decide(repository: &Repository, options: &ForgetOptions, now: Timestamp) -> Result<Forgotten> {
     check(options)?;
     let loaded = repository.load_readable_snapshots().await?;
@@ -125,7 +127,7 @@ pub async fn decide(repository: &Repository, options: &ForgetOptions, now: Times
         remove.splice(0..0, named.into_iter().map(|(id, _)| id));
         return Ok(Forgotten { remove, ..Forgotten::default() });
     }
-    // Damaged ones match no filter and no policy: they stay until they are named.
+    // Damaged snapshots match no filter and no policy: they are kept until they are named.
     let matching =
         loaded.found.into_iter().filter(|(_, snapshot)| options.filter.matches(snapshot)).collect();
     let mut forgotten = Forgotten::default();
@@ -134,7 +136,7 @@ pub async fn decide(repository: &Repository, options: &ForgetOptions, now: Times
         if decision.keep.is_empty() && !options.policy.is_empty() {
             return Err(Error::Refused {
                 reason: format!("the policy would remove every snapshot of the group '{}'", group.key),
-                hint: "give a policy that keeps something of each group, or name the snapshots to remove",
+                hint: "use a policy that keeps at least one snapshot of each group, or name the snapshots to remove",
             });
         }
         forgotten.remove.extend(decision.remove.iter().map(|(id, _)| *id));
@@ -143,8 +145,8 @@ pub async fn decide(repository: &Repository, options: &ForgetOptions, now: Times
     Ok(forgotten)
 }
 
-/// Two listings of one moment, under a lock, must be the same: a store that shows old or cut listings is not one to
-/// delete by (restic#4612).
+/// Two listings in a row, under a lock, must be equal: a store that returns outdated or incomplete listings must not
+/// be used to decide what to delete (restic#4612).
 pub(crate) async fn same_listing(repository: &Repository, loaded: &Loaded) -> Result<()> {
     let loaded: BTreeSet<_> = loaded.ids().map(|id| id.0).collect();
     let listed: BTreeSet<_> =
@@ -154,21 +156,21 @@ pub(crate) async fn same_listing(repository: &Repository, loaded: &Loaded) -> Re
     }
     Err(Error::Refused {
         reason: format!(
-            "the snapshots changed while they were read: {} at first, then {}",
+            "the snapshots changed while they were read: first {}, then {}",
             loaded.len(),
             listed.len()
         ),
-        hint: "nothing was changed; if nobody else is at work, the store's listings cannot be trusted: try later",
+        hint: "nothing was changed; if no other process uses the repository, the store's listings are unreliable: try again later",
     })
 }
 
-/// restic's rules about policies that would remove everything.
+/// restic's rules for policies that would remove everything.
 fn check(options: &ForgetOptions) -> Result<()> {
     if !options.selectors.is_empty() || !options.policy.is_empty() {
         return Ok(());
     }
     if !options.allow_remove_all {
-        let problem = "it is empty, so no snapshots will be removed; give --keep-… or snapshot ids";
+        let problem = "it is empty, so no snapshots will be removed; use --keep-… or snapshot IDs";
         return Err(Error::invalid("the policy", problem));
     }
     if options.filter.is_empty() {

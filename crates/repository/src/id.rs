@@ -1,5 +1,5 @@
-//! Names of things in a repository: SHA-256 hashes, written as 64 hexadecimal digits. One type for each kind of
-//! thing, so that the id of a pack cannot be used where that of a blob is meant.
+//! IDs of objects in a repository: SHA-256 hashes, written as 64 hexadecimal digits. Each kind of object has its own
+//! type, so that the ID of a pack cannot be used as that of a blob.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,17 +8,17 @@ use aws_lc_rs::digest;
 use serde::de::Visitor;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// The hash itself.
+/// The hash.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Id(pub [u8; 32]);
 
-/// What was given is not 64 hexadecimal digits.
+/// The text is not 64 hexadecimal digits.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is not an id of 64 hexadecimal digits")]
+#[error("'{0}' is not an ID of 64 hexadecimal digits")]
 pub struct InvalidId(pub String);
 
 impl Id {
-    /// The id of content.
+    /// The ID of content.
     pub fn of(content: &[u8]) -> Self {
         let mut hasher = Hasher::new();
         hasher.update(content);
@@ -36,7 +36,7 @@ impl Id {
         text
     }
 
-    /// The first eight digits, which is what people see.
+    /// The first eight digits, which are shown to users.
     pub fn short(&self) -> String {
         self.to_string()[..8].to_owned()
     }
@@ -51,8 +51,8 @@ impl Id {
     }
 }
 
-/// SHA-256 over pieces. Half of the CPU time of a backup of data that does not compress goes into it, so it is the
-/// fastest one at hand.
+/// SHA-256 over pieces. It takes half of the CPU time of a backup of incompressible data, so the fastest available
+/// implementation is used.
 pub(crate) struct Hasher(digest::Context);
 
 impl Hasher {
@@ -135,7 +135,7 @@ macro_rules! ids {
         pub struct $name(pub Id);
 
         impl $name {
-            /// The first eight digits, which is what people see.
+            /// The first eight digits, which are shown to users.
             pub fn short(&self) -> String {
                 self.0.short()
             }
@@ -176,9 +176,9 @@ macro_rules! ids {
 }
 
 ids! {
-    /// A piece of a file, or a directory: the hash of its plain content.
+    /// A chunk of a file, or a directory: the hash of its plain content.
     BlobId,
-    /// A pack: the hash of its encrypted content, and its object's name.
+    /// A pack: the hash of its encrypted content, which is also the name of its object.
     PackId,
     /// An index file.
     IndexId,
@@ -190,7 +190,7 @@ ids! {
     LockId,
 }
 
-/// The two kinds of blob, which live in packs of their own.
+/// The two kinds of blobs, which are stored in separate packs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum BlobKind {

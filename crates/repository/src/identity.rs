@@ -1,11 +1,12 @@
-//! Who works with a repository: the names that locks, keys and snapshots carry. From the system, or the caller's.
+//! The identity of the process that uses a repository: the names in locks, keys and snapshots. From the system, or
+//! set by the caller.
 
 use std::sync::OnceLock;
 
 /// Host, user and process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identity {
-    /// For locks: the caller's to set (a mover's is its cluster and pod).
+    /// For locks. The caller may set it (a mover uses its cluster and pod).
     pub host: String,
     pub user: String,
     pub uid: u32,
@@ -13,7 +14,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// What the system says. The name of the user is that of the passwd file: a static program has no NSS.
+    /// From the system. The user name comes from the passwd file: a static program has no NSS.
     pub fn of_system() -> Self {
         static SYSTEM: OnceLock<Identity> = OnceLock::new();
         SYSTEM.get_or_init(read).clone()

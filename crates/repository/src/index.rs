@@ -1,6 +1,6 @@
-//! The index: which pack holds which blob. Loaded from all index files of a repository into one sorted table of
-//! 48 bytes a blob; a large table lives in an unlinked temporary file and is read through the page cache, so that
-//! twenty million blobs cost no memory of our own.
+//! The index: which pack contains which blob. Loaded from all index files of a repository into one sorted table of 48
+//! bytes per blob; a large table is in an unlinked temporary file that is read through the page cache, so that twenty
+//! million blobs need no memory of this process.
 
 mod file;
 mod load;
@@ -16,30 +16,30 @@ use crate::id::{BlobId, BlobKind, IndexId, PackId};
 use crate::pack;
 use table::Table;
 
-/// Where a blob is.
+/// The position of a blob.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Location {
     pub pack: PackId,
     pub offset: u32,
-    /// Sealed.
+    /// The sealed length.
     pub length: u32,
-    /// 0 if it is not compressed.
+    /// 0 if the blob is not compressed.
     pub uncompressed_length: u32,
 }
 
 impl Location {
-    /// The bytes of the blob itself.
+    /// The length of the blob's plain content.
     pub fn plain_length(&self) -> u32 {
         pack::plain_length(self.length, self.uncompressed_length)
     }
 
-    /// The byte after the blob in its pack.
+    /// The offset after the blob in its pack.
     pub fn end(&self) -> u64 {
         u64::from(self.offset) + u64::from(self.length)
     }
 }
 
-/// One copy of a blob. `number` counts from 0 in the order of `Index::for_each`: for bit sets.
+/// One copy of a blob. `number` counts from 0 in the order of `Index::for_each`; it is used for bit sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
     pub number: u64,
@@ -50,18 +50,18 @@ pub struct Entry {
     pub pack_number: u32,
 }
 
-/// All that the index files of a repository say.
+/// The content of all index files of a repository.
 #[derive(Debug, Default)]
 pub struct Index {
     table: Table,
     packs: Vec<PackId>,
-    /// Of each pack, the end of its last blob.
+    /// For each pack, the end of its last blob.
     ends: Vec<u32>,
     files: Vec<IndexId>,
 }
 
 impl Index {
-    /// The number of entries; a blob that is in several packs counts several times.
+    /// The number of entries; a blob that is in several packs is counted several times.
     pub fn len(&self) -> u64 {
         self.table.len()
     }
@@ -70,7 +70,7 @@ impl Index {
         self.len() == 0
     }
 
-    /// The packs that are named, each once.
+    /// The packs that the index names, each once.
     pub fn packs(&self) -> &[PackId] {
         &self.packs
     }
@@ -106,7 +106,8 @@ impl Index {
         })
     }
 
-    /// The end of the last blob of the pack with this number: what may be read without knowing the pack's size.
+    /// The end of the last blob of the pack with this number: up to there, the pack can be read without knowing its
+    /// size.
     pub fn pack_end(&self, pack_number: u32) -> u64 {
         self.ends.get(pack_number as usize).copied().unwrap_or_default().into()
     }
@@ -123,7 +124,7 @@ impl Index {
     }
 }
 
-/// Gives packs their numbers.
+/// Assigns numbers to packs.
 #[derive(Debug, Default)]
 pub(crate) struct PackNumbers {
     packs: Vec<PackId>,
@@ -136,7 +137,7 @@ impl PackNumbers {
         *self.numbers.entry(pack).or_insert_with(|| {
             self.packs.push(pack);
             self.ends.push(0);
-            // 2^31 packs would be at least 2^31 objects in the store; the loader stops far earlier.
+            // 2^31 packs would be as many objects in the store; the loader stops far earlier.
             u32::try_from(self.packs.len() - 1).unwrap_or(u32::MAX)
         })
     }

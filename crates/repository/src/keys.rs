@@ -1,5 +1,5 @@
-//! Key files: the repository's key, sealed with a key that scrypt makes of a password. A repository may have
-//! several; each opens it.
+//! Key files: the repository's key, sealed with a key that scrypt derives from a password. A repository may have
+//! several; each of them opens it.
 
 use std::fmt;
 
@@ -17,15 +17,15 @@ use crate::files::FileKind;
 use crate::id::{Id, KeyId};
 use crate::identity::Identity;
 
-/// The cost of scrypt: 2^15 · 8 · 3, which takes a tenth of a second and 32 MiB, and is what OWASP asks for.
+/// The cost of scrypt: 2^15 · 8 · 3, which takes a tenth of a second and 32 MiB, as OWASP recommends.
 const DEFAULT_COST: Cost = Cost { n: 1 << 15, r: 8, p: 3 };
-/// A key file that asks for more memory than this is not from any program we know.
+/// No known program writes a key file that requires more memory than this.
 const MAX_MEMORY: u64 = 1 << 30;
 const SALT: usize = 64;
-/// As many keys are tried with a password, as in restic.
+/// How many keys are tried with a password, as in restic.
 const MAX_TRIED: usize = 20;
 
-/// How expensive it is to try a password.
+/// The scrypt parameters: the cost of trying a password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Cost {
     pub n: u64,
@@ -39,7 +39,7 @@ impl Default for Cost {
     }
 }
 
-/// What a key file tells about itself.
+/// The content of a key file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct KeyFile {
     #[serde(with = "crate::time::rfc3339")]
@@ -56,7 +56,7 @@ pub struct KeyFile {
 }
 
 impl KeyFile {
-    /// Seals `key` with `password`. Takes a moment: call it where blocking is allowed.
+    /// Seals `key` with `password`. CPU-intensive: call it where blocking is allowed.
     fn seal(
         key: &Material,
         password: &SecretString,
@@ -80,22 +80,19 @@ impl KeyFile {
         })
     }
 
-    /// `None` if the password is not this key's. Takes a moment, too.
+    /// `None` if the password does not belong to this key. CPU-intensive.
     fn open(&self, password: &SecretString) -> Result<Option<Material>> {
         let damaged = |detail: &str| Error::damaged("a key", detail);
         if self.kdf != "scrypt" {
-            return Err(damaged(&format!(
-                "'{}' is no way to derive a key that this program knows",
-                self.kdf
-            )));
+            return Err(damaged(&format!("the key derivation '{}' is not supported", self.kdf)));
         }
         let salt = STANDARD.decode(&self.salt).map_err(|_| damaged("its salt is broken"))?;
         let mut sealed = STANDARD.decode(&self.data).map_err(|_| damaged("its content is broken"))?;
         let by_password = derive(password, Cost { n: self.n, r: self.r, p: self.p }, &salt)?;
         let Ok(plain) = by_password.open(&mut sealed) else { return Ok(None) };
-        let material: Material = serde_json::from_slice(plain).map_err(|_| damaged("it holds no key"))?;
+        let material: Material = serde_json::from_slice(plain).map_err(|_| damaged("it contains no key"))?;
         if !material.is_valid() {
-            return Err(damaged("it holds a key of zeros"));
+            return Err(damaged("it contains a key of zeros"));
         }
         Ok(Some(material))
     }
@@ -121,21 +118,21 @@ fn derive(password: &SecretString, cost: Cost, salt: &[u8]) -> Result<Key> {
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListedKey {
     pub id: KeyId,
-    /// None where the file is damaged.
+    /// None if the file is damaged.
     pub file: Option<KeyFile>,
 }
 
-/// A key that is to be made.
+/// A key to be added.
 #[derive(Debug, Clone, Copy)]
 pub struct NewKey<'a> {
     pub password: &'a SecretString,
-    /// Whether it may be empty: only when a person said that everyone may read the repository.
+    /// Whether the password may be empty: only if the user accepted that everyone can read the repository.
     pub allow_empty: bool,
     pub cost: Cost,
     pub identity: &'a Identity,
 }
 
-/// Writes a new key file and gives its name.
+/// Writes a new key file and returns its ID.
 pub(crate) async fn add(store: &Store, key: &Material, new: &NewKey<'_>) -> Result<KeyId> {
     let NewKey { password, allow_empty, cost, identity } = *new;
     if password.expose_secret().is_empty() && !allow_empty {
@@ -150,7 +147,7 @@ pub(crate) async fn add(store: &Store, key: &Material, new: &NewKey<'_>) -> Resu
     Ok(id)
 }
 
-/// A key that `password` opens, where there is no config that it could open.
+/// A key that `password` opens, if there is no config to check it with.
 pub(crate) async fn opened_by(store: &Store, password: &SecretString) -> Result<Option<(KeyId, Material)>> {
     for id in list(store).await?.into_iter().take(MAX_TRIED) {
         let (file, password) = (load(store, id).await?, password.clone());
@@ -161,8 +158,9 @@ pub(crate) async fn opened_by(store: &Store, password: &SecretString) -> Result<
     Ok(None)
 }
 
-/// Finds the key that `password` opens and that opens the config; `hint` is tried first. A key of an `init` that was
-/// overtaken by another one opens nothing. One that is damaged is told of only if none opens.
+/// Finds the key that `password` opens and that opens the config; `hint` is tried first. A key left behind by an
+/// `init` that lost a race against another one does not open the config. A damaged key is only reported if no other
+/// key opens.
 pub(crate) async fn search(
     store: &Store,
     password: &SecretString,
@@ -187,7 +185,7 @@ pub(crate) async fn search(
                 useless.get_or_insert(Error::damaged("the config", detail));
             }
             Ok(None) => refused += 1,
-            // Another one may open.
+            // Another key may open.
             Err(error @ Error::Damaged { .. }) => {
                 tracing::warn!(key = %id, %error, "a key cannot be used");
                 damaged += 1;
@@ -206,7 +204,7 @@ pub(crate) async fn search(
     }
 }
 
-/// `None` if the password is not this key's.
+/// `None` if the password does not belong to this key.
 async fn open(store: &Store, id: KeyId, password: &SecretString) -> Result<Option<Key>> {
     let file = load(store, id).await?;
     let password = password.clone();
@@ -230,7 +228,7 @@ pub(crate) async fn load(store: &Store, id: KeyId) -> Result<KeyFile> {
     let what = FileKind::Key.describe(id.0);
     let json = store.get(&FileKind::Key.key(id.0)).await.map_err(Error::store(format!("read {what}")))?;
     if Id::of(&json) != id.0 {
-        return Err(Error::damaged(what, "its content does not match its name"));
+        return Err(Error::damaged(what, "its content does not match its ID"));
     }
     serde_json::from_slice(&json).map_err(|error| Error::damaged(what, error))
 }
@@ -250,7 +248,7 @@ mod tests {
     use super::*;
     use crate::testing::{memory_repository, opened, password};
 
-    /// A key file under its right name that cannot be used.
+    /// A key file with a correct ID that cannot be used.
     async fn unusable(store: &Store, right: KeyId, change: impl FnOnce(&mut KeyFile)) {
         let mut file = load(store, right).await.unwrap();
         change(&mut file);
@@ -263,10 +261,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_key_that_opens_nothing_is_passed_over_and_told_if_there_is_no_other() {
+    async fn a_key_that_opens_nothing_is_skipped_and_reported_if_there_is_no_other() {
         let (repository, other) = (memory_repository().await, memory_repository().await);
         let (store, right) = (repository.store().clone(), repository.key_id());
-        // What an `init` leaves behind that was overtaken and killed.
+        // The key of an `init` that lost a race and was killed.
         let useless = FileKind::Key.key(other.key_id().0);
         store.put(&useless, other.store().get(&useless).await.unwrap()).await.unwrap();
         assert_eq!(opened(store.clone()).await.unwrap().key_id(), right);
@@ -291,7 +289,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn damage_is_told_when_no_key_is_whole() {
+    async fn damage_is_reported_if_no_key_is_intact() {
         let repository = memory_repository().await;
         let store = repository.store().clone();
         store.put(&FileKind::Key.key(repository.key_id().0), "no key at all").await.unwrap();
@@ -300,14 +298,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_repository_without_key_files_or_config_says_what_to_bring_back() {
+    async fn without_key_files_or_config_the_hint_names_what_to_restore() {
         let repository = memory_repository().await;
         let store = repository.store().clone();
         let config = store.get("config").await.unwrap();
         store.put("config", "").await.unwrap();
         let damaged = opened(store.clone()).await.unwrap_err();
         assert!(matches!(damaged, Error::Damaged { .. }), "{damaged}");
-        assert!(damaged.hint().unwrap().contains("bring the file 'config' back"));
+        assert!(damaged.hint().unwrap().contains("restore the file 'config'"));
         store.put("config", config).await.unwrap();
         store.delete(&FileKind::Key.key(repository.key_id().0)).await.unwrap();
         let gone = opened(store).await.unwrap_err();

@@ -1,4 +1,4 @@
-//! A repository engine in restic's format. See ARCHITECTURE.md for how the modules hang together.
+//! A repository engine in restic's format. ARCHITECTURE.md describes how the modules work together.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::panic))]
 
 pub mod backup;

@@ -1,4 +1,4 @@
-//! Listings of packs, before anything is decided by what they lack: for prune and `repair index`.
+//! Checks listings of packs before anything is decided from what they lack: for prune and `repair index`.
 
 use futures::{StreamExt, TryStreamExt};
 
@@ -7,11 +7,11 @@ use crate::files::FileKind;
 use crate::id::PackId;
 use crate::repository::Repository;
 
-/// Packs that are asked for by name at once.
+/// How many packs are looked up concurrently.
 const LOOKED_FOR_AT_ONCE: usize = 16;
 
-/// Packs that an index names and a listing lacks are asked for by name: if one is there, the listing lied, and
-/// nothing may be decided by it.
+/// Looks up the packs that an index names and a listing lacks. If one of them exists, the listing is incomplete and
+/// nothing may be decided from it.
 pub(crate) async fn require_absent(
     repository: &Repository,
     packs: impl IntoIterator<Item = PackId>,
@@ -24,8 +24,8 @@ pub(crate) async fn require_absent(
     while let Some(found) = looking.try_next().await? {
         if let Some(pack) = found {
             return Err(Error::Refused {
-                reason: format!("the listing of the packs lacks pack {}, which is there", pack.short()),
-                hint: "the store lists late or not everything; nothing was changed, try again later",
+                reason: format!("the listing of the packs lacks pack {}, which exists", pack.short()),
+                hint: "the store's listing is delayed or incomplete; nothing was changed, try again later",
             });
         }
     }

@@ -1,7 +1,7 @@
-//! Where a repository is, as restic writes it (`/srv/repo`, `s3:https://host/bucket/path`, `rest:https://host/`), and
-//! the way from there to a `Store`. `parse` is pure and knows no secret but the password in a REST URL; everything
-//! else comes in `OpenSettings`: the environment as a map, `-o` options, certificates, limits. Called by the
-//! command line.
+//! The location of a repository in restic's syntax (`/srv/repo`, `s3:https://host/bucket/path`,
+//! `rest:https://host/`), and how to open a `Store` there. `parse` is pure; the only secret that it handles is the
+//! password in a REST URL. Everything else is passed in `OpenSettings`: the environment as a map, `-o` options,
+//! certificates, limits. Called by the command line.
 
 mod options;
 mod s3;
@@ -20,14 +20,14 @@ use crate::error::{Error, Result};
 
 pub use settings::OpenSettings;
 
-/// The place of a repository.
+/// The location of a repository.
 #[derive(Debug, Clone)]
 pub struct Location {
-    place: Place,
+    address: StoreAddress,
 }
 
 #[derive(Debug, Clone)]
-enum Place {
+enum StoreAddress {
     Local(PathBuf),
     S3(s3::Bucket),
     Google { bucket: String, prefix: String },
@@ -36,71 +36,71 @@ enum Place {
 }
 
 impl Location {
-    /// Reads a location. Pure: nothing is looked up.
+    /// Parses a location. Pure: no network or file access.
     pub fn parse(text: &str) -> Result<Self> {
         if text.trim().is_empty() {
             return Err(Error::invalid(
                 "the repository's location",
-                "it is empty; give --repo or RESTIC_REPOSITORY",
+                "it is empty; set --repo or RESTIC_REPOSITORY",
             ));
         }
         if text.contains('\0') {
-            return Err(bad(text, "it holds a NUL character"));
+            return Err(bad(text, "it contains a NUL character"));
         }
-        let place = match text.split_once(':') {
-            _ if is_path(text) => Place::Local(text.into()),
-            None => Place::Local(text.into()),
+        let address = match text.split_once(':') {
+            _ if is_path(text) => StoreAddress::Local(text.into()),
+            None => StoreAddress::Local(text.into()),
             Some(("local", path)) => local(text, path)?,
             Some(("file", rest)) => file_url(text, rest)?,
-            Some(("s3", rest)) => Place::S3(s3::Bucket::parse(text, rest)?),
+            Some(("s3", rest)) => StoreAddress::S3(s3::Bucket::parse(text, rest)?),
             Some(("gs", rest)) => {
                 let (bucket, prefix) = bucket_and_prefix(text, rest, "gs:BUCKET:/PREFIX")?;
-                Place::Google { bucket, prefix }
+                StoreAddress::Google { bucket, prefix }
             }
             Some(("azure", rest)) => {
                 let (container, prefix) = bucket_and_prefix(text, rest, "azure:CONTAINER:/PREFIX")?;
-                Place::Azure { container, prefix }
+                StoreAddress::Azure { container, prefix }
             }
             Some(("rest", rest)) => rest_url(text, rest)?,
             Some((scheme, rest)) => return Err(refused(text, scheme, rest)),
         };
-        Ok(Self { place })
+        Ok(Self { address })
     }
 
-    /// Opens the store there, under the location's own name; nothing is created.
+    /// Opens the store, named after the location; nothing is created.
     pub async fn open(&self, settings: &OpenSettings) -> Result<Store> {
         Ok(self.opened(settings).await?.with_name(&self.to_string()))
     }
 
-    /// Opens the store for `init`: makes the directory, or the repository on the REST server. A bucket must exist.
+    /// Opens the store for `init`: creates the directory, or the repository on the REST server. A bucket must exist.
     pub async fn create(&self, settings: &OpenSettings) -> Result<Store> {
         Ok(self.created(settings).await?.with_name(&self.to_string()))
     }
 
-    /// The word before the colon, which also names the backend's `-o` options.
+    /// The text before the colon, which is also the prefix of the backend's `-o` options.
     pub fn scheme(&self) -> &'static str {
-        match &self.place {
-            Place::Local(_) => "local",
-            Place::S3(_) => "s3",
-            Place::Google { .. } => "gs",
-            Place::Azure { .. } => "azure",
-            Place::Rest { .. } => "rest",
+        match &self.address {
+            StoreAddress::Local(_) => "local",
+            StoreAddress::S3(_) => "s3",
+            StoreAddress::Google { .. } => "gs",
+            StoreAddress::Azure { .. } => "azure",
+            StoreAddress::Rest { .. } => "rest",
         }
     }
 
     /// The directory, if the repository is in one.
     pub fn directory(&self) -> Option<&std::path::Path> {
-        match &self.place {
-            Place::Local(path) => Some(path),
+        match &self.address {
+            StoreAddress::Local(path) => Some(path),
             _ => None,
         }
     }
 
     async fn opened(&self, settings: &OpenSettings) -> Result<Store> {
         settings.check(self.scheme())?;
-        match &self.place {
-            Place::Local(path) => self.local(Local::new(path.clone()), settings),
-            Place::Rest { .. } => {
+        match &self.address {
+            StoreAddress::Local(path) => self.local(Local::new(path.clone()), settings),
+            StoreAddress::Rest { .. } => {
                 let config = self.rest(settings)?;
                 config.open(settings.tuning(self.scheme())?).map_err(self.failed("open"))
             }
@@ -116,9 +116,9 @@ impl Location {
 
     async fn created(&self, settings: &OpenSettings) -> Result<Store> {
         settings.check(self.scheme())?;
-        match &self.place {
-            Place::Local(path) => self.local(Local::create(path.clone()), settings),
-            Place::Rest { .. } => {
+        match &self.address {
+            StoreAddress::Local(path) => self.local(Local::create(path.clone()), settings),
+            StoreAddress::Rest { .. } => {
                 let config = self.rest(settings)?;
                 config.create(settings.tuning(self.scheme())?).await.map_err(self.failed("create"))
             }
@@ -150,15 +150,15 @@ impl FromStr for Location {
 }
 
 impl fmt::Display for Location {
-    /// As restic would take it, with `***` for a password.
+    /// In restic's syntax, with `***` instead of a password.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.place {
-            Place::Local(path) => write!(f, "{}", path.display()),
-            Place::S3(bucket) => write!(f, "{bucket}"),
-            Place::Google { bucket, prefix } => write!(f, "gs:{bucket}:/{prefix}"),
-            Place::Azure { container, prefix } => write!(f, "azure:{container}:/{prefix}"),
-            Place::Rest { url, user: None, password: None } => write!(f, "rest:{url}"),
-            Place::Rest { url, user, password } => {
+        match &self.address {
+            StoreAddress::Local(path) => write!(f, "{}", path.display()),
+            StoreAddress::S3(bucket) => write!(f, "{bucket}"),
+            StoreAddress::Google { bucket, prefix } => write!(f, "gs:{bucket}:/{prefix}"),
+            StoreAddress::Azure { container, prefix } => write!(f, "azure:{container}:/{prefix}"),
+            StoreAddress::Rest { url, user: None, password: None } => write!(f, "rest:{url}"),
+            StoreAddress::Rest { url, user, password } => {
                 let user = user.as_deref().unwrap_or_default();
                 let secret = if password.is_some() { ":***" } else { "" };
                 let (scheme, rest) = url.as_str().split_once("://").unwrap_or_default();
@@ -168,27 +168,27 @@ impl fmt::Display for Location {
     }
 }
 
-/// What is a path whatever colons it holds.
+/// Whether the text is a path, even if it contains colons.
 fn is_path(text: &str) -> bool {
     text.starts_with(['/', '.', '~', '\\'])
 }
 
-fn local(text: &str, path: &str) -> Result<Place> {
+fn local(text: &str, path: &str) -> Result<StoreAddress> {
     if path.is_empty() {
         return Err(bad(text, "expected 'local:PATH'"));
     }
-    Ok(Place::Local(path.into()))
+    Ok(StoreAddress::Local(path.into()))
 }
 
-fn file_url(text: &str, rest: &str) -> Result<Place> {
+fn file_url(text: &str, rest: &str) -> Result<StoreAddress> {
     let url = Url::parse(&format!("file:{rest}")).ok().filter(|_| rest.starts_with("///"));
     match url.and_then(|url| url.to_file_path().ok()) {
-        Some(path) => Ok(Place::Local(path)),
+        Some(path) => Ok(StoreAddress::Local(path)),
         None => Err(bad(text, "expected 'file:///ABSOLUTE/PATH'")),
     }
 }
 
-/// `BUCKET:/PREFIX`, or a URL's `//BUCKET/PREFIX`.
+/// `BUCKET:/PREFIX`, or the `//BUCKET/PREFIX` of a URL.
 fn bucket_and_prefix(text: &str, rest: &str, expected: &str) -> Result<(String, String)> {
     let parts = match rest.strip_prefix("//") {
         Some(rest) => Some(rest.split_once('/').unwrap_or((rest, ""))),
@@ -202,20 +202,17 @@ fn bucket_and_prefix(text: &str, rest: &str, expected: &str) -> Result<(String, 
     }
 }
 
-fn rest_url(text: &str, rest: &str) -> Result<Place> {
+fn rest_url(text: &str, rest: &str) -> Result<StoreAddress> {
     let expected = "expected 'rest:https://USER:PASSWORD@HOST:PORT/PATH/'";
     if rest.starts_with("http+unix:") {
-        return Err(bad(text, "sockets of Unix are not supported; let the REST server listen on a port"));
+        return Err(bad(text, "Unix sockets are not supported; let the REST server listen on a port"));
     }
     let mut url = Url::parse(rest).map_err(|_| bad(text, expected))?;
     if !matches!(url.scheme(), "http" | "https") || url.host_str().is_none_or(str::is_empty) {
         return Err(bad(text, expected));
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return Err(bad(
-            text,
-            "a '?' or '#' does not belong into the URL of a REST server; write '%3F' or '%23'",
-        ));
+        return Err(bad(text, "the URL of a REST server must not contain '?' or '#'; write '%3F' or '%23'"));
     }
     let decode = |part: &str| decoded(part).ok_or_else(|| bad(text, "user and password are not UTF-8"));
     let user = Some(url.username()).filter(|user| !user.is_empty()).map(decode).transpose()?;
@@ -226,10 +223,10 @@ fn rest_url(text: &str, rest: &str) -> Result<Place> {
     if !url.path().ends_with('/') {
         url.set_path(&format!("{}/", url.path()));
     }
-    Ok(Place::Rest { url, user, password })
+    Ok(StoreAddress::Rest { url, user, password })
 }
 
-/// `%40` as `@`.
+/// Decodes `%40` to `@`.
 fn decoded(text: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -248,13 +245,13 @@ fn decoded(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
-/// A prefix as Go's `path.Clean` leaves it, without slashes at its ends; one that leads outside is refused.
+/// A prefix as Go's `path.Clean` returns it, without slashes at its ends; one that leads outside is refused.
 fn clean(text: &str, prefix: &str) -> Result<String> {
     let mut segments: Vec<&str> = Vec::new();
     for segment in prefix.split('/') {
         match segment {
             "" | "." => {}
-            ".." => return Err(bad(text, "'..' does not belong into the path in a bucket")),
+            ".." => return Err(bad(text, "the path in a bucket must not contain '..'")),
             name => segments.push(name),
         }
     }
@@ -284,7 +281,7 @@ fn refused(text: &str, scheme: &str, rest: &str) -> Error {
             "rclone is not started from here; run `rclone serve restic REMOTE:PATH --addr localhost:8080` and use \
              'rest:http://localhost:8080/'"
         }
-        "http" | "https" => "say what is spoken there: 'rest:' or 's3:' before the URL",
+        "http" | "https" => "put the protocol before the URL: 'rest:' or 's3:'",
         "gcs" => "Google Cloud Storage is written 'gs:BUCKET:/PREFIX'",
         _ => {
             "no such backend: known are local, s3, gs, azure and rest; before a path with a colon in it, write \
@@ -294,12 +291,12 @@ fn refused(text: &str, scheme: &str, rest: &str) -> Error {
     bad(text, instead)
 }
 
-/// An error about a location, which is shown without what may be a password.
+/// An error about a location, which is shown without a possible password.
 fn bad(text: &str, problem: &str) -> Error {
     Error::invalid(format!("repository location '{}'", redacted(text)), problem)
 }
 
-/// What stands before an `@` may be a user and a password, wherever it is.
+/// The text before an `@` may contain a user and a password, wherever it is.
 fn redacted(text: &str) -> String {
     match (text.split_once('@'), text.rsplit_once('@')) {
         (Some((before, _)), Some((_, host))) => {

@@ -1,8 +1,9 @@
-//! Locks as restic takes them: a small file for each holder, shared or exclusive, written anew every five minutes.
-//! A holder that could not renew its lock in time gives up (`lost`), and everything that would be dangerous
-//! without it asks `verify` first. A lock that nobody renewed for thirty minutes, by the store's clock, counts for
-//! nothing and is removed (sixty by the lock's own time where the store tells none); earlier only if the caller knows
-//! that its owner is dead. Process ids prove nothing: the next container has the same ones.
+//! Locks in restic's format: a small file per holder, shared or exclusive, renewed every five minutes. A holder that
+//! could not renew its lock in time gives up (`lost`), and every operation that would be unsafe without the lock
+//! calls `verify` first. A lock that its holder did not renew for thirty minutes, by the store's clock, has expired
+//! and is removed (after sixty minutes by the lock's own time if the store reports no times); earlier only if the
+//! caller knows that the holder is dead. Process IDs prove nothing: processes in another container have the same
+//! ones.
 
 pub(crate) mod clock;
 mod file;
@@ -24,62 +25,63 @@ use crate::files::FileKind;
 use crate::id::LockId;
 use crate::repository::Repository;
 
-/// After this time without renewal a lock counts for nothing.
+/// A lock that was not renewed for this time has expired.
 pub const STALE: Duration = Duration::from_mins(30);
 /// A holder gives up a bit earlier, so that clocks may differ.
 const GIVE_UP: Duration = Duration::from_secs(22 * 60 + 30);
 const REFRESH: Duration = Duration::from_mins(5);
-/// No step of keeping a lock waits longer for the store than this.
-const PATIENCE: Duration = Duration::from_mins(1);
-/// How long a lock that is being written when its taker is cancelled may take, before it is removed again.
-const LAST_MOMENT: Duration = Duration::from_secs(5);
-/// Between writing an exclusive lock and looking again: for stores that show new objects late.
+/// The longest time that a step of renewing a lock waits for the store.
+const STORE_TIMEOUT: Duration = Duration::from_mins(1);
+/// How long the write of a lock may take after its taker was cancelled, before the lock is removed again.
+const CANCELLED_WRITE_LIMIT: Duration = Duration::from_secs(5);
+/// The pause between writing an exclusive lock and listing the locks again, for stores that list new objects with a
+/// delay.
 const SETTLE: Duration = Duration::from_millis(200);
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 const TOO_LATE: &str = "it could not be renewed in time";
 
-/// Shared by readers and writers, exclusive for whoever deletes.
+/// Shared for readers and writers, exclusive for operations that delete.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LockKind {
     Shared,
     Exclusive,
 }
 
-/// How to get a lock.
+/// Options for taking a lock.
 #[derive(Debug, Clone, Default)]
 pub struct LockOptions {
-    /// How long to wait for one that is in the way.
+    /// How long to wait for a conflicting lock.
     pub wait: Duration,
     /// Host names in locks whose owners are known to be dead: these locks are removed at once.
     pub dead_owners: Vec<String>,
-    /// Ends the taking, and what was written of the lock goes; a lock that is held stays until it is released.
+    /// Cancels taking the lock and removes what was written of it; a lock that is held remains until it is released.
     pub cancel: CancellationToken,
-    /// Is told who is in the way, at each attempt that fails while there is time left.
+    /// Called with the holder of the conflicting lock after each failed attempt, as long as there is time left.
     pub on_wait: OnWait,
 }
 
-type Tell = dyn Fn(&Holder) + Send + Sync;
+type WaitCallback = dyn Fn(&Holder) + Send + Sync;
 
-/// Whoever wants to know that a lock is waited for.
+/// A callback for waiting on a lock.
 #[derive(Clone, Default)]
-pub struct OnWait(Option<Arc<Tell>>);
+pub struct OnWait(Option<Arc<WaitCallback>>);
 
 impl OnWait {
-    pub fn new(tell: impl Fn(&Holder) + Send + Sync + 'static) -> Self {
-        Self(Some(Arc::new(tell)))
+    pub fn new(callback: impl Fn(&Holder) + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(callback)))
     }
 
-    fn tell(&self, holder: &Holder) {
-        if let Some(tell) = &self.0 {
-            tell(holder);
+    fn call(&self, holder: &Holder) {
+        if let Some(callback) = &self.0 {
+            callback(holder);
         }
     }
 }
 
 impl std::fmt::Debug for OnWait {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(if self.0.is_some() { "told" } else { "silent" })
+        f.write_str(if self.0.is_some() { "callback" } else { "none" })
     }
 }
 
@@ -94,16 +96,16 @@ pub struct Lock {
 #[derive(Debug)]
 struct State {
     held: Mutex<Held>,
-    /// Files of ours that may be in the store beside the lock: older ones that could not be removed, and new ones of
-    /// which nobody knows whether they were written.
+    /// Other files of ours that may be in the store: older ones that could not be removed, and new ones for which it
+    /// is unknown whether they were written.
     leftover: Mutex<Vec<LockId>>,
-    /// Renewing changes the id; `verify` must not look in between.
+    /// Renewing changes the ID; `verify` must not check it in between.
     renewing: tokio::sync::Mutex<()>,
     lost: CancellationToken,
     stop: CancellationToken,
 }
 
-/// The lock file that counts.
+/// The current lock file.
 #[derive(Debug)]
 struct Held {
     file: LockFile,
@@ -112,16 +114,16 @@ struct Held {
 }
 
 impl Lock {
-    /// Takes a lock; waits for others as long as `options` say, then fails with `Locked`.
+    /// Takes a lock; waits for conflicting ones as long as `options` allow, then fails with `Locked`.
     pub async fn acquire(repository: &Repository, kind: LockKind, options: &LockOptions) -> Result<Self> {
         let deadline = tokio::time::Instant::now() + options.wait;
         let mut pause = FIRST_PAUSE;
         loop {
-            // Boxed: it is part of every operation's future.
+            // Boxed, because it is part of every operation's future.
             match Box::pin(Self::attempt(repository, kind, options)).await {
                 Err(Error::Locked { holder }) if tokio::time::Instant::now() < deadline => {
                     tracing::info!(host = %holder.host, exclusive = holder.exclusive, "waiting for a lock");
-                    options.on_wait.tell(&holder);
+                    options.on_wait.call(&holder);
                     let left = deadline.saturating_duration_since(tokio::time::Instant::now());
                     let waiting = async {
                         tokio::time::sleep(pause.min(left)).await;
@@ -135,17 +137,18 @@ impl Lock {
         }
     }
 
-    /// First a look, so that nobody who waits disturbs; then our own file; then a second look, which decides: of
-    /// two that write at the same time at least one sees the other.
+    /// Checks for conflicting locks first, so that a waiting process does not disturb others; then writes our own
+    /// file; then checks again, which decides: of two processes that write at the same time, at least one sees the
+    /// other.
     async fn attempt(repository: &Repository, kind: LockKind, options: &LockOptions) -> Result<Self> {
         unless_cancelled(options, remove::conflict(repository, kind, None, options)).await?;
         let file = LockFile::new(kind, &repository.options().identity, clock::now());
         let sealed = file.seal(repository)?;
         let id = sealed.id;
-        // Held before it is written: whatever happens from here on, the file goes again.
+        // Held before it is written: whatever happens from here on, the file is removed again.
         let held = Self::start(repository, file, id);
         let taking = async {
-            write_in_peace(repository, sealed, options).await?;
+            write_uninterrupted(repository, sealed, options).await?;
             let looking = async {
                 if kind == LockKind::Exclusive {
                     tokio::time::sleep(SETTLE).await;
@@ -176,7 +179,7 @@ impl Lock {
         Self { repository: repository.clone(), state, keeper: Mutex::new(Some(keeper)) }
     }
 
-    /// Cancelled when the lock is lost: whoever works under it stops.
+    /// Cancelled when the lock is lost: the work under it must stop.
     pub fn lost(&self) -> CancellationToken {
         self.state.lost.clone()
     }
@@ -185,11 +188,11 @@ impl Lock {
         if self.state.held().file.exclusive { LockKind::Exclusive } else { LockKind::Shared }
     }
 
-    /// Fails unless it is exclusive: for whoever deletes.
+    /// Fails unless the lock is exclusive: for operations that delete.
     pub(crate) fn must_be_exclusive(&self) -> Result<()> {
         match self.kind() {
             LockKind::Exclusive => Ok(()),
-            LockKind::Shared => Err(Error::invalid("the lock", "deleting needs the exclusive one")),
+            LockKind::Shared => Err(Error::invalid("the lock", "deleting needs an exclusive lock")),
         }
     }
 
@@ -197,13 +200,13 @@ impl Lock {
         self.state.held().id
     }
 
-    /// Fails unless the lock is still in the store and was renewed in time. Called before an index or a snapshot
-    /// is written, and before anything is deleted. A store that does not answer is no reason to wait for ever.
+    /// Fails unless the lock is still in the store and was renewed in time. Called before an index or a snapshot is
+    /// written, and before anything is deleted. The time is limited, in case the store does not respond.
     pub async fn verify(&self) -> Result<()> {
         let lost = |detail: &str| Error::LockLost { detail: detail.to_owned() };
         tokio::select! {
-            outcome = tokio::time::timeout(PATIENCE * 2, self.look()) => {
-                outcome.unwrap_or_else(|_| Err(lost("the store did not tell in time whether it is still there")))
+            outcome = tokio::time::timeout(STORE_TIMEOUT * 2, self.look()) => {
+                outcome.unwrap_or_else(|_| Err(lost("the store did not confirm in time that it still exists")))
             }
             () = self.state.lost.cancelled() => Err(lost(TOO_LATE)),
         }
@@ -220,11 +223,11 @@ impl Lock {
             return Ok(());
         }
         self.state.lost.cancel();
-        Err(Error::LockLost { detail: format!("someone removed lock {}", id.short()) })
+        Err(Error::LockLost { detail: format!("another process removed lock {}", id.short()) })
     }
 
-    /// Takes a lock, does the work under it, and gives it back whatever the outcome. Work whose lock is lost is
-    /// dropped where it waits.
+    /// Takes a lock, runs the work under it, and releases it whatever the outcome. If the lock is lost, the work is
+    /// dropped at its next await.
     pub async fn hold<T, F>(
         repository: &Repository,
         kind: LockKind,
@@ -237,7 +240,7 @@ impl Lock {
         let lock = Arc::new(Self::acquire(repository, kind, options).await?);
         let lost = lock.lost();
         let outcome = tokio::select! {
-            // Boxed: the work of a whole backup would make every future above it large.
+            // Boxed, because the future of a whole backup would make every future above it large.
             outcome = Box::pin(work(Arc::clone(&lock))) => outcome,
             () = lost.cancelled() => Err(Error::LockLost { detail: TOO_LATE.to_owned() }),
         };
@@ -249,21 +252,21 @@ impl Lock {
         self.keeper.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Gives the lock back. That it cannot be removed is no failure of the work done under it: it grows stale.
+    /// Releases the lock. If it cannot be removed, the work done under it has not failed: the lock expires.
     pub async fn release(&self) {
         self.state.stop.cancel();
         let Some(keeper) = self.take_keeper() else { return };
         let _ = keeper.await;
         self.state.give_up_held();
-        if tokio::time::timeout(PATIENCE, keep::tidy(&self.repository, &self.state)).await.is_err() {
+        if tokio::time::timeout(STORE_TIMEOUT, keep::tidy(&self.repository, &self.state)).await.is_err() {
             tracing::warn!(
-                "the store did not answer when our lock was to be removed; it grows stale by itself"
+                "the store did not respond when our lock was removed; the lock expires on its own"
             );
         }
     }
 }
 
-/// Waits for `work` unless the caller gives up.
+/// Waits for `work` unless the caller cancels.
 async fn unless_cancelled<T>(options: &LockOptions, work: impl Future<Output = Result<T>>) -> Result<T> {
     tokio::select! {
         outcome = work => outcome,
@@ -271,21 +274,25 @@ async fn unless_cancelled<T>(options: &LockOptions, work: impl Future<Output = R
     }
 }
 
-/// Writes a lock. A request that is broken off may still take effect after the lock was removed again, so it gets a
-/// moment to end.
-async fn write_in_peace(repository: &Repository, lock: file::Sealed, options: &LockOptions) -> Result<()> {
+/// Writes a lock. A request that is interrupted may still take effect after the lock was removed again, so it gets
+/// some time to finish.
+async fn write_uninterrupted(
+    repository: &Repository,
+    lock: file::Sealed,
+    options: &LockOptions,
+) -> Result<()> {
     let mut writing = std::pin::pin!(lock.write(repository));
     tokio::select! {
         outcome = &mut writing => outcome,
         () = options.cancel.cancelled() => {
-            let _ = tokio::time::timeout(LAST_MOMENT, writing).await;
+            let _ = tokio::time::timeout(CANCELLED_WRITE_LIMIT, writing).await;
             Err(Error::Cancelled)
         }
     }
 }
 
 impl Drop for Lock {
-    /// For a task that was dropped half-way: the lock goes in the background, if there is a runtime left.
+    /// For a task that was dropped in the middle: the lock is removed in the background, if the runtime still exists.
     fn drop(&mut self) {
         if self.take_keeper().is_none() {
             return;
@@ -311,16 +318,16 @@ impl State {
         self.leftover.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The lock file is now one of those that are to be removed.
+    /// Marks the current lock file for removal.
     fn give_up_held(&self) {
         let id = self.held().id;
         self.leftover().push(id);
     }
 
-    /// By the wall clock, which goes on while a machine sleeps.
+    /// By the wall clock, which continues while a machine sleeps.
     fn is_overdue(&self) -> bool {
         let age = clock::now().duration_since(self.held().renewed);
-        // A clock that was set back by much is as bad as one that ran on.
+        // A clock that was set back by much is as bad as one that ran ahead.
         age.unsigned_abs() > GIVE_UP
     }
 }

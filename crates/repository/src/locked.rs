@@ -1,4 +1,4 @@
-//! Work under a lock, or without one when the caller said `--no-lock`.
+//! Runs work under a lock, or without one if the caller set `--no-lock`.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::lock::{Lock, LockKind, LockOptions};
 use crate::repository::Repository;
 
-/// Does `work` under a lock of `kind`; without options it goes without.
+/// Runs `work` under a lock of `kind`; without options, no lock is taken.
 pub(crate) async fn locked<T, F>(
     repository: &Repository,
     kind: LockKind,

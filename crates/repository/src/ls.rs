@@ -1,5 +1,5 @@
-//! Listing a snapshot: all of it, or some directories, with or without what is below. Entries are given one at a
-//! time, in the order of their paths; the CLI prints them.
+//! Lists a snapshot: all of it, or some directories, recursively or not. Entries are returned one at a time, in path
+//! order; the CLI prints them.
 
 mod json;
 
@@ -24,11 +24,11 @@ use crate::walk::{Step, Walk, find_directory};
 /// What to list.
 #[derive(Debug, Clone, Default)]
 pub struct LsOptions {
-    /// Of `SNAPSHOT:FOLDER`: paths are below it.
+    /// The folder of `SNAPSHOT:FOLDER`; paths are relative to it.
     pub subfolder: Option<PathBuf>,
-    /// Absolute paths of directories; without any, everything is listed.
+    /// Absolute paths of directories; if empty, everything is listed.
     pub directories: Vec<PathBuf>,
-    /// With directories given: what is below their subdirectories, too.
+    /// If directories are given: include everything below their subdirectories, too.
     pub recursive: bool,
 }
 
@@ -38,14 +38,14 @@ pub enum Listed {
     Node {
         path: Vec<u8>,
         node: Box<Node>,
-        /// Only on the way to a directory that is asked for: not part of a plain listing.
+        /// Only a parent of a requested directory: not part of a plain listing.
         on_the_way: bool,
     },
-    /// All of a directory was given.
+    /// The end of a directory.
     Leave { path: Vec<u8> },
 }
 
-/// Lists a snapshot's tree, under a shared lock, or none.
+/// Lists a snapshot's tree, under a shared lock or without a lock.
 pub async fn ls(
     repository: &Repository,
     tree: BlobId,
@@ -68,19 +68,19 @@ pub async fn ls(
         while let Some(step) = walk.step().await? {
             match step {
                 Step::Enter { path, node } => {
-                    let place = place(&path, options);
+                    let selection = select(&path, options);
                     let is_directory = node.is_directory();
-                    if !place.descend && is_directory {
+                    if !selection.descend && is_directory {
                         walk.skip();
                     }
-                    if place.listed || place.descend {
+                    if selection.listed || selection.descend {
                         each(Listed::Node {
                             path: path.clone(),
                             node: Box::new(node),
-                            on_the_way: !place.listed,
+                            on_the_way: !selection.listed,
                         })?;
                     }
-                    if place.listed && !place.descend && is_directory {
+                    if selection.listed && !selection.descend && is_directory {
                         each(Listed::Leave { path })?;
                     }
                 }
@@ -93,19 +93,19 @@ pub async fn ls(
     .await
 }
 
-/// What to do with a path.
-struct Place {
+/// Whether a path is listed and whether the walk descends into it.
+struct PathSelection {
     listed: bool,
     descend: bool,
 }
 
-fn place(path: &[u8], options: &LsOptions) -> Place {
+fn select(path: &[u8], options: &LsOptions) -> PathSelection {
     let all = options.directories.is_empty();
     let directories = || options.directories.iter().map(|directory| without_slashes(directory));
     let within = all || directories().any(|directory| is_within(directory, path));
     let leads = all || directories().any(|directory| is_within(path, directory));
     let descend = (within && options.recursive) || leads;
-    Place { listed: within, descend }
+    PathSelection { listed: within, descend }
 }
 
 fn without_slashes(directory: &Path) -> &[u8] {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_not_there_or_not_absolute_is_refused() {
+    async fn missing_and_relative_paths_are_refused() {
         assert!(list(&["a"], false, None).await.is_err());
         assert!(list(&[], false, Some("/nothing")).await.is_err());
         assert!(list(&[], false, Some("/ab")).await.is_err());

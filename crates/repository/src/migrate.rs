@@ -1,5 +1,5 @@
-//! Upgrading a repository from version 1 to 2, as restic's `migrate upgrade_repo_v2`: only the config changes, and
-//! old packs stay readable. `prune --repack-uncompressed` compresses them afterwards.
+//! Upgrades a repository from version 1 to 2, like restic's `migrate upgrade_repo_v2`: only the config changes, and
+//! old packs remain readable. `prune --repack-uncompressed` compresses them afterwards.
 
 use std::sync::Arc;
 
@@ -13,23 +13,23 @@ use crate::lock::{Lock, LockKind, LockOptions};
 use crate::progress::Progress;
 use crate::repository::Repository;
 
-/// A migration that could be applied.
+/// A migration that can be applied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Migration {
     pub name: &'static str,
     pub description: &'static str,
 }
 
-/// The one that there is.
+/// The only migration.
 pub const UPGRADE_TO_V2: Migration =
     Migration { name: "upgrade_repo_v2", description: "upgrade a repository to version 2" };
 
-/// What can be applied to this repository.
+/// The migrations that can be applied to this repository.
 pub fn available(repository: &Repository) -> Vec<Migration> {
     if repository.config().version == Version::V1 { vec![UPGRADE_TO_V2] } else { Vec::new() }
 }
 
-/// Upgrades to version 2 under an exclusive lock, after a check. The repository has to be opened again.
+/// Upgrades to version 2 under an exclusive lock, after a check. The repository must be opened again afterwards.
 pub async fn upgrade_to_v2(
     repository: &Repository,
     lock: &LockOptions,
@@ -37,7 +37,7 @@ pub async fn upgrade_to_v2(
     cancel: CancellationToken,
 ) -> Result<()> {
     if repository.config().version != Version::V1 {
-        let problem = "it is at version 2 already";
+        let problem = "it already has version 2";
         return Err(Error::invalid("migration upgrade_repo_v2", problem));
     }
     Lock::hold(repository, LockKind::Exclusive, lock, async |lock| {
@@ -45,10 +45,10 @@ pub async fn upgrade_to_v2(
         if let Some(error) = outcome.errors.first() {
             return Err(Error::Refused {
                 reason: format!(
-                    "the repository has {} errors, the first: {}: {}",
+                    "the repository has {} errors; the first one: {}: {}",
                     outcome.total_errors, error.object, error.message
                 ),
-                hint: "run `check` and repair it first; then migrate",
+                hint: "run `check`, repair the repository, and migrate afterwards",
             });
         }
         progress.begin("writing the config");
@@ -58,8 +58,8 @@ pub async fn upgrade_to_v2(
     .await
 }
 
-/// Keeps a copy of the old config on the disk until the new one was read back. A store replaces an object as a
-/// whole or not at all; if the new one still cannot be read, the old one is put back.
+/// Keeps a copy of the old config on disk until the new one was read back. A store replaces an object atomically; if
+/// the new one cannot be read nevertheless, the old one is written back.
 async fn replace_config(repository: &Repository) -> Result<()> {
     let store = repository.store();
     let old = store.get("config").await.map_err(Error::store("read the config"))?;
@@ -79,7 +79,7 @@ async fn replace_config(repository: &Repository) -> Result<()> {
     {
         return Err(Error::Refused {
             reason:
-                "the server keeps the config as it is (a REST server replaces nothing), so it is unchanged"
+                "the server does not replace the config (a REST server replaces no files), so it is unchanged"
                     .to_owned(),
             hint: "migrate the directory on the server itself, or with `restic migrate upgrade_repo_v2`, which \
                    deletes the config before it writes the new one",
@@ -90,7 +90,7 @@ async fn replace_config(repository: &Repository) -> Result<()> {
     }
     let kept = copy.keep().map_err(|error| local(error.error))?.1;
     let detail =
-        format!("{problem}; the old config could not be put back either, it is in '{}'", kept.display());
+        format!("{problem}; the old config could not be written back either; it is in '{}'", kept.display());
     Err(Error::damaged("the config", detail))
 }
 
@@ -103,7 +103,7 @@ async fn write(repository: &Repository, config: &Config) -> Result<()> {
     if Config::parse(plain)? == *config {
         Ok(())
     } else {
-        Err(Error::damaged("the config", "it does not read as it was written"))
+        Err(Error::damaged("the config", "it differs from what was written"))
     }
 }
 
@@ -113,7 +113,7 @@ mod tests {
 
     use super::*;
     use crate::repository::Options;
-    use crate::testing::moody::Moody;
+    use crate::testing::switchable::SwitchableBackend;
     use crate::testing::{new_repository, password, save_snapshot};
 
     async fn upgrade(repository: &Repository) -> Result<()> {
@@ -150,11 +150,11 @@ mod tests {
 
     #[tokio::test]
     async fn on_a_server_that_replaces_nothing_it_is_refused_and_nothing_changes() {
-        let moody = Moody::new();
-        let repository = new_repository(moody.store(), Version::V1).await;
+        let backend = SwitchableBackend::new();
+        let repository = new_repository(backend.store(), Version::V1).await;
         save_snapshot(&repository, 1, &[("a", b"x")]).await;
         let before = repository.store().get("config").await.unwrap();
-        moody.mood().is_rest = true;
+        backend.faults().is_rest = true;
         let refused = upgrade(&repository).await;
         assert!(matches!(refused, Err(Error::Refused { .. })), "{refused:?}");
         assert_eq!(repository.store().get("config").await.unwrap(), before);
@@ -162,10 +162,10 @@ mod tests {
 
     #[tokio::test]
     async fn a_config_that_cannot_be_written_stays_as_it_was() {
-        let moody = Moody::new();
-        let repository = new_repository(moody.store(), Version::V1).await;
+        let backend = SwitchableBackend::new();
+        let repository = new_repository(backend.store(), Version::V1).await;
         let before = repository.store().get("config").await.unwrap();
-        moody.mood().puts_fail = true;
+        backend.faults().puts_fail = true;
         assert!(replace_config(&repository).await.is_err());
         assert_eq!(repository.store().get("config").await.unwrap(), before);
     }

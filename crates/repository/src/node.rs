@@ -1,5 +1,5 @@
-//! A node: one file, directory, link or device of a tree, with all that restic's format keeps of it.
-//! `json` writes and reads it exactly as Go does, so that an unchanged directory is the same blob whoever saved it.
+//! A node: one file, directory, link or device of a tree, with all metadata of restic's format. `json` writes and
+//! reads it exactly as Go does, so that an unchanged directory is the same blob, whether restic or Lifeboat saved it.
 
 mod json;
 mod mode;
@@ -12,7 +12,7 @@ pub use time::NodeTime;
 
 use crate::id::BlobId;
 
-/// What a node is.
+/// The type of a node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum NodeKind {
     #[default]
@@ -24,11 +24,11 @@ pub enum NodeKind {
     Fifo,
     Socket,
     Irregular,
-    /// A word that this version does not know: listed, carried along, never created on restore.
+    /// A type that this version does not know: listed, preserved, never created on restore.
     Unknown(String),
 }
 
-/// An extended attribute; ACLs are stored as such, too.
+/// An extended attribute; ACLs are stored in this form, too.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Xattr {
     pub name: String,
@@ -38,7 +38,8 @@ pub struct Xattr {
 /// One entry of a directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Node {
-    /// Any bytes that a file name may have; trees from elsewhere may hold worse, see `has_safe_name`.
+    /// Any bytes that a file name may contain; trees from other sources may contain invalid names, see
+    /// `has_safe_name`.
     pub name: Vec<u8>,
     pub kind: NodeKind,
     pub mode: Mode,
@@ -50,27 +51,28 @@ pub struct Node {
     pub user: String,
     pub group: String,
     pub inode: u64,
-    /// Of the file system, if it was kept: a backup can leave out all but those of files with several links (`DeviceIds`).
+    /// The device of the file system, if it was stored: a backup can omit it except for files with several links
+    /// (`DeviceIds`).
     pub device_id: u64,
     pub size: u64,
     pub links: u64,
-    /// Of a symlink: any bytes.
+    /// The target of a symlink: any bytes.
     pub link_target: Vec<u8>,
     pub xattrs: Vec<Xattr>,
-    /// What other systems keep (Windows attributes): JSON, carried along untouched.
+    /// Attributes of other systems (Windows): JSON, preserved unchanged.
     pub generic_attributes: Option<String>,
-    /// Of a device: its number as `stat` gives it.
+    /// For a device: its number as returned by `stat`.
     pub device: u64,
-    /// Of a file: its blobs, in order. `None` for everything else.
+    /// For a file: its blobs, in order. `None` for everything else.
     pub content: Option<Vec<BlobId>>,
-    /// Of a directory.
+    /// For a directory: its tree.
     pub subtree: Option<BlobId>,
-    /// What went wrong when restic read it.
+    /// The error that restic recorded when it read the file.
     pub error: String,
 }
 
 impl Node {
-    /// Whether the name is one component of a path: not empty, no `/`, no NUL, not `.` or `..`.
+    /// Whether the name is a single path component: not empty, no `/`, no NUL, not `.` or `..`.
     pub fn has_safe_name(&self) -> bool {
         let name = self.name.as_slice();
         !matches!(name, b"" | b"." | b"..") && !name.contains(&b'/') && !name.contains(&0)
@@ -84,7 +86,7 @@ impl Node {
         self.kind == NodeKind::File
     }
 
-    /// The name for people.
+    /// The name for display.
     pub fn display_name(&self) -> std::borrow::Cow<'_, str> {
         String::from_utf8_lossy(&self.name)
     }

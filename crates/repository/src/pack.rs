@@ -1,5 +1,5 @@
-//! A pack: sealed blobs one after the other, then the sealed header that lists them, then its length. `Builder`
-//! makes one, `parse_header` reads the end of one.
+//! A pack: sealed blobs one after the other, then the sealed header that lists them, then the header's length.
+//! `Builder` makes one, `parse_header` reads the end of one.
 
 use crate::crypto::{Key, OVERHEAD};
 use crate::error::{Error, Result};
@@ -11,20 +11,20 @@ pub struct PackedBlob {
     pub kind: BlobKind,
     pub id: BlobId,
     pub offset: u32,
-    /// Sealed.
+    /// The sealed length.
     pub length: u32,
-    /// 0 if it is not compressed.
+    /// 0 if the blob is not compressed.
     pub uncompressed_length: u32,
 }
 
 impl PackedBlob {
-    /// The bytes of the blob itself.
+    /// The length of the blob's plain content.
     pub fn plain_length(&self) -> u32 {
         plain_length(self.length, self.uncompressed_length)
     }
 }
 
-/// The bytes of a blob, from what an index or header says of it.
+/// The length of a blob's plain content, from the fields of an index or header.
 pub(crate) fn plain_length(length: u32, uncompressed_length: u32) -> u32 {
     match uncompressed_length {
         0 => length.saturating_sub(OVERHEAD_U32),
@@ -36,23 +36,23 @@ const OVERHEAD_U32: u32 = 32;
 const PLAIN_ENTRY: usize = 1 + 4 + 32;
 const COMPRESSED_ENTRY: usize = PLAIN_ENTRY + 4;
 const LENGTH_FIELD: usize = 4;
-/// No header is larger (as in restic).
+/// The largest header (as in restic).
 pub const MAX_HEADER: usize = 16 * 1024 * 1024;
 
-/// A pack of tiny blobs is full with so many, however small it is: an index file takes packs whole, and whoever reads
-/// one has all of it in memory.
+/// A pack with this many blobs is full, however small it is: an index file contains whole packs, and its readers need
+/// memory for all of it.
 const MANY_BLOBS: usize = 50_000;
 const _: () = assert!(OVERHEAD + LENGTH_FIELD + MANY_BLOBS * COMPRESSED_ENTRY <= MAX_HEADER);
 
-/// What one blob adds to a pack's header.
+/// What one blob adds to the size of a pack's header.
 pub fn header_entry_length(compressed: bool) -> u32 {
     if compressed { 41 } else { 37 }
 }
 
-/// What every pack has besides its blobs and their header entries.
+/// The size of a pack besides its blobs and their header entries.
 pub const HEADER_OVERHEAD: u32 = OVERHEAD_U32 + 4;
 
-/// A pack in the making.
+/// A pack in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Builder {
     content: Vec<u8>,
@@ -68,7 +68,7 @@ pub(crate) struct Finished {
 }
 
 impl Builder {
-    /// Into a buffer that is empty and has room, so that it never moves.
+    /// Uses an empty buffer with enough capacity, so that it is never reallocated.
     pub(crate) fn into_buffer(content: Vec<u8>) -> Self {
         Self { content, blobs: Vec::new() }
     }
@@ -99,7 +99,7 @@ impl Builder {
         self.blobs.len() >= MANY_BLOBS
     }
 
-    /// Appends the header, reads it back to be sure, and names the pack by its hash.
+    /// Appends the header, reads it back to verify it, and computes the pack's ID.
     pub(crate) fn finish(mut self, key: &Key) -> Result<Finished> {
         let start = Key::begin(&mut self.content);
         for blob in &self.blobs {
@@ -118,30 +118,29 @@ impl Builder {
         self.content.extend_from_slice(&length.to_le_bytes());
         let mut header = self.content[start..self.content.len() - LENGTH_FIELD].to_vec();
         if parse_header(key, &mut header, start as u64)? != self.blobs {
-            return Err(Error::damaged(
-                "a new pack",
-                "its header does not read as it was written (bad memory?)",
-            ));
+            return Err(Error::damaged("a new pack", "its header cannot be read back (faulty memory?)"));
         }
         Ok(Finished { id: PackId(Id::of(&self.content)), content: self.content, blobs: self.blobs })
     }
 }
 
-/// How many bytes at the end of a pack of `size` bytes hold the sealed header, given the last four bytes.
+/// The length of the sealed header at the end of a pack of `size` bytes, given the last four bytes.
 pub(crate) fn header_length(last_four: [u8; 4], size: u64) -> Result<u32> {
     let length = u32::from_le_bytes(last_four);
     let damaged = |detail: String| Err(Error::damaged("a pack", detail));
     let least = OVERHEAD_U32 + 37;
     if length < least {
-        return damaged(format!("its header says that it has {length} bytes"));
+        return damaged(format!("its header has the impossible length of {length} bytes"));
     }
     if u64::from(length) + 4 > size || length as usize > MAX_HEADER {
-        return damaged(format!("its header says that it has {length} of the pack's {size} bytes"));
+        return damaged(format!(
+            "its header has the impossible length of {length} of the pack's {size} bytes"
+        ));
     }
     Ok(length)
 }
 
-/// Reads a sealed header; the blobs must fill the `before` bytes in front of it exactly.
+/// Parses a sealed header; the blobs must fill the `before` bytes in front of it exactly.
 pub(crate) fn parse_header(key: &Key, sealed: &mut [u8], before: u64) -> Result<Vec<PackedBlob>> {
     let damaged = |detail: &str| Error::damaged("the header of a pack", detail);
     let mut rest: &[u8] = key.open(sealed).map_err(|error| damaged(&error.to_string()))?;
@@ -153,7 +152,7 @@ pub(crate) fn parse_header(key: &Key, sealed: &mut [u8], before: u64) -> Result<
             1 => (BlobKind::Tree, false),
             2 => (BlobKind::Data, true),
             3 => (BlobKind::Tree, true),
-            _ => return Err(damaged("it holds a kind of blob that does not exist")),
+            _ => return Err(damaged("it contains an unknown kind of blob")),
         };
         let size = if compressed { COMPRESSED_ENTRY } else { PLAIN_ENTRY };
         let (entry, further) =
@@ -165,7 +164,7 @@ pub(crate) fn parse_header(key: &Key, sealed: &mut [u8], before: u64) -> Result<
         let mut id = [0; 32];
         id.copy_from_slice(&entry[size - 32..]);
         if length < OVERHEAD_U32 || (compressed && uncompressed_length == 0) {
-            return Err(damaged("it holds a blob without content"));
+            return Err(damaged("it contains a blob without content"));
         }
         blobs.push(PackedBlob { kind, id: BlobId(Id(id)), offset, length, uncompressed_length });
         offset = offset.checked_add(length).ok_or_else(|| damaged("its blobs are larger than 4 GiB"))?;

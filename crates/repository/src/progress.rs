@@ -1,5 +1,5 @@
-//! How far an operation is. The operation counts into a `Progress`, whoever shows it takes a `Reading` of the
-//! counters whenever they like: nothing is called from the hot loops.
+//! The progress of an operation. The operation updates the counters of a `Progress`, and the display takes a
+//! `Reading` of them at any time: hot loops call nothing.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -17,20 +17,20 @@ pub struct Progress {
     current: Mutex<String>,
 }
 
-/// What the counters were at one moment.
+/// The values of the counters at one time.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Files for backup and restore; packs, snapshots or blobs for others.
+    /// Files for backup and restore; packs, snapshots or blobs for other operations.
     pub files_done: u64,
     pub files_total: u64,
     pub bytes_done: u64,
     pub bytes_total: u64,
-    /// Whether the totals are final: while a scan still runs they grow.
+    /// Whether the totals are final; they grow while a scan is running.
     pub total_known: bool,
     pub errors: u64,
-    /// What is being done, as in "reading the index".
+    /// The current step, such as "reading the index".
     pub step: &'static str,
-    /// The file being worked on.
+    /// The current file.
     pub current: String,
 }
 
@@ -53,7 +53,7 @@ impl Progress {
         self.errors.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A new step; the counters begin again.
+    /// Starts a new step and resets the counters.
     pub fn begin(&self, step: &'static str) {
         *self.step.lock().unwrap_or_else(PoisonError::into_inner) = step;
         for counter in [&self.files_done, &self.files_total, &self.bytes_done, &self.bytes_total] {

@@ -1,13 +1,12 @@
-//! Freeing space that no snapshot needs. Takes a repository, options and the exclusive lock; gives the plan and what
-//! was done. `plan` decides (no I/O), this module reads what the decision needs, `execute` carries it out.
+//! Frees space that no snapshot needs. Takes a repository, options and the exclusive lock; returns the plan and the
+//! result. `plan` decides (no I/O), this module reads what the decision needs, `execute` carries it out.
 //!
-//! Everything is read in the order that is safe (snapshots, then the index, then the packs: the reverse of the order
-//! in which backups write), and changed in the order that is safe (new packs, new index files, old index files,
-//! marks, and packs last). A prune that dies anywhere leaves a repository in which every snapshot is whole, and the
-//! next prune finishes its work.
+//! Everything is read in a safe order (snapshots, then the index, then the packs: the reverse of the order in which
+//! backups write), and changed in a safe order (new packs, new index files, old index files, marks, and packs last).
+//! If a prune crashes at any point, every snapshot is still complete, and the next prune finishes the work.
 //!
-//! What is refused: see `plan`. Besides, the snapshots are listed once more before anything changes, and the index
-//! is read once more before any pack is deleted.
+//! For the cases in which a prune is refused, see `plan`. In addition, the snapshots are listed once more before
+//! anything is changed, and the index is read once more before any pack is deleted.
 
 mod execute;
 mod index_copies;
@@ -37,24 +36,24 @@ use index_copies::IndexCopies;
 use marks::Marks;
 use plan::{Input, ListedPack, PrunePlan};
 
-/// How to prune.
+/// Options of a prune.
 #[derive(Debug, Clone, Default)]
 pub struct PruneOptions {
     pub plan: plan::Options,
-    /// Treat these snapshots as gone: for the dry run of a forget that prunes, and for nothing else.
+    /// Treat these snapshots as deleted: only for the dry run of a forget that prunes.
     pub without: HashSet<SnapshotId>,
-    /// Decide only.
+    /// Only decide.
     pub dry_run: bool,
 }
 
-/// What was decided and done.
+/// The decision and the result.
 #[derive(Debug)]
 pub struct Pruned {
     pub plan: PrunePlan,
     /// What was done; all zero after a dry run.
     pub done: Done,
-    /// False where the store has no place for the marks (restic's REST server): packs that left the index stay in
-    /// the store until a prune with a grace of 0.
+    /// False if the store cannot keep the marks (restic's REST server): packs that were removed from the index stay
+    /// in the store until a prune with a grace period of 0.
     pub marks_kept: bool,
 }
 
@@ -67,11 +66,11 @@ pub struct Done {
     pub index_files_removed: u64,
     pub packs_deleted: u64,
     pub bytes_deleted: u64,
-    /// What writers that died left behind; only where the store is a directory.
+    /// Unfinished files of crashed writers; only if the store is a directory.
     pub unfinished_removed: u64,
 }
 
-/// Prunes, under the exclusive lock.
+/// Prunes under the exclusive lock.
 pub async fn prune(
     repository: &Repository,
     options: &PruneOptions,
@@ -85,7 +84,7 @@ pub async fn prune(
     .await
 }
 
-/// Prunes, for a caller that has the exclusive lock already: a forget that prunes.
+/// Prunes for a caller that already holds the exclusive lock: a forget that prunes.
 pub async fn prune_locked(
     repository: &Repository,
     options: &PruneOptions,
@@ -110,7 +109,7 @@ pub async fn prune_locked(
     }
 }
 
-/// What a prune would do. Reads only (so the time of now is ours, not the store's) and needs no lock.
+/// Decides what a prune would do. Only reads (so the current time is ours, not the store's) and needs no lock.
 pub async fn dry_run(
     repository: &Repository,
     options: &PruneOptions,
@@ -122,7 +121,7 @@ pub async fn dry_run(
 
 /// What was read for the decision and is needed to carry it out.
 struct Gathered {
-    /// The snapshots as they were listed at first.
+    /// The snapshots of the first listing.
     snapshots: BTreeSet<Id>,
     index: Arc<Index>,
     marks: Marks,
@@ -137,16 +136,16 @@ impl Gathered {
     }
 }
 
-/// Refuses to go on where it is not known what each snapshot needs.
+/// Refuses to continue if it is unknown what a snapshot needs.
 fn refuse_unknown_needs(loaded: &Loaded, options: &PruneOptions) -> Result<()> {
     if !options.dry_run && loaded.ids().any(|id| options.without.contains(&id)) {
-        let problem = "they are still in the repository; only a dry run may leave them out";
+        let problem = "they are still in the repository; only a dry run may ignore them";
         return Err(Error::invalid("snapshots to leave out", problem));
     }
     if let Some(damaged) = loaded.damaged.iter().find(|damaged| !options.without.contains(&damaged.id)) {
         return Err(Error::Refused {
             reason: format!(
-                "snapshot {} is damaged ({}), so what it needs is not known",
+                "snapshot {} is damaged ({}), so it is unknown which data it needs",
                 damaged.id, damaged.detail
             ),
             hint: "nothing was changed; bring the object back from a copy of the repository, or remove the snapshot \
@@ -183,7 +182,7 @@ async fn decide(
     let lacking = index.packs().iter().filter(|pack| sizes.binary_search_by(|(id, _)| id.cmp(pack)).is_err());
     listing::require_absent(repository, lacking.copied()).await?;
     let marks = Marks::load(repository).await?;
-    // Where there are no marks, no age counts either.
+    // Without marks, no age is needed.
     let by_store = marks.supported && !options.dry_run;
     let now = if by_store { store_clock(repository).await? } else { Timestamp::now() };
     progress.begin("deciding");
@@ -195,7 +194,7 @@ async fn decide(
     };
     let plan_options = plan::Options { exclusive: true, ..options.plan.clone() };
     let compresses = repository.config().version == Version::V2;
-    // Minutes of counting for a very large index: not on a thread that has a lock to renew.
+    // Takes minutes for a very large index, so it must not run on a thread that also renews the lock.
     let deciding = tokio::task::spawn_blocking(move || {
         let input = Input {
             copies: &IndexCopies(&index),

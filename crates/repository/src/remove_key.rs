@@ -1,4 +1,4 @@
-//! `key remove`: takes a password away, and makes sure that one is left that opens the repository.
+//! `key remove`: removes a password, and makes sure that one remains that opens the repository.
 
 use crate::error::{Error, Result};
 use crate::id::KeyId;
@@ -6,12 +6,12 @@ use crate::keys;
 use crate::lock::{Lock, LockKind, LockOptions};
 use crate::repository::Repository;
 
-/// Removes a key under an exclusive lock; never the one in use, which therefore stays.
+/// Removes a key under an exclusive lock; never the current one, which therefore remains.
 pub async fn remove_key(repository: &Repository, id: KeyId, lock: &LockOptions) -> Result<()> {
     Lock::hold(repository, LockKind::Exclusive, lock, async |lock| {
         let listed = own_key_is_there(repository).await?;
         if !listed.contains(&id) {
-            return Err(Error::NothingFound { what: format!("key {id} is not there any more") });
+            return Err(Error::NothingFound { what: format!("key {id} no longer exists") });
         }
         lock.verify().await?;
         repository.remove_key(id).await
@@ -19,8 +19,8 @@ pub async fn remove_key(repository: &Repository, id: KeyId, lock: &LockOptions) 
     .await
 }
 
-/// All keys, among them the one that this program opened the repository with. If someone removed that one before we had
-/// the lock, removing another may leave none.
+/// All keys, including the one with which this process opened the repository. If another process removed that one
+/// before we took the lock, removing a further key might leave none.
 pub(crate) async fn own_key_is_there(repository: &Repository) -> Result<Vec<KeyId>> {
     let listed = keys::list(repository.store()).await?;
     let own = repository.key_id();
@@ -29,10 +29,10 @@ pub(crate) async fn own_key_is_there(repository: &Repository) -> Result<Vec<KeyI
     }
     Err(Error::Refused {
         reason: format!(
-            "key {}, which this command opened the repository with, was removed meanwhile",
+            "key {}, with which this command opened the repository, was removed by another process",
             own.short()
         ),
-        hint: "no key was changed; start again with a password that opens the repository now",
+        hint: "no key was changed; start again with a password that still opens the repository",
     })
 }
 
@@ -45,7 +45,7 @@ mod tests {
     use crate::repository::{Identity, Options};
     use crate::testing::{memory_repository, password};
 
-    /// The same repository through two keys.
+    /// One repository, opened with two keys.
     async fn opened_twice() -> (Repository, Repository) {
         let first = memory_repository().await;
         let (other, identity) = (SecretString::from("battery staple"), Identity::of_system());

@@ -1,5 +1,5 @@
-//! Mending a repository: the index from the packs, packs from what is whole in them, snapshots without what is
-//! lost. Each says what it did, and nothing is removed before what replaces it is in the store.
+//! Repairs a repository: the index from the packs, packs from their intact blobs, snapshots without lost data. Each
+//! operation reports what it did, and nothing is removed before its replacement is in the store.
 
 mod index;
 mod packs;
@@ -14,8 +14,8 @@ pub use tree::{Mended, MendedKind};
 
 use crate::error::Error;
 
-/// Whether what could not be read is gone or damaged for good. Anything else, such as a store that cannot be
-/// reached, must stop a repair: what is not seen now may be there tomorrow.
+/// Whether content that could not be read is missing or damaged permanently. Any other error, such as an unreachable
+/// store, must stop a repair: the content may be available again later.
 pub(crate) fn is_lost(error: &Error) -> bool {
     match error {
         Error::Damaged { .. } | Error::MissingBlob { .. } => true,

@@ -1,4 +1,4 @@
-//! `Repository`: an opened repository. Reads and writes its files (everything but packs); operations are built on
+//! `Repository`: an opened repository. Reads and writes its files (everything except packs); operations are built on
 //! it. Cheap to clone.
 
 mod files;
@@ -39,7 +39,7 @@ struct Inner {
 }
 
 impl Repository {
-    /// The same repository, read from its store alone: for check and repair, which must see what is there.
+    /// This repository without its cache: for check and repair, which must read the store itself.
     pub(crate) fn without_cache(&self) -> Self {
         let Inner { store, key, key_id, config, options, .. } = &*self.inner;
         let inner = Inner {
@@ -74,12 +74,13 @@ impl Repository {
         &self.inner.options
     }
 
-    /// Uploads of packs in flight: as the options say, but a disk gains nothing from more than a few.
+    /// The number of concurrent uploads of packs: from the options, but limited for a disk, which does not benefit
+    /// from more than a few.
     pub(crate) fn uploads(&self) -> usize {
         self.at_once(self.options().uploads, 2)
     }
 
-    /// Reads of packs in flight.
+    /// The number of concurrent reads of packs.
     pub(crate) fn reads(&self) -> usize {
         self.at_once(self.options().reads, self.options().threads + 1)
     }
@@ -88,7 +89,7 @@ impl Repository {
         if self.store().is_local() { most.min(on_disk) } else { most }.max(1)
     }
 
-    /// What the cache has, or else what `load` gives, which is then kept.
+    /// The cached content, or else the result of `load`, which is then cached.
     pub(crate) async fn cached(
         &self,
         cached: Cached,
@@ -106,7 +107,7 @@ impl Repository {
         Ok(content)
     }
 
-    /// Lets the cache forget something that turned out to be wrong.
+    /// Removes content from the cache that turned out to be wrong.
     pub(crate) async fn forget_cached(&self, cached: Cached, id: Id) {
         if let Some(cache) = &self.inner.cache {
             let cache = Arc::clone(cache);
@@ -114,7 +115,7 @@ impl Repository {
         }
     }
 
-    /// Lets the cache forget what the repository no longer has.
+    /// Removes content from the cache that the repository no longer has.
     pub(crate) fn tidy_cache(&self, cached: Cached, live: impl IntoIterator<Item = Id>) {
         if let Some(cache) = &self.inner.cache {
             cache.retain(cached, &live.into_iter().collect());

@@ -1,12 +1,12 @@
-//! Restoring a snapshot to a directory: into an empty one or in place. `restore` takes the snapshot's tree and the
-//! options, writes only below the target (through directory handles, never by joined paths), and gives back what it
-//! did with every problem it met. Called by the command line and by movers; the caller holds the repository's lock.
+//! Restores a snapshot to a directory, empty or not. `restore` takes the snapshot's tree and the options, writes only
+//! below the target (through directory handles, never through joined paths), and returns what it did and every
+//! problem. Called by the command line and by movers; the caller holds the repository's lock.
 //!
-//! One thread walks the trees, decides (`plan`) and makes directories. Files are collected in windows: the blobs
-//! that a window needs are grouped by pack, neighbours are read at once, and worker threads decode and write them
-//! where they belong. Whoever writes the last blob of a file gives it its owner, mode and times; whoever finishes
-//! the last entry of a directory does so for the directory. Memory is bounded: 24 MiB of sealed data, two windows of
-//! 8,192 files or 32,768 blobs, one blob for each thread, 16 MiB of trees.
+//! One thread walks the trees, decides (`plan`) and creates directories. Files are collected in windows: the blobs
+//! that a window needs are grouped by pack, adjacent ones are read at once, and worker threads decode and write them.
+//! The thread that writes the last blob of a file sets its owner, mode and times; the thread that finishes the last
+//! entry of a directory does so for the directory. Memory is bounded: 24 MiB of sealed data, two windows of 8,192
+//! files or 32,768 blobs, one blob per thread, 16 MiB of trees.
 
 mod compare;
 mod delete;
@@ -47,7 +47,7 @@ use crate::walk::find_directory;
 use shared::Shared;
 use target::Target;
 
-/// What a filter says about one path.
+/// The decision of a filter about one path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Selection {
     /// Restore it.
@@ -60,43 +60,43 @@ impl Selection {
     pub const ALL: Self = Self { include: true, descend: true };
 }
 
-/// Says what is restored: gets the path below the snapshot's (sub)folder, as in `/etc/hosts`, and whether it is a
-/// directory.
+/// Selects what is restored: gets the path below the snapshot's (sub)folder, such as `/etc/hosts`, and whether it is
+/// a directory.
 pub type Select = Arc<dyn Fn(&[u8], bool) -> Selection + Send + Sync>;
-/// Says which extended attributes are restored, by name.
+/// Selects the extended attributes to restore, by name.
 pub type SelectXattr = Arc<dyn Fn(&str) -> bool + Send + Sync>;
-/// Is told what is done, or would be done in a dry run; from several threads.
+/// Called for each action that is done, or would be done in a dry run; from several threads.
 pub type Notify = Arc<dyn Fn(&Event<'_>) + Send + Sync>;
 
-/// What to restore, where to, and how.
+/// What to restore, the target, and options.
 #[derive(Clone, Default)]
 pub struct RestoreOptions {
-    /// Made if it is missing.
+    /// Created if it is missing.
     pub target: PathBuf,
-    /// Only what is below this directory of the snapshot, which becomes the target itself.
+    /// Restore only the content of this directory of the snapshot, directly into the target.
     pub subfolder: Option<PathBuf>,
-    /// Everything, if there is none.
+    /// Everything if `None`.
     pub select: Option<Select>,
-    /// All attributes, if there is none.
+    /// All attributes if `None`.
     pub select_xattr: Option<SelectXattr>,
-    /// Remove what the snapshot does not have.
+    /// Remove entries that the snapshot does not have.
     pub delete: bool,
     pub overwrite: Overwrite,
     /// Leave holes where files have zeros.
     pub sparse: bool,
-    /// Read everything again afterwards.
+    /// Read everything again afterwards and compare.
     pub verify: bool,
-    /// Change nothing; count and tell what would be done.
+    /// Change nothing; count and report what would be done.
     pub dry_run: bool,
-    /// Owners by their names instead of numbers, where this system knows the names.
+    /// Set owners by name instead of number, if this system knows the names.
     pub ownership_by_name: bool,
     pub notify: Option<Notify>,
-    /// Fail as soon as the target has no room left, instead of trying every other file.
+    /// Fail as soon as the target is full, instead of trying every other file.
     pub stop_when_full: bool,
 }
 
-/// Restores a snapshot. An outcome that `is_incomplete` lists what could not be restored; errors are for what
-/// stops everything.
+/// Restores a snapshot. If the outcome `is_incomplete`, it lists what could not be restored; errors are returned only
+/// for failures that stop the whole restore.
 pub async fn restore(
     repository: &Repository,
     snapshot: &Snapshot,
@@ -105,7 +105,7 @@ pub async fn restore(
     cancel: CancellationToken,
 ) -> Result<RestoreOutcome> {
     check(&options)?;
-    // Whatever ends this future, even dropping it, stops the threads.
+    // However this future ends, even by being dropped, the threads stop.
     let stop = cancel.child_token();
     let _guard = stop.clone().drop_guard();
     progress.begin("reading the index");
@@ -134,7 +134,7 @@ pub async fn restore(
 
 fn check(options: &RestoreOptions) -> Result<()> {
     if options.target.as_os_str().is_empty() {
-        return Err(Error::invalid("target", "no directory to restore to was given"));
+        return Err(Error::invalid("target", "no target directory was given"));
     }
     if options.dry_run && options.verify {
         return Err(Error::invalid("verify", "a dry run writes nothing that could be verified"));
@@ -143,7 +143,7 @@ fn check(options: &RestoreOptions) -> Result<()> {
         return Err(Error::Refused {
             reason: "restoring to '/' with deletion would remove everything that the snapshot does not have"
                 .to_owned(),
-            hint: "give an include or exclude pattern, or another target",
+            hint: "use an include or exclude pattern, or another target",
         });
     }
     Ok(())

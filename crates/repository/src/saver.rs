@@ -1,10 +1,10 @@
-//! Saving blobs: hash, look whether it is there, compress, seal, read it back, pack, upload, and at last the index
-//! that makes it count. `save` does the CPU work on its caller's thread, so that as many threads as the caller
-//! likes work at once; packs are uploaded by tasks of the runtime, a bounded number at a time, and a caller that is
-//! faster than the store waits.
+//! Saves blobs: hashes, checks whether the repository has it, compresses, seals, verifies, packs, uploads, and
+//! finally writes the index that makes it available. `save` does the CPU work on its caller's thread, so that the
+//! caller chooses the number of threads; packs are uploaded by tasks of the runtime, a limited number at a time, and
+//! a caller that is faster than the store waits.
 //!
-//! Order is what makes it safe: a pack is complete in the store before any index names it, and an index is
-//! complete before any snapshot needs it. Whatever dies in between leaves packs that nobody names.
+//! The order makes it safe: a pack is complete in the store before any index names it, and an index is complete
+//! before any snapshot needs it. A crash in between leaves packs that no index names.
 
 mod claims;
 mod packer;
@@ -28,40 +28,40 @@ use claims::Claims;
 use packer::Packer;
 use pending::PendingIndex;
 
-/// What `save` did.
+/// The result of `save`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Saved {
     pub id: BlobId,
-    /// It was not in the repository.
+    /// The repository did not have it.
     pub new: bool,
-    /// Bytes that it takes in its pack; 0 if it was there.
+    /// The bytes that it takes in its pack; 0 if the repository already had it.
     pub stored: u64,
 }
 
-/// What was saved in all.
+/// The totals of a saver.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SaverTotals {
     pub data_blobs: u64,
     pub tree_blobs: u64,
-    /// Plain bytes of new blobs.
+    /// Plain size of new blobs, in bytes.
     pub added: u64,
-    /// What they take in packs.
+    /// Their size in packs.
     pub stored: u64,
     pub packs: u64,
-    /// Bytes that were uploaded, with headers and indexes.
+    /// Uploaded bytes, with headers and indexes.
     pub uploaded: u64,
 }
 
-/// Saves blobs into one repository. Share it by `Arc`.
+/// Saves blobs into one repository. Shared by `Arc`.
 #[derive(Debug)]
 pub struct Saver {
     shared: Arc<Shared>,
     index: Arc<Index>,
     claims: Claims,
     packers: [Mutex<Packer>; 2],
-    /// Everything is done but storing.
+    /// Do everything except storing.
     dry: bool,
-    /// Uploads must not go on after an error, when the lock may be gone.
+    /// Uploads must stop after an error, because the lock may be lost.
     _stop: DropGuard,
 }
 
@@ -71,9 +71,9 @@ struct Shared {
     runtime: Handle,
     lock: Option<Arc<Lock>>,
     cancel: CancellationToken,
-    /// One permit for each pack in memory: those being uploaded, and the one being filled.
+    /// One permit per pack in memory: those being uploaded, and the one being filled.
     permits: Arc<Semaphore>,
-    /// Buffers of packs that were uploaded, for the next ones.
+    /// Buffers of uploaded packs, for reuse.
     buffers: Mutex<Vec<Vec<u8>>>,
     pending: tokio::sync::Mutex<PendingIndex>,
     problem: Mutex<Option<Error>>,
@@ -94,7 +94,7 @@ struct Counters {
 
 impl Saver {
     /// Must be called within a runtime, which carries out the uploads. `lock` is verified before each index file.
-    /// `cancel` is this saver's own: it is cancelled when an upload fails, and when the saver has finished or is
+    /// `cancel` belongs to this saver: it is cancelled when an upload fails, and when the saver has finished or is
     /// dropped.
     pub fn start(
         repository: &Repository,
@@ -124,24 +124,25 @@ impl Saver {
         }
     }
 
-    /// One that stores nothing: for a dry run.
+    /// A saver that stores nothing: for a dry run.
     pub fn dry(repository: &Repository, index: Arc<Index>, cancel: CancellationToken) -> Self {
         Self { dry: true, ..Self::start(repository, index, None, cancel) }
     }
 
-    /// What stopped it, if something did.
+    /// The error that stopped it, if there is one.
     pub fn problem(&self) -> Option<Error> {
         self.shared.take_problem()
     }
 
-    /// Saves a blob unless it is there. Blocks while uploads are behind: call it from a thread, not from a task.
+    /// Saves a blob unless the repository has it. Blocks while uploads are behind: call it from a thread, not from a
+    /// task.
     pub fn save(&self, kind: BlobKind, plain: &[u8]) -> Result<Saved> {
         self.save_known(kind, BlobId(Id::of(plain)), plain)
     }
 
-    /// Like `save`, for a caller that has the id already (and has checked it).
+    /// Like `save`, for a caller that already has the ID (and has checked it).
     pub fn save_known(&self, kind: BlobKind, id: BlobId, plain: &[u8]) -> Result<Saved> {
-        self.shared.go_on()?;
+        self.shared.check_running()?;
         let there = Saved { id, new: false, stored: 0 };
         if self.index.has(kind, &id)? || !self.claims.claim(kind, id)? {
             return Ok(there);
@@ -157,7 +158,7 @@ impl Saver {
         Ok(self.claims.has(kind, id)? || self.index.has(kind, id)?)
     }
 
-    /// Adds a blob as it is in another pack of the same repository, even if the index has it: for repacking. The
+    /// Adds a sealed blob from another pack of the same repository, even if the index has it: for repacking. The
     /// caller has decoded it successfully.
     pub fn save_sealed(
         &self,
@@ -166,7 +167,7 @@ impl Saver {
         sealed: &[u8],
         uncompressed_length: u32,
     ) -> Result<bool> {
-        self.shared.go_on()?;
+        self.shared.check_running()?;
         if !self.claims.claim(kind, id)? {
             return Ok(false);
         }
@@ -176,7 +177,7 @@ impl Saver {
 
     /// Adds a blob again even if the index has it: for repacking with compression.
     pub fn save_again(&self, kind: BlobKind, id: BlobId, plain: &[u8]) -> Result<bool> {
-        self.shared.go_on()?;
+        self.shared.check_running()?;
         if !self.claims.claim(kind, id)? {
             return Ok(false);
         }
@@ -204,7 +205,7 @@ impl Saver {
         full.map_or(Ok(()), |full| upload::start(&self.shared, full))
     }
 
-    /// What was saved so far.
+    /// The totals so far.
     pub fn totals(&self) -> SaverTotals {
         let counters = &self.shared.counters;
         let value = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
@@ -218,7 +219,7 @@ impl Saver {
         }
     }
 
-    /// Uploads what is left and writes the index. After this, and not before, a snapshot may name the blobs.
+    /// Uploads the remaining packs and writes the index. Only after this may a snapshot name the blobs.
     pub async fn finish(self) -> Result<SaverTotals> {
         for slot in &self.packers {
             let filling = slot.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -232,7 +233,7 @@ impl Saver {
         Ok(self.totals())
     }
 
-    /// Whoever names a blob after this relies on an index that has it, so it is counted.
+    /// Checks by count that all new blobs are in the index, because snapshots rely on it.
     fn is_all_indexed(&self) -> Result<()> {
         let totals = self.totals();
         let (packed, indexed) =
@@ -240,19 +241,19 @@ impl Saver {
         if self.dry || packed == indexed {
             return Ok(());
         }
-        let detail = format!("{indexed} of the {packed} new blobs are in it");
+        let detail = format!("it contains {indexed} of the {packed} new blobs");
         Err(Error::damaged("the new index", detail))
     }
 }
 
-/// Packs that may be in memory at once.
+/// The number of packs that may be in memory at the same time.
 fn permits(repository: &Repository) -> u32 {
     u32::try_from(repository.uploads()).unwrap_or(u32::MAX).saturating_add(1)
 }
 
 impl Shared {
-    /// Fails once anything has: what went wrong itself is told by `finish`.
-    fn go_on(&self) -> Result<()> {
+    /// Fails after any failure; `finish` returns the original error.
+    fn check_running(&self) -> Result<()> {
         if self.cancel.is_cancelled() {
             return Err(self.take_problem().unwrap_or(Error::Cancelled));
         }

@@ -1,14 +1,14 @@
-//! A snapshot: which tree, of when, from where. The JSON is restic's, field for field.
+//! A snapshot: its tree, time and origin. The JSON is restic's, field for field.
 
 use jiff::Zoned;
 use serde::{Deserialize, Serialize};
 
 use crate::id::{BlobId, SnapshotId};
 
-/// What a snapshot file holds.
+/// The content of a snapshot file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Snapshot {
-    /// When the backup was started, or what `--time` said; with the offset of the machine that made it.
+    /// When the backup was started, or the value of `--time`; with the UTC offset of the machine that made it.
     #[serde(with = "crate::time::rfc3339")]
     pub time: Zoned,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -27,7 +27,7 @@ pub struct Snapshot {
     pub excludes: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "null_is_empty")]
     pub tags: Vec<String>,
-    /// The snapshot that this one is a rewritten copy of.
+    /// The snapshot of which this one is a modified copy.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub original: Option<SnapshotId>,
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -36,7 +36,7 @@ pub struct Snapshot {
     pub summary: Option<Summary>,
 }
 
-/// What the backup that made the snapshot counted.
+/// The counts of the backup that made the snapshot.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Summary {
     #[serde(with = "crate::time::rfc3339")]
@@ -59,7 +59,7 @@ pub struct Counts {
     /// New blobs of each kind.
     pub data_blobs: u64,
     pub tree_blobs: u64,
-    /// Plain bytes of new blobs, and what they take in the repository.
+    /// Plain size of new blobs in bytes, and their size in the repository.
     pub data_added: u64,
     pub data_added_packed: u64,
     pub total_files_processed: u64,
@@ -71,7 +71,7 @@ fn is_zero(number: &u32) -> bool {
     *number == 0
 }
 
-/// Go writes an empty list as null in some places.
+/// Go writes an empty list as null in some cases.
 fn null_is_empty<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
     Option::<Vec<String>>::deserialize(deserializer).map(Option::unwrap_or_default)
 }

@@ -1,5 +1,5 @@
-//! Which snapshots are meant: by id, prefix, `latest` and filters, in groups, and the parent of a new one. Takes
-//! snapshots that were loaded already, gives some of them; no I/O. Every command that works on snapshots calls it.
+//! Selects snapshots: by ID, prefix, `latest` and filters, in groups, and the parent of a new one. Takes loaded
+//! snapshots and returns some of them; no I/O. Every command that works on snapshots calls it.
 
 mod filter;
 mod group;
@@ -19,20 +19,20 @@ use crate::error::{Error, Result};
 use crate::id::SnapshotId;
 use crate::snapshot::Snapshot;
 
-/// A snapshot and the name of its file, as `Repository::load_snapshots` gives them.
+/// A snapshot and its ID, as `Repository::load_snapshots` returns them.
 pub type Found = (SnapshotId, Snapshot);
 
-/// Newest first. Snapshots of the same moment are ordered by id, so that every run sees the same order.
+/// Newest first. Snapshots of the same time are ordered by ID, so that the order is always the same.
 pub fn newest_first(snapshots: &mut [Found]) {
     snapshots.sort_by_cached_key(|(id, snapshot)| (Reverse(snapshot.time.timestamp()), *id));
 }
 
-/// The newest snapshot that the filter lets through.
+/// The newest snapshot that matches the filter.
 pub fn latest<'a>(snapshots: &'a [Found], filter: &Filter) -> Option<&'a Found> {
     nth_latest(snapshots, filter, 0)
 }
 
-/// The snapshot that `selector` names; the filter counts for `latest` only, as in restic.
+/// The snapshot that `selector` names; the filter is only used for `latest`, as in restic.
 pub fn find<'a>(snapshots: &'a [Found], selector: &Selector, filter: &Filter) -> Result<&'a Found> {
     match selector {
         Selector::Latest { back } => nth_latest(snapshots, filter, *back).ok_or_else(|| {
@@ -46,8 +46,8 @@ pub fn find<'a>(snapshots: &'a [Found], selector: &Selector, filter: &Filter) ->
     }
 }
 
-/// The snapshots that `selectors` name, each once, in the order given; without selectors all that the filter lets
-/// through. A selector that names nothing is an error: what a person asked for is never skipped silently.
+/// The snapshots that `selectors` name, each once, in the given order; without selectors, all that match the filter.
+/// A selector that matches nothing is an error: a snapshot that the user named is never skipped silently.
 pub fn find_all<'a>(
     snapshots: &'a [Found],
     selectors: &[Selector],
@@ -67,20 +67,20 @@ pub fn find_all<'a>(
     Ok(chosen)
 }
 
-/// What a new backup is compared with.
+/// The criteria for the parent of a new snapshot.
 #[derive(Debug, Clone)]
 pub struct ParentQuery<'a> {
     pub host: &'a str,
-    /// Absolute and clean.
+    /// Absolute and cleaned.
     pub paths: &'a [String],
     pub tags: &'a [String],
-    /// The time of the new snapshot: a parent is not newer.
+    /// The time of the new snapshot: the parent is not newer.
     pub time: Timestamp,
     pub group_by: GroupBy,
 }
 
-/// The newest snapshot of the same group: of the same host, with at least the same paths, and (only when grouped
-/// by tags) with at least the same tags. This is restic's rule; a parent only saves work, it never changes content.
+/// The newest snapshot of the same group: of the same host, with at least the same paths, and (only when grouped by
+/// tags) with at least the same tags. This is restic's rule; a parent only saves work and never changes content.
 pub fn parent<'a>(snapshots: &'a [Found], query: &ParentQuery<'_>) -> Option<&'a Found> {
     let mut filter = Filter { not_after: Some(query.time), ..Filter::default() };
     if query.group_by.host {
@@ -114,9 +114,9 @@ pub(crate) mod samples {
     use super::*;
     use crate::id::{BlobId, Id};
 
-    /// A snapshot whose id follows from `name`.
+    /// A snapshot whose ID is derived from `name`.
     pub(crate) fn snapshot(name: &str, time: &str, host: &str, paths: &[&str], tags: &[&str]) -> Found {
-        let owned = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+        let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
         let snapshot = Snapshot {
             time: crate::time::parse(time).unwrap(),
             parent: None,
@@ -229,7 +229,7 @@ mod tests {
         #[case] group_by: GroupBy,
         #[case] expected: Option<&str>,
     ) {
-        let owned = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect::<Vec<_>>();
+        let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect::<Vec<_>>();
         let query = ParentQuery { host, paths: &owned(paths), tags: &owned(tags), time, group_by };
         assert_eq!(parent(&some(), &query).map(name), expected);
     }

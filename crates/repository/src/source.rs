@@ -1,6 +1,6 @@
-//! The source of a backup: the file system as it is. `given` and `targets` say what the snapshot's tree looks like,
-//! `walk` goes through it by the handles of `directory`, `filter` and `patterns` say what is left out, `metadata`
-//! makes the nodes, `change` says which files to read, `scan` counts ahead for the progress display. The backup
+//! The source of a backup: the local file system. `given` and `targets` define the shape of the snapshot's tree,
+//! `walk` traverses it through the handles of `directory`, `filter` and `patterns` exclude entries, `metadata` makes
+//! the nodes, `change` decides which files to read, `scan` counts in advance for the progress display. The backup
 //! pipeline calls all of them; restore uses `selection`, `accounts` and `stat`.
 
 pub mod accounts;
@@ -24,7 +24,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-/// For error messages.
+/// The path in error messages.
 fn os_path(path: &[u8]) -> PathBuf {
     PathBuf::from(OsString::from_vec(path.to_vec()))
 }

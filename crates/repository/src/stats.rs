@@ -1,5 +1,5 @@
-//! Figures about snapshots: what a restore would take, how many different files there are, what the data takes in
-//! the repository. The fields are those of restic's JSON.
+//! Statistics about snapshots: the size of a restore, the number of different files, the size of the data in the
+//! repository. The fields are those of restic's JSON.
 
 use std::collections::{HashMap, HashSet};
 use std::str::FromStr;
@@ -21,7 +21,7 @@ use crate::repository::Repository;
 use crate::used::used_blobs;
 use crate::walk::{Step, Walk};
 
-/// What is counted.
+/// The counting mode.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum StatsMode {
     /// Every file of every snapshot, hard links once.
@@ -46,7 +46,7 @@ impl FromStr for StatsMode {
             "raw-data" => Ok(Self::RawData),
             other => Err(Error::invalid(
                 "mode",
-                format!("'{other}' is none of restore-size, files-by-contents, blobs-per-file, raw-data"),
+                format!("'{other}' is not one of restore-size, files-by-contents, blobs-per-file, raw-data"),
             )),
         }
     }
@@ -86,7 +86,7 @@ fn is_none(number: &f64) -> bool {
     *number == 0.0
 }
 
-/// Counts what these snapshots hold, under a shared lock, or none.
+/// Counts the content of these snapshots, under a shared lock or without a lock.
 pub async fn stats(
     repository: &Repository,
     snapshots: &[SnapshotId],
@@ -126,7 +126,7 @@ async fn raw_data(
     let has_compression = reader.repository().config().version >= Version::V2;
     let mut last: Option<(BlobId, BlobKind)> = None;
     reader.index().for_each(&mut |entry| {
-        // Copies of a blob follow each other; one counts.
+        // Copies of a blob are adjacent; only one counts.
         if !used.is_used(entry.number) || last == Some((entry.id, entry.kind)) {
             return Ok(());
         }
@@ -157,14 +157,14 @@ async fn raw_data(
     Ok(stats)
 }
 
-/// What was seen so far.
+/// What was counted so far.
 #[derive(Default)]
 struct Seen {
     /// Hashes of the lists of blobs.
     contents: HashSet<[u8; 32]>,
-    /// Of each path.
+    /// The blobs of each path.
     blobs: HashMap<Vec<u8>, HashSet<BlobId>>,
-    /// Inode and device, in one snapshot.
+    /// Inode and device, within one snapshot.
     links: HashSet<(u64, u64)>,
 }
 
@@ -253,7 +253,7 @@ mod tests {
     #[rstest::rstest]
     // Two snapshots with a directory and two files, then three files.
     #[case(StatsMode::RestoreSize, 2500 + 1 + 2500 + 1 + 1, 7, 0)]
-    // 2500 bytes, "x", "y", and the directory as the one without content.
+    // 2500 bytes, "x", "y", and the directory as the entry without content.
     #[case(StatsMode::FilesByContents, 2500 + 1 + 1, 4, 0)]
     #[case(StatsMode::BlobsPerFile, 1500 + 1 + 1, 3, 4)]
     #[tokio::test]

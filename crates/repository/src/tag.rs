@@ -1,5 +1,5 @@
-//! Changing the tags of snapshots. A snapshot's name is its content's hash, so each change writes a new one, keeps
-//! the first id in `original`, and removes the old one afterwards.
+//! Changes the tags of snapshots. A snapshot's ID is the hash of its content, so each change writes a new snapshot,
+//! keeps the first ID in `original`, and removes the old one afterwards.
 
 use serde::Serialize;
 
@@ -9,10 +9,10 @@ use crate::id::SnapshotId;
 use crate::lock::{Lock, LockKind, LockOptions};
 use crate::repository::Repository;
 
-/// What to do with the tags.
+/// A change of tags.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TagChange {
-    /// These and no others.
+    /// Exactly these tags.
     Set(Vec<String>),
     Change {
         add: Vec<String>,
@@ -21,7 +21,7 @@ pub enum TagChange {
 }
 
 impl TagChange {
-    /// From `--set`, `--add` and `--remove`, which restic does not let one mix.
+    /// From `--set`, `--add` and `--remove`, which cannot be mixed in restic.
     pub fn new(set: Vec<String>, add: Vec<String>, remove: Vec<String>) -> Result<Self> {
         match (set.is_empty(), add.is_empty() && remove.is_empty()) {
             (true, true) => Err(Error::invalid("tags", "nothing to set, add or remove was given")),
@@ -31,7 +31,7 @@ impl TagChange {
         }
     }
 
-    /// The new tags, or `None` if nothing changes. An empty word among those to set means no tags at all.
+    /// The new tags, or `None` if nothing changes. An empty tag among those to set means no tags at all.
     fn apply(&self, tags: &[String]) -> Option<Vec<String>> {
         let mut new = match self {
             Self::Set(set) if *set == [String::new()] => Vec::new(),
@@ -50,7 +50,7 @@ impl TagChange {
     }
 }
 
-/// A snapshot that was changed, as restic's JSON has it.
+/// A changed snapshot, as in restic's JSON.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct ChangedSnapshot {
     pub message_type: &'static str,
@@ -58,7 +58,7 @@ pub struct ChangedSnapshot {
     pub new_snapshot_id: SnapshotId,
 }
 
-/// Changes the tags of these snapshots, under an exclusive lock. Gives those that changed.
+/// Changes the tags of these snapshots, under an exclusive lock. Returns those that changed.
 pub async fn tag(
     repository: &Repository,
     snapshots: &[SnapshotId],
@@ -91,7 +91,7 @@ mod tests {
     use super::*;
     use crate::testing::{memory_repository, save_snapshot};
 
-    fn words(text: &str) -> Vec<String> {
+    fn tags_of(text: &str) -> Vec<String> {
         text.split_terminator(',').map(str::to_owned).collect()
     }
 
@@ -109,14 +109,14 @@ mod tests {
         #[case] remove: &str,
         #[case] expected: Option<&str>,
     ) {
-        let change = TagChange::new(words(set), words(add), words(remove)).unwrap();
-        assert_eq!(change.apply(&words(old)), expected.map(words));
+        let change = TagChange::new(tags_of(set), tags_of(add), tags_of(remove)).unwrap();
+        assert_eq!(change.apply(&tags_of(old)), expected.map(tags_of));
     }
 
     #[test]
-    fn an_empty_word_sets_no_tags_and_mixing_is_refused() {
-        assert_eq!(TagChange::Set(vec![String::new()]).apply(&words("a")), Some(Vec::new()));
-        assert!(TagChange::new(words("a"), words("b"), Vec::new()).is_err());
+    fn an_empty_tag_sets_no_tags_and_mixing_is_refused() {
+        assert_eq!(TagChange::Set(vec![String::new()]).apply(&tags_of("a")), Some(Vec::new()));
+        assert!(TagChange::new(tags_of("a"), tags_of("b"), Vec::new()).is_err());
         assert!(TagChange::new(Vec::new(), Vec::new(), Vec::new()).is_err());
     }
 
@@ -127,13 +127,13 @@ mod tests {
         let lock = LockOptions::default();
         let mut id = first;
         for word in ["a", "b"] {
-            let change = TagChange::new(Vec::new(), words(word), Vec::new()).unwrap();
+            let change = TagChange::new(Vec::new(), tags_of(word), Vec::new()).unwrap();
             let changed = tag(&repository, &[id], &change, &lock).await.unwrap();
             assert_eq!(changed[0].old_snapshot_id, id);
             id = changed[0].new_snapshot_id;
         }
         let snapshots = repository.load_snapshots().await.unwrap();
         assert_eq!(snapshots.len(), 1);
-        assert_eq!((snapshots[0].1.original, &snapshots[0].1.tags), (Some(first), &words("a,b")));
+        assert_eq!((snapshots[0].1.original, &snapshots[0].1.tags), (Some(first), &tags_of("a,b")));
     }
 }

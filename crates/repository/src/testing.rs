@@ -1,12 +1,12 @@
-//! A repository in memory, for this crate's tests and those of crates built on it.
+//! A repository in memory, for tests of this crate and of crates that use it.
 
 #[cfg(test)]
-pub(crate) mod deaths;
-#[cfg(test)]
-pub(crate) mod moody;
+pub(crate) mod crashes;
 pub mod parse;
 #[cfg(test)]
 pub(crate) mod sample;
+#[cfg(test)]
+pub(crate) mod switchable;
 #[cfg(test)]
 pub(crate) mod unreliable;
 
@@ -27,12 +27,12 @@ use crate::repository::{InitOptions, Options, Repository};
 use crate::saver::Saver;
 use crate::snapshot::Snapshot;
 
-/// The password of every repository made here.
+/// The password of every test repository.
 pub fn password() -> SecretString {
     SecretString::from("correct horse")
 }
 
-/// A key that costs nothing to open.
+/// A key that is cheap to open.
 pub fn cheap(version: Version) -> InitOptions {
     InitOptions { version, cost: Cost { n: 16, r: 1, p: 1 }, ..InitOptions::default() }
 }
@@ -47,19 +47,19 @@ pub async fn memory_repository() -> Repository {
 #[allow(clippy::missing_panics_doc, reason = "it is for tests")]
 pub async fn new_repository(store: Store, version: Version) -> Repository {
     let made = Repository::init(store, &password(), cheap(version), Options::default()).await;
-    made.expect("a store of a test takes a new repository")
+    made.expect("a test store accepts a new repository")
 }
 
-/// Opens what `new_repository` made, perhaps through another store.
+/// Opens a repository that `new_repository` made, possibly through another store.
 pub async fn opened(store: Store) -> Result<Repository> {
     Repository::open(store, &password(), Options::default()).await
 }
 
-/// Bytes of one blob in `save_snapshot`.
+/// The size of a blob in `save_snapshot`.
 pub const PIECE: usize = 1000;
 
-/// Saves a snapshot of files (`a/b`) with their contents, cut into blobs of `PIECE` bytes. The time is that of
-/// `second` of the year 2026.
+/// Saves a snapshot of files (`a/b`) with their contents, split into blobs of `PIECE` bytes. Its time is `second` of
+/// the year 2026.
 #[allow(clippy::missing_panics_doc, reason = "it is for tests")]
 pub async fn save_snapshot(
     repository: &Repository,

@@ -1,4 +1,4 @@
 //! Tests of several operations together.
 
-mod deaths;
+mod crashes;
 mod hostile;

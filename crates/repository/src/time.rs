@@ -1,11 +1,11 @@
-//! Times as Go writes them into JSON: RFC 3339 with up to nine decimals and the offset of the machine.
+//! Times as Go writes them to JSON: RFC 3339 with up to nine decimals and the UTC offset of the machine.
 
 /// For `#[serde(with = …)]` on a `Zoned`.
 pub mod rfc3339 {
     use jiff::Zoned;
     use serde::{Deserialize, Deserializer, Serializer};
 
-    /// Writes the offset, never a zone's name.
+    /// Writes the offset, never the name of a zone.
     pub fn serialize<S: Serializer>(time: &Zoned, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.serialize_str(&super::text(time))
     }
@@ -27,7 +27,7 @@ pub fn text(time: &Zoned) -> String {
     time.timestamp().display_with_offset(time.offset()).to_string()
 }
 
-/// Reads what `text` and Go write; keeps the offset.
+/// Parses times written by `text` and by Go; keeps the offset.
 pub fn parse(text: &str) -> Result<Zoned, jiff::Error> {
     let pieces = jiff::fmt::temporal::DateTimeParser::new().parse_timestamp(text)?;
     let offset = match text.rfind(['+', '-', 'Z', 'z']) {
@@ -37,7 +37,7 @@ pub fn parse(text: &str) -> Result<Zoned, jiff::Error> {
     Ok(zoned(pieces, offset))
 }
 
-/// The moment `timestamp`, shown with `offset`.
+/// The time `timestamp`, displayed with `offset`.
 pub fn zoned(timestamp: Timestamp, offset: Offset) -> Zoned {
     timestamp.to_zoned(TimeZone::fixed(offset))
 }

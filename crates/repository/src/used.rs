@@ -1,6 +1,6 @@
-//! Which blobs the snapshots need: one bit for each entry of the index. For figures, and for the commit of a prepared
-//! snapshot, which relies on finding all; so anything that cannot be read is an error, and never "not needed". (Prune
-//! has a walk of its own, which collects what is missing.)
+//! The blobs that snapshots need: one bit per entry of the index. For statistics, and for committing a prepared
+//! snapshot, which relies on finding all of them; so content that cannot be read is an error, and never "not needed".
+//! (Prune has a walk of its own, which collects what is missing.)
 
 use std::sync::Arc;
 
@@ -13,26 +13,26 @@ use crate::index::Index;
 use crate::progress::Progress;
 use crate::walk::{EntrySet, Root, Visit, visit_trees};
 
-/// The blobs that are needed. Every copy of one counts as used.
+/// The blobs that are needed. Every copy of a needed blob counts as used.
 #[derive(Debug)]
 pub struct UsedBlobs {
     entries: Arc<EntrySet>,
 }
 
 impl UsedBlobs {
-    /// Whether the entry with this number (`Entry::number`) holds a blob that is needed.
+    /// Whether the entry with this number (`Entry::number`) is a copy of a needed blob.
     pub fn is_used(&self, entry_number: u64) -> bool {
         self.entries.contains(entry_number)
     }
 
-    /// Entries that hold needed blobs; copies count.
+    /// The number of entries of needed blobs; copies are counted.
     pub fn count(&self) -> u64 {
         self.entries.count()
     }
 }
 
-/// Finds every blob below `roots` (trees, with or without the snapshot they are of). A tree that is missing or
-/// damaged, or a blob that is in no index, fails the whole.
+/// Finds every blob below `roots` (trees, with or without their snapshot). A tree that is missing or damaged, or a
+/// blob that is in no index, fails the whole search.
 pub async fn used_blobs<R: Into<Root>>(
     reader: &BlobReader,
     roots: impl IntoIterator<Item = R>,

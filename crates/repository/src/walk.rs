@@ -1,5 +1,5 @@
-//! Walking over trees. `visit_trees` sees every tree below some roots once, many at a time and in no order: for
-//! used blobs, check, copy and figures. `Walk` goes through one snapshot in the order of its paths: for listings,
+//! Walks over trees. `visit_trees` visits every tree below some roots once, many at a time and in no particular
+//! order: for used blobs, check, copy and statistics. `Walk` traverses one snapshot in path order: for listings,
 //! searches and comparisons.
 
 pub(crate) mod by_pack;
@@ -24,10 +24,10 @@ use crate::id::{BlobId, BlobKind, SnapshotId};
 use crate::node::Node;
 use crate::progress::Progress;
 
-/// Trees that are read and worked on at once.
+/// How many trees are processed concurrently.
 const IN_FLIGHT: usize = 16;
 
-/// A tree to begin at, and the snapshot that it is of, for messages.
+/// A tree to start at, and its snapshot, for messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Root {
     pub snapshot: Option<SnapshotId>,
@@ -46,17 +46,17 @@ impl From<(SnapshotId, BlobId)> for Root {
     }
 }
 
-/// A tree that was read, or not.
+/// A tree that was read, or the error.
 #[derive(Debug)]
 pub struct Visit {
-    /// The first root that led here.
+    /// The first root from which it was reached.
     pub root: Root,
     pub tree: BlobId,
     pub nodes: Result<Vec<Node>>,
 }
 
 impl Visit {
-    /// For messages: `tree 1a2b3c4d of snapshot 5e6f7a8b`.
+    /// The tree's name in messages: `tree 1a2b3c4d of snapshot 5e6f7a8b`.
     pub fn describe(&self) -> String {
         describe(&self.tree, &self.root)
     }
@@ -69,9 +69,9 @@ pub(crate) fn describe(tree: &BlobId, root: &Root) -> String {
     }
 }
 
-/// Gives every tree below `roots` to `work` once. `visited` remembers which were seen, by their entries in the
-/// index; `work` is called from several tasks at once and stops the walk by an error. A tree that cannot be read
-/// is given as its error.
+/// Passes every tree below `roots` to `work` once. `visited` records which trees were visited, by their entries in
+/// the index; `work` is called from several tasks concurrently and stops the walk by returning an error. A tree that
+/// cannot be read is passed as its error.
 pub async fn visit_trees<W>(
     reader: &BlobReader,
     roots: impl IntoIterator<Item = Root>,
@@ -83,7 +83,7 @@ pub async fn visit_trees<W>(
 where
     W: Fn(Visit) -> Result<()> + Send + Sync + 'static,
 {
-    // Depth first, so that what waits is a few directories' worth and not a whole level of the snapshot.
+    // Depth first, so that the queue holds a few directories and not a whole level of the snapshot.
     let mut waiting: Vec<(Root, BlobId)> = roots.into_iter().map(|root| (root, root.tree)).collect();
     progress.add_total(waiting.len() as u64, 0);
     waiting.reverse();
@@ -153,7 +153,7 @@ pub async fn find_directory(reader: &BlobReader, root: BlobId, path: impl AsRef<
     Ok(tree)
 }
 
-/// The one file of a snapshot that holds a device or what a command wrote, with the directories that lead to it.
+/// The only file of a snapshot of a device or of a command's output, with the directories that lead to it.
 pub async fn single_file(reader: &BlobReader, root: BlobId) -> Result<(PathBuf, Node)> {
     const DEEPEST: usize = 64;
     let mut path = PathBuf::from("/");
@@ -168,7 +168,10 @@ pub async fn single_file(reader: &BlobReader, root: BlobId) -> Result<(PathBuf, 
             None => break,
         }
     }
-    Err(Error::invalid("snapshot", "it does not hold exactly one file, as one of a device or a command does"))
+    Err(Error::invalid(
+        "snapshot",
+        "it does not contain exactly one file, as a snapshot of a device or of a command does",
+    ))
 }
 
 /// The entry `name` of a directory.

@@ -1,5 +1,5 @@
-//! Our retention against decisions of restic 0.19.1's own code, recorded in fixtures/retention.json: random policies
-//! on random lists of snapshots, with every reason and counter.
+//! Compares our retention with decisions of restic 0.19.1's own code, recorded in fixtures/retention.json: random
+//! policies on random lists of snapshots, with every reason and counter.
 #![allow(clippy::unwrap_used)]
 
 use lifeboat_repository::forget::policy::{Age, Count, Policy};
@@ -82,7 +82,7 @@ impl Given {
     }
 }
 
-/// The id says the number, so that snapshots of one moment keep their order, as restic's stable sort keeps it.
+/// The ID contains the number, so that snapshots of the same time keep their order, as in restic's stable sort.
 fn found(number: usize, taken: &Taken) -> Found {
     let mut id = [0; 32];
     id[..8].copy_from_slice(&(number as u64).to_be_bytes());

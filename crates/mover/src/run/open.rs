@@ -55,7 +55,7 @@ async fn store(context: &WorkContext, task: &Task) -> Result<(Store, Store), Fai
         Transport::Gateway { url, .. } => {
             let message = format!(
                 "the task reaches its repository through the gateway '{url}', which this version of the mover does not \
-                 know: give movers the server's image"
+                 know: use the server's image for movers"
             );
             return Err(Failed::new(Cause::Task, message));
         }

@@ -17,8 +17,8 @@ const LONGEST_UID: usize = 128;
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum TaskFileError {
     #[error(
-        "it is of version {0}, this mover understands 1 to {VERSION}; server and mover are of different versions: give \
-         movers the server's image"
+        "it has version {0}, this mover supports 1 to {VERSION}; server and mover have different versions: use the \
+         server's image for movers"
     )]
     UnknownVersion(u64),
     #[error("it has no version; expected 1 to {VERSION}")]

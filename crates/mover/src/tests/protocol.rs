@@ -172,7 +172,7 @@ fn version_2_is_written_only_where_version_1_has_no_room() {
 }
 
 #[rstest::rstest]
-#[case(|value: &mut Value| value["parts"] = json!([]), "parts: expected 1 to 64, there are 0")]
+#[case(|value: &mut Value| value["parts"] = json!([]), "parts: expected 1 to 64, but there are 0")]
 #[case(|value: &mut Value| value["parts"] = json!(vec![value["parts"][0].clone(); 65]), "there are 65")]
 #[case(|value: &mut Value| value["parts"][1]["uid"] = json!("part-0"), "the UID 'part-0'")]
 #[case(|value: &mut Value| value["parts"][1]["uid"] = json!(""), "parts.uid: expected 1 to 128")]
@@ -185,8 +185,8 @@ fn version_2_is_written_only_where_version_1_has_no_room() {
     },
     "'.velero/x' is the done file of two parts"
 )]
-#[case(|value: &mut Value| value["work"] = value["parts"][0]["work"].clone(), "has 'work'")]
-#[case(|value: &mut Value| value["version"] = json!(1), "has 'parts'")]
+#[case(|value: &mut Value| value["work"] = value["parts"][0]["work"].clone(), "the field 'work'")]
+#[case(|value: &mut Value| value["version"] = json!(1), "the field 'parts'")]
 fn parts_that_make_no_sense_are_refused(#[case] spoil: fn(&mut Value), #[case] problem: &str) {
     let tasks = tasks_of_version_2();
     let task = tasks.iter().find(|task| task.parts.len() > 1).unwrap();

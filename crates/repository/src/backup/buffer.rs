@@ -1,15 +1,15 @@
-//! Memory for one piece of a file and what is read beyond it. Allocated once and used again and again; zeroed by
-//! the kernel as it is touched, so reading into it costs no clearing, and what is never touched costs nothing.
+//! Memory for one chunk of a file and the data read beyond it. Allocated once and reused; the kernel zeroes pages
+//! when they are first touched, so reading into it needs no clearing, and untouched pages cost nothing.
 
 use std::io::{self, Read};
 use std::ops::Deref;
 
 use crate::chunker::MAX_SIZE;
 
-/// What is read at a time.
+/// How much is read at a time.
 pub(super) const READ_AHEAD: usize = 512 * 1024;
 
-/// See above. Dereferences to what it holds.
+/// A reusable read buffer. Dereferences to its content.
 pub(super) struct Buffer {
     memory: Vec<u8>,
     filled: usize,
@@ -30,7 +30,7 @@ impl Deref for Buffer {
 }
 
 impl Buffer {
-    /// Takes at most `wanted` bytes from `read`, which is given the room for them.
+    /// Reads at most `wanted` bytes with `read`, which gets the free space.
     pub(super) fn fill(
         &mut self,
         wanted: usize,
@@ -42,7 +42,7 @@ impl Buffer {
         Ok(count)
     }
 
-    /// Reads from a stream until `wanted` bytes have come or it ends.
+    /// Reads from a stream until `wanted` bytes were read or it ends.
     pub(super) fn fill_from(&mut self, stream: &mut dyn Read, wanted: usize) -> io::Result<usize> {
         let mut count = 0;
         while count < wanted {
@@ -56,7 +56,7 @@ impl Buffer {
         Ok(count)
     }
 
-    /// Moves what is after `cut` into `other`, which is empty.
+    /// Moves the bytes after `cut` into `other`, which is empty.
     pub(super) fn split_into(&mut self, cut: usize, other: &mut Self) {
         other.filled = self.filled - cut;
         other.memory[..other.filled].copy_from_slice(&self.memory[cut..self.filled]);

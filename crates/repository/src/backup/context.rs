@@ -1,4 +1,4 @@
-//! What all threads of one backup share, and what they found out.
+//! State shared by all threads of one backup, and their findings.
 
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -14,7 +14,7 @@ use crate::saver::{Saved, Saver};
 use crate::snapshot::Counts;
 use crate::source::metadata::NodeReader;
 
-/// A file that is not in the snapshot, or not with all that belongs to it.
+/// A file that is missing in the snapshot, or incomplete.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize)]
 pub struct Problem {
     pub path: String,
@@ -33,7 +33,7 @@ pub(super) struct Context {
     pub(super) findings: Mutex<Findings>,
     /// See `BackupOptions`.
     pub(super) growth: Option<u64>,
-    /// The piece that zeros are cut into, once one was saved.
+    /// The blob for a chunk of zeros, once one was saved.
     pub(super) zeros: OnceLock<BlobId>,
     /// The tree of the snapshot, once the outermost directory is complete.
     pub(super) root: OnceLock<BlobId>,
@@ -47,11 +47,11 @@ pub(super) struct Findings {
     pub(super) changed: Vec<String>,
 }
 
-/// What a piece of zeros holds.
+/// The content of a chunk of zeros.
 pub(super) static ZEROS: [u8; MIN_SIZE] = [0; MIN_SIZE];
 
 impl Context {
-    /// The piece that zeros are cut into: saved once, whatever there are of them.
+    /// The blob for a chunk of zeros: saved once, however many there are.
     pub(super) fn save_zeros(&self) -> Result<BlobId> {
         if let Some(id) = self.zeros.get() {
             return Ok(*id);
@@ -60,7 +60,7 @@ impl Context {
         Ok(*self.zeros.get_or_init(|| id))
     }
 
-    pub(super) fn go_on(&self) -> Result<()> {
+    pub(super) fn check_running(&self) -> Result<()> {
         if self.cancel.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
     }
 
@@ -68,7 +68,7 @@ impl Context {
         self.findings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The snapshot lacks something that was asked for.
+    /// Records that something is missing in the snapshot.
     pub(super) fn problem(&self, path: &str, message: impl std::fmt::Display) {
         let problem = Problem { path: path.to_owned(), message: message.to_string() };
         tracing::warn!(path, message = problem.message, "not backed up completely");
@@ -76,7 +76,7 @@ impl Context {
         self.findings().unreadable.push(problem);
     }
 
-    /// A file was written to, or went away, while it was read.
+    /// Records that a file was written to, or deleted, while it was read.
     pub(super) fn changed(&self, path: &str) {
         self.findings().changed.push(path.to_owned());
     }

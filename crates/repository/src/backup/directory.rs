@@ -1,5 +1,5 @@
-//! A directory in the making: its entries become complete in any order, on any thread; the last one makes it a
-//! tree and completes its entry in the directory above, and so on up to the root.
+//! A directory in progress: its entries are completed in any order, on any thread; the last one turns it into a tree
+//! and completes its entry in the parent directory, and so on up to the root.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,29 +9,29 @@ use crate::error::Result;
 use crate::id::{BlobId, BlobKind};
 use crate::node::{Node, TreeBuilder};
 
-/// Where a directory is entered once it is complete.
-struct Above {
+/// The entry in the parent directory that is filled in when the directory is complete.
+struct ParentEntry {
     directory: Arc<Directory>,
     position: usize,
-    /// The directory's own node, which lacks the subtree only.
+    /// The directory's own node, which only lacks the subtree.
     node: Box<Node>,
-    /// What the parent snapshot has in this place.
+    /// The tree that the parent snapshot has at this path.
     previous: Option<BlobId>,
 }
 
-/// See above.
+/// A directory whose entries are still being completed.
 pub(super) struct Directory {
-    above: Mutex<Option<Above>>,
+    above: Mutex<Option<ParentEntry>>,
     entries: Mutex<Entries>,
 }
 
 struct Entries {
     builder: TreeBuilder,
-    /// The position that goes into the builder next.
+    /// The position of the next entry for the builder.
     next: usize,
-    /// Complete entries that wait for others before them; `None` is left out.
+    /// Complete entries that wait for earlier ones; `None` for an entry that is left out.
     waiting: BTreeMap<usize, Option<Box<Node>>>,
-    /// Known when the walker has seen them all.
+    /// Known when the walker has passed all entries.
     total: Option<usize>,
 }
 
@@ -41,23 +41,23 @@ impl Directory {
         Arc::new(Self { above: Mutex::new(None), entries: Mutex::new(Entries::new()) })
     }
 
-    /// One that becomes the entry `position` of `directory`.
+    /// A directory that becomes the entry `position` of `directory`.
     pub(super) fn below(
         directory: Arc<Self>,
         position: usize,
         node: Node,
         previous: Option<BlobId>,
     ) -> Arc<Self> {
-        let above = Above { directory, position, node: Box::new(node), previous };
+        let above = ParentEntry { directory, position, node: Box::new(node), previous };
         Arc::new(Self { above: Mutex::new(Some(above)), entries: Mutex::new(Entries::new()) })
     }
 
-    /// Entry `position` is complete; `None` if it is not in the snapshot.
+    /// Completes entry `position`; `None` if it is not in the snapshot.
     pub(super) fn fill(&self, context: &Context, position: usize, node: Option<Node>) -> Result<()> {
         self.settle(context, |entries| entries.fill(position, node))
     }
 
-    /// There will be `total` entries.
+    /// Sets the number of entries.
     pub(super) fn close(&self, context: &Context, total: usize) -> Result<()> {
         self.settle(context, |entries| {
             entries.total = Some(total);
@@ -65,13 +65,13 @@ impl Directory {
         })
     }
 
-    /// Climbs as long as directories become complete; a loop, because trees may be deeper than a stack.
+    /// Continues upwards as long as directories become complete; a loop, because trees may be deeper than a stack.
     fn settle(&self, context: &Context, change: impl FnOnce(&mut Entries) -> Result<()>) -> Result<()> {
         let Some(json) = self.change(change)? else { return Ok(()) };
         let mut subtree = context.save(BlobKind::Tree, &json)?;
         let mut above = self.take_above();
         drop(json);
-        while let Some(Above { directory, position, mut node, previous }) = above {
+        while let Some(ParentEntry { directory, position, mut node, previous }) = above {
             count(context, previous, subtree);
             node.subtree = Some(subtree);
             let Some(json) = directory.change(|entries| entries.fill(position, Some(*node)))? else {
@@ -80,16 +80,16 @@ impl Directory {
             subtree = context.save(BlobKind::Tree, &json)?;
             above = directory.take_above();
         }
-        // Set once: only the root has nothing above it.
+        // Set once: only the root has no parent.
         let _ = context.root.set(subtree);
         Ok(())
     }
 
-    fn take_above(&self) -> Option<Above> {
+    fn take_above(&self) -> Option<ParentEntry> {
         self.above.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// Changes the entries; gives the tree if that made them complete.
+    /// Changes the entries; returns the tree if they are now complete.
     fn change(&self, change: impl FnOnce(&mut Entries) -> Result<()>) -> Result<Option<Vec<u8>>> {
         let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut entries)?;

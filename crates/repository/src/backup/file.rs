@@ -1,4 +1,4 @@
-//! Reading one file: whole if it is small, piece by piece if it is not, again if it changed meanwhile.
+//! Reads one file: at once if it is small, chunk by chunk otherwise, and again if it changed meanwhile.
 
 use std::fs::File;
 use std::io;
@@ -22,9 +22,9 @@ use crate::source::stat::Stat;
 pub(super) struct FileJob {
     pub(super) handle: Arc<DirectoryHandle>,
     pub(super) name: Vec<u8>,
-    /// What it is called in the snapshot, which is another name only for targets of the same name.
+    /// Its name in the snapshot, which only differs for targets of the same name.
     pub(super) entry: Vec<u8>,
-    /// For messages.
+    /// The path in messages.
     pub(super) path: String,
     pub(super) directory: Arc<Directory>,
     pub(super) position: usize,
@@ -32,7 +32,7 @@ pub(super) struct FileJob {
     pub(super) known: bool,
 }
 
-/// How a reading ended.
+/// The result of reading a file.
 struct Read {
     pieces: Arc<Pieces>,
     bytes: u64,
@@ -42,7 +42,7 @@ struct Read {
 
 impl FileJob {
     pub(super) fn run(self, context: &Context, worker: &Worker<'_>) -> Result<()> {
-        context.go_on()?;
+        context.check_running()?;
         context.progress.set_current(&self.path);
         let Self { handle, name, entry, path, directory, position, known } = self;
         let opened = handle.open_file(&name);
@@ -50,7 +50,7 @@ impl FileJob {
         let read = match outcome {
             Ok(read) => read?,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                // It went away between the listing and now: as if we had come later.
+                // It was deleted after it was listed: as if the backup had started later.
                 context.changed(&path);
                 return directory.fill(context, position, None);
             }
@@ -66,7 +66,7 @@ impl FileJob {
         let (mut node, bytes) = (read.node, read.bytes);
         let complete = move |context: &Context, ids: Vec<BlobId>| {
             node.content = Some(ids);
-            // What was read, should the file have changed since its size was asked for.
+            // The number of bytes that were read, in case the file changed after its size was determined.
             node.size = bytes;
             context.progress.add_done(1, 0);
             {
@@ -81,7 +81,7 @@ impl FileJob {
     }
 }
 
-/// Outer error: the file. Inner error: the repository, which ends the backup.
+/// The outer error is the file's; the inner error is the repository's and ends the backup.
 type FileResult<T> = io::Result<Result<T>>;
 
 fn read_twice(
@@ -123,14 +123,14 @@ fn read_once(
     Ok(Ok(Read { pieces, bytes, node: taken.node, steady }))
 }
 
-/// How much there is, and how much is read at most.
+/// The size of a file, and how much of it is read at most.
 #[derive(Clone, Copy)]
 pub(super) struct Extent {
     pub(super) size: u64,
     pub(super) most: u64,
 }
 
-/// Reads to the end, cutting as it goes. Positions are explicit, so holes can be jumped over.
+/// Reads to the end and splits into chunks. Positions are explicit, so that holes can be skipped.
 pub(super) fn read_pieces(
     context: &Context,
     worker: &Worker<'_>,
@@ -140,7 +140,7 @@ pub(super) fn read_pieces(
 ) -> FileResult<u64> {
     let Extent { size, most } = extent;
     let mut buffer = worker.buffer();
-    // Where in the file the buffer begins.
+    // The offset of the buffer in the file.
     let mut start = 0_u64;
     let mut searched = 0;
     loop {
@@ -172,7 +172,7 @@ pub(super) fn read_pieces(
         while let Some(cut) = context.tables.find_cut(&buffer, searched) {
             let mut next = worker.buffer();
             let beyond = start + cut as u64;
-            // In a hole, what was read beyond the cut is only zeros: it is jumped over instead of being copied.
+            // In a hole, the bytes after the cut are zeros: they are skipped instead of being copied.
             if hole(file, beyond, size).is_none() {
                 buffer.split_into(cut, &mut next);
             }
@@ -187,7 +187,7 @@ pub(super) fn read_pieces(
     }
 }
 
-/// Takes a piece that was cut off; one of zeros needs no storing of its own.
+/// Passes a chunk on; a chunk of zeros is not stored separately.
 fn take_piece(context: &Context, worker: &Worker<'_>, pieces: &Arc<Pieces>, piece: Buffer) -> Result<()> {
     if *piece == ZEROS {
         worker.give_back(piece);
@@ -197,14 +197,14 @@ fn take_piece(context: &Context, worker: &Worker<'_>, pieces: &Arc<Pieces>, piec
     }
 }
 
-/// How much to read: all of a small file at once and one byte more, which shows its end; else a fixed amount.
+/// How much to read: a small file at once with one byte more, which detects its end; otherwise a fixed amount.
 fn room(left: u64, filled: usize) -> usize {
     let left = usize::try_from(left).unwrap_or(usize::MAX).saturating_sub(filled).saturating_add(1);
     left.min(READ_AHEAD).min((MAX_SIZE + READ_AHEAD).saturating_sub(filled)).max(1)
 }
 
-/// How many whole pieces of zeros begin at `start`, if it lies in a hole of the file. The chunker cuts zeros at
-/// the smallest size, so the pieces are known without reading them.
+/// How many whole chunks of zeros start at `start`, if it is in a hole of the file. The chunker splits zeros at the
+/// minimum size, so the chunks are known without reading them.
 fn hole(file: &File, start: u64, size: u64) -> Option<u64> {
     if size.saturating_sub(start) < MIN_SIZE as u64 * 2 {
         return None;
@@ -218,7 +218,7 @@ fn hole(file: &File, start: u64, size: u64) -> Option<u64> {
     (pieces > 0).then_some(pieces)
 }
 
-/// So many pieces of zeros follow.
+/// Adds `zeros` chunks of zeros.
 fn add_zeros(context: &Context, pieces: &Arc<Pieces>, zeros: u64) -> Result<u64> {
     let id = context.save_zeros()?;
     for _ in 0..zeros {

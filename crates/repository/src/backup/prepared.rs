@@ -1,7 +1,7 @@
-//! Prepared snapshots: everything is stored and indexed, and the finished snapshot is in the caller's hands. For
-//! whoever runs the right side of a pipe and learns only later whether the left side failed: `commit` makes it a
-//! snapshot, `discard` (or nothing at all) leaves blobs that a later prune takes away. Whoever asked holds a lock
-//! from before the start until then, because what no snapshot names is what a prune removes.
+//! Prepared snapshots: all data is stored and indexed, and the finished snapshot is returned to the caller. For a
+//! caller that runs the right side of a pipe and only learns later whether the left side failed: `commit` writes the
+//! snapshot, `discard` (or doing nothing) leaves blobs that a later prune removes. The caller holds a lock from
+//! before the start until then, because a prune removes data that no snapshot names.
 
 use std::sync::Arc;
 
@@ -22,14 +22,14 @@ use crate::used::used_blobs;
 /// A finished snapshot that is not in the repository yet.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Prepared {
-    /// The repository it was made for.
+    /// The ID of the repository that it was made for.
     pub repository: String,
-    /// Who holds the lock.
+    /// The holder of the lock.
     pub owner: LockOwner,
     pub snapshot: Snapshot,
 }
 
-/// Names the holder of a lock; the lock's file has another name after every renewal.
+/// Identifies the holder of a lock; the lock's file gets another ID at every renewal.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LockOwner {
     pub host: String,
@@ -37,7 +37,7 @@ pub struct LockOwner {
 }
 
 impl LockOwner {
-    /// The lock that this owner holds now.
+    /// The lock that this owner currently holds.
     async fn lock(&self, repository: &Repository) -> Result<Option<LockFile>> {
         for file in repository.list(FileKind::Lock).await?.iter().filter(|file| file.size > 0) {
             let id = LockId(file.id);
@@ -54,31 +54,31 @@ impl LockOwner {
     }
 
     async fn require(&self, repository: &Repository) -> Result<LockFile> {
-        // A lock that is renewed at this moment may have neither its old file any more nor its new one yet in a
-        // listing, so one that is not found is looked for again.
+        // While a lock is being renewed, a listing may show neither its old nor its new file, so the search is
+        // repeated once.
         for _ in 0..2 {
             if let Some(lock) = self.lock(repository).await? {
                 return Ok(lock);
             }
         }
-        let detail = format!("process {} on '{}' holds none", self.process, self.host);
+        let detail = format!("process {} on '{}' holds no lock", self.process, self.host);
         Err(Error::LockLost { detail })
     }
 
-    /// The backup takes a lock beside the owner's, which an exclusive one does not allow.
+    /// The backup takes a lock in addition to the owner's, which is impossible if that is exclusive.
     async fn require_shared(&self, repository: &Repository) -> Result<()> {
         if !self.require(repository).await?.exclusive {
             return Ok(());
         }
         let reason = format!(
-            "process {} on '{}' holds an exclusive lock, beside which no backup runs",
+            "process {} on '{}' holds an exclusive lock, which prevents a backup",
             self.process, self.host
         );
         Err(Error::Refused { reason, hint: "run backup and commit under `lock` without `--exclusive`" })
     }
 }
 
-/// Stores everything, and gives the snapshot instead of writing it. `owner` must hold a lock already.
+/// Stores all data, and returns the snapshot instead of writing it. `owner` must already hold a lock.
 pub async fn prepare(
     repository: &Repository,
     options: BackupOptions,
@@ -97,8 +97,8 @@ pub async fn prepare(
     .await
 }
 
-/// Makes a prepared snapshot a real one. Refuses unless the lock of its owner is still held and every blob that
-/// it needs is still in the index.
+/// Writes a prepared snapshot to the repository. Refuses unless its owner still holds the lock and every blob that it
+/// needs is still in the index.
 pub async fn commit(
     repository: &Repository,
     prepared: &Prepared,
@@ -108,13 +108,13 @@ pub async fn commit(
     prepared.owner.require(repository).await?;
     let index = Arc::new(repository.load_index().await?);
     let reader = BlobReader::new(repository, index);
-    // Fails with the first blob that no index has.
+    // Fails with the first blob that is in no index.
     used_blobs(&reader, [prepared.snapshot.tree], &Progress::default(), cancel).await?;
     prepared.owner.require(repository).await?;
     repository.save_snapshot(&prepared.snapshot).await
 }
 
-/// Gives a prepared snapshot up. What was stored for it stays until a prune.
+/// Discards a prepared snapshot. Its data remains until a prune.
 pub fn discard(repository: &Repository, prepared: &Prepared) -> Result<()> {
     require_same(repository, prepared)
 }

@@ -1,4 +1,4 @@
-//! One backup from the choice of the parent to the finished snapshot, which the caller writes.
+//! One backup, from the choice of the parent to the finished snapshot, which the caller writes.
 
 use std::io::{IsTerminal, Read};
 use std::os::unix::ffi::OsStrExt;
@@ -34,7 +34,7 @@ use crate::source::scan::{ScanTotals, scan};
 use crate::source::targets;
 use crate::source::walk::Walk;
 
-/// Stores everything and gives the snapshot, not yet written.
+/// Stores all data and returns the snapshot, which is not written yet.
 pub(super) async fn run(
     repository: &Repository,
     options: BackupOptions,
@@ -48,7 +48,7 @@ pub(super) async fn run(
     let (index, parent) =
         tokio::try_join!(repository.load_index(), draft.parent(repository, options.parent))?;
     progress.begin("backing up");
-    // Ends the threads when this future is dropped or fails, not only when the caller says so.
+    // Stops the threads when this future is dropped or fails, not only when the caller cancels.
     let cancel = cancel.child_token();
     let _stop = cancel.clone().drop_guard();
     let context = Arc::new(context(repository, index, &options, lock, progress, cancel)?);
@@ -61,12 +61,12 @@ pub(super) async fn run(
         identity: repository.options().identity.clone(),
     };
     let archived = tokio::task::spawn_blocking(move || job.archive()).await.unwrap_or(Err(Error::Cancelled));
-    // The threads have ended, so nobody else has these.
+    // The threads have ended, so this is the only reference.
     let context = Arc::into_inner(context).ok_or(Error::Cancelled)?;
     let saver = Arc::into_inner(context.saver).ok_or(Error::Cancelled)?;
     match archived {
         Ok(()) => saver.finish().await?,
-        // Whoever saved was stopped; why, the saver knows.
+        // The saver was stopped; it has the reason.
         Err(Error::Cancelled) => return Err(saver.problem().unwrap_or(Error::Cancelled)),
         Err(error) => return Err(error),
     };
@@ -81,7 +81,7 @@ pub(super) async fn run(
     })
 }
 
-/// Whether a new snapshot has the tree of its parent.
+/// Whether a new snapshot has the same tree as its parent.
 pub(super) async fn same_as_parent(repository: &Repository, snapshot: &Snapshot) -> Result<bool> {
     let Some(parent) = snapshot.parent else { return Ok(false) };
     Ok(repository.load_snapshot(parent).await?.tree == snapshot.tree)
@@ -116,7 +116,7 @@ fn context(
     })
 }
 
-/// The snapshot, as far as it is known before the work.
+/// The part of the snapshot that is known before the backup.
 struct Draft {
     snapshot: Snapshot,
     started: Zoned,
@@ -173,7 +173,7 @@ impl Draft {
     }
 }
 
-/// The paths that the snapshot names.
+/// The paths in the snapshot's metadata.
 fn paths(source: &Source) -> Result<Vec<String>> {
     match source {
         Source::Root { path, .. } => Ok(vec![place(path)?]),
@@ -181,7 +181,7 @@ fn paths(source: &Source) -> Result<Vec<String>> {
             Ok(vec![format!("/{}", name.trim_matches('/'))])
         }
         Source::Paths(given) if given.is_empty() => {
-            Err(Error::invalid("source", "nothing to back up: name files or directories"))
+            Err(Error::invalid("source", "nothing to back up: specify files or directories"))
         }
         Source::Paths(given) => {
             let current = current_directory()?;
@@ -192,7 +192,7 @@ fn paths(source: &Source) -> Result<Vec<String>> {
     }
 }
 
-/// Where in the snapshot a directory is stored: absolute and clean.
+/// The path at which a directory is stored in the snapshot: absolute and cleaned.
 fn place(path: &str) -> Result<String> {
     let is_odd = |part: &str| matches!(part, "." | "..") || part.contains('\0');
     if !path.starts_with('/') || path.split('/').any(is_odd) {
@@ -208,7 +208,7 @@ fn current_directory() -> Result<Vec<u8>> {
     Ok(std::env::current_dir().map_err(failed)?.into_os_string().into_encoded_bytes())
 }
 
-/// What runs on threads of its own.
+/// The part of a backup that runs on threads of its own.
 struct Job {
     context: Arc<Context>,
     options: BackupOptions,
@@ -219,7 +219,7 @@ struct Job {
 }
 
 impl Job {
-    /// Walks or reads on this thread, works on the others; whatever fails first stops all.
+    /// Walks or reads on this thread and works on the others; the first failure stops all of them.
     fn archive(self) -> Result<()> {
         let (queues, files, offer) = Queues::new(self.threads);
         let context = Arc::clone(&self.context);
@@ -237,7 +237,7 @@ impl Job {
         })
     }
 
-    /// Both ends of the queues are given up at the end, which is how the workers know.
+    /// Drops both ends of the queues at the end, which ends the workers.
     fn produce(self, files: Sender<FileJob>, worker: Worker<'_>) -> Result<()> {
         let Self { context, options, parent, time, identity, .. } = self;
         let stream = |name: &str, reader: &mut dyn Read| {
@@ -279,7 +279,7 @@ impl Job {
             }
             Source::Command { name, argv } => {
                 drop(files);
-                // On a terminal it may have to ask for a password, and gets the signals of the keyboard itself.
+                // On a terminal it may have to ask for a password, and it gets the signals of the keyboard itself.
                 let own_group = !std::io::stdin().is_terminal();
                 let (producer, mut output) = Producer::start(&argv, own_group, &context.cancel)?;
                 let bytes = stream(&name, &mut output)?;
@@ -291,7 +291,7 @@ impl Job {
     }
 }
 
-/// Walks to the end; beside it, `scanned` counts what there is.
+/// Walks to the end; in parallel, `scanned` counts the source.
 fn follow(
     walker: &Walker<'_>,
     walk: Walk<'_>,
@@ -307,7 +307,7 @@ fn follow(
     })
 }
 
-/// The error that tells most: "cancelled" is only what the others then say.
+/// The most informative error: the other threads only report "cancelled".
 fn first_error(outcomes: impl Iterator<Item = Result<()>>) -> Result<()> {
     let mut errors: Vec<Error> = outcomes.filter_map(Result::err).collect();
     errors.sort_by_key(|error| matches!(error, Error::Cancelled));
@@ -320,17 +320,17 @@ fn not_empty(bytes: u64, allowed: bool) -> Result<()> {
     }
     Err(Error::Refused {
         reason: "the stream was empty, so no snapshot was made".to_owned(),
-        hint: "look whether the program before the pipe failed; --allow-empty-input stores an empty file",
+        hint: "check whether the program before the pipe failed; --allow-empty-input stores an empty file",
     })
 }
 
-/// Tells the progress how much there is; the backup does not wait for it.
+/// Counts the source for the progress; the backup does not wait for it.
 fn count_ahead(context: &Context, walk: Walk<'_>) {
-    let mut told = (0, 0);
-    let mut tell = |totals: ScanTotals| {
-        context.progress.add_total(totals.files - told.0, totals.bytes - told.1);
-        told = (totals.files, totals.bytes);
+    let mut counted = (0, 0);
+    let mut progress = |totals: ScanTotals| {
+        context.progress.add_total(totals.files - counted.0, totals.bytes - counted.1);
+        counted = (totals.files, totals.bytes);
     };
-    scan(walk, &|| context.cancel.is_cancelled(), &mut tell);
+    scan(walk, &|| context.cancel.is_cancelled(), &mut progress);
     context.progress.total_is_known();
 }

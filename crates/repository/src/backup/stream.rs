@@ -1,4 +1,4 @@
-//! Backing up a stream: what a reader or a command gives becomes one file of a snapshot.
+//! Backs up a stream: the output of a reader or a command becomes one file of a snapshot.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -24,7 +24,7 @@ use crate::id::BlobId;
 use crate::node::{Mode, Node, NodeKind, NodeTime};
 use crate::repository::Identity;
 
-/// The file that a stream becomes, below the root of the snapshot.
+/// The file for a stream, below the root of the snapshot.
 pub(super) struct StreamFile<'a> {
     /// `dump.sql`, or with directories `db/dump.sql`.
     pub(super) name: &'a str,
@@ -33,7 +33,7 @@ pub(super) struct StreamFile<'a> {
 }
 
 impl StreamFile<'_> {
-    /// Reads the stream to its end and puts the file into the tree. Gives the number of bytes.
+    /// Reads the stream to its end and adds the file to the tree. Returns the number of bytes.
     pub(super) fn archive(
         &self,
         context: &Context,
@@ -43,7 +43,7 @@ impl StreamFile<'_> {
         self.complete(context, Mode(0o644), |pieces| read_pieces(context, worker, stream, pieces))
     }
 
-    /// Reads a device from its beginning to its end; holes, where it has any, are jumped over.
+    /// Reads a device from start to end; holes are skipped.
     pub(super) fn archive_device(&self, context: &Context, worker: &Worker<'_>, device: &File) -> Result<()> {
         let failed = |source| Error::Local { action: "read the device".to_owned(), source };
         let size = seek(device, SeekFrom::End(0)).map_err(|error| failed(error.into()))?;
@@ -87,14 +87,14 @@ impl StreamFile<'_> {
         Ok(bytes)
     }
 
-    /// The directory that the file is in, each with this one entry.
+    /// Creates the directories of the file, each with a single entry.
     fn directories(&self, context: &Context) -> Result<(Arc<Directory>, &str)> {
         let mut components: Vec<&str> = self.name.split('/').filter(|part| !part.is_empty()).collect();
         let unsafe_name = components.iter().any(|part| matches!(*part, "." | "..") || part.contains('\0'));
         let Some(file_name) = components.pop().filter(|_| !unsafe_name) else {
             return Err(Error::invalid(
                 "file name of the stream",
-                format!("'{}' is no path below the root", self.name),
+                format!("'{}' is not a path below the root", self.name),
             ));
         };
         let mut directory = Directory::root();
@@ -129,14 +129,14 @@ fn read_pieces(
     stream: &mut dyn Read,
     pieces: &Arc<Pieces>,
 ) -> Result<u64> {
-    let failed = |source| match context.go_on() {
+    let failed = |source| match context.check_running() {
         Ok(()) => Error::Local { action: "read the stream".to_owned(), source },
         Err(cancelled) => cancelled,
     };
     let mut buffer = worker.buffer();
     let (mut bytes, mut searched) = (0_u64, 0);
     loop {
-        context.go_on()?;
+        context.check_running()?;
         let read = buffer.fill_from(stream, READ_AHEAD).map_err(failed)?;
         bytes += read as u64;
         if read == 0 {
@@ -158,7 +158,7 @@ fn read_pieces(
     Ok(bytes)
 }
 
-/// A command whose output is backed up. It is killed, with what it started, if the backup ends before it does.
+/// A command whose output is backed up. It is killed, with its child processes, if the backup ends before it does.
 pub(super) struct Producer {
     child: Child,
     program: String,
@@ -168,14 +168,15 @@ pub(super) struct Producer {
 }
 
 impl Producer {
-    /// With `own_group` what the command starts can be killed with it, but it cannot ask for a password on the terminal.
+    /// With `own_group`, the command's child processes can be killed with it, but it cannot ask for a password on the
+    /// terminal.
     pub(super) fn start(
         argv: &[OsString],
         own_group: bool,
         cancel: &CancellationToken,
     ) -> Result<(Self, Output)> {
         let Some((program, arguments)) = argv.split_first() else {
-            return Err(Error::invalid("command", "none is given after `--`"));
+            return Err(Error::invalid("command", "there is none after `--`"));
         };
         let program_name = program.to_string_lossy().into_owned();
         let failed = |source| Error::Local { action: format!("start '{program_name}'"), source };
@@ -192,7 +193,7 @@ impl Producer {
         Ok((Self { child, program: program_name, leads: own_group, has_ended: false }, output))
     }
 
-    /// Fails unless the command ended by itself with 0: half a dump is no backup.
+    /// Fails unless the command exited by itself with 0: a partial dump is not a backup.
     pub(super) fn finish(mut self, cancel: &CancellationToken) -> Result<()> {
         let action = format!("wait for '{}'", self.program);
         let failed = |source| Error::Local { action: action.clone(), source };
@@ -203,7 +204,7 @@ impl Producer {
             if cancel.is_cancelled() {
                 return Err(Error::Cancelled);
             }
-            // It closed its output, so mostly it is about to end.
+            // It closed its output, so it is probably about to exit.
             std::thread::sleep(Duration::from_millis(5));
         };
         self.has_ended = true;
@@ -219,7 +220,7 @@ impl Producer {
 
 impl Drop for Producer {
     fn drop(&mut self) {
-        // The number of one that was waited for may be another's by now.
+        // The PID of a process that was waited for may belong to another process by now.
         if self.has_ended {
             return;
         }
@@ -231,7 +232,7 @@ impl Drop for Producer {
     }
 }
 
-/// What a command writes. Reading ends when the backup is cancelled, however long the command is silent.
+/// The output of a command. Reading ends when the backup is cancelled, however long the command writes nothing.
 pub(super) struct Output {
     pipe: ChildStdout,
     cancel: CancellationToken,
@@ -255,7 +256,7 @@ impl Read for Output {
 mod tests {
     use super::*;
 
-    /// Whether it is there and not merely waiting to be buried.
+    /// Whether the process exists and is not a zombie.
     fn is_alive(process: &str) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
         stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
@@ -271,7 +272,7 @@ mod tests {
         let process = String::from_utf8(buffer[..read].to_vec()).unwrap();
         assert!(is_alive(process.trim()));
         drop(producer);
-        // The end of the pipe comes when the last one that has it is gone.
+        // The pipe ends when the last process that has it open has exited.
         assert_eq!(output.read(&mut buffer).unwrap(), 0);
         let deadline = std::time::Instant::now() + Duration::from_mins(1);
         while is_alive(process.trim()) && std::time::Instant::now() < deadline {

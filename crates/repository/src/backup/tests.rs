@@ -77,7 +77,7 @@ async fn files_large_and_small_come_back_and_a_second_backup_reads_none_of_them(
         assert!(content(&reader, &node).await == noise(length, number), "{name}");
     }
     let second = make(&repository, of_paths(&[source.path()])).await.unwrap();
-    // The directories above belong to others, who change them; the source itself is the same tree.
+    // The directories above belong to others, which change them; the source itself is the same tree.
     let again = self::reader(&repository).await;
     let old = node_at(&again, first.snapshot.tree, source.path()).await;
     assert_eq!(node_at(&again, second.snapshot.tree, source.path()).await.subtree, old.subtree);
@@ -99,7 +99,7 @@ async fn holes_are_stored_as_the_zeros_they_read_as() {
     let reader = reader(&repository).await;
     let node = node_at(&reader, outcome.snapshot.tree, &path).await;
     assert!(content(&reader, &node).await == std::fs::read(&path).unwrap());
-    // The same bytes without holes are the same blobs: jumping over holes must not change where files are cut.
+    // The same bytes without holes are the same blobs: skipping holes must not change how files are split.
     let dense = source.path().join("dense");
     std::fs::write(&dense, std::fs::read(&path).unwrap()).unwrap();
     let outcome = make(&repository, of_paths(&[&dense])).await.unwrap();
@@ -282,7 +282,7 @@ async fn a_tag_file_without_its_signature_leaves_nothing_out_and_the_backup_is_c
     node_at(&reader, outcome.snapshot.tree, &source.path().join("file")).await;
 }
 
-/// Files of /proc say that they are empty and are not: like one that was written to after it was opened.
+/// Files in /proc have size 0 but content: like a file that was written to after it was opened.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_file_that_grows_is_read_only_so_far() {
     let repository = memory_repository().await;

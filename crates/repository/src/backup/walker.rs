@@ -1,5 +1,5 @@
-//! Follows the walk over the source and says what becomes of each entry: taken over from the parent snapshot, read
-//! by a worker, or complete as it is.
+//! Follows the walk over the source and decides about each entry: taken from the parent snapshot, read by a worker,
+//! or already complete.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -15,34 +15,34 @@ use crate::node::{Mode, Node};
 use crate::source::change::{ChangeOptions, unchanged};
 use crate::source::walk::{Entered, Event, Item, Walk};
 
-/// Walks the source; sends what has to be read.
+/// Walks the source and queues the files to read.
 pub(super) struct Walker<'a> {
     pub(super) context: &'a Context,
     pub(super) change: ChangeOptions,
     pub(super) files: Sender<FileJob>,
-    /// Whether a snapshot of nothing is one.
+    /// Whether an empty snapshot is allowed.
     pub(super) may_be_empty: bool,
 }
 
-/// A directory that was entered and not left yet.
+/// A directory that the walk is in.
 struct Frame {
     directory: Arc<Directory>,
-    /// Entries that are in the snapshot so far.
+    /// The number of entries in the snapshot so far.
     count: usize,
-    /// What the parent snapshot has here, sorted by name.
+    /// The entries of the parent snapshot, sorted by name.
     previous: Vec<Node>,
-    /// Entered in the file system but not in the snapshot, because its own node could not be made.
+    /// In the file system but not in the snapshot, because its own node could not be made.
     left_out: bool,
 }
 
 impl Frame {
-    /// The position of one more entry.
+    /// Reserves the position of one more entry.
     fn next(&mut self) -> usize {
         self.count += 1;
         self.count - 1
     }
 
-    /// What the parent snapshot has under a name.
+    /// The entry of the parent snapshot with this name.
     fn previous(&self, name: &[u8]) -> Option<&Node> {
         let at = self.previous.binary_search_by(|node| node.name.as_slice().cmp(name)).ok()?;
         self.previous.get(at)
@@ -54,7 +54,7 @@ impl Walker<'_> {
     pub(super) fn follow(&self, walk: Walk<'_>, parent: Option<BlobId>) -> Result<()> {
         let mut stack = vec![self.frame(Directory::root(), parent)];
         for event in walk {
-            self.context.go_on()?;
+            self.context.check_running()?;
             // The root is never left, so there is always a frame.
             let Some(frame) = stack.last_mut() else { break };
             match event {
@@ -74,13 +74,13 @@ impl Walker<'_> {
                 Event::Warning(error) => tracing::warn!(target: "lifeboat_repository::source", "{error}"),
             }
         }
-        // restic refuses it, too: mostly a pattern excludes more than it should.
+        // restic refuses it, too: usually a pattern excludes more than intended.
         if let [root] = stack.as_slice()
             && root.count == 0
             && !self.may_be_empty
             && self.context.findings().unreadable.is_empty()
         {
-            let what = "the snapshot would be empty: all was excluded, or there is nothing to back up";
+            let what = "the snapshot would be empty: everything is excluded, or there is nothing to back up";
             return Err(Error::NothingFound { what: what.to_owned() });
         }
         stack.iter().rev().try_for_each(|frame| self.leave(frame))
@@ -101,7 +101,7 @@ impl Walker<'_> {
         Frame { directory, count: 0, previous: self.load_previous(tree), left_out: false }
     }
 
-    /// What the parent snapshot has. That it cannot be read costs time, nothing else: everything is read anew.
+    /// The entries of the parent snapshot. If they cannot be read, that only costs time: all files are read again.
     fn load_previous(&self, tree: Option<BlobId>) -> Vec<Node> {
         let Some(tree) = tree else { return Vec::new() };
         match self.context.runtime.block_on(self.context.reader.load_tree(&tree)) {
@@ -110,7 +110,7 @@ impl Walker<'_> {
                 nodes
             }
             Err(error) => {
-                tracing::warn!(%tree, %error, "cannot read a directory of the parent snapshot: its files are read anew");
+                tracing::warn!(%tree, %error, "cannot read a directory of the parent snapshot: its files are read again");
                 Vec::new()
             }
         }
@@ -130,7 +130,7 @@ impl Walker<'_> {
         let file = entered.directory.file();
         let taken = file.and_then(|file| self.context.nodes.for_open_file(file.as_fd(), &entered.name));
         match taken {
-            Ok(taken) if entered.is_made_up => Some(made_up(taken.node)),
+            Ok(taken) if entered.is_synthesized => Some(synthesized(taken.node)),
             Ok(taken) => {
                 for problem in &taken.problems {
                     if !(entered.is_above_targets && problem.is_expected_above_targets()) {
@@ -158,7 +158,7 @@ impl Walker<'_> {
             && self.has_blobs(previous)?
         {
             let content = previous.content.clone();
-            return self.take_over(frame, &item, content);
+            return self.reuse(frame, &item, content);
         }
         let job = FileJob {
             known: previous.is_some(),
@@ -169,12 +169,12 @@ impl Walker<'_> {
             directory: Arc::clone(&frame.directory),
             position: frame.next(),
         };
-        // No worker is left only if one failed, and that failure is what is reported.
+        // All workers are gone only if one failed, and that failure is reported.
         self.files.send(job).map_err(|_| Error::Cancelled)
     }
 
-    /// A file that looks as it did: its blobs are those of the parent snapshot.
-    fn take_over(&self, frame: &mut Frame, item: &Item, content: Option<Vec<BlobId>>) -> Result<()> {
+    /// An unchanged file: its blobs are those of the parent snapshot.
+    fn reuse(&self, frame: &mut Frame, item: &Item, content: Option<Vec<BlobId>>) -> Result<()> {
         let Some(mut node) = self.node_of(item) else { return Ok(()) };
         node.content = content;
         let size = node.size;
@@ -189,7 +189,7 @@ impl Walker<'_> {
         frame.directory.fill(self.context, position, Some(node))
     }
 
-    /// A repository that lost blobs gets them again this way.
+    /// Files whose blobs the repository lost are read and stored again.
     fn has_blobs(&self, node: &Node) -> Result<bool> {
         for id in node.blobs() {
             if !self.context.saver.has(BlobKind::Data, id)? {
@@ -199,7 +199,7 @@ impl Walker<'_> {
         Ok(true)
     }
 
-    /// The node of something that is not opened.
+    /// The node of an entry that is not opened.
     fn node_of(&self, item: &Item) -> Option<Node> {
         let directory = item.directory.file();
         let taken = directory.and_then(|directory| {
@@ -225,9 +225,9 @@ impl Walker<'_> {
     }
 }
 
-/// The node of a directory that leads to the stored one and is not in the source: as any user finds one that root made.
-/// Its times are those of the stored directory, so that an unchanged source gives an equal tree.
-fn made_up(stored: Node) -> Node {
+/// The node of a synthesized parent directory of the stored one: it looks like a directory that root made. Its times
+/// are those of the stored directory, so that an unchanged source gives the same tree.
+fn synthesized(stored: Node) -> Node {
     Node {
         name: stored.name,
         kind: stored.kind,

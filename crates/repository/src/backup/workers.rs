@@ -1,6 +1,6 @@
-//! The threads that do the work: they read files, cut them, and save the pieces. A large file keeps one thread
-//! reading and cutting; it offers its pieces to the others and saves one itself whenever nobody is free, so all
-//! cores are busy with one file as with a thousand, and memory is bounded by the number of threads.
+//! The worker threads: they read files, split them into chunks, and save the chunks. A large file keeps one thread
+//! reading and splitting; it offers its chunks to the others and saves one itself whenever no other thread is free,
+//! so that all cores are busy with one file as with a thousand, and memory is bounded by the number of threads.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -12,31 +12,31 @@ use super::file::FileJob;
 use crate::error::Result;
 use crate::id::{BlobId, BlobKind};
 
-/// Files that the walker may be ahead of the readers.
+/// How many files the walker may queue ahead of the readers.
 const FILES_AHEAD: usize = 64;
 
-/// A piece of a file for whoever is free.
+/// A chunk of a file, for the next free thread.
 pub(super) struct PieceJob {
     file: Arc<Pieces>,
     position: usize,
     bytes: Buffer,
 }
 
-/// What the threads share.
+/// The queues that the threads share.
 pub(super) struct Queues {
     files: Receiver<FileJob>,
     pieces: Receiver<PieceJob>,
     buffers: Mutex<Vec<Buffer>>,
 }
 
-/// One thread's end of the queues. Pieces are waited for until no worker is left that could offer one.
+/// One thread's access to the queues. It waits for chunks until no other worker can offer one.
 pub(super) struct Worker<'a> {
     queues: &'a Queues,
     offer: Sender<PieceJob>,
 }
 
 impl Queues {
-    /// For `threads` workers; the walker gets the sender of files, and each worker one of pieces.
+    /// Queues for `threads` workers; the walker gets the sender of files, and each worker one of chunks.
     pub(super) fn new(threads: usize) -> (Self, Sender<FileJob>, Sender<PieceJob>) {
         let (walker, files) = bounded(FILES_AHEAD);
         let (offer, pieces) = bounded(threads.div_ceil(2));
@@ -44,7 +44,7 @@ impl Queues {
     }
 
     fn save(&self, context: &Context, piece: PieceJob) -> Result<()> {
-        context.go_on()?;
+        context.check_running()?;
         let id = context.save(BlobKind::Data, &piece.bytes)?;
         context.progress.add_done(0, piece.bytes.len() as u64);
         self.give_back(piece.bytes);
@@ -62,7 +62,7 @@ impl<'a> Worker<'a> {
         Self { queues, offer }
     }
 
-    /// Works until nothing is left. Pieces come first: they hold memory.
+    /// Works until the queues are empty. Chunks come first, because they hold memory.
     pub(super) fn work(self, context: &Context) -> Result<()> {
         let Queues { files, pieces, .. } = self.queues;
         loop {
@@ -81,13 +81,13 @@ impl<'a> Worker<'a> {
                 },
             }
         }
-        // No more files for us, but others may still be reading theirs.
+        // There are no more files, but other threads may still be reading theirs.
         let queues = self.queues;
         drop(self);
         queues.pieces.iter().try_for_each(|piece| queues.save(context, piece))
     }
 
-    /// Saves a piece on some thread: another one if one is free, else this one.
+    /// Saves a chunk on another thread if one is free, otherwise on this one.
     pub(super) fn offer(&self, context: &Context, file: &Arc<Pieces>, bytes: Buffer) -> Result<()> {
         let piece = PieceJob { file: Arc::clone(file), position: file.add(), bytes };
         match self.offer.try_send(piece) {
@@ -98,7 +98,7 @@ impl<'a> Worker<'a> {
         }
     }
 
-    /// Saves a piece on this thread.
+    /// Saves a chunk on this thread.
     pub(super) fn keep(&self, context: &Context, file: &Arc<Pieces>, bytes: Buffer) -> Result<()> {
         self.queues.save(context, PieceJob { file: Arc::clone(file), position: file.add(), bytes })
     }
@@ -114,7 +114,7 @@ impl<'a> Worker<'a> {
 
 type Completion = Box<dyn FnOnce(&Context, Vec<BlobId>) -> Result<()> + Send>;
 
-/// The pieces of one file, saved in any order. A reading that is given up is simply never closed.
+/// The chunks of one file, saved in any order. If reading is aborted, it is simply never closed.
 pub(super) struct Pieces {
     state: Mutex<PiecesState>,
 }
@@ -122,7 +122,7 @@ pub(super) struct Pieces {
 struct PiecesState {
     ids: Vec<Option<BlobId>>,
     missing: usize,
-    /// Set when the file has been read to its end.
+    /// Set when the file was read to its end.
     complete: Option<Completion>,
 }
 
@@ -132,7 +132,7 @@ impl Pieces {
         Arc::new(Self { state: Mutex::new(state) })
     }
 
-    /// The position of the next piece.
+    /// Reserves the position of the next chunk.
     fn add(&self) -> usize {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.ids.push(None);
@@ -140,7 +140,7 @@ impl Pieces {
         state.ids.len() - 1
     }
 
-    /// A piece whose blob is known without saving it.
+    /// Adds a chunk whose blob is known without saving it.
     pub(super) fn add_known(&self, id: BlobId) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).ids.push(Some(id));
     }
@@ -152,7 +152,7 @@ impl Pieces {
         Self::finish(state, context)
     }
 
-    /// The file is read; `complete` gets its blobs as soon as all are saved.
+    /// Called when the file was read; `complete` gets its blobs as soon as all of them are saved.
     pub(super) fn close(&self, context: &Context, complete: Completion) -> Result<()> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.complete = Some(complete);

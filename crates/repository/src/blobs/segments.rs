@@ -1,4 +1,4 @@
-//! Parts of packs with trees, as they are in the store: read a megabyte at a time, the last few kept.
+//! Parts of packs with trees, as stored: read one megabyte at a time; the most recent ones are cached.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,26 +13,26 @@ use crate::index::{Entry, Index};
 use crate::repository::Repository;
 
 const SEGMENT: u64 = 1024 * 1024;
-/// What is kept: 16 MiB.
+/// The number of cached segments: 16 MiB.
 const KEPT: usize = 16;
 
-type Place = (PackId, u64);
+type SegmentKey = (PackId, u64);
 type Slot = Arc<tokio::sync::OnceCell<Bytes>>;
 
-/// The segments that were read last.
+/// The most recently read segments.
 #[derive(Debug, Default)]
 pub(super) struct Segments {
-    kept: Mutex<VecDeque<(Place, Slot)>>,
+    kept: Mutex<VecDeque<(SegmentKey, Slot)>>,
 }
 
 impl Segments {
-    /// The sealed bytes of an entry. Two that want the same segment wait for one request.
+    /// The sealed bytes of an entry. Two concurrent readers of a segment share one request.
     pub(super) async fn read(&self, repository: &Repository, index: &Index, entry: &Entry) -> Result<Bytes> {
         let location = entry.location;
         let (offset, end) = (u64::from(location.offset), location.end());
         let start = start_of(entry);
         if end > start + SEGMENT {
-            // It crosses a border: on its own, exactly.
+            // It crosses a segment border, so it is read separately.
             return read_range(repository, location.pack, offset..end).await;
         }
         let slot = self.slot((location.pack, start));
@@ -44,27 +44,27 @@ impl Segments {
         let segment = slot.get_or_try_init(read).await?;
         let part = usize::try_from(offset - start).unwrap_or(0)..usize::try_from(end - start).unwrap_or(0);
         if part.end > segment.len() {
-            // Read when the index did not know all blobs of the pack.
+            // The segment was read when the index did not know all blobs of the pack.
             return read_range(repository, location.pack, offset..end).await;
         }
         Ok(segment.slice(part))
     }
 
-    /// Keeps the segment of an entry no longer, neither here nor in the cache: it is not what the store has.
+    /// Removes the segment of an entry from memory and from the cache, because it differs from the store.
     pub(super) async fn forget(&self, repository: &Repository, entry: &Entry) {
         let (pack, start) = (entry.location.pack, start_of(entry));
-        self.kept().retain(|(place, _)| *place != (pack, start));
+        self.kept().retain(|(key, _)| *key != (pack, start));
         repository.forget_cached(Cached::Segment(start), pack.0).await;
     }
 
-    fn kept(&self) -> MutexGuard<'_, VecDeque<(Place, Slot)>> {
+    fn kept(&self) -> MutexGuard<'_, VecDeque<(SegmentKey, Slot)>> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn slot(&self, place: Place) -> Slot {
+    fn slot(&self, key: SegmentKey) -> Slot {
         let mut kept = self.kept();
-        let found = kept.iter().position(|(other, _)| *other == place).and_then(|at| kept.remove(at));
-        let entry = found.unwrap_or_else(|| (place, Slot::default()));
+        let found = kept.iter().position(|(other, _)| *other == key).and_then(|at| kept.remove(at));
+        let entry = found.unwrap_or_else(|| (key, Slot::default()));
         let slot = Arc::clone(&entry.1);
         kept.push_back(entry);
         if kept.len() > KEPT {

@@ -1,4 +1,5 @@
-//! Which snapshots are hit by the errors that a check found: those that need a blob of which no whole copy is left.
+//! Finds the snapshots that are affected by the errors of a check: those that need a blob of which no intact copy
+//! exists.
 
 use std::collections::HashMap;
 
@@ -11,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::id::{BlobId, BlobKind, SnapshotId};
 use crate::node::Node;
 
-/// Goes through the trees once more; each is read once, however many snapshots share it.
+/// Walks the trees once more; each is read once, however many snapshots share it.
 pub(super) async fn find_snapshots(
     reader: &BlobReader,
     snapshots: &[(SnapshotId, BlobId)],
@@ -27,7 +28,7 @@ pub(super) async fn find_snapshots(
     Ok(())
 }
 
-/// A directory whose subdirectories are being looked at.
+/// A directory whose subdirectories are being checked.
 struct Level {
     tree: BlobId,
     damaged: bool,

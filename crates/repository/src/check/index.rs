@@ -1,4 +1,4 @@
-//! Key and index files: whether each can be read, and whether they agree about a pack.
+//! Checks key and index files: whether each can be read, and whether index files agree about a pack.
 
 use std::collections::HashMap;
 
@@ -10,8 +10,8 @@ use crate::index::{Index, IndexFile, IndexedPack};
 use crate::keys;
 use crate::repository::Repository;
 
-/// What the index files said about a pack so far.
-struct Said {
+/// What the index files contain about a pack so far.
+struct IndexedContent {
     /// A hash of its blobs.
     blobs: [u8; 32],
     first: IndexId,
@@ -28,11 +28,11 @@ pub(super) async fn check_keys(repository: &Repository, report: &Report) -> Resu
     Ok(())
 }
 
-/// The index of every file that can be read.
+/// The index, from every file that can be read.
 pub(super) async fn load(repository: &Repository, report: &Report) -> Result<Index> {
     let listed = repository.list(FileKind::Index).await?;
     let files = listed.iter().map(|file| IndexId(file.id)).collect();
-    let mut packs: HashMap<PackId, Said> = HashMap::new();
+    let mut packs: HashMap<PackId, IndexedContent> = HashMap::new();
     let index = Index::load_files(repository, files, &mut |id, file| match file {
         Ok(file) => {
             for pack in &file.packs {
@@ -47,29 +47,31 @@ pub(super) async fn load(repository: &Repository, report: &Report) -> Result<Ind
         }
     })
     .await?;
-    for (pack, said) in packs {
+    for (pack, content) in packs {
         let object = format!("pack {pack}");
-        if !said.alike {
-            // Old versions of restic spread a pack over several files; now it is damage, as restic sees it, too.
+        if !content.alike {
+            // Old versions of restic spread a pack over several files; today it counts as damage, in restic, too.
             report.broken_pack(pack);
-            let message = format!("index {} and others say different things about it", said.first.short());
+            let message =
+                format!("index {} and others contradict each other about it", content.first.short());
             report.error(ErrorKind::PackContent, object, message);
-        } else if said.files > 1 {
-            let message = format!("{} index files name it; `repair index` makes it one", said.files);
+        } else if content.files > 1 {
+            let message = format!("{} index files name it; `repair index` merges them", content.files);
             report.hint(HintKind::DuplicateIndex, object, message);
         }
     }
     Ok(index)
 }
 
-fn note(packs: &mut HashMap<PackId, Said>, file: IndexId, pack: &IndexedPack) {
+fn note(packs: &mut HashMap<PackId, IndexedContent>, file: IndexId, pack: &IndexedPack) {
     let blobs = fingerprint(pack);
-    let said = packs.entry(pack.id).or_insert(Said { blobs, first: file, alike: true, files: 0 });
-    said.files += 1;
-    said.alike &= said.blobs == blobs;
+    let content =
+        packs.entry(pack.id).or_insert(IndexedContent { blobs, first: file, alike: true, files: 0 });
+    content.files += 1;
+    content.alike &= content.blobs == blobs;
 }
 
-/// The order of blobs in an index file means nothing.
+/// The order of blobs in an index file has no meaning.
 fn fingerprint(pack: &IndexedPack) -> [u8; 32] {
     let mut blobs: Vec<_> = pack.blobs().collect();
     blobs.sort_unstable_by_key(|blob| (blob.offset, blob.id, blob.kind));
@@ -84,7 +86,7 @@ fn fingerprint(pack: &IndexedPack) -> [u8; 32] {
     hash.finish().0
 }
 
-/// An error with its sources, in one line.
+/// An error with its sources, on one line.
 pub(crate) fn full_message(error: &Error) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);

@@ -1,4 +1,4 @@
-//! Whether the packs that the index names exist, with the size that it says, and which exist besides.
+//! Checks whether the packs that the index names exist with the right size, and finds packs that no index names.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering;
@@ -19,15 +19,15 @@ use crate::repository::Repository;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct KnownPack {
     pub(super) id: PackId,
-    /// In the index.
+    /// Its number in the index.
     pub(super) number: u32,
-    /// In the store.
+    /// Its size in the store.
     pub(super) size: u64,
-    /// Its blobs, as the index has them.
+    /// The number of its blobs in the index.
     pub(super) blobs: u32,
 }
 
-/// What the index says about a pack.
+/// The properties of a pack according to the index.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Expected {
     pub(crate) size: u64,
@@ -36,7 +36,7 @@ pub(crate) struct Expected {
     trees: bool,
 }
 
-/// The size that each pack of the index should have, by its number.
+/// The size that each pack should have, by its number in the index.
 pub(crate) fn expected_sizes(index: &Index) -> Result<Vec<Expected>> {
     let none = Expected { size: u64::from(HEADER_OVERHEAD), blobs: 0, data: false, trees: false };
     let mut packs = vec![none; index.packs().len()];
@@ -64,7 +64,7 @@ pub(super) async fn check_packs(
     for (number, (id, expected)) in (0..).zip(index.packs().iter().zip(expected_sizes(index)?)) {
         let object = format!("pack {id}");
         if expected.data && expected.trees {
-            report.hint(HintKind::MixedPack, &*object, "it holds trees and data; `prune` separates them");
+            report.hint(HintKind::MixedPack, &*object, "it contains trees and data; `prune` separates them");
         }
         let Some(size) = sizes.remove(id) else {
             report.missing_pack(*id);
@@ -73,7 +73,7 @@ pub(super) async fn check_packs(
         };
         if size != expected.size {
             report.broken_pack(*id);
-            let message = format!("it has {size} bytes and should have {}", expected.size);
+            let message = format!("it has {size} bytes instead of {}", expected.size);
             report.error(ErrorKind::PackSize, object, message);
         }
         known.push(KnownPack { id: *id, number, size, blobs: expected.blobs });
@@ -82,12 +82,12 @@ pub(super) async fn check_packs(
     Ok(known)
 }
 
-/// Packs that no index names. Those that a prune has just taken out are no reason for another one.
+/// Finds packs that no index names. Packs that a prune has just removed from the index do not call for another prune.
 async fn unindexed(repository: &Repository, packs: impl ExactSizeIterator<Item = PackId>, report: &Report) {
     if packs.len() == 0 {
         return;
     }
-    // Without the marks nothing is known to wait.
+    // Without the marks, no pack is known to wait.
     let marks = Marks::load(repository).await.unwrap_or_default();
     let grace = plan::Options::default().grace;
     let due = |id: &PackId| marks.times.get(id).and_then(|mark| mark.checked_add(grace).ok());
@@ -96,13 +96,14 @@ async fn unindexed(repository: &Repository, packs: impl ExactSizeIterator<Item =
         if let Some(due) = due(&id).filter(|due| *due > Timestamp::now()) {
             waiting.push(due);
         } else {
-            let message = "no index names it; `prune` removes it when nothing needs it";
+            let message = "no index names it; `prune` removes it if no snapshot needs it";
             report.hint(HintKind::UnindexedPack, format!("pack {id}"), message);
         }
     }
     if let Some(first) = waiting.iter().min() {
         let object = format!("{} packs", waiting.len());
-        let message = format!("they wait for their grace time: `prune` removes the first after {first}");
+        let message =
+            format!("they wait for the end of their grace period: `prune` removes the first after {first}");
         report.hint(HintKind::WaitingPacks, object, message);
     }
 }

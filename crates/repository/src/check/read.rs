@@ -1,6 +1,6 @@
-//! Reading whole packs, as streams and several at once: the hash of a pack is its name, its header is what the
-//! index says, and each blob decrypts and decompresses to the content that its id names. This first look only
-//! tells good from bad; `suspects` looks at the bad ones again and says what exactly is wrong.
+//! Reads whole packs, as streams and several concurrently: the hash of a pack must be its ID, its header must match
+//! the index, and each blob must decrypt and decompress to the content of its ID. This first pass only separates good
+//! packs from bad ones; `suspects` reads the bad ones again and reports what exactly is wrong.
 
 mod suspects;
 
@@ -22,7 +22,7 @@ use crate::index::Location;
 use crate::pack::PackedBlob;
 use crate::progress::Progress;
 
-/// Buffers that grew beyond this are given back: blobs of files have at most 8 MiB.
+/// Buffers that grew beyond this are freed: blobs of files have at most 8 MiB.
 const KEPT_BUFFER: usize = 16 * 1024 * 1024;
 
 /// Reads `packs` and reports what is wrong with them.
@@ -60,8 +60,8 @@ pub(super) async fn read_packs(
     suspects::look_again(reader, &suspects, report, cancel).await
 }
 
-/// On a thread: one pack after the other; gives those that something is wrong with. A thread of its own keeps its
-/// buffers, so that memory is a matter of how many there are.
+/// Runs on a thread: reads one pack after the other and returns those with a problem. Each thread keeps its buffers,
+/// so that memory is bounded by the number of threads.
 fn work(
     reader: &BlobReader,
     runtime: &Handle,
@@ -83,7 +83,7 @@ fn work(
     }
 }
 
-/// On a thread: everything about one pack. The first thing that is wrong ends it.
+/// Runs on a thread: checks one pack completely. Ends at the first problem.
 fn read_pack(
     reader: &BlobReader,
     runtime: &Handle,
@@ -116,14 +116,14 @@ fn read_pack(
     checker.finish()
 }
 
-/// Takes the pieces of a pack's stream.
+/// Consumes the chunks of a pack's stream.
 struct PackChecker<'a> {
     reader: &'a BlobReader,
     pack: PackId,
-    /// Those that are still to come.
+    /// The blobs that are still to come.
     blobs: &'a [PackedBlob],
     hash: Hasher,
-    /// What there is of the blob that comes next.
+    /// The part of the next blob that was received so far.
     sealed: &'a mut Vec<u8>,
     plain: &'a mut Vec<u8>,
 }
@@ -159,10 +159,10 @@ impl PackChecker<'_> {
 }
 
 fn mismatch(pack: PackId) -> Error {
-    Error::damaged(format!("pack {}", pack.short()), "its content does not match its name")
+    Error::damaged(format!("pack {}", pack.short()), "its content does not match its ID")
 }
 
-/// Whether a sealed blob is what it should be.
+/// Checks a sealed blob.
 fn decode(
     reader: &BlobReader,
     pack: PackId,
@@ -181,11 +181,11 @@ fn decode(
     outcome
 }
 
-/// The header and the index name the same blobs: each of the header is in the index, and there are as many.
+/// The header and the index name the same blobs: each one of the header is in the index, and their numbers are equal.
 fn compare_with_index(reader: &BlobReader, pack: &KnownPack, listed: &[PackedBlob]) -> Result<()> {
     let damaged = |detail: String| Error::damaged(format!("pack {}", pack.id.short()), detail);
     if listed.len() != pack.blobs as usize {
-        let detail = format!("its header lists {} blobs, the index {}", listed.len(), pack.blobs);
+        let detail = format!("its header lists {} blobs, the index lists {}", listed.len(), pack.blobs);
         return Err(damaged(detail));
     }
     for blob in listed {
@@ -193,7 +193,7 @@ fn compare_with_index(reader: &BlobReader, pack: &KnownPack, listed: &[PackedBlo
         let location = Location { pack: pack.id, offset, length, uncompressed_length };
         let copies = reader.index().find_all(kind, &id)?;
         if !copies.iter().any(|copy| copy.location == location) {
-            return Err(damaged(format!("its header lists blob {id} otherwise than the index")));
+            return Err(damaged(format!("its header and the index differ in blob {id}")));
         }
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! What a check found, collected from many threads.
+//! The findings of a check, collected from many threads.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,35 +10,35 @@ use crate::id::{BlobId, BlobKind, PackId, SnapshotId};
 use crate::index::Entry;
 use crate::progress::Progress;
 
-/// So many errors and hints are kept; of more only the number. A repository whose data is gone has millions.
+/// How many errors and hints are kept; more are only counted. A repository whose data is lost has millions.
 const KEPT: usize = 10_000;
 
-/// What an error is about.
+/// The kind of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum ErrorKind {
     /// A key file cannot be read.
     Key,
-    /// An index file cannot be read, or two say different things.
+    /// An index file cannot be read, or two contradict each other.
     Index,
-    /// A pack that the index names is not there.
+    /// A pack that the index names does not exist.
     MissingPack,
-    /// A pack does not have the size that the index says.
+    /// The size of a pack differs from the index.
     PackSize,
-    /// What is in a pack is not what it should be.
+    /// The content of a pack is wrong.
     PackContent,
     Snapshot,
-    /// A tree cannot be read, or says something impossible.
+    /// A tree cannot be read, or contains something impossible.
     Tree,
-    /// A blob is needed but in no index.
+    /// A blob is needed but is in no index.
     MissingBlob,
 }
 
-/// One thing that is wrong.
+/// One error.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CheckError {
     pub kind: ErrorKind,
-    /// What it is about: `pack 1a2b…`, `tree 5e6f…`.
+    /// The affected object: `pack 1a2b…`, `tree 5e6f…`.
     pub object: String,
     pub message: String,
     /// The snapshot through which it was found.
@@ -46,25 +46,25 @@ pub struct CheckError {
     pub snapshot: Option<SnapshotId>,
 }
 
-/// What a hint is about.
+/// The kind of a hint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum HintKind {
     /// A pack that no index names: of an interrupted backup, or waiting for prune to delete it.
     UnindexedPack,
-    /// Packs that a prune took out of the index a short time ago: they wait for their grace time.
+    /// Packs that a prune removed from the index a short time ago: they wait for the end of their grace period.
     WaitingPacks,
-    /// A pack that several index files name, alike.
+    /// A pack that several index files name, with the same content.
     DuplicateIndex,
     /// A pack with trees and data, as old versions of restic wrote them.
     MixedPack,
     /// A file whose blobs do not add up to its size: it changed while it was read.
     FileSize,
-    /// A pack that could be read at the second attempt only.
+    /// A pack that could only be read at the second attempt.
     UnsteadyRead,
 }
 
-/// Something that is not wrong but worth knowing.
+/// A finding that is not an error but worth knowing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CheckHint {
     pub kind: HintKind,
@@ -72,7 +72,7 @@ pub struct CheckHint {
     pub message: String,
 }
 
-/// Everything that a check found.
+/// All findings of a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct CheckOutcome {
     /// The first ten thousand.
@@ -83,7 +83,7 @@ pub struct CheckOutcome {
     pub total_hints: u64,
     /// Packs whose content is damaged: for `repair packs`.
     pub broken_packs: Vec<PackId>,
-    /// Snapshots of which something is missing or damaged; the others are whole as far as was looked.
+    /// Snapshots with missing or damaged content; the others are intact as far as they were checked.
     pub damaged_snapshots: Vec<SnapshotId>,
     pub snapshots: u64,
     pub trees: u64,
@@ -107,13 +107,13 @@ impl CheckOutcome {
         self.total_errors == 0
     }
 
-    /// As restic's JSON has it.
+    /// In the form of restic's JSON.
     pub fn summary(&self) -> CheckSummary {
         let hinted = |kinds: &[HintKind]| self.hints.iter().any(|hint| kinds.contains(&hint.kind));
         CheckSummary {
             message_type: "summary",
             num_errors: self.total_errors,
-            // Go writes an empty list that was never made as null.
+            // Go writes an empty list that was never allocated as null.
             broken_packs: (!self.broken_packs.is_empty()).then(|| self.broken_packs.clone()),
             suggest_repair_index: hinted(&[HintKind::DuplicateIndex])
                 || self.errors.iter().any(|error| error.kind == ErrorKind::Index),
@@ -122,7 +122,7 @@ impl CheckOutcome {
     }
 }
 
-/// Collects while the check runs.
+/// Collects the findings while the check runs.
 #[derive(Debug)]
 pub(super) struct Report {
     found: Mutex<Found>,
@@ -190,7 +190,7 @@ impl Report {
         }
     }
 
-    /// `repair packs` can mend what hangs on it.
+    /// Records a pack that `repair packs` can repair.
     pub(super) fn broken_pack(&self, id: PackId) {
         self.found().broken_packs.insert(id);
     }
@@ -199,12 +199,12 @@ impl Report {
         self.found().missing_packs.insert(id);
     }
 
-    /// The copy of a blob in this pack cannot be read.
+    /// Records that the copy of a blob in this pack cannot be read.
     pub(super) fn bad_copy(&self, pack: PackId, kind: BlobKind, id: BlobId) {
         self.found().bad_copies.insert((pack, kind, id));
     }
 
-    /// Whether a copy of a blob is there and, as far as was looked, whole.
+    /// Whether a copy of a blob exists and is intact, as far as it was checked.
     pub(super) fn is_whole(&self, copy: &Entry) -> bool {
         let (found, pack) = (self.found(), copy.location.pack);
         !found.missing_packs.contains(&pack) && !found.bad_copies.contains(&(pack, copy.kind, copy.id))
@@ -214,7 +214,7 @@ impl Report {
         self.found().damaged_snapshots.insert(id);
     }
 
-    /// How many were found so far.
+    /// The number of errors so far.
     pub(super) fn errors(&self) -> u64 {
         self.found().outcome.total_errors
     }

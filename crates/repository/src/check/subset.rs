@@ -1,4 +1,4 @@
-//! Which packs are read: all, a fixed part, or a random share.
+//! Selects the packs to read: all, a fixed part, or a random share.
 
 use std::str::FromStr;
 
@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::index::Index;
 use crate::walk::EntrySet;
 
-/// Whether packs are read, besides what is read of them for the trees.
+/// Whether packs are read, besides the trees in them.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub enum ReadData {
     #[default]
@@ -21,15 +21,15 @@ pub enum ReadData {
 /// Some of the packs.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Subset {
-    /// Part `part` (from 0) of `of`, always the same packs: so that `of` runs read everything.
+    /// Part `part` (from 0) of `of`, always the same packs, so that `of` runs read everything.
     Part { part: u8, of: u16 },
     /// A random share, in percent.
     Percent(f64),
-    /// Random packs of about so many bytes.
+    /// Random packs of about this many bytes.
     Bytes(u64),
 }
 
-/// By the first byte of a pack's id.
+/// By the first byte of a pack's ID.
 const MOST_PARTS: u16 = 256;
 
 impl FromStr for Subset {
@@ -41,21 +41,22 @@ impl FromStr for Subset {
         if let Some((part, of)) = text.split_once('/') {
             let number = |word: &str| word.parse::<u16>().ok().filter(|number| *number > 0);
             let (Some(part), Some(of)) = (number(part), number(of)) else {
-                return Err(wrong("n/t are two whole numbers above 0"));
+                return Err(wrong("n/t must be two whole numbers above 0"));
             };
             if part > of || of > MOST_PARTS {
-                return Err(wrong("n/t is a part n of at most 256 parts t"));
+                return Err(wrong("n/t must be a part n of at most 256 parts t"));
             }
 
-            let part = u8::try_from(part - 1).map_err(|_| wrong("n is at most 256"))?;
+            let part = u8::try_from(part - 1).map_err(|_| wrong("n must be at most 256"))?;
             return Ok(Self::Part { part, of });
         }
         if let Some(number) = text.strip_suffix('%') {
-            let share = number.parse::<f64>().map_err(|_| wrong("x% is a number with a percent sign"))?;
+            let share =
+                number.parse::<f64>().map_err(|_| wrong("x% must be a number with a percent sign"))?;
             return if share > 0.0 && share <= 100.0 {
                 Ok(Self::Percent(share))
             } else {
-                Err(wrong("x% is above 0% and at most 100%"))
+                Err(wrong("x% must be above 0% and at most 100%"))
             };
         }
         let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
@@ -65,17 +66,17 @@ impl FromStr for Subset {
             "m" => 20,
             "g" => 30,
             "t" => 40,
-            _ => return Err(wrong("a size ends in k, m, g or t")),
+            _ => return Err(wrong("a size must end in k, m, g or t")),
         };
         let number = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
         match number {
             Some(bytes) if bytes > 0 => Ok(Self::Bytes(bytes)),
-            _ => Err(wrong("it is none of n/t, x% and a size such as 500M")),
+            _ => Err(wrong("expected n/t, x% or a size such as 500M")),
         }
     }
 }
 
-/// The packs to read; with `used`, only those that hold something in it.
+/// The packs to read; with `used`, only those with at least one blob in it.
 pub(super) fn choose(
     read: &ReadData,
     mut packs: Vec<KnownPack>,

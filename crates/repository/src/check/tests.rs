@@ -75,7 +75,7 @@ async fn a_check_holds_an_exclusive_lock_and_gives_it_back() {
     assert_eq!(repository.list(FileKind::Lock).await.unwrap(), []);
 }
 
-/// Every object that counts, with its content.
+/// Every object except locks, with its content.
 async fn objects(store: &Store) -> Vec<(String, Vec<u8>)> {
     use futures::TryStreamExt;
     let infos: Vec<_> = store.list("").try_collect().await.unwrap();
@@ -86,13 +86,13 @@ async fn objects(store: &Store) -> Vec<(String, Vec<u8>)> {
     objects
 }
 
-/// What `small` holds, by the path in each snapshot.
+/// The content of `small`, by the path in each snapshot.
 fn files(second: i64) -> Vec<(&'static str, Vec<u8>)> {
     let shared = ("a/b", text(3, 3500));
     if second == 1 { vec![shared, ("c", b"x".to_vec())] } else { vec![shared, ("d/e/f", text(5, 1700))] }
 }
 
-/// Restores every snapshot that can be found: wrong bytes only with an outcome that says so.
+/// Restores every snapshot that can be found: wrong bytes are only allowed if the outcome reports it.
 async fn restores_the_truth_or_says_so(repository: &Repository, when: &str) {
     for file in repository.list(FileKind::Snapshot).await.unwrap_or_default() {
         let Ok(snapshot) = repository.load_snapshot(SnapshotId(file.id)).await else { continue };
@@ -107,7 +107,7 @@ async fn restores_the_truth_or_says_so(repository: &Repository, when: &str) {
     }
 }
 
-/// Opens the repository and reads everything; what comes back must be the truth.
+/// Opens the repository and reads everything; whatever is returned must be correct.
 async fn finds_an_error(store: &Store, truth: &[(String, Vec<u8>)], when: &str) -> bool {
     let opened = Repository::open(store.clone(), &password(), Options::default()).await;
     let Ok(repository) = opened else { return true };
@@ -172,7 +172,8 @@ async fn every_damage_to_every_object_is_found_and_never_gives_wrong_bytes() {
                 Some(replacement) => store.put(key, replacement).await.unwrap(),
                 None => store.delete(key).await.unwrap(),
             }
-            // A snapshot that is gone is a snapshot that was forgotten, a key one that was removed: nobody can tell.
+            // A missing snapshot looks like a forgotten one, a missing key like a removed one: a check cannot
+            // distinguish them.
             let removable = key.starts_with("snapshots/") || key.starts_with("keys/");
             let silent = damage == "deleted" && removable;
             let when = format!("{key} {damage}");

@@ -1,4 +1,4 @@
-//! Snapshots and their trees: each can be read, says nothing impossible, and finds its blobs in the index.
+//! Checks snapshots and their trees: each can be read, contains nothing impossible, and its blobs are in the index.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ pub(super) async fn load_snapshots(
     Ok(snapshots)
 }
 
-/// Visits every tree; marks what is needed in `used`.
+/// Visits every tree; marks the needed blobs in `used`.
 pub(super) async fn check_trees(
     reader: &BlobReader,
     snapshots: &[(SnapshotId, BlobId)],
@@ -87,23 +87,23 @@ fn check_tree(index: &Index, used: &EntrySet, report: &Report, visit: &Visit) ->
     };
     let mut last: Option<&[u8]> = None;
     for node in nodes {
-        let tell = |kind, what: String| error(kind, format!("'{}' {what}", node.display_name()));
+        let report_problem = |kind, what: String| error(kind, format!("'{}' {what}", node.display_name()));
         if let Some(problem) = impossible(node) {
-            tell(ErrorKind::Tree, problem);
+            report_problem(ErrorKind::Tree, problem);
         }
         if last.is_some_and(|last| last >= node.name.as_slice()) {
-            tell(ErrorKind::Tree, "is not in order or not the only one of its name".to_owned());
+            report_problem(ErrorKind::Tree, "is not sorted or not unique".to_owned());
         }
         last = Some(&node.name);
-        check_content(index, used, report, &object, node, &tell)?;
+        check_content(index, used, report, &object, node, &report_problem)?;
     }
     Ok(())
 }
 
-/// What cannot be, whatever else the repository holds.
+/// Properties that are invalid, whatever else the repository contains.
 pub(super) fn impossible(node: &Node) -> Option<String> {
     if !node.has_safe_name() {
-        return Some("is no name of a file: restoring it could write elsewhere".to_owned());
+        return Some("is not a file name: restoring it could write elsewhere".to_owned());
     }
     let null = |id: &BlobId| id.0 == Id([0; 32]);
     match &node.kind {
@@ -113,8 +113,8 @@ pub(super) fn impossible(node: &Node) -> Option<String> {
         }
         NodeKind::File if node.content.is_none() => Some("is a file without a list of blobs".to_owned()),
         NodeKind::File if node.blobs().iter().any(null) => Some("is a file with a null blob".to_owned()),
-        NodeKind::Irregular => Some("is of the invalid type 'irregular'".to_owned()),
-        NodeKind::Unknown(word) => Some(format!("is of the invalid type '{word}'")),
+        NodeKind::Irregular => Some("has the invalid type 'irregular'".to_owned()),
+        NodeKind::Unknown(word) => Some(format!("has the invalid type '{word}'")),
         _ => None,
     }
 }
@@ -125,14 +125,14 @@ fn check_content(
     report: &Report,
     object: &str,
     node: &Node,
-    tell: &dyn Fn(ErrorKind, String),
+    report_problem: &dyn Fn(ErrorKind, String),
 ) -> Result<()> {
     let mut size = Some(0_u64);
     for blob in node.blobs() {
         let copies = index.find_all(BlobKind::Data, blob)?;
         used.insert_all(&copies);
         let Some(first) = copies.first() else {
-            tell(ErrorKind::MissingBlob, format!("needs data blob {blob}, which is in no index"));
+            report_problem(ErrorKind::MissingBlob, format!("needs data blob {blob}, which is in no index"));
             size = None;
             continue;
         };

@@ -1,14 +1,14 @@
-//! Polynomials over the field of two elements, one coefficient per bit: the choice of a repository that decides
-//! where its files are cut. Made at `init`, kept in the repository's configuration.
+//! Polynomials over GF(2), one coefficient per bit: the polynomial of a repository decides where its files are split.
+//! Chosen at `init`, stored in the repository's config.
 
 use std::str::FromStr;
 
 use crate::error::Error;
 
-/// The degree of every polynomial that restic makes: the largest prime below 64 - 8.
+/// The degree of every polynomial that restic generates: the largest prime below 64 - 8.
 pub const DEGREE: u32 = 53;
 
-/// A polynomial; written in hexadecimal digits, as in the repository's configuration.
+/// A polynomial; written in hexadecimal digits, as in the repository's config.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Polynomial(pub u64);
 
@@ -25,12 +25,12 @@ impl Polynomial {
         }
     }
 
-    /// `None` for the zero polynomial, which has none.
+    /// `None` for the zero polynomial, which has no degree.
     pub fn degree(self) -> Option<u32> {
         self.0.checked_ilog2()
     }
 
-    /// Whether it is no product of smaller polynomials: Ben-Or's test.
+    /// Whether it is not a product of smaller polynomials: Ben-Or's test.
     pub fn is_irreducible(self) -> bool {
         let Some(degree @ 1..) = self.degree() else {
             return false;
@@ -50,7 +50,7 @@ impl Polynomial {
                 dividend ^= u128::from(self.0) << excess;
             }
         }
-        // A remainder is shorter than the divisor, which has 64 bits at most.
+        // A remainder is shorter than the divisor, which has at most 64 bits.
         u64::try_from(dividend).unwrap_or_default()
     }
 }

@@ -1,4 +1,4 @@
-//! The fast search against a plain one, and both against what restic's own chunker cuts.
+//! Compares the fast search with a plain one, and both with the chunks of restic's own chunker.
 
 use proptest::prelude::*;
 
@@ -6,7 +6,7 @@ use super::*;
 
 const POLYNOMIAL: Polynomial = Polynomial(0x3D_A335_8B4D_C173);
 
-/// xorshift64: a few lines in any language, so that restic's chunker could be fed the same bytes.
+/// xorshift64: a few lines in any language, so that restic's chunker could be given the same bytes.
 struct Xorshift(u64);
 
 impl rand::TryRng for Xorshift {
@@ -37,7 +37,7 @@ fn random_bytes(seed: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// All chunks of `data`, read in pieces of the given sizes, over and over.
+/// All chunks of `data`, read repeatedly in pieces of the given sizes.
 fn cuts(tables: &Tables, data: &[u8], reads: &[usize]) -> Vec<usize> {
     let mut lengths = Vec::new();
     let (mut start, mut end, mut searched) = (0, 0, 0);
@@ -61,7 +61,7 @@ fn cuts(tables: &Tables, data: &[u8], reads: &[usize]) -> Vec<usize> {
     lengths
 }
 
-/// The same by the definition: byte by byte, as restic's documentation describes it.
+/// All chunks by the definition: byte by byte, as restic's documentation describes it.
 fn plain_cut(polynomial: Polynomial, chunk: &[u8]) -> Option<usize> {
     let append = |digest: u64, byte: u8| polynomial.remainder((u128::from(digest) << 8) | u128::from(byte));
     let leave: Vec<u64> =
@@ -128,7 +128,7 @@ fn a_polynomial_of_another_degree_is_refused() {
     }
 }
 
-/// Data that cuts often, never, and everywhere in turn: few different bytes, zeros, repetitions.
+/// Data that splits often, never, and everywhere in turn: few different bytes, zeros, repetitions.
 fn pieces() -> impl Strategy<Value = Vec<u8>> {
     let piece = prop_oneof![
         (1_u64.., 1_usize..400_000).prop_map(|(seed, length)| random_bytes(seed, length)),

@@ -1,5 +1,5 @@
-//! Blobs on their way from one repository into another: read in runs of neighbours, several packs at once, decoded
-//! and saved on threads.
+//! Copies blobs from one repository into another: adjacent blobs are read at once, from several packs concurrently,
+//! and decoded and saved on threads.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ use crate::saver::Saver;
 use crate::walk::EntrySet;
 use crate::walk::by_pack::{PackEntries, batches, load_batch};
 
-/// What is read at once, unless a single blob is larger.
+/// How much is read at once, unless a single blob is larger.
 const RUN: u64 = 8 * 1024 * 1024;
-/// Reading so many bytes for nothing costs less than another request.
+/// Reading this many unneeded bytes costs less than another request.
 const GAP: u64 = 128 * 1024;
 
 pub(super) async fn copy_entries(
@@ -46,7 +46,7 @@ pub(super) async fn copy_entries(
         while let Some((count, outcome)) = copying.next().await {
             match outcome {
                 Ok(()) => progress.add_done(count, 0),
-                // The first to fail knows why; the others were only stopped.
+                // The first thread to fail has the reason; the others were only stopped.
                 Err(Error::Cancelled) => drop(problem.get_or_insert(Error::Cancelled)),
                 Err(error) => {
                     problem = problem.filter(|known| !matches!(known, Error::Cancelled)).or(Some(error));
@@ -75,7 +75,7 @@ fn copy_pack(
             return Err(Error::Cancelled);
         }
         let (start, end) = span(run);
-        // What fails here is tried again blob by blob: there may be other copies.
+        // If this fails, the blobs are read one by one: there may be other copies.
         let content = runtime.block_on(reader.repository().store().get_range(&key, start..end)).ok();
         for entry in run {
             plain.clear();
@@ -97,7 +97,7 @@ fn copy_pack(
     Ok(())
 }
 
-/// Entries that are near each other, at most `RUN` bytes from the first to the last.
+/// Groups entries that are close to each other, at most `RUN` bytes from the first to the last.
 fn runs(entries: &[Entry]) -> impl Iterator<Item = &[Entry]> {
     let mut rest = entries;
     std::iter::from_fn(move || {

@@ -35,7 +35,7 @@ async fn snapshots_are_copied_once(#[case] from: Version, #[case] to: Version) {
     assert!(is_whole(&target).await);
     let copies = target.load_snapshots().await.unwrap();
     assert_eq!((copies.len(), copies[0].1.original, copies[0].1.tree), (2, Some(one), first.tree));
-    // And back: they know where they came from.
+    // And back: copies record where they came from.
     assert_eq!(all(&target, &source).await.unwrap().copied, []);
     assert_eq!(source.list(FileKind::Lock).await.unwrap(), []);
     assert_eq!(target.list(FileKind::Lock).await.unwrap(), []);

@@ -1,7 +1,7 @@
-//! ACLs as text: archives keep them in the long text form of POSIX.1e, the format keeps what Linux stores.
+//! ACLs as text: archives contain them in the long text form of POSIX.1e, the repository in Linux's binary form.
 
-/// The text of a Linux ACL, with numbers instead of names because the archive may go anywhere. None if it is not
-/// one.
+/// The text of a Linux ACL, with numbers instead of names because the archive may be unpacked anywhere. None if it is
+/// not a valid ACL.
 pub(super) fn text(value: &[u8]) -> Option<String> {
     use std::fmt::Write;
 

@@ -1,5 +1,5 @@
-//! What is written, in order: bytes of the archive and blobs. Blobs that lie behind each other in one pack, as those
-//! of a file do, are put into one batch, which costs one request.
+//! The output in order: bytes of the archive and blobs. Blobs that are adjacent in one pack, like those of a file,
+//! are put into one batch, which costs one request.
 
 use tokio::sync::mpsc;
 
@@ -12,26 +12,27 @@ use crate::node::{Node, parse_tree};
 const GAP: u64 = 256 * 1024;
 const LONGEST_READ: u64 = 4 * 1024 * 1024;
 const MOST_PLAIN: u64 = 8 * 1024 * 1024;
-/// Archives of many small or empty files: their headers alone fill a batch.
+/// The limit for archives of many small or empty files, whose headers alone fill a batch.
 const MOST_BYTES: usize = 1024 * 1024;
 
-/// One thing to write.
+/// One piece of the output.
 pub(super) enum Piece {
     Bytes(Vec<u8>),
     Blob(BlobId, Location),
-    /// The writer counts the content of a file between these, for formats that want its sum afterwards.
+    /// The writer computes the checksum of a file's content between these two, for formats that store it after the
+    /// content.
     BeginSum,
     EndSum(EndOfEntry),
 }
 
-/// Writes what follows a file, from the sum and the length of its content.
+/// Makes the bytes that follow a file, from the checksum and the length of its content.
 pub(super) type EndOfEntry = Box<dyn FnOnce(u32, u64) -> Vec<u8> + Send>;
 
 /// Pieces whose blobs are read at once.
 #[derive(Default)]
 pub(super) struct Batch {
     pub(super) pieces: Vec<Piece>,
-    /// In the pack of its blobs, if it has any.
+    /// The offset in the pack of its blobs, if it has any.
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) pack: Option<crate::id::PackId>,
@@ -39,7 +40,7 @@ pub(super) struct Batch {
     bytes: usize,
 }
 
-/// Collects pieces into batches and sends them off.
+/// Collects pieces into batches and sends them.
 pub(super) struct Pieces {
     reader: BlobReader,
     sender: mpsc::Sender<Batch>,
@@ -60,12 +61,12 @@ impl Pieces {
         Ok(())
     }
 
-    /// A mark for the writer; it costs nothing.
+    /// Adds a marker for the writer, which has no size.
     pub(super) fn mark(&mut self, mark: Piece) {
         self.batch.pieces.push(mark);
     }
 
-    /// The content of a file: exactly as many bytes as the node says, or an error before the first is written.
+    /// Adds the content of a file: exactly as many bytes as the node's size, or an error before the first is written.
     pub(super) fn content(&mut self, node: &Node) -> Result<()> {
         let mut locations = Vec::with_capacity(node.blobs().len());
         let mut length = 0_u64;
@@ -78,7 +79,7 @@ impl Pieces {
         if length != node.size {
             return Err(Error::damaged(
                 format!("file '{}'", node.display_name()),
-                format!("the snapshot says that it has {} bytes, but its content has {length}", node.size),
+                format!("its size in the snapshot is {} bytes, but its content has {length}", node.size),
             ));
         }
         for (blob, location) in locations {
@@ -124,8 +125,8 @@ impl Batch {
     }
 }
 
-/// Gives every entry below `tree` to `each`, with its path, directories before what they hold. Names that could
-/// mislead whoever unpacks the archive are an error. A loop, not recursion.
+/// Calls `each` for every entry below `tree`, with its path, directories before their content. Names that could
+/// mislead the program that unpacks the archive are an error. A loop, not a recursion.
 pub(super) fn walk(
     reader: &BlobReader,
     tree: BlobId,
@@ -157,7 +158,7 @@ pub(super) fn walk(
             return Err(damaged("its name is not a file name"));
         }
         if *last >= node.name {
-            return Err(damaged("the names of its directory are not in order or not unique"));
+            return Err(damaged("the names in its directory are not sorted or not unique"));
         }
         if prefix.len() + node.name.len() >= LONGEST_PATH {
             return Err(damaged("its path is too long"));

@@ -1,4 +1,4 @@
-//! From batches to the writer: several are fetched and decoded at once, a thread writes them in order.
+//! Fetches and decodes several batches concurrently; one thread writes them in order.
 
 use std::io::Write;
 
@@ -13,9 +13,9 @@ use crate::error::{Error, Result};
 use crate::files::FileKind;
 use crate::id::BlobKind;
 
-/// Batches that wait to be fetched.
+/// The number of batches that wait to be fetched.
 pub(super) const BATCHES: usize = 16;
-/// Batches that are fetched, decoded or waiting for their turn to be written.
+/// The number of batches that are fetched, decoded or waiting to be written.
 const AHEAD: usize = 6;
 
 /// A piece that is ready to be written.
@@ -25,7 +25,7 @@ enum Ready {
     EndSum(EndOfEntry),
 }
 
-/// Runs until everything is written. Ends early, with the reason, when the writer or the store fails.
+/// Runs until everything is written. Ends early, with the error, when the writer or the store fails.
 pub(super) async fn run(
     reader: &BlobReader,
     batches: mpsc::Receiver<Batch>,
@@ -53,7 +53,7 @@ pub(super) async fn run(
             () = stop.cancelled() => Some(Err(Error::Cancelled)),
         };
         match next {
-            // A writer that has failed no longer listens, and says why below.
+            // A writer that has failed no longer receives, and reports its error below.
             Some(Ok(pieces)) => {
                 let sent = tokio::select! {
                     sent = sender.send(pieces) => sent.is_ok(),
@@ -75,7 +75,7 @@ pub(super) async fn run(
     }
     drop(sender);
     if matches!(outcome, Err(Error::Cancelled)) {
-        // It may be blocked in a pipe that nobody reads.
+        // The writer may be blocked on a pipe that no process reads.
         return outcome;
     }
     let written = writing.await.map_err(std::io::Error::other).flatten();
@@ -116,7 +116,7 @@ async fn load(reader: BlobReader, batch: Batch) -> Result<Vec<Ready>> {
         Some(pack) => {
             let key = FileKind::Pack.key(pack.0);
             let read = reader.repository().store().get_range(&key, batch.start..batch.end).await;
-            // Each blob is tried on its own, from every copy, if this one cannot be had.
+            // If this fails, each blob is read separately, from every copy.
             read.ok().filter(|sealed| sealed.len() as u64 == batch.end - batch.start)
         }
     };
@@ -134,7 +134,7 @@ async fn load(reader: BlobReader, batch: Batch) -> Result<Vec<Ready>> {
                         usize::try_from(u64::from(location.offset) - batch.start).unwrap_or(usize::MAX);
                     let until = from.saturating_add(location.length as usize);
                     let mut plain = Vec::new();
-                    // A copy: the same blob may come twice in a batch, and decoding is in place.
+                    // A copy, because the same blob may occur twice in a batch, and decoding is in place.
                     let part = sealed.as_mut().and_then(|sealed| sealed.get(from..until)).map(<[u8]>::to_vec);
                     let decoded = part.is_some_and(|mut part| {
                         reader.decode(BlobKind::Data, &id, &location, &mut part, &mut plain).is_ok()

@@ -1,6 +1,6 @@
-//! A directory as a tar archive in the POSIX format: what the classic header cannot hold (long names, large files,
-//! fractions of seconds, attributes, ACLs) is in an extended header before it. As restic does, only files,
-//! directories and links are written.
+//! A directory as a tar archive in the POSIX format: what the classic header cannot contain (long names, large files,
+//! fractions of seconds, attributes, ACLs) is in an extended header before it. As in restic, only files, directories
+//! and links are written.
 
 use super::acl;
 use super::pieces::{Pieces, walk};
@@ -10,7 +10,7 @@ use crate::id::BlobId;
 use crate::node::{Node, NodeKind, NodeTime};
 
 const BLOCK: usize = 512;
-/// The largest number that a field of eleven octal digits holds.
+/// The largest number that fits into a field of eleven octal digits.
 const LARGEST: u64 = 0o77_777_777_777;
 const LARGEST_ID: u32 = 0o7_777_777;
 
@@ -35,7 +35,7 @@ fn padding(size: u64) -> usize {
     if over == 0 { 0 } else { BLOCK - over }
 }
 
-/// The header of an entry, with the extended one before it.
+/// The header of an entry, preceded by the extended one.
 fn headers(path: &[u8], node: &Node) -> Vec<u8> {
     let mut name = path.to_vec();
     if node.is_directory() {
@@ -73,7 +73,7 @@ fn headers(path: &[u8], node: &Node) -> Vec<u8> {
     bytes
 }
 
-/// What goes into the extended header. Times always do: the classic header has whole seconds.
+/// The records of the extended header. Times are always included: the classic header has whole seconds.
 fn records(name: &[u8], node: &Node, size: u64) -> Vec<u8> {
     let mut records = Vec::new();
     if name.len() > 100 || !name.is_ascii() {
@@ -110,7 +110,7 @@ fn records(name: &[u8], node: &Node, size: u64) -> Vec<u8> {
                     record(&mut records, key, text.as_bytes());
                 }
             }
-            // An `=` would end the key early for whoever reads it.
+            // An `=` in the key would end it early.
             None if xattr.name.contains('=') => {}
             None => record(&mut records, &format!("SCHILY.xattr.{}", xattr.name), &xattr.value),
         }
@@ -118,7 +118,7 @@ fn records(name: &[u8], node: &Node, size: u64) -> Vec<u8> {
     records
 }
 
-/// `length key=value\n`, where the length counts itself.
+/// `length key=value\n`, where the length includes itself.
 fn record(out: &mut Vec<u8>, key: &str, value: &[u8]) {
     let rest = key.len() + value.len() + 3;
     let mut length = rest + 1;
@@ -134,7 +134,7 @@ fn record(out: &mut Vec<u8>, key: &str, value: &[u8]) {
 }
 
 fn decimal(time: NodeTime) -> String {
-    // Before 1970 the fraction counts from the other side.
+    // Before 1970, the fraction counts in the other direction.
     let (sign, seconds, nanoseconds) = match (time.seconds, time.nanoseconds) {
         (seconds, 0) => return seconds.to_string(),
         (seconds, nanoseconds) if seconds < 0 => {
@@ -210,7 +210,7 @@ mod tests {
         if !expected.is_empty() {
             assert_eq!(out, expected.as_bytes());
         }
-        let told: usize = std::str::from_utf8(&out).unwrap().split(' ').next().unwrap().parse().unwrap();
-        assert_eq!(told, out.len());
+        let announced: usize = std::str::from_utf8(&out).unwrap().split(' ').next().unwrap().parse().unwrap();
+        assert_eq!(announced, out.len());
     }
 }

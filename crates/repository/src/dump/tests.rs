@@ -3,10 +3,10 @@ use std::sync::{Arc, Mutex};
 
 use super::*;
 use crate::node::{NodeKind, Xattr};
-use crate::restore::tests::make::{Made, directory, file, link, make, node};
+use crate::restore::tests::make::{TestSnapshot, directory, file, link, make, node};
 use crate::restore::tests::noise;
 
-/// A writer that can be looked into afterwards, and that breaks after so many bytes.
+/// A writer whose output can be inspected, and that fails after a number of bytes.
 #[derive(Clone, Default)]
 struct Sink {
     bytes: Arc<Mutex<Vec<u8>>>,
@@ -28,13 +28,13 @@ impl Write for Sink {
     }
 }
 
-async fn run(made: &Made, path: &str, format: DumpFormat) -> Result<Vec<u8>> {
+async fn run(made: &TestSnapshot, path: &str, format: DumpFormat) -> Result<Vec<u8>> {
     let sink = Sink::default();
     dump(&made.repository, &made.snapshot, path, format, sink.clone(), CancellationToken::new()).await?;
     Ok(std::mem::take(&mut *sink.bytes.lock().unwrap()))
 }
 
-async fn some() -> Made {
+async fn some() -> TestSnapshot {
     let chunks: Vec<Vec<u8>> = (0..20).map(|number| noise(300_000 + number * 7, number as u64)).collect();
     let chunks: Vec<&[u8]> = chunks.iter().map(Vec::as_slice).collect();
     let long = "long/".repeat(30);

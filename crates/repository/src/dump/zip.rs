@@ -1,6 +1,6 @@
-//! A directory as a zip archive, for systems without tar. Content is stored as it is: it comes out of a compressed
-//! repository and goes through a pipe. The sum of a file follows its content; the directory of the archive is kept
-//! in memory until the end, some hundred bytes for each entry.
+//! A directory as a zip archive, for systems without tar. Content is stored uncompressed: it comes from a compressed
+//! repository and goes through a pipe. The checksum of a file follows its content; the central directory of the
+//! archive is kept in memory until the end, some hundred bytes per entry.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -10,15 +10,15 @@ use crate::error::Result;
 use crate::id::BlobId;
 use crate::node::{Node, NodeKind, NodeTime};
 
-/// What fits into the fields of the classic format; beyond, the 64-bit ones are used.
+/// The largest value of the classic format's fields; larger values need the 64-bit fields.
 const LIMIT: u64 = 0xFFFF_FFFF;
-/// Sums follow the content.
+/// Checksums follow the content.
 const SUM_FOLLOWS: u16 = 1 << 3;
 const UTF8: u16 = 1 << 11;
 const VERSION: u16 = 45;
 const UNIX: u16 = 3 << 8;
 
-/// The archive's directory, which the writer fills in as it learns the sums.
+/// The archive's central directory, which the writer completes as it learns the checksums.
 type Central = Arc<Mutex<Vec<u8>>>;
 
 /// Writes everything below `tree`.
@@ -84,7 +84,7 @@ impl Entry {
         self.size >= LIMIT
     }
 
-    /// Names that are not UTF-8 are left to the reader's guess.
+    /// Names that are not UTF-8 are not marked as such.
     fn flags(&self) -> u16 {
         SUM_FOLLOWS | if std::str::from_utf8(&self.name).is_ok() { UTF8 } else { 0 }
     }
@@ -96,7 +96,7 @@ impl Entry {
     fn local_header(&self) -> Vec<u8> {
         let mut extra = self.time_extra();
         if self.is_large() {
-            // Says that the sizes after the content have 64 bits; they are given there.
+            // Marks the sizes after the content as 64-bit values.
             extra.extend([1, 0, 16, 0].into_iter().chain([0; 16]));
         }
         let mut header = b"PK\x03\x04".to_vec();
@@ -163,7 +163,7 @@ impl Entry {
         header
     }
 
-    /// The time of modification in seconds of UTC, where it fits.
+    /// The modification time in seconds UTC, if it fits.
     fn time_extra(&self) -> Vec<u8> {
         let Ok(seconds) = i32::try_from(self.mtime.seconds) else { return Vec::new() };
         let mut extra = b"UT\x05\x00\x01".to_vec();
@@ -171,7 +171,7 @@ impl Entry {
         extra
     }
 
-    /// Time and date in the two words of DOS, in UTC: from 1980, in steps of two seconds.
+    /// Time and date in the DOS format of two 16-bit values, in UTC: from 1980, in steps of two seconds.
     fn dos_time(&self) -> [u8; 4] {
         let utc = jiff::Timestamp::from_second(self.mtime.seconds)
             .map(|time| time.to_zoned(jiff::tz::TimeZone::UTC).datetime())
@@ -187,7 +187,7 @@ impl Entry {
     }
 }
 
-/// The end of the archive, which says where its directory is.
+/// The end of the archive, which contains the position of its central directory.
 fn end(entries: u64, at: u64, length: u64) -> Vec<u8> {
     let mut bytes = b"PK\x06\x06".to_vec();
     bytes.extend(44_u64.to_le_bytes());

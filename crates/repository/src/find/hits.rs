@@ -1,4 +1,4 @@
-//! What a search finds, with the fields of restic's JSON.
+//! The results of a search, with the fields of restic's JSON.
 
 use jiff::Zoned;
 use serde::Serialize;
@@ -16,7 +16,7 @@ pub enum Hit {
         node: Box<Node>,
     },
     Object(FoundObject),
-    /// A tree that cannot be read: what is below it was not searched.
+    /// A tree that cannot be read: nothing below it was searched.
     Unreadable {
         snapshot: SnapshotId,
         tree: BlobId,
@@ -24,14 +24,14 @@ pub enum Hit {
     },
 }
 
-/// A blob or tree that was looked for.
+/// A blob or tree that was searched for.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct FoundObject {
     /// `blob` or `tree`.
     pub object_type: &'static str,
     pub id: BlobId,
     pub path: String,
-    /// The directory of a blob's file.
+    /// The directory of the file to which a blob belongs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent_tree: Option<BlobId>,
     pub snapshot: SnapshotId,

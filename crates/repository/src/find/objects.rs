@@ -1,4 +1,4 @@
-//! Searching for blobs, trees, and what is in packs.
+//! Searches for blobs, trees, and the content of packs.
 
 use std::collections::HashSet;
 
@@ -11,14 +11,14 @@ use crate::id::{BlobId, BlobKind, PackId};
 use crate::snapshot::Snapshot;
 use crate::walk::{Step, Walk};
 
-/// The ids that are looked for.
+/// The IDs that are searched for.
 #[derive(Debug, Default)]
 pub(super) struct Objects {
     blobs: Ids,
     trees: Ids,
 }
 
-/// Ids, whole or as they begin.
+/// Complete IDs and prefixes of IDs.
 #[derive(Debug, Default)]
 struct Ids {
     whole: HashSet<BlobId>,
@@ -26,12 +26,12 @@ struct Ids {
 }
 
 impl Ids {
-    fn parse(words: &[String]) -> Result<Self> {
+    fn parse(texts: &[String]) -> Result<Self> {
         let mut ids = Self::default();
-        for word in words {
-            match word.parse() {
+        for text in texts {
+            match text.parse() {
                 Ok(id) => drop(ids.whole.insert(id)),
-                Err(_) => ids.beginnings.push(beginning(word)?),
+                Err(_) => ids.beginnings.push(prefix(text)?),
             }
         }
         Ok(ids)
@@ -50,12 +50,12 @@ impl Ids {
     }
 }
 
-fn beginning(word: &str) -> Result<String> {
-    let fits = (4..64).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+fn prefix(text: &str) -> Result<String> {
+    let fits = (4..64).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     if fits {
-        Ok(word.to_ascii_lowercase())
+        Ok(text.to_ascii_lowercase())
     } else {
-        Err(Error::invalid(format!("id '{word}'"), "it is not the beginning (4 digits or more) of an id"))
+        Err(Error::invalid(format!("id '{text}'"), "it is not a prefix (4 digits or more) of an ID"))
     }
 }
 
@@ -63,43 +63,43 @@ impl Objects {
     pub(super) async fn new(reader: &BlobReader, wanted: &Wanted) -> Result<Self> {
         match wanted {
             Wanted::Names { .. } => Ok(Self::default()),
-            Wanted::Blobs(words) => Ok(Self { blobs: Ids::parse(words)?, ..Self::default() }),
-            Wanted::Trees(words) => Ok(Self { trees: Ids::parse(words)?, ..Self::default() }),
-            Wanted::Packs(words) => Self::of_packs(reader, words).await,
+            Wanted::Blobs(texts) => Ok(Self { blobs: Ids::parse(texts)?, ..Self::default() }),
+            Wanted::Trees(texts) => Ok(Self { trees: Ids::parse(texts)?, ..Self::default() }),
+            Wanted::Packs(texts) => Self::of_packs(reader, texts).await,
         }
     }
 
-    /// What packs hold: by their own headers, or, of packs that are gone, by the index.
-    async fn of_packs(reader: &BlobReader, words: &[String]) -> Result<Self> {
-        let mut words: Vec<String> = words
+    /// The content of packs: from their headers, or from the index for packs that no longer exist.
+    async fn of_packs(reader: &BlobReader, texts: &[String]) -> Result<Self> {
+        let mut texts: Vec<String> = texts
             .iter()
-            .map(|word| if word.len() == 64 { Ok(word.to_ascii_lowercase()) } else { beginning(word) })
+            .map(|text| if text.len() == 64 { Ok(text.to_ascii_lowercase()) } else { prefix(text) })
             .collect::<Result<_>>()?;
         let mut objects = Self::default();
         for file in reader.repository().list(FileKind::Pack).await? {
             let name = file.id.to_string();
-            let Some(at) = words.iter().position(|word| name.starts_with(word)) else { continue };
-            words.remove(at);
+            let Some(at) = texts.iter().position(|text| name.starts_with(text)) else { continue };
+            texts.remove(at);
             for blob in reader.repository().load_pack_header(PackId(file.id), file.size).await? {
                 objects.insert(blob.kind, blob.id);
             }
         }
         let mut found = HashSet::new();
-        if !words.is_empty() {
+        if !texts.is_empty() {
             reader.index().for_each(&mut |entry| {
                 let name = entry.location.pack.to_string();
-                if let Some(word) = words.iter().find(|word| name.starts_with(*word)) {
-                    found.insert(word.clone());
+                if let Some(text) = texts.iter().find(|text| name.starts_with(*text)) {
+                    found.insert(text.clone());
                     objects.insert(entry.kind, entry.id);
                 }
                 Ok(())
             })?;
         }
-        words.retain(|word| !found.contains(word));
-        if words.is_empty() {
+        texts.retain(|text| !found.contains(text));
+        if texts.is_empty() {
             Ok(objects)
         } else {
-            Err(Error::NothingFound { what: format!("there is no pack '{}'", words.join("', '")) })
+            Err(Error::NothingFound { what: format!("there is no pack '{}'", texts.join("', '")) })
         }
     }
 
@@ -127,7 +127,7 @@ impl Objects {
             Ok(walk) => walk,
             Err(error) => return search.unreadable(snapshot.tree, error),
         };
-        // The trees from the root down to where the walk is.
+        // The trees from the root down to the current directory.
         let mut parents = vec![snapshot.tree];
         while let Some(step) = walk.step().await? {
             match step {

@@ -1,9 +1,9 @@
-//! restic's retention policy: which snapshots of one group stay and why. Takes a policy, the group and the time of
-//! now; gives the decision. `forget` calls it for every group. No I/O and no clock.
+//! restic's retention policy: decides which snapshots of one group are kept and why. Takes a policy, the group and
+//! the current time; returns the decision. `forget` calls it for every group. No I/O and no clock.
 //!
-//! Two differences to restic, both on the side of keeping: a number of hours beyond the range of Go's durations does
-//! not wrap around, and days are counted in the newest snapshot's own offset even where restic's machine happens to
-//! have a time zone with that offset and summer time.
+//! It differs from restic in two points, in both cases by keeping more: a number of hours beyond the range of Go's
+//! durations does not wrap around, and days are counted in the newest snapshot's own UTC offset even if restic's
+//! machine happens to have a time zone with that offset and daylight saving time.
 
 mod age;
 mod count;
@@ -21,7 +21,7 @@ use crate::snapshots::{Found, TagLists, newest_first};
 /// Go's zero time.
 const YEAR_ONE: Timestamp = Timestamp::constant(-62_135_596_800, 0);
 
-/// What to keep. The default keeps nothing and is refused by `forget`.
+/// The rules for keeping snapshots. The default keeps nothing and is refused by `forget`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Policy {
     pub last: Count,
@@ -36,21 +36,21 @@ pub struct Policy {
     pub within_weekly: Age,
     pub within_monthly: Age,
     pub within_yearly: Age,
-    /// Snapshots with the tags of one of these lists stay.
+    /// Keep snapshots with all tags of one of these lists.
     pub tags: TagLists,
 }
 
-/// A snapshot that stays.
+/// A snapshot that is kept.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Kept {
     pub snapshot: Found,
-    /// Why, in restic's words.
+    /// The reasons, with restic's wording.
     pub matches: Vec<String>,
-    /// What was left of each count after it.
+    /// The remaining counts after this snapshot.
     pub counters: Counters,
 }
 
-/// What is left to keep of each count; -1 for unlimited.
+/// The remaining counts; -1 for unlimited.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Counters {
     #[serde(skip_serializing_if = "is_zero")]
@@ -67,7 +67,7 @@ pub struct Counters {
     pub yearly: i64,
 }
 
-/// What a policy makes of a group; both lists newest first.
+/// The decision about a group; both lists newest first.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Decision {
     pub keep: Vec<Kept>,
@@ -85,9 +85,9 @@ impl Policy {
         newest_first(&mut snapshots);
         let newest = newest_before(&snapshots, now);
         let mut counted = self.counted();
-        let mut aged = self.aged().map(|(age, period, words)| {
+        let mut aged = self.aged().map(|(age, period, reason)| {
             let start = (!age.is_zero()).then(|| age.before(&newest));
-            (start, Bucket { period, last: None }, format!("{words} {age}"))
+            (start, Bucket { period, last: None }, format!("{reason} {age}"))
         });
         let within_start = (!self.within.is_zero()).then(|| self.within.before(&newest));
 
@@ -104,18 +104,18 @@ impl Policy {
             if within_start.is_some_and(|start| at > start) {
                 matches.push(format!("within {}", self.within));
             }
-            // The oldest snapshot is kept as well while some count is left: the longest history.
-            for (count, bucket, words) in counted.iter_mut().filter(|(count, ..)| count.is_left()) {
+            // The oldest snapshot is kept as well while a count is left, for the longest history.
+            for (count, bucket, reason) in counted.iter_mut().filter(|(count, ..)| count.is_left()) {
                 if let Some(prefix) = bucket.take(time, number, number == oldest) {
                     count.use_one();
-                    matches.push(format!("{prefix}{words}"));
+                    matches.push(format!("{prefix}{reason}"));
                 }
             }
-            for (start, bucket, words) in &mut aged {
+            for (start, bucket, reason) in &mut aged {
                 if start.is_some_and(|start| at > start)
                     && let Some(prefix) = bucket.take(time, number, number == oldest)
                 {
-                    matches.push(format!("{prefix}{words}"));
+                    matches.push(format!("{prefix}{reason}"));
                 }
             }
             if matches.is_empty() {
@@ -139,7 +139,7 @@ impl Policy {
             (self.monthly, Period::Month, "monthly snapshot"),
             (self.yearly, Period::Year, "yearly snapshot"),
         ]
-        .map(|(count, period, words)| (count, Bucket { period, last: None }, words))
+        .map(|(count, period, reason)| (count, Bucket { period, last: None }, reason))
     }
 
     fn aged(&self) -> [(Age, Period, &'static str); 5] {
@@ -156,11 +156,11 @@ impl Policy {
 /// The sentence that restic prints after "Applying Policy:".
 impl fmt::Display for Policy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = ["latest", "hourly", "daily", "weekly", "monthly", "yearly"];
+        let names = ["latest", "hourly", "daily", "weekly", "monthly", "yearly"];
         let counts = [self.last, self.hourly, self.daily, self.weekly, self.monthly, self.yearly];
         let counts: Vec<String> = counts
             .iter()
-            .zip(words)
+            .zip(names)
             .filter(|(count, _)| count.is_left())
             .map(|(count, word)| match count {
                 Count::Unlimited => format!("all {word}"),
@@ -171,7 +171,7 @@ impl fmt::Display for Policy {
         if !counts.is_empty() {
             lists.push(format!("{} snapshots", counts.join(", ")));
         }
-        for ((age, ..), word) in self.aged().iter().zip(&words[1..]).filter(|((age, ..), _)| !age.is_zero()) {
+        for ((age, ..), word) in self.aged().iter().zip(&names[1..]).filter(|((age, ..), _)| !age.is_zero()) {
             lists.push(format!("{word} snapshots within {age}"));
         }
         let mut parts = Vec::new();
@@ -188,8 +188,8 @@ impl fmt::Display for Policy {
     }
 }
 
-/// What the ages count from: the newest snapshot that is not in the future. Without one it is the year 1, from
-/// which every snapshot is newer than any age: all are kept.
+/// The reference time of ages: the newest snapshot that is not in the future. Without one it is the year 1, compared
+/// with which every snapshot is new enough: all are kept.
 fn newest_before(snapshots: &[Found], now: Timestamp) -> Zoned {
     let zero = crate::time::zoned(YEAR_ONE, jiff::tz::Offset::UTC);
     snapshots
@@ -200,7 +200,7 @@ fn newest_before(snapshots: &[Found], now: Timestamp) -> Zoned {
         .unwrap_or(zero)
 }
 
-/// A stretch of time of which one snapshot is kept, in the offset of the snapshot.
+/// A period of which one snapshot is kept, in the UTC offset of the snapshot.
 #[derive(Debug, Clone, Copy)]
 enum Period {
     Each,
@@ -212,7 +212,7 @@ enum Period {
 }
 
 impl Period {
-    /// The same number for all of one stretch, and for no other.
+    /// A number that is the same for all times in one period and differs between periods.
     fn number(self, time: &Zoned, position: usize) -> i64 {
         let [year, month, day, hour] =
             [i64::from(time.year()), time.month().into(), time.day().into(), time.hour().into()];
@@ -230,14 +230,14 @@ impl Period {
     }
 }
 
-/// Remembers the stretch of the last snapshot that was kept for it.
+/// Remembers the period of the last snapshot that was kept for it.
 struct Bucket {
     period: Period,
     last: Option<i64>,
 }
 
 impl Bucket {
-    /// Whether the snapshot is kept, and how the reason starts: the first of its stretch, or the oldest of all.
+    /// Whether the snapshot is kept, and the prefix of the reason: the first of its period, or the oldest of all.
     fn take(&mut self, time: &Zoned, position: usize, oldest: bool) -> Option<&'static str> {
         let number = Some(self.period.number(time, position));
         let again = number == self.last;

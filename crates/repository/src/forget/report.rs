@@ -1,4 +1,4 @@
-//! What forget decided about a group, with the JSON that `restic forget --json` prints.
+//! The decision of forget about a group, with the JSON that `restic forget --json` prints.
 
 use serde::Serialize;
 
@@ -7,7 +7,7 @@ use crate::id::SnapshotId;
 use crate::snapshot::Snapshot;
 use crate::snapshots::{Found, GroupKey};
 
-/// A group, what stays of it and what goes; both newest first.
+/// A group with the snapshots that are kept and removed; both newest first.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct ForgetGroup {
     pub tags: Option<Vec<String>>,
@@ -21,7 +21,7 @@ pub struct ForgetGroup {
     pub reasons: Vec<KeepReason>,
 }
 
-/// A snapshot with its id, as restic's commands print it.
+/// A snapshot with its ID, as restic's commands print it.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct JsonSnapshot {
     #[serde(flatten)]
@@ -30,7 +30,7 @@ pub struct JsonSnapshot {
     pub short_id: String,
 }
 
-/// Why a snapshot stays.
+/// Why a snapshot is kept.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct KeepReason {
     pub snapshot: JsonSnapshot,
@@ -65,7 +65,7 @@ impl ForgetGroup {
     }
 }
 
-/// Go writes a list that nothing was put into as null.
+/// Go writes a list that was never appended to as null.
 fn null_if_empty<T: Serialize, S: serde::Serializer>(list: &[T], serializer: S) -> Result<S::Ok, S::Error> {
     if list.is_empty() { serializer.serialize_none() } else { list.serialize(serializer) }
 }

@@ -1,4 +1,4 @@
-//! The operation on a repository in memory.
+//! Forget on a repository in memory.
 
 use std::sync::Arc;
 
@@ -140,10 +140,10 @@ async fn snapshots_that_cannot_be_removed_are_told_and_the_others_are_gone() {
     let quiet = Unreliable::new(&copy(&base).await, Trouble::None);
     let whole = opened(quiet.store()).await.unwrap();
     run(&whole, &keep_last(1)).await.unwrap();
-    // The last two requests are a removed snapshot and our own lock.
-    let death = Trouble::Death { request: quiet.requests() - 1, after: false };
-    let dying = Unreliable::new(&base, death);
-    let repository = opened(dying.store()).await.unwrap();
+    // The last two requests remove a snapshot and our own lock.
+    let crash = Trouble::Crash { request: quiet.requests() - 1, after: false };
+    let crashing = Unreliable::new(&base, crash);
+    let repository = opened(crashing.store()).await.unwrap();
     let forgotten = run(&repository, &keep_last(1)).await.unwrap();
     assert_eq!((forgotten.remove.len(), forgotten.failed.len()), (4, 1));
 }
@@ -161,7 +161,7 @@ async fn a_damaged_snapshot_stays_whatever_the_policy_says_and_goes_when_it_is_n
     assert_eq!(listed().await, BTreeSet::from([ids[0], ids[4], ids[5]]));
     let named =
         |name: &str| ForgetOptions { selectors: vec![name.parse().unwrap()], ..ForgetOptions::default() };
-    // Which one is the latest is not known.
+    // It is unknown which one is the latest.
     assert!(matches!(run(&repository, &named("latest")).await, Err(Error::Refused { .. })));
     assert_eq!(run(&repository, &named(&ids[0].short())).await.unwrap().remove, [ids[0]]);
     assert_eq!(listed().await, BTreeSet::from([ids[4], ids[5]]));

@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::id::{BlobId, BlobKind, PackId};
 use crate::pack::PackedBlob;
 
-/// What an index file holds.
+/// The content of an index file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IndexFile {
     #[serde(deserialize_with = "null_is_empty")]
@@ -56,24 +56,25 @@ impl IndexedPack {
 }
 
 impl IndexFile {
-    /// Reads a decrypted index file. What one blob says must be possible: room for the seal, and within 4 GiB.
+    /// Parses a decrypted index file. The position of each blob must be possible: long enough for the seal, and
+    /// within 4 GiB.
     pub fn parse(plain: &[u8]) -> Result<Self> {
         let damaged = |detail: String| Error::damaged("an index file", detail);
-        // serde would take a list for a struct; restic wrote one before 2016.
+        // serde would accept a list as a struct; restic wrote lists before 2016.
         if plain.first() != Some(&b'{') {
-            return Err(damaged("it is no JSON object".to_owned()));
+            return Err(damaged("it is not a JSON object".to_owned()));
         }
         let file: Self = serde_json::from_slice(plain).map_err(|error| damaged(error.to_string()))?;
         for blob in file.packs.iter().flat_map(|pack| &pack.blobs) {
             if blob.length < 32 || blob.offset.checked_add(blob.length).is_none() {
-                return Err(damaged(format!("blob {} has an impossible place", blob.id.short())));
+                return Err(damaged(format!("blob {} has an impossible position", blob.id.short())));
             }
         }
         Ok(file)
     }
 
     pub fn json(&self) -> Result<Vec<u8>> {
-        // What a blob takes at most, and a pack; growing by doubling would need three times the memory.
+        // The largest size of a blob's and a pack's entry; growing by doubling would need three times the memory.
         let mut json = Vec::with_capacity(32 + self.packs.len() * 96 + self.blob_count() * 160);
         serde_json::to_writer(&mut json, self).map_err(|error| Error::invalid("index", error.to_string()))?;
         Ok(json)
@@ -126,7 +127,7 @@ mod tests {
     #[rstest::rstest]
     #[case(0, 31)]
     #[case(u32::MAX, 32)]
-    fn impossible_places_are_damage(#[case] offset: u32, #[case] length: u32) {
+    fn impossible_positions_are_damage(#[case] offset: u32, #[case] length: u32) {
         let id = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
         let json = format!(
             r#"{{"packs":[{{"id":"{id}","blobs":[{{"id":"{id}","type":"data","offset":{offset},"length":{length}}}]}}]}}"#

@@ -1,4 +1,4 @@
-//! Reading all index files: several at once, parsed one by one into the sorter.
+//! Reads all index files: several concurrently, each parsed into the sorter.
 
 use futures::{StreamExt, stream};
 
@@ -11,28 +11,28 @@ use crate::files::FileKind;
 use crate::id::IndexId;
 use crate::repository::Repository;
 
-/// Index files that are read and decoded at once; each may be some megabytes.
+/// How many index files are read and decoded concurrently; each may have some megabytes.
 const CONCURRENT: usize = 4;
 /// Pack numbers have 31 bits; a real repository has a few million packs at most.
 const MAX_PACKS: usize = 1 << 30;
 
 impl Repository {
-    /// Everything that the index files say.
+    /// The content of all index files.
     pub async fn load_index(&self) -> Result<Index> {
         Index::load(self).await
     }
 }
 
 impl Index {
-    /// Reads every index file of the repository. One that cannot be read fails the whole.
+    /// Reads every index file of the repository. A file that cannot be read fails the whole operation.
     pub async fn load(repository: &Repository) -> Result<Self> {
         let files: Vec<IndexId> =
             repository.list(FileKind::Index).await?.iter().map(|file| IndexId(file.id)).collect();
         Self::load_files(repository, files, &mut |_, file| file.map(Some)).await
     }
 
-    /// Reads these index files and gives each, or why it cannot be read, to `each`, which says what counts: for
-    /// check and repair, which go on where others must stop.
+    /// Reads these index files and passes each, or the error from reading it, to `each`, which decides what is used:
+    /// for check and repair, which continue where others must stop.
     pub async fn load_files(
         repository: &Repository,
         files: Vec<IndexId>,
@@ -43,7 +43,7 @@ impl Index {
         let mut numbers = PackNumbers::default();
         let load = |id: IndexId| {
             let repository = repository.clone();
-            // A task of its own, so that decrypting and parsing uses every core.
+            // A separate task, so that decrypting and parsing uses every core.
             let task = tokio::spawn(async move {
                 let plain = repository.load_file(FileKind::Index, id.0).await?;
                 IndexFile::parse(&plain).map_err(|error| match error {
@@ -66,7 +66,7 @@ impl Index {
         Ok(Self { table, packs: numbers.packs, ends: numbers.ends, files })
     }
 
-    /// An index of packs that are known otherwise, for repair and tests.
+    /// An index of known packs, for repair and tests.
     pub fn of_packs(file: &IndexFile, temporary: &std::path::Path) -> Result<Self> {
         let mut numbers = PackNumbers::default();
         let mut sorter = Sorter::new(temporary);

@@ -1,5 +1,5 @@
-//! A sorted table of blobs, in memory while it is small and in an unlinked temporary file when it is not. `Sorter`
-//! takes records in any order, within a bound of memory: it writes sorted runs to the disk and merges them.
+//! A sorted table of blobs, in memory while it is small and in an unlinked temporary file when it is large. `Sorter`
+//! takes records in any order, with bounded memory: it writes sorted runs to disk and merges them.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -11,22 +11,22 @@ use crate::id::{BlobId, BlobKind, Id};
 
 const SIZE: usize = 48;
 const TREE: u32 = 1 << 31;
-/// The buckets of a table in a file: by the first two bytes of the id.
+/// The buckets of a table in a file: by the first two bytes of the ID.
 const BUCKETS: usize = 1 << 16;
-/// Records that are sorted in memory at a time: 48 MiB.
+/// How many records are sorted in memory at a time: 48 MiB.
 const RUN: usize = 1 << 20;
 
-/// One copy of a blob in 48 bytes: id, pack number and kind, offset, length, uncompressed length. Big-endian, so
-/// that the order of the bytes is the order of the table.
+/// One copy of a blob in 48 bytes: ID, pack number and kind, offset, length, uncompressed length. Big-endian, so that
+/// the order of the bytes is the order of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Record([u8; SIZE]);
 
 impl Record {
-    pub(crate) fn new(kind: BlobKind, id: BlobId, pack: u32, place: [u32; 3]) -> Self {
+    pub(crate) fn new(kind: BlobKind, id: BlobId, pack: u32, position: [u32; 3]) -> Self {
         let mut bytes = [0; SIZE];
         bytes[..32].copy_from_slice(&id.0.0);
         let pack = if kind == BlobKind::Tree { pack | TREE } else { pack };
-        let [offset, length, uncompressed_length] = place;
+        let [offset, length, uncompressed_length] = position;
         for (field, number) in
             bytes[32..].chunks_exact_mut(4).zip([pack, offset, length, uncompressed_length])
         {
@@ -139,7 +139,7 @@ fn spilled(source: std::io::Error) -> Error {
 #[derive(Debug)]
 pub(crate) struct Sorter<'a> {
     records: Vec<Record>,
-    /// Records in each sorted run of `file`.
+    /// The number of records in each sorted run of `file`.
     runs: Vec<u64>,
     file: Option<File>,
     temporary: &'a Path,
@@ -253,7 +253,7 @@ impl Run {
     }
 }
 
-/// A run in the heap, which orders by record and number only.
+/// A run in the heap, which is ordered by record and number only.
 struct Held(Run);
 
 impl PartialEq for Held {

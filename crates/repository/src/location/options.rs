@@ -1,14 +1,14 @@
-//! restic's `-o BACKEND.NAME=VALUE`. Pure. Options of other backends are left alone, as restic does; of the one that
-//! is used, each is honoured or refused by name.
+//! restic's `-o BACKEND.NAME=VALUE`. Pure. Options of other backends are ignored, as in restic; those of the used
+//! backend are each honoured or refused by name.
 
 use std::collections::BTreeMap;
 
 use crate::error::{Error, Result};
 
-/// How the bucket is put into a request.
+/// How the bucket is addressed in requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) enum Lookup {
-    /// In the host name at Amazon, in the path elsewhere.
+    /// In the host name for Amazon, in the path otherwise.
     #[default]
     Auto,
     Dns,
@@ -54,12 +54,12 @@ impl Options {
                     let number = value.parse().map_err(|_| wrong("expected a number"))?;
                     options.retries = Some(number);
                 }
-                // Only for the creation of a bucket, which is not done here.
+                // Only used to create a bucket, which Lifeboat does not do.
                 ("gs", "region") => {}
                 ("s3" | "local", "layout") if matches!(value.as_str(), "" | "default") => {}
                 ("s3", "list-objects-v1") if boolean(value) == Some(false) => {}
                 ("s3", "list-objects-v1") => {
-                    return Err(wrong("only the second version of listings is spoken"));
+                    return Err(wrong("only version 2 of listings is supported"));
                 }
                 ("s3", "storage-class") | ("azure", "access-tier") => {
                     return Err(wrong(
@@ -68,7 +68,7 @@ impl Options {
                 }
                 ("s3", _) if name.contains("restore") => {
                     return Err(wrong(
-                        "not supported; thaw archived objects with the provider's own tools first",
+                        "not supported; restore archived objects with the provider's own tools first",
                     ));
                 }
                 _ => return Err(wrong("no such option")),

@@ -1,4 +1,4 @@
-//! `s3:` locations: an endpoint, a bucket and a prefix, as restic reads them, and where requests go for them.
+//! `s3:` locations: an endpoint, a bucket and a prefix, in restic's syntax, and the endpoint for requests.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::error::Result;
 /// Amazon's own endpoint, which finds any bucket.
 const AMAZON: &str = "s3.amazonaws.com";
 
-/// Providers that name their endpoints `s3.REGION.DOMAIN` and want the region in the signature.
+/// Providers that name their endpoints `s3.REGION.DOMAIN` and require the region in the signature.
 const REGIONAL: [&str; 7] = [
     "amazonaws.com",
     "amazonaws.com.cn",
@@ -21,7 +21,7 @@ const REGIONAL: [&str; 7] = [
     "cloud.ovh.net",
 ];
 
-/// A prefix of a bucket somewhere.
+/// A prefix of a bucket at an endpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Bucket {
     /// `host` or `host:port`.
@@ -32,13 +32,13 @@ pub(super) struct Bucket {
 }
 
 impl Bucket {
-    /// `rest` follows `s3:`. `s3://FIRST/…` is an endpoint if FIRST looks like a host (a dot or a port in it) and
-    /// a bucket follows, as restic has it; else FIRST is a bucket at Amazon, as everyone else has it.
+    /// `rest` follows `s3:`. In `s3://FIRST/…`, FIRST is an endpoint if it looks like a host (with a dot or a port)
+    /// and a bucket follows, as in restic; otherwise it is a bucket at Amazon, as in other programs.
     pub(super) fn parse(text: &str, rest: &str) -> Result<Self> {
         let expected =
             "expected 's3:HOST/BUCKET/PREFIX', 's3:https://HOST/BUCKET/PREFIX' or 's3://BUCKET/PREFIX'";
         if rest.contains(['?', '#', '@']) {
-            return Err(bad(text, "'@', '?' and '#' do not belong here; keys come from AWS_ACCESS_KEY_ID"));
+            return Err(bad(text, "it must not contain '@', '?' or '#'; keys come from AWS_ACCESS_KEY_ID"));
         }
         let (host, path, plain_http) = if let Some(path) = rest.strip_prefix("//") {
             let (first, below) = path.split_once('/').unwrap_or((path, ""));
@@ -75,7 +75,7 @@ impl Bucket {
         format!("{}://{}", if self.plain_http { "http" } else { "https" }, self.host)
     }
 
-    /// Whether requests go to Amazon as it addresses itself: then no endpoint is set.
+    /// Whether requests go to Amazon's default endpoints: then no endpoint is set.
     pub(super) fn is_amazon(&self) -> bool {
         !self.plain_http
             && (self.host == AMAZON
@@ -85,7 +85,7 @@ impl Bucket {
                 }))
     }
 
-    /// The region that the endpoint's name tells.
+    /// The region in the endpoint's name.
     pub(super) fn region(&self) -> Option<&str> {
         let rest = self.host.split(':').next()?.strip_prefix("s3.")?;
         let (region, domain) = rest.split_once('.')?;

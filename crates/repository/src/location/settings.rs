@@ -1,5 +1,5 @@
-//! What opening a location needs besides the location, and the translation of both into the store's own config.
-//! The only place here that reads files: certificates and credentials that settings name.
+//! The settings for opening a location, and their translation into the store's own config. This is the only module
+//! here that reads files: certificates and credentials that the settings name.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,31 +10,31 @@ use lifeboat_store::{Bandwidth, Environment, Files, RestConfig, Store, StoreConf
 use secrecy::{SecretSlice, SecretString};
 
 use super::options::{Lookup, Options};
-use super::{Location, Place, s3};
+use super::{Location, StoreAddress, s3};
 use crate::error::{Error, Result};
 
 /// How to open a location. `main` fills it once from flags and environment.
 #[derive(Clone, Default)]
 pub struct OpenSettings {
-    /// The process's environment, or that part of it which credentials may come from, with restic's names.
+    /// The environment of the process, or the part that contains credentials, with restic's names.
     pub environment: BTreeMap<String, String>,
     /// restic's `-o KEY=VALUE`.
     pub options: BTreeMap<String, String>,
-    /// `--cacert`: files of PEM certificates that are trusted besides the system's.
+    /// `--cacert`: files with PEM certificates that are trusted in addition to the system's.
     pub ca_certificates: Vec<PathBuf>,
     /// `--tls-client-cert`: a file of PEM with a certificate and its private key.
     pub client_certificate: Option<PathBuf>,
     /// `--insecure-tls`.
     pub insecure_tls: bool,
-    /// Bytes a second.
+    /// Bytes per second.
     pub upload_limit: Option<NonZeroU64>,
     pub download_limit: Option<NonZeroU64>,
-    /// What everything else starts from.
+    /// The base of all other tuning.
     pub tuning: Tuning,
 }
 
 impl fmt::Debug for OpenSettings {
-    /// The environment holds secrets.
+    /// The environment contains secrets.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("OpenSettings")
             .field("options", &self.options)
@@ -50,7 +50,7 @@ impl OpenSettings {
         self.environment.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
 
-    /// Refuses options that cannot be honoured before anything is touched.
+    /// Refuses unsupported options before anything else is done.
     pub(super) fn check(&self, scheme: &str) -> Result<()> {
         Options::parse(scheme, &self.options).map(|_| ())
     }
@@ -85,7 +85,7 @@ impl OpenSettings {
         Ok(Some(all))
     }
 
-    /// Reads what `config` names, checks all of it and opens.
+    /// Reads the files that `config` names, checks everything and opens the store.
     pub(super) async fn open(
         &self,
         scheme: &str,
@@ -116,7 +116,7 @@ impl OpenSettings {
         let region = options.region.as_deref().or_else(|| bucket.region());
         config.extend(region.map(|region| ("region".to_owned(), region.to_owned())));
         let mut environment = Environment::from_vars(self.environment.clone());
-        // Not looked into where other credentials are given: a broken one would be in the way.
+        // Not read if there are other credentials: a broken file would cause an error.
         let given = environment.aws_access_key_id.is_some() || options.anonymous;
         if environment.aws_shared_credentials_file.is_none() && !given {
             environment.aws_shared_credentials_file = self.usual_credentials();
@@ -132,7 +132,7 @@ impl OpenSettings {
         Ok((config, environment))
     }
 
-    /// `~/.aws/credentials`, where Amazon's tools look when nothing else is said.
+    /// `~/.aws/credentials`, the default of Amazon's tools.
     fn usual_credentials(&self) -> Option<String> {
         let path = Path::new(self.variable("HOME")?).join(".aws/credentials");
         path.is_file().then(|| path.display().to_string())
@@ -140,7 +140,8 @@ impl OpenSettings {
 
     fn google(&self, bucket: &str, prefix: &str) -> Result<(StoreConfig, Environment)> {
         if self.variable("GOOGLE_ACCESS_TOKEN").is_some() {
-            let problem = "not supported; name a service account's JSON in GOOGLE_APPLICATION_CREDENTIALS";
+            let problem =
+                "not supported; set GOOGLE_APPLICATION_CREDENTIALS to the file with a service account's JSON";
             return Err(Error::invalid("GOOGLE_ACCESS_TOKEN", problem));
         }
         let config = StoreConfig {
@@ -157,14 +158,14 @@ impl OpenSettings {
         let Some(account) = self.variable("AZURE_ACCOUNT_NAME") else {
             return Err(Error::invalid(
                 "AZURE_ACCOUNT_NAME",
-                "it is not set: the name of the storage account",
+                "it is not set; set it to the name of the storage account",
             ));
         };
         let mut config = BTreeMap::from([("storageAccount".to_owned(), account.to_owned())]);
         if let Some(suffix) = self.variable("AZURE_ENDPOINT_SUFFIX") {
             config.insert("storageAccountURI".to_owned(), format!("https://{account}.blob.{suffix}"));
         }
-        // restic's names, and those that the store knows them by.
+        // From restic's names to those of the store.
         let secrets = match (self.variable("AZURE_ACCOUNT_KEY"), self.variable("AZURE_ACCOUNT_SAS")) {
             (Some(key), _) => format!("AZURE_STORAGE_KEY={key}\n"),
             (None, Some(signature)) => format!("AZURE_ACCOUNT_SAS={}\n", signature.trim_start_matches('?')),
@@ -190,20 +191,22 @@ impl OpenSettings {
 }
 
 impl Location {
-    /// The store's own config for a bucket in the cloud.
+    /// The store's config for a bucket.
     pub(super) fn config(&self, settings: &OpenSettings) -> Result<(StoreConfig, Environment)> {
-        match &self.place {
-            Place::S3(bucket) => settings.aws(bucket),
-            Place::Google { bucket, prefix } => settings.google(bucket, prefix),
-            Place::Azure { container, prefix } => settings.azure(container, prefix),
-            Place::Local(_) | Place::Rest { .. } => Err(Error::invalid(self.to_string(), "it is no bucket")),
+        match &self.address {
+            StoreAddress::S3(bucket) => settings.aws(bucket),
+            StoreAddress::Google { bucket, prefix } => settings.google(bucket, prefix),
+            StoreAddress::Azure { container, prefix } => settings.azure(container, prefix),
+            StoreAddress::Local(_) | StoreAddress::Rest { .. } => {
+                Err(Error::invalid(self.to_string(), "it is not a bucket"))
+            }
         }
     }
 
-    /// The server and who we are for it: from the URL, else both from the environment, as restic has it.
+    /// The server and the credentials for it: from the URL, or else both from the environment, as in restic.
     pub(super) fn rest(&self, settings: &OpenSettings) -> Result<RestConfig> {
-        let Place::Rest { url, user, password } = &self.place else {
-            return Err(Error::invalid(self.to_string(), "it is no REST server"));
+        let StoreAddress::Rest { url, user, password } = &self.address else {
+            return Err(Error::invalid(self.to_string(), "it is not a REST server"));
         };
         let (user, password) = match (user, password) {
             (None, None) => (

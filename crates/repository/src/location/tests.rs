@@ -1,4 +1,4 @@
-//! Locations as people write them, sensible and not.
+//! Locations as users write them, valid and invalid.
 
 use std::num::NonZeroU64;
 
@@ -40,7 +40,11 @@ fn a_location_is_read_and_shown(#[case] text: &str, #[case] scheme: &str, #[case
     let location = Location::parse(text).unwrap();
     assert_eq!((location.scheme(), location.to_string().as_str()), (scheme, shown));
     if !shown.contains("***") && scheme != "local" {
-        assert_eq!(Location::parse(shown).unwrap().to_string(), shown, "what is shown can be given again");
+        assert_eq!(
+            Location::parse(shown).unwrap().to_string(),
+            shown,
+            "the displayed form can be parsed again"
+        );
     }
 }
 

@@ -1,4 +1,4 @@
-//! The wall clock of locks. In tests it follows tokio's, which can be stopped and moved on.
+//! The wall clock of locks. In tests it follows tokio's clock, which can be paused and advanced.
 
 use jiff::Timestamp;
 

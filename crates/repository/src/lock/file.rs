@@ -9,7 +9,7 @@ use crate::files::FileKind;
 use crate::id::{Id, LockId};
 use crate::repository::{Identity, Repository};
 
-/// Who holds a lock, and since when.
+/// The holder of a lock, and the time.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LockFile {
     #[serde(with = "crate::time::rfc3339")]
@@ -41,7 +41,7 @@ impl LockFile {
         }
     }
 
-    /// When it was made or last renewed, by its holder's clock.
+    /// When it was created or last renewed, by its holder's clock.
     pub fn time(&self) -> Timestamp {
         self.time.timestamp()
     }
@@ -50,14 +50,14 @@ impl LockFile {
         Self { time: now.to_zoned(jiff::tz::TimeZone::UTC), ..self.clone() }
     }
 
-    /// As it goes into the store. Its name is known before it is there, so that it can be removed whatever happens.
+    /// The sealed file. Its ID is known before it is written, so that it can be removed in any case.
     pub(super) fn seal(&self, repository: &Repository) -> Result<Sealed> {
         let json = serde_json::to_vec(self).map_err(|error| Error::invalid("lock", error.to_string()))?;
         let content = repository.seal_file(&json)?;
         Ok(Sealed { id: LockId(Id::of(&content)), content })
     }
 
-    /// `None` if it is gone, which locks may be at any time.
+    /// `None` if it no longer exists, which may happen at any time.
     pub(crate) async fn load(repository: &Repository, id: LockId) -> Result<Option<Self>> {
         let plain = match repository.load_file(FileKind::Lock, id.0).await {
             Ok(plain) => plain,

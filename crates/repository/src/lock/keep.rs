@@ -1,16 +1,17 @@
-//! The task that renews a lock: a new file every five minutes, then the old one goes. It gives the lock up when someone
-//! removed it, and when it could not be renewed in time, also while the store keeps a request waiting.
+//! The task that renews a lock: it writes a new file every five minutes and then removes the old one. It gives up the
+//! lock when another process removed it, and when it could not be renewed in time, even while a request to the store
+//! is pending.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Held, PATIENCE, REFRESH, State, clock};
+use super::{Held, REFRESH, STORE_TIMEOUT, State, clock};
 use crate::error::{Error, Result};
 use crate::files::FileKind;
 use crate::id::LockId;
 use crate::repository::Repository;
 
-/// How often the clock is looked at: a machine that slept must notice soon.
+/// How often the clock is checked: a machine that was suspended must notice soon.
 const TICK: Duration = Duration::from_secs(5);
 
 pub(super) async fn keep(repository: Repository, state: Arc<State>) {
@@ -34,48 +35,48 @@ pub(super) async fn keep(repository: Repository, state: Arc<State>) {
                 return;
             }
             Renewal::Removed => {
-                tracing::error!("the lock on the repository was lost: someone removed it");
+                tracing::error!("the lock on the repository was lost: another process removed it");
                 state.lost.cancel();
                 return;
             }
         }
         next = clock::now() + REFRESH;
-        // What cannot be removed now is tried again next time; the lock is renewed all the same.
-        let _ = tokio::time::timeout(PATIENCE, tidy(&repository, &state)).await;
+        // A file that cannot be removed now is tried again next time; the lock is renewed nevertheless.
+        let _ = tokio::time::timeout(STORE_TIMEOUT, tidy(&repository, &state)).await;
     }
 }
 
-/// How an attempt to renew the lock ended.
+/// The result of an attempt to renew the lock.
 enum Renewal {
     Done,
     NotYet,
     Removed,
 }
 
-/// `late`: the lock is overdue already (the machine slept), and this is the last attempt.
+/// `late`: the lock is already overdue (the machine was suspended), and this is the last attempt.
 async fn renewal(repository: &Repository, state: &State, late: bool) -> Renewal {
     let renewed = tokio::select! {
-        outcome = tokio::time::timeout(PATIENCE, renew(repository, state)) => outcome,
+        outcome = tokio::time::timeout(STORE_TIMEOUT, renew(repository, state)) => outcome,
         () = overdue(state), if !late => return Renewal::NotYet,
     };
     match renewed {
         Ok(Ok(true)) => return Renewal::Done,
         Ok(Ok(false)) => return Renewal::Removed,
-        Ok(Err(error)) => tracing::warn!(%error, "could not renew the lock on the repository"),
-        Err(_) => tracing::warn!("could not renew the lock on the repository: the store does not answer"),
+        Ok(Err(error)) => tracing::warn!(%error, "cannot renew the lock on the repository"),
+        Err(_) => tracing::warn!("cannot renew the lock on the repository: the store does not respond"),
     }
     Renewal::NotYet
 }
 
-/// Ends when the lock was not renewed for too long.
+/// Completes when the lock was not renewed for too long.
 async fn overdue(state: &State) {
     while !state.is_overdue() {
         tokio::time::sleep(TICK).await;
     }
 }
 
-/// Writes a new file, if nobody removed the old one before that or meanwhile: whoever removed it may have taken the
-/// repository for free since, and a new file would hide that from every later look.
+/// Writes a new file, unless the old one was removed before or meanwhile: the process that removed it may have taken
+/// the repository since, and a new file would hide that from every later check.
 async fn renew(repository: &Repository, state: &State) -> Result<bool> {
     let _quiet = state.renewing.lock().await;
     let old = state.held().id;
@@ -97,8 +98,8 @@ async fn is_there(repository: &Repository, id: LockId) -> Result<bool> {
     looked.map_err(Error::store("look for the lock"))
 }
 
-/// Writes the lock's file anew; until it counts it is one of those to be removed, because a request that is broken off
-/// may have taken effect.
+/// Writes the lock's new file; until it becomes the current one, it is in the list of files to remove, because an
+/// interrupted request may have taken effect.
 async fn write_new(repository: &Repository, state: &State) -> Result<Held> {
     let now = clock::now();
     let file = state.held().file.renewed(now);
@@ -117,14 +118,14 @@ fn replace(state: &State, new: Held) {
     leftover.push(old);
 }
 
-/// Removes the files that do not count. Those that stay are kept in mind.
+/// Removes the files that are not current. Those that cannot be removed are remembered.
 pub(super) async fn tidy(repository: &Repository, state: &State) {
     let leftover = state.leftover().clone();
     for id in leftover {
         match repository.remove_file(FileKind::Lock, id.0).await {
             Ok(()) => state.leftover().retain(|left| *left != id),
             Err(error) => {
-                tracing::warn!(%id, %error, "could not remove a lock of ours; it grows stale by itself");
+                tracing::warn!(%id, %error, "cannot remove a lock of this process; it expires on its own");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Other people's locks: which are in the way, and which may be removed.
+//! Locks of other holders: which of them conflict, and which may be removed.
 
 use std::time::Duration;
 
@@ -10,12 +10,12 @@ use crate::files::FileKind;
 use crate::id::{Id, LockId};
 use crate::repository::{ListedFile, Repository};
 
-/// Where the store tells no times (restic's REST server), only the clocks of the holder and of this machine are left. They
-/// may differ by half an hour and a living lock still does not look stale: its holder gives up after 22 minutes.
+/// If the store reports no times (restic's REST server), there are only the clocks of the holder and of this machine.
+/// They may differ by half an hour without an active lock looking stale: its holder gives up after 22 minutes.
 const STALE_BY_ITS_OWN_TIME: Duration = Duration::from_hours(1);
 
-/// Fails with `Locked` if a lock other than `own` excludes one of `kind`. Removes what is stale or whose owner is
-/// known to be dead. A lock that cannot be read is in the way: it may be anyone's.
+/// Fails with `Locked` if a lock other than `own` conflicts with one of `kind`. Removes locks that are stale or whose
+/// owner is known to be dead. A lock that cannot be read conflicts: any process may hold it.
 pub(super) async fn conflict(
     repository: &Repository,
     kind: LockKind,
@@ -26,7 +26,7 @@ pub(super) async fn conflict(
     if let Some(own) = own
         && !listed.iter().any(|file| file.id == own.0)
     {
-        // A listing that lacks what was just written may lack the locks of others, too.
+        // A listing that lacks a file that was just written may lack the locks of others, too.
         return Err(Error::LockLost { detail: format!("the store does not list our lock {}", own.short()) });
     }
     for file in listed.iter().filter(|file| Some(LockId(file.id)) != own) {
@@ -38,7 +38,7 @@ pub(super) async fn conflict(
         let loaded = LockFile::load(repository, id).await;
         let Some(lock) = loaded.map_err(|error| unreadable(id, error))? else { continue };
         if options.dead_owners.contains(&lock.hostname) || is_stale(repository, file, &lock).await? {
-            tracing::info!(%id, host = %lock.hostname, "removing a lock whose owner is gone");
+            tracing::info!(%id, host = %lock.hostname, "removing a lock whose owner is dead");
             repository.remove_file(FileKind::Lock, id.0).await?;
             continue;
         }
@@ -52,23 +52,23 @@ pub(super) async fn conflict(
 fn unreadable(id: LockId, error: Error) -> Error {
     match error {
         Error::Damaged { detail, .. } => Error::Refused {
-            reason: format!("lock {} cannot be read, so it may be anyone's: {detail}", id.short()),
+            reason: format!("lock {} cannot be read, so any process may hold it: {detail}", id.short()),
             hint: "when you know that nothing uses the repository, remove it with `unlock --remove-all`",
         },
         other => other,
     }
 }
 
-/// Some stores leave an empty file behind when an upload was cut, and so does who dies while he asks for the store's
-/// clock. It was never a lock; an old one goes.
+/// Some stores leave an empty file when an upload is interrupted, and so does a process that crashes while it
+/// determines the store's clock. It was never a lock; an old one is removed.
 async fn sweep_empty(repository: &Repository, file: &ListedFile) {
     if is_older(file.modified, clock::now(), STALE_BY_ITS_OWN_TIME) {
         let _ = repository.remove_file(FileKind::Lock, file.id).await;
     }
 }
 
-/// Whether nobody renewed it for too long: by its holder's clock and by the store's, so that a clock that is wrong
-/// does not make a living lock stale.
+/// Whether the lock was not renewed for too long: by its holder's clock and by the store's, so that one wrong clock
+/// does not make an active lock stale.
 async fn is_stale(repository: &Repository, file: &ListedFile, lock: &LockFile) -> Result<bool> {
     let now = clock::now();
     if !is_older(lock.time(), now, STALE) {
@@ -77,11 +77,11 @@ async fn is_stale(repository: &Repository, file: &ListedFile, lock: &LockFile) -
     let key = FileKind::Lock.key(file.id);
     match repository.store().head(&key).await {
         Ok(info) if !info.is_dated => Ok(is_older(lock.time(), now, STALE_BY_ITS_OWN_TIME)),
-        // Our own clock first: mostly it says no, and the store need not be asked for its clock.
+        // Our own clock first: usually the lock is not stale by it, and the store's clock is not needed.
         Ok(info) if !is_older(info.modified, now, STALE) => Ok(false),
         Ok(info) => Ok(is_older(info.modified, store_clock(repository).await?, STALE)),
         Err(error) if error.is_not_found() => Ok(true),
-        Err(error) => Err(Error::store("look at a lock")(error)),
+        Err(error) => Err(Error::store("look up a lock")(error)),
     }
 }
 
@@ -90,38 +90,39 @@ fn is_older(time: Timestamp, now: Timestamp, limit: Duration) -> bool {
     !age.is_negative() && age.unsigned_abs() > limit
 }
 
-/// What time the store thinks it is: that of an object which is written for the question. Not for stores that tell no
-/// times.
+/// The store's current time: the modification time of an object that is written for this purpose. Not for stores that
+/// report no times.
 pub(crate) async fn store_clock(repository: &Repository) -> Result<Timestamp> {
-    // A lock file is the one thing that every writer may write and remove; this one is empty, which no one counts, as
-    // restic does not. Each question has its own: of two at once none removes the other's.
+    // A lock file is the only object that every writer may write and remove; this one is empty, which neither restic
+    // nor Lifeboat counts as a lock. Each call uses its own file, so that concurrent calls do not remove each
+    // other's.
     let probe = FileKind::Lock.key(Id(rand::random()));
     let store = repository.store();
-    store.put(&probe, bytes::Bytes::new()).await.map_err(Error::store("ask the store for its clock"))?;
+    store.put(&probe, bytes::Bytes::new()).await.map_err(Error::store("read the store's clock"))?;
     let info = store.head(&probe).await;
     store.delete(&probe).await.map_err(Error::store("remove an empty lock"))?;
-    Ok(info.map_err(Error::store("ask the store for its clock"))?.modified)
+    Ok(info.map_err(Error::store("read the store's clock"))?.modified)
 }
 
-/// A lock that stays.
+/// A lock that was not removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Kept {
     pub holder: Holder,
-    /// From when on it counts for nothing, unless it is renewed.
+    /// When it expires, unless it is renewed.
     pub stale_from: Timestamp,
 }
 
-/// What `remove_stale_locks` did.
+/// The result of `remove_stale_locks`.
 #[derive(Debug, Default)]
 pub struct Removed {
     pub locks: usize,
-    /// Those of holders that may be alive.
+    /// Locks whose holders may be alive.
     pub kept: Vec<Kept>,
-    /// They stay, and are in everyone's way: who holds them cannot be read.
+    /// Locks that cannot be read: they remain, and conflict with every other lock.
     pub unreadable: Vec<(LockId, Error)>,
 }
 
-/// Removes locks that nobody renewed for too long, and those of owners known to be dead.
+/// Removes locks that were not renewed for too long, and those of owners known to be dead.
 pub async fn remove_stale_locks(repository: &Repository, dead_owners: &[String]) -> Result<Removed> {
     let mut removed = Removed::default();
     for file in repository.list(FileKind::Lock).await? {
@@ -160,7 +161,7 @@ async fn kept(repository: &Repository, file: &ListedFile, lock: &LockFile) -> Ke
     Kept { holder: lock.holder(LockId(file.id)), stale_from }
 }
 
-/// Removes every lock: for people who know that nothing uses the repository.
+/// Removes every lock: for users who know that no process uses the repository.
 pub async fn remove_all_locks(repository: &Repository) -> Result<usize> {
     let files = repository.list(FileKind::Lock).await?;
     for file in &files {

@@ -13,7 +13,7 @@ pub struct LsNode {
     pub path: String,
     pub uid: u32,
     pub gid: u32,
-    /// Of files only.
+    /// Only for files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub size: Option<u64>,
     #[serde(skip_serializing_if = "is_zero_mode")]
@@ -55,7 +55,7 @@ pub(crate) fn time_text(time: NodeTime) -> String {
     text
 }
 
-/// A mode as Go's `FileMode.String` writes it: letters for each special bit (`d`, `L`, `D`, `u` …) instead of the
+/// A mode as Go's `FileMode.String` writes it: a letter for each special bit (`d`, `L`, `D`, `u` …) instead of the
 /// one that `ls -l` shows.
 pub fn mode_text(mode: Mode) -> String {
     let special = (0..).zip("dalTLDpSugct?".chars());

@@ -1,5 +1,5 @@
-//! Trees as JSON, byte for byte as Go's encoder writes them (field order, escapes, what is left out): the hash of
-//! a tree is its id, so any difference would store a directory twice.
+//! Trees as JSON, byte for byte as Go's encoder writes them (field order, escapes, omitted fields): the hash of a
+//! tree is its ID, so any difference would store a directory twice.
 
 use std::borrow::Cow;
 use std::fmt::Write;
@@ -14,7 +14,7 @@ use super::{Mode, Node, NodeKind, NodeTime, Xattr, quote};
 use crate::error::{Error, Result};
 use crate::id::BlobId;
 
-/// Collects the nodes of one directory, in the order of their names, into the tree's JSON.
+/// Collects the nodes of one directory, sorted by name, into the tree's JSON.
 #[derive(Debug)]
 pub struct TreeBuilder {
     json: String,
@@ -29,11 +29,11 @@ impl Default for TreeBuilder {
 }
 
 impl TreeBuilder {
-    /// Adds a node; names must grow.
+    /// Adds a node; names must be in ascending order.
     pub fn add(&mut self, node: &Node) -> Result<()> {
         if self.last.as_ref().is_some_and(|last| *last >= node.name) {
             let what = format!("tree with the name '{}'", node.display_name());
-            return Err(Error::damaged(what, "its names are not in order or not unique"));
+            return Err(Error::damaged(what, "its names are not sorted or not unique"));
         }
         if self.last.is_some() {
             self.json.push(',');
@@ -49,7 +49,7 @@ impl TreeBuilder {
     }
 }
 
-/// Reads a tree and gives its nodes to `each`, one at a time: a directory may have a million.
+/// Parses a tree and passes its nodes to `each`, one at a time: a directory may have a million.
 pub fn parse_tree(json: &[u8], each: &mut dyn FnMut(Node) -> Result<()>) -> Result<()> {
     let mut problem = None;
     let mut deserializer = serde_json::Deserializer::from_slice(json);
@@ -192,9 +192,9 @@ impl RawNode<'_> {
         let damaged = |detail: &str| Error::damaged(format!("node '{}'", self.name), detail);
         let time = |text: &str| match text {
             "" => Ok(NodeTime::default()),
-            text => NodeTime::parse(text).ok_or_else(|| damaged(&format!("'{text}' is no time"))),
+            text => NodeTime::parse(text).ok_or_else(|| damaged(&format!("'{text}' is not a time"))),
         };
-        let bytes = |text: &str| STANDARD.decode(text).map_err(|_| damaged("it holds broken base64"));
+        let bytes = |text: &str| STANDARD.decode(text).map_err(|_| damaged("it contains invalid base64"));
         let link_target = match &self.linktarget_raw {
             Some(raw) => bytes(raw)?,
             None => self.linktarget.as_bytes().to_vec(),
@@ -204,8 +204,7 @@ impl RawNode<'_> {
             Ok(Xattr { name: raw.name.clone().into_owned(), value })
         };
         Ok(Node {
-            name: quote::unquote(&self.name)
-                .ok_or_else(|| damaged("its name is not quoted as it should be"))?,
+            name: quote::unquote(&self.name).ok_or_else(|| damaged("its name is not quoted correctly"))?,
             kind: kind_of(&self.kind),
             mode: Mode(self.mode),
             mtime: time(&self.mtime)?,
@@ -245,7 +244,7 @@ fn kind_of(word: &str) -> NodeKind {
 }
 
 impl NodeKind {
-    /// The word of the format.
+    /// The name in the format.
     pub fn word(&self) -> &str {
         match self {
             Self::File => "file",
@@ -313,7 +312,8 @@ fn link_target(target: &[u8], out: &mut String) {
     if let Ok(target) = std::str::from_utf8(target) {
         return text("linktarget", target, out);
     }
-    // Go writes an escape for each byte that is no text, and the same character as it is where it is text.
+    // Go writes an escape for each byte that is not valid UTF-8, and the replacement character unescaped where the
+    // text contains it.
     out.push_str(",\"linktarget\":\"");
     for chunk in target.utf8_chunks() {
         escaped(chunk.valid(), out);

@@ -1,4 +1,4 @@
-//! Permission and type bits as Go's `os.FileMode` numbers them, which is what the format stores.
+//! Permission and type bits with the numbering of Go's `os.FileMode`, which the format stores.
 
 const DIRECTORY: u32 = 1 << 31;
 const SYMLINK: u32 = 1 << 27;
@@ -34,13 +34,13 @@ impl Mode {
         Self(kind | bit(0o4000, SETUID) | bit(0o2000, SETGID) | bit(0o1000, STICKY) | (mode & 0o777))
     }
 
-    /// Permission bits with set-uid, set-gid and sticky: what `chmod` takes.
+    /// Permission bits with set-uid, set-gid and sticky, for `chmod`.
     pub fn permissions(self) -> u32 {
         let bit = |go: u32, unix: u32| if self.0 & go == 0 { 0 } else { unix };
         bit(SETUID, 0o4000) | bit(SETGID, 0o2000) | bit(STICKY, 0o1000) | (self.0 & 0o777)
     }
 
-    /// The kind that the type bits say.
+    /// The kind according to the type bits.
     pub fn kind(self) -> NodeKind {
         match self.0 & (DIRECTORY | SYMLINK | DEVICE | CHAR_DEVICE | FIFO | SOCKET | IRREGULAR) {
             0 => NodeKind::File,
@@ -54,7 +54,7 @@ impl Mode {
         }
     }
 
-    /// `drwxr-xr-x`, as `ls -l` shows it.
+    /// As in `ls -l`: `drwxr-xr-x`.
     pub fn text(self) -> String {
         let kind = match self.kind() {
             NodeKind::Directory => 'd',

@@ -1,6 +1,6 @@
-//! Go's `strconv.Quote` without its quotation marks: how restic keeps file names that are no text in JSON.
+//! Go's `strconv.Quote` without its quotation marks: restic's encoding in JSON for file names that are not UTF-8.
 
-/// Appends `name` quoted: valid text as it is, except control characters, `"` and `\`; other bytes as `\x..`.
+/// Appends `name` quoted: valid text unchanged, except control characters, `"` and `\`; other bytes as `\x..`.
 pub(super) fn quote(name: &[u8], out: &mut String) {
     for chunk in name.utf8_chunks() {
         for character in chunk.valid().chars() {
@@ -30,8 +30,8 @@ fn quote_char(character: char, out: &mut String) {
     }
 }
 
-/// Go's `strconv.IsPrint` for the characters beyond ASCII that occur in names: all but controls, formats, spaces
-/// other than the plain one, and private use. A difference costs a duplicate tree, never a wrong name.
+/// Go's `strconv.IsPrint` for the non-ASCII characters that occur in names: all except control and format characters,
+/// spaces other than the ASCII one, and private use. A difference costs a duplicate tree, never a wrong name.
 fn is_printable(character: char) -> bool {
     !matches!(character,
         '\u{80}'..='\u{a0}' | '\u{ad}' | '\u{61c}' | '\u{1680}' | '\u{180e}' | '\u{2000}'..='\u{200f}'
@@ -47,7 +47,7 @@ fn hex(value: u32, digits: usize, letter: char, out: &mut String) {
     }
 }
 
-/// Reads what `quote` and Go write; `None` for anything else.
+/// Parses the output of `quote` and of Go; `None` for anything else.
 pub(super) fn unquote(text: &str) -> Option<Vec<u8>> {
     if !text.contains('\\') {
         return Some(text.as_bytes().to_vec());

@@ -1,10 +1,10 @@
-//! Times of nodes. A backup writes and reads three for every file, so they are formatted and parsed by hand; the
-//! general `jiff` is used for the offset of the machine's zone only.
+//! Times of nodes. A backup writes and reads three for every file, so they are formatted and parsed by hand; `jiff`
+//! is only used for the offset of the machine's time zone.
 
 use std::fmt::Write;
 
-/// A moment: seconds and nanoseconds of UTC since 1970, and the offset in seconds that it is written with. The
-/// offset tells nothing about the moment, so it does not count when times are compared.
+/// A time: seconds and nanoseconds UTC since 1970, and the offset in seconds with which it is written. The offset
+/// does not change the time, so comparisons ignore it.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NodeTime {
     pub seconds: i64,
@@ -33,7 +33,7 @@ impl Ord for NodeTime {
 }
 
 const DAY: i64 = 86_400;
-/// The years 0 and 9999: all that RFC 3339 can write. Times outside are moved to the nearest one.
+/// The years 0 and 9999: the range of RFC 3339. Times outside of it are moved to the nearest limit.
 const FIRST: i64 = -62_167_219_200;
 const LAST: i64 = 253_402_300_799;
 
@@ -43,7 +43,7 @@ impl NodeTime {
         Self { seconds, nanoseconds, offset: 0 }
     }
 
-    /// Appends `2026-11-15T18:24:22.123456789Z`: as Go does, without trailing zeros in the fraction.
+    /// Appends `2026-11-15T18:24:22.123456789Z`: like Go, without trailing zeros in the fraction.
     pub fn write(&self, out: &mut String) {
         let offset = i64::from(self.offset);
         let local = self.seconds.saturating_add(offset).clamp(FIRST, LAST);
@@ -65,7 +65,7 @@ impl NodeTime {
         }
     }
 
-    /// Reads RFC 3339.
+    /// Parses RFC 3339.
     pub fn parse(text: &str) -> Option<Self> {
         let bytes = text.as_bytes();
         let number = |from: usize, to: usize| -> Option<i64> {
@@ -118,7 +118,7 @@ impl std::fmt::Display for NodeTime {
     }
 }
 
-/// Days since 1970 to year, month, day (Howard Hinnant's method, proleptic Gregorian).
+/// Days since 1970 to year, month, day (Howard Hinnant's algorithm, proleptic Gregorian).
 fn civil(days: i64) -> (i64, i64, i64) {
     let shifted = days + 719_468;
     let era = shifted.div_euclid(146_097);
@@ -131,7 +131,7 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (year_of_era + era * 400 + i64::from(month <= 2), month, day)
 }
 
-/// The way back.
+/// The inverse of `civil`.
 fn days(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -168,7 +168,7 @@ mod tests {
     #[case("2026-13-15T18:24:22Z")]
     #[case("2026-11-15T18:24:22")]
     #[case("2026-11-15T18:24:22+0100")]
-    fn what_is_no_time_is_refused(#[case] text: &str) {
+    fn a_text_that_is_not_a_time_is_refused(#[case] text: &str) {
         assert!(NodeTime::parse(text).is_none());
     }
 

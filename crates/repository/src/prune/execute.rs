@@ -1,5 +1,5 @@
-//! Carrying out a plan, in the order that is safe at every step: void marks go, used blobs are written again, index
-//! files no longer name what leaves, marks are written, and at last packs are deleted that no index names.
+//! Carries out a plan, in an order that is safe at every step: void marks are removed, used blobs are written again,
+//! packs are removed from the index, marks are written, and finally packs that no index names are deleted.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::lock::{Lock, store_clock};
 use crate::progress::Progress;
 use crate::repository::Repository;
 
-/// Packs that are deleted between two looks at the lock.
+/// How many packs are deleted between two checks of the lock.
 const DELETED_AT_ONCE: usize = 1000;
 
 pub(super) async fn execute(
@@ -61,19 +61,20 @@ pub(super) async fn execute(
     Ok(done)
 }
 
-/// What writers that died left behind goes after a day, or the grace time if that is longer; when nothing is to
-/// wait, after an hour: under the exclusive lock nobody writes, and whoever does so without one only gets an error.
+/// Removes unfinished files of crashed writers after a day, or after the grace period if that is longer; after an
+/// hour if there is no grace period: under the exclusive lock there are no writers, and a writer without a lock only
+/// gets an error.
 async fn remove_unfinished(repository: &Repository, grace: Duration) -> u64 {
     let age = if grace.is_zero() { Duration::from_hours(1) } else { grace.max(Duration::from_hours(24)) };
     let removed = repository.store().remove_unfinished(age).await;
     removed.unwrap_or_else(|error| {
-        tracing::warn!(%error, "unfinished files of writers that died stay behind");
+        tracing::warn!(%error, "cannot remove unfinished files of crashed writers");
         0
     })
 }
 
-/// Packs that wait keep their times; those that left the index just now get the time of now, asked after the index
-/// was changed.
+/// Waiting packs keep their times; packs that were just removed from the index get the current time, determined after
+/// the index was changed.
 async fn write_marks(
     repository: &Repository,
     gathered: &mut Gathered,
@@ -89,7 +90,7 @@ async fn write_marks(
     gathered.marks.replace(repository, times).await
 }
 
-/// Deletes what the plan says, after all indexes were read again.
+/// Deletes the packs of the plan, after all indexes were read again.
 async fn delete(
     repository: &Repository,
     gathered: &Gathered,
@@ -115,21 +116,21 @@ async fn delete(
     Ok(())
 }
 
-/// The index as it is now must name every pack that stays and none that is to be deleted, and every blob that was
+/// The current index must name every pack that is kept and none that is to be deleted, and every blob that was
 /// written again must be in a new pack.
 fn check_index(index: &Index, gathered: &Gathered, plan: &PrunePlan) -> Result<()> {
     let refused = |reason: String| Error::Refused {
         reason,
-        hint: "no pack was deleted; run `check`, and prune again when nobody else is at work",
+        hint: "no pack was deleted; run `check`, and prune again when no other process uses the repository",
     };
     let named: HashSet<&PackId> = index.packs().iter().collect();
     let leaving: BTreeSet<PackId> = plan.leaves_index().into_iter().collect();
     if let Some(pack) = plan.delete.iter().find(|pack| named.contains(pack)) {
-        return Err(refused(format!("an index names pack {pack}, which was to be deleted")));
+        return Err(refused(format!("an index names pack {pack}, which should be deleted")));
     }
     let stays = gathered.index.packs().iter().filter(|pack| !leaving.contains(pack));
     if let Some(pack) = stays.into_iter().find(|pack| !named.contains(pack)) {
-        return Err(refused(format!("no index names pack {pack} any more, which was to stay")));
+        return Err(refused(format!("no index names pack {pack} any more, which should be kept")));
     }
     gathered.index.for_each(&mut |entry| {
         if plan.copies_to_repack.contains(entry.number) {
@@ -142,8 +143,8 @@ fn check_index(index: &Index, gathered: &Gathered, plan: &PrunePlan) -> Result<(
     })
 }
 
-/// The snapshots must be those that the decision was made from: under the exclusive lock nothing else changes them,
-/// so a difference means that a listing lied or that the lock is worth nothing.
+/// The snapshots must be those from which the decision was made: under the exclusive lock nothing else changes them,
+/// so a difference means that a listing was wrong or that the lock does not work.
 async fn same_snapshots(repository: &Repository, gathered: &Gathered) -> Result<()> {
     let listed: BTreeSet<_> =
         repository.list(FileKind::Snapshot).await?.into_iter().map(|file| file.id).collect();
@@ -152,11 +153,11 @@ async fn same_snapshots(repository: &Repository, gathered: &Gathered) -> Result<
     }
     Err(Error::Refused {
         reason: format!(
-            "there were {} snapshots when the prune began, and now there are {}, or others",
+            "there were {} snapshots when the prune started, now there are {}, or other ones",
             gathered.snapshots.len(),
             listed.len()
         ),
-        hint: "no pack was deleted; prune again when nobody else is at work",
+        hint: "no pack was deleted; prune again when no other process uses the repository",
     })
 }
 

@@ -1,9 +1,9 @@
-//! When packs were taken out of the index, kept in small objects beside the data that restic ignores. An object is
-//! named by the hash of its content, so a damaged one is noticed; what it said is lost then, and a lost mark starts
-//! the grace time again. Times are those of the store's clock.
+//! The times when packs were removed from the index, stored in small objects beside the data that restic ignores. An
+//! object is named by the hash of its content, so that damage is detected; its marks are then lost, and a lost mark
+//! restarts the grace period. Times are those of the store's clock.
 //!
-//! A store that has no place for such objects (restic's REST server) keeps no marks. Nothing is deleted by age
-//! there: packs that left the index stay until a prune with a grace of 0.
+//! A store that cannot keep such objects (restic's REST server) has no marks. Nothing is deleted by age there: packs
+//! that were removed from the index remain until a prune with a grace period of 0.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,18 +17,18 @@ use crate::id::{Id, PackId};
 use crate::repository::Repository;
 
 const VERSION: u32 = 1;
-/// Packs named by one object: some megabytes.
+/// The number of packs in one object: some megabytes.
 const PACKS_IN_FILE: usize = 50_000;
-/// No mark object of ours is larger.
+/// The largest mark object.
 const MAX_SIZE: u64 = 16 << 20;
 
-/// The marks that a repository has.
+/// The marks of a repository.
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
     pub(crate) times: HashMap<PackId, Timestamp>,
-    /// The objects they are in.
+    /// The objects that contain them.
     keys: Vec<String>,
-    /// Whether one of them cannot be read and has to go.
+    /// Whether one of them cannot be read and must be removed.
     damaged: bool,
     /// Whether the store can keep marks at all.
     pub(super) supported: bool,
@@ -40,7 +40,7 @@ struct MarkFile {
     marks: Vec<MarkedPacks>,
 }
 
-/// Packs that were taken out at the same time.
+/// Packs that were removed from the index at the same time.
 #[derive(Debug, Serialize, Deserialize)]
 struct MarkedPacks {
     time: Timestamp,
@@ -48,7 +48,7 @@ struct MarkedPacks {
 }
 
 impl Marks {
-    /// Reads all marks. Of several for one pack the latest counts.
+    /// Reads all marks. If a pack has several, the latest counts.
     pub(crate) async fn load(repository: &Repository) -> Result<Self> {
         let mut marks = Self { supported: true, ..Self::default() };
         let store = repository.store();
@@ -75,7 +75,10 @@ impl Marks {
         let file = serde_json::from_slice::<MarkFile>(content).ok();
         let Some(file) = file.filter(|file| intact && file.version == VERSION) else {
             self.damaged = true;
-            tracing::warn!(key, "the marks of an earlier prune are damaged: its packs wait from now on");
+            tracing::warn!(
+                key,
+                "the marks of an earlier prune are damaged: the grace period of its packs starts again"
+            );
             return;
         };
         for MarkedPacks { time, packs } in file.marks {
@@ -86,7 +89,7 @@ impl Marks {
         }
     }
 
-    /// Makes `times` the marks of the repository: writes them first, then removes what was there before. Where the
+    /// Replaces the marks of the repository by `times`: writes them first, then removes the previous ones. If the
     /// store cannot keep marks, there are none afterwards.
     pub(super) async fn replace(
         &mut self,
@@ -123,7 +126,7 @@ fn directory() -> String {
     format!("{OWN_PREFIX}/prune")
 }
 
-/// The objects that hold these marks.
+/// The objects for these marks.
 fn contents(times: &HashMap<PackId, Timestamp>) -> Result<Vec<Vec<u8>>> {
     let mut sorted: Vec<_> = times.iter().map(|(pack, time)| (*time, *pack)).collect();
     sorted.sort_unstable();
@@ -166,7 +169,7 @@ mod tests {
     async fn of_two_marks_for_a_pack_the_later_counts() {
         let repository = memory_repository().await;
         for second in [50, 900, 100] {
-            // As if the removal of the earlier ones had failed.
+            // As if the removal of the earlier marks had failed.
             let mut fresh = Marks { supported: true, ..Marks::default() };
             fresh.replace(&repository, times(&[(1, second)])).await.unwrap();
         }

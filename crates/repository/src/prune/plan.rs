@@ -1,15 +1,15 @@
-//! The prune decision as a value. Takes the copies of blobs that the index names (streamed, never held), which of
-//! them snapshots use, the packs of the store with sizes and times, the known marks and the store's time of now;
-//! gives what happens to every pack. `prune` calls it, a dry run prints it. No I/O and no clock.
+//! The prune decision as a value. Takes the copies of blobs in the index (streamed, never held in memory), which of
+//! them snapshots use, the packs of the store with sizes and times, the known marks and the store's current time;
+//! returns what happens to every pack. `prune` calls it, a dry run prints it. No I/O and no clock.
 //!
-//! A pack leaves the repository in two phases. First the index stops naming it (that is the mark: no writer reuses
-//! what is in it from then on) and the time of that is kept. A later run deletes it, when no index names it and the
-//! grace time has passed since the mark or since its upload, whichever is later. A pack without a known mark gets
-//! one now and waits the whole time. Only with a grace of 0 under the exclusive lock one run does both, in the same
-//! order.
+//! A pack is removed from the repository in two phases. First it is removed from the index (that is the mark: no
+//! writer reuses its blobs from then on) and the time is recorded. A later run deletes it, when no index names it and
+//! the grace period has passed since the mark or since its upload, whichever is later. A pack without a known mark
+//! gets one now and waits for the whole period. Only with a grace period of 0 and under the exclusive lock, one run
+//! does both, in the same order.
 //!
-//! Which packs are kept, repacked or dropped is decided as restic decides it, so that both programs leave the same
-//! repository. Memory: about 100 bytes for each pack and a bit for each entry of the index.
+//! Packs are kept, repacked or removed by the same rules as in restic, so that both programs leave the same
+//! repository. Memory: about 100 bytes per pack and one bit per entry of the index.
 
 mod choose;
 mod copies;
@@ -44,61 +44,61 @@ pub struct ListedPack {
     pub modified: Timestamp,
 }
 
-/// What the decision is made from.
+/// The input of the decision.
 pub struct Input<'a> {
-    /// What the index names.
+    /// The copies of blobs in the index.
     pub copies: &'a dyn Copies,
-    /// Every pack that the index names.
+    /// Every pack in the index.
     pub index_packs: &'a [PackId],
-    /// The numbers of entries that snapshots use: any one copy of each blob.
+    /// The numbers of the entries that snapshots use: one copy of each blob.
     pub used: &'a EntrySet,
-    /// What snapshots use and the index does not name.
+    /// Blobs that snapshots use and that are not in the index.
     pub missing: &'a [(BlobKind, BlobId)],
-    /// How many snapshots there are.
+    /// The number of snapshots.
     pub snapshots: usize,
     /// All packs in the store.
     pub listed: &'a [ListedPack],
-    /// When packs were taken out of the index, by the store's clock.
+    /// When packs were removed from the index, by the store's clock.
     pub marks: &'a HashMap<PackId, Timestamp>,
-    /// By the store's clock.
+    /// The current time by the store's clock.
     pub now: Timestamp,
-    /// Whether the format compresses (version 2).
+    /// Whether the format supports compression (version 2).
     pub compresses: bool,
 }
 
-/// What a prune does. Every list is sorted; the order of the steps is that of the fields.
+/// The plan of a prune. Every list is sorted; the steps are in the order of the fields.
 #[derive(Debug, Default)]
 pub struct PrunePlan {
-    /// Packs that the index names although they have a mark (an index was repaired): the mark is void and must be
-    /// gone before the index changes.
+    /// Packs that are in the index although they have a mark (an index was repaired): the mark is void and must be
+    /// removed before the index changes.
     pub void_marks: Vec<PackId>,
-    /// Packs whose used blobs are written again, into new packs; then they leave the index.
+    /// Packs whose used blobs are written again, into new packs; then the packs are removed from the index.
     pub repack: Vec<PackId>,
     /// The entries of the index to write again.
     pub copies_to_repack: Arc<EntrySet>,
-    /// Packs with nothing used in them: they leave the index.
+    /// Packs without used blobs: they are removed from the index.
     pub take_out: Vec<PackId>,
-    /// Packs that are not in the store and nobody needs: they leave the index.
+    /// Packs that are not in the store and that no snapshot needs: they are removed from the index.
     pub forget_missing: Vec<PackId>,
-    /// Packs whose time is counted from this run on: those that leave the index, and those that no index named
-    /// and that had no mark.
+    /// Packs whose grace period starts with this run: those that are removed from the index, and those that no index
+    /// named and that had no mark.
     pub mark: Vec<PackId>,
     /// Packs that wait, with the time of their mark.
     pub waiting: Vec<(PackId, Timestamp)>,
     /// Packs to delete at the end, after all indexes were read again and none of them names one of these.
     pub delete: Vec<PackId>,
-    /// When the first of the waiting packs can be deleted.
+    /// When the first waiting pack can be deleted.
     pub next_due: Option<Timestamp>,
     pub totals: Totals,
 }
 
 impl PrunePlan {
-    /// Whether the index has to be written again.
+    /// Whether the index must be rewritten.
     pub fn changes_index(&self) -> bool {
         !(self.repack.is_empty() && self.take_out.is_empty() && self.forget_missing.is_empty())
     }
 
-    /// Every pack that leaves the index, sorted.
+    /// Every pack that is removed from the index, sorted.
     pub fn leaves_index(&self) -> Vec<PackId> {
         let mut packs = [self.repack.as_slice(), &self.take_out, &self.forget_missing].concat();
         packs.sort_unstable();
@@ -106,7 +106,8 @@ impl PrunePlan {
     }
 }
 
-/// Decides. An error means that nothing may be changed: the repository or what was seen of it is not in order.
+/// Makes the decision. An error means that nothing may be changed: the repository, or what was read of it, is
+/// inconsistent.
 pub fn plan(input: &Input<'_>, options: &Options) -> Result<PrunePlan> {
     options.check(input.compresses)?;
     refuse::incomplete(input, options)?;
@@ -128,7 +129,7 @@ pub fn plan(input: &Input<'_>, options: &Options) -> Result<PrunePlan> {
 }
 
 impl PrunePlan {
-    /// Puts each pack that the index names where its action says.
+    /// Sorts each pack of the index into the list of its action.
     fn sort_indexed(&mut self, packs: &PackTable, input: &Input<'_>) {
         for pack in packs.iter() {
             if input.marks.contains_key(&pack.id) {
@@ -143,7 +144,7 @@ impl PrunePlan {
         }
     }
 
-    /// Decides which packs are deleted, marked or left to wait.
+    /// Decides which packs are deleted, marked or wait.
     fn sort_unindexed(
         &mut self,
         packs: &PackTable,
@@ -198,10 +199,10 @@ impl PrunePlan {
     }
 }
 
-/// The grace time unless a person says otherwise.
+/// The default grace period.
 pub const DEFAULT_GRACE: Duration = Duration::from_hours(24);
 
-/// By id; a copy only when it has to be, because there may be millions.
+/// Sorted by ID; copied only if necessary, because there may be millions.
 fn sorted(listed: &[ListedPack]) -> Cow<'_, [ListedPack]> {
     if listed.is_sorted_by_key(|pack| pack.id) {
         return Cow::Borrowed(listed);
@@ -211,9 +212,9 @@ fn sorted(listed: &[ListedPack]) -> Cow<'_, [ListedPack]> {
     Cow::Owned(listed)
 }
 
-/// What cannot happen unless the stream changed between two passes.
+/// Only possible if the stream changed between two passes.
 fn changed() -> Error {
-    Error::damaged("the index", "it was not the same when it was read again")
+    Error::damaged("the index", "it had changed when it was read again")
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! Writing used blobs again, out of packs that leave the index. Parts of packs are read several at a time; each blob
-//! is decrypted and checked before its sealed bytes go into a new pack as they are, or compressed when they were
-//! not. Memory: the parts in flight, new packs on their way, and 48 bytes for each blob of a batch.
+//! Writes used blobs again, from packs that are removed from the index. Several parts of packs are read concurrently;
+//! each blob is decrypted and checked before its sealed bytes are copied into a new pack, or compressed if they were
+//! not. Memory: the parts in flight, new packs being uploaded, and 48 bytes per blob of a batch.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -21,14 +21,14 @@ use crate::progress::Progress;
 use crate::repository::Repository;
 use crate::saver::{Saver, SaverTotals};
 
-/// Blobs that are looked up at a time; a larger prune reads the index several times.
+/// How many blobs are looked up at a time; a larger prune reads the index several times.
 const BATCH: usize = 500_000;
-/// What is read of a pack at a time, unless one blob is larger.
+/// How much of a pack is read at a time, unless one blob is larger.
 const PART: u64 = 2 << 20;
-/// Unused bytes between two blobs that are read along rather than asked around.
+/// A gap of unused bytes between two blobs up to which both are read with one request.
 const GAP: u64 = 256 << 10;
 
-/// Blobs of one pack that are read with one request, in the order of their places.
+/// Blobs of one pack that are read with one request, sorted by offset.
 struct Part {
     pack: PackId,
     start: u64,
@@ -36,7 +36,7 @@ struct Part {
     entries: Vec<Entry>,
 }
 
-/// Writes all that the plan says again, and the index of the new packs.
+/// Writes all blobs of the plan again, and the index of the new packs.
 pub(super) async fn repack(
     repository: &Repository,
     index: &Arc<Index>,
@@ -47,7 +47,8 @@ pub(super) async fn repack(
 ) -> Result<SaverTotals> {
     progress.begin("repacking");
     progress.add_total(plan.copies_to_repack.count(), 0);
-    // A child, because a failing upload cancels it. Threads that share the saver stop when this future is dropped.
+    // A child token, because a failed upload cancels it. Threads that share the saver stop when this future is
+    // dropped.
     let cancel = cancel.child_token();
     let _stop = cancel.clone().drop_guard();
     let saver = Saver::start(repository, Arc::clone(index), Some(Arc::clone(lock)), cancel);
@@ -78,21 +79,21 @@ pub(super) async fn repack(
     let totals = worker.saver.finish().await?;
     let blobs = totals.data_blobs + totals.tree_blobs;
     if blobs != plan.copies_to_repack.count() {
-        let detail = format!("{blobs} blobs were written instead of {}", plan.copies_to_repack.count());
+        let detail = format!("{blobs} blobs were written, expected {}", plan.copies_to_repack.count());
         return Err(Error::damaged("what was repacked", detail));
     }
     Ok(totals)
 }
 
-/// Entries to write again, of as many packs as make one batch.
+/// Entries to write again, of as many packs as fit into one batch.
 struct Batch {
     entries: Vec<Entry>,
     /// The last pack of the batch, by its number in the index.
     last: u32,
 }
 
-/// The entries of the next packs after the pack number `after`. Packs are taken whole, in the order of their numbers,
-/// until the batch is full.
+/// The entries of the next packs after the pack number `after`. Packs are taken completely, in the order of their
+/// numbers, until the batch is full.
 async fn next_batch(index: &Arc<Index>, plan: &PrunePlan, after: Option<u32>) -> Result<Option<Batch>> {
     let index = Arc::clone(index);
     let chosen = Arc::clone(&plan.copies_to_repack);
@@ -129,7 +130,7 @@ async fn next_batch(index: &Arc<Index>, plan: &PrunePlan, after: Option<u32>) ->
     gathering.await.unwrap_or(Err(Error::Cancelled))
 }
 
-/// Neighbours that are read together.
+/// Groups adjacent entries that are read together.
 fn parts(mut entries: Vec<Entry>) -> Vec<Part> {
     entries.sort_unstable_by_key(|entry| (entry.pack_number, entry.location.offset));
     let mut parts: Vec<Part> = Vec::new();
@@ -154,14 +155,14 @@ struct Worker {
     reader: BlobReader,
     saver: Saver,
     runtime: Handle,
-    /// One permit for each thread that may compute.
+    /// One permit per thread that may compute.
     threads: Semaphore,
-    /// Of threads that are not computing now.
+    /// Buffers of threads that are idle.
     buffers: Mutex<Vec<Buffers>>,
     compresses: bool,
 }
 
-/// Kept from blob to blob.
+/// Reused from blob to blob.
 #[derive(Default)]
 struct Buffers {
     opened: Vec<u8>,
@@ -200,7 +201,8 @@ impl Worker {
         opened.extend_from_slice(sealed);
         let decoded = self.reader.decode(entry.kind, &entry.id, &entry.location, opened, plain);
         if let Err(error) = decoded {
-            // This copy is damaged; another one may not be. None at all ends the prune before anything is removed.
+            // This copy is damaged; another one may be intact. If there is none, the prune ends before anything is
+            // removed.
             tracing::warn!(blob = %entry.id, pack = %entry.location.pack, %error, "a blob to repack is damaged");
             let other = self.runtime.block_on(self.reader.load(entry.kind, &entry.id))?;
             return self.saver.save_again(entry.kind, entry.id, &other).map(drop);

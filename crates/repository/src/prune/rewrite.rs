@@ -1,6 +1,6 @@
-//! Index files that no longer name certain packs. Files that name one of them are written anew without it, and small
-//! files are put together; full files that name none are left alone. New files are written before any old one goes,
-//! so that at every moment all packs that stay are named.
+//! Removes packs from the index files. Files that name one of the packs are rewritten without it, and small files are
+//! merged; full files that name none of them are not changed. New files are written before any old one is removed, so
+//! that all packs that are kept are always named.
 
 use std::collections::HashSet;
 
@@ -14,20 +14,20 @@ use crate::lock::Lock;
 use crate::progress::Progress;
 use crate::repository::Repository;
 
-/// Blobs in a full index file, as in restic.
+/// The number of blobs in a full index file, as in restic.
 const FULL: usize = 50_000;
 
-/// Index files that are read at once.
+/// How many index files are read concurrently.
 const CONCURRENT: usize = 4;
 
-/// What rewriting did.
+/// The result of rewriting.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Rewritten {
     pub(super) written: u64,
     pub(super) removed: u64,
 }
 
-/// Takes `leaving` (sorted) out of the index files `files`.
+/// Removes the packs `leaving` (sorted) from the index files `files`.
 pub(super) async fn rewrite(
     repository: &Repository,
     files: &[IndexId],
@@ -51,15 +51,15 @@ pub(super) async fn rewrite(
     }
     drop(loading);
     let written = write_again(repository, &obsolete, leaving, &mut named, lock, progress).await?;
-    // What is named by the new files is in the store; without the lock someone else may rely on the old ones.
+    // The packs in the new files are in the store; if the lock is lost, another process may rely on the old files.
     lock.verify().await?;
     let keys = obsolete.iter().map(|id| FileKind::Index.key(id.0));
     repository.store().delete_many(keys).await.map_err(Error::store("remove old index files"))?;
     Ok(Rewritten { written, removed: obsolete.len() as u64 })
 }
 
-/// Writes what stays of the files in `obsolete`, leaving out what a kept file names in the same words (an
-/// interrupted prune leaves such pairs).
+/// Writes the remaining packs of the files in `obsolete`, without those that a kept file names identically (an
+/// interrupted prune leaves such duplicates).
 async fn write_again(
     repository: &Repository,
     obsolete: &[IndexId],
@@ -106,7 +106,7 @@ async fn save(repository: &Repository, file: &IndexFile, lock: &Lock) -> Result<
     repository.save_file(FileKind::Index, &file.json()?).await.map(drop)
 }
 
-/// Of a pack and all that is said of it.
+/// A hash of a pack with all its blobs.
 fn fingerprint(pack: &IndexedPack) -> u128 {
     let mut bytes = pack.id.0.0.to_vec();
     for blob in pack.blobs() {

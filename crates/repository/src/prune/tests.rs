@@ -1,6 +1,6 @@
-//! The operation on repositories in memory.
+//! Prune on repositories in memory.
 
-mod deaths;
+mod crashes;
 mod listings;
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use crate::testing::sample::{Files, backup, file, restore};
 use crate::testing::unreliable::{Trouble, Unreliable};
 use crate::testing::{memory_repository, new_repository};
 
-/// Deletes as soon as the store's clock moved on.
+/// Deletes as soon as the store's clock has advanced.
 const SHORT: Duration = Duration::from_nanos(1);
 
 fn options(grace: Duration) -> PruneOptions {

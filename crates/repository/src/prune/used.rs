@@ -1,5 +1,6 @@
-//! Which blobs snapshots use: walks all trees, each once, several at a time. Takes the roots and the index; gives a
-//! bit for each entry of the index. Memory: the bits, the trees in flight, and the names of those still to visit.
+//! Finds the blobs that snapshots use: visits all trees, each once, several concurrently. Takes the roots and the
+//! index; returns one bit per entry of the index. Memory: the bits, the trees in flight, and the IDs of those still
+//! to visit.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -15,19 +16,20 @@ use crate::progress::Progress;
 use crate::repository::Repository;
 use crate::walk::EntrySet;
 
-/// Missing blobs that are remembered by name; the prune is refused with the first.
+/// How many missing blobs are recorded; the prune is refused because of the first.
 const NAMED_MISSING: usize = 1000;
 
-/// What snapshots use.
+/// The blobs that snapshots use.
 #[derive(Debug)]
 pub(crate) struct Used {
-    /// The first entry of each blob that is used.
+    /// The first entry of each used blob.
     pub(crate) entries: EntrySet,
-    /// What is used and not in the index; the first thousand.
+    /// Blobs that are used and not in the index; the first thousand.
     pub(crate) missing: Vec<(BlobKind, BlobId)>,
 }
 
-/// Walks. A tree that is there but cannot be read fails the whole: what it names might be pruned.
+/// Walks the trees. A tree that exists but cannot be read fails the whole operation: blobs that it names might be
+/// pruned.
 pub(crate) async fn find(
     repository: &Repository,
     index: &Arc<Index>,
@@ -49,7 +51,8 @@ pub(crate) async fn find(
     progress.add_total(waiting.len() as u64, 0);
     let mut visiting = FuturesUnordered::new();
     loop {
-        // The last found is visited next: depth first keeps the list short, and neighbours lie in the same pack.
+        // The last one found is visited next: depth first keeps the list short, and adjacent trees are in the same
+        // pack.
         while visiting.len() < at_once
             && let Some(tree) = waiting.pop()
         {
@@ -64,7 +67,7 @@ pub(crate) async fn find(
         waiting.append(&mut found);
     }
     drop(visiting);
-    // Every task has ended, so this is the last owner.
+    // Every task has ended, so this is the last reference.
     let walk = Arc::into_inner(walk).ok_or(Error::Cancelled)?;
     Ok(Used {
         entries: walk.entries,
@@ -79,7 +82,7 @@ struct Walk {
 }
 
 impl Walk {
-    /// Notes that a blob is used. Whether that is new, and the blob is there.
+    /// Marks a blob as used. True if it was not marked before and exists.
     fn note(&self, kind: BlobKind, id: &BlobId) -> Result<bool> {
         if let Some(entry) = self.reader.index().find_all(kind, id)?.first() {
             return Ok(self.entries.insert(entry.number));
@@ -91,12 +94,12 @@ impl Walk {
         Ok(false)
     }
 
-    /// Notes all that a tree names; gives the subtrees that nobody has seen yet.
+    /// Marks all blobs that a tree names; returns the subtrees that were not visited yet.
     async fn visit(&self, tree: BlobId) -> Result<Vec<BlobId>> {
         let json = self.reader.load(BlobKind::Tree, &tree).await?;
         let mut subtrees = Vec::new();
         let parsed = node::parse_tree(&json, &mut |node| {
-            // Whatever kind of node it is: what is named is kept.
+            // For every kind of node: whatever it names is kept.
             for blob in node.blobs() {
                 self.note(BlobKind::Data, blob)?;
             }

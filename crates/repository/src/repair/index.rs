@@ -1,5 +1,5 @@
-//! `repair index`: makes the index say what the packs hold. Packs that no index names are read and added, those
-//! that are gone are taken out, index files that are damaged or name a pack twice are written anew.
+//! `repair index`: makes the index match the packs. Packs that no index names are read and added, missing ones are
+//! removed, index files that are damaged or name a pack twice are rewritten.
 
 use std::collections::{HashMap, HashSet};
 
@@ -19,27 +19,27 @@ use crate::pack::{HEADER_OVERHEAD, PackedBlob, header_entry_length};
 use crate::progress::Progress;
 use crate::repository::Repository;
 
-/// How to repair the index.
+/// Options for repairing the index.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RepairIndexOptions {
-    /// Believe no index file, but for the names of packs that must be there: read the header of every pack.
+    /// Read the header of every pack; index files are only trusted for the names of packs that must exist.
     pub read_all_packs: bool,
 }
 
-/// What was done to the index.
+/// The result of repairing the index.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct RepairIndexOutcome {
-    /// Index files that could not be read, and why.
+    /// Index files that could not be read, and the errors.
     pub damaged_indexes: Vec<(IndexId, String)>,
-    /// Packs that are in the index now and were not before.
+    /// Packs that were added to the index.
     pub added_packs: Vec<PackId>,
-    /// Packs whose entry did not fit them, read again.
+    /// Packs whose entry did not match them; they were read again.
     pub reindexed_packs: Vec<PackId>,
-    /// Packs that the index named and that do not exist: taken out.
+    /// Packs that were in the index and do not exist: removed from the index.
     pub missing_packs: Vec<PackId>,
-    /// Packs whose own header cannot be read, and why: they are in no index, and left where they are.
+    /// Packs whose own header cannot be read, and the errors: they are in no index, and not touched.
     pub unreadable_packs: Vec<(PackId, String)>,
-    /// Packs whose own header cannot be read and that the index knew.
+    /// Packs whose own header cannot be read and that were in the index.
     pub cut_packs: Vec<CutPack>,
     pub written_indexes: Vec<IndexId>,
     pub removed_indexes: u64,
@@ -51,8 +51,8 @@ impl RepairIndexOutcome {
     }
 }
 
-/// A pack that is not as long as it was, without its header. Blobs that still lie within it stay in the index, so that
-/// they can be read and `repair packs` can save them; the others leave it, so that backups store them again.
+/// A truncated pack, without its header. Blobs that are still within it stay in the index, so that they can be read
+/// and `repair packs` can save them; the others are removed from it, so that backups store them again.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct CutPack {
     pub id: PackId,
@@ -61,8 +61,8 @@ pub struct CutPack {
     pub lost: u64,
 }
 
-/// What the index files say about a pack.
-struct Said {
+/// The content of a pack according to the index files.
+struct IndexedEntry {
     size: u64,
     entry: IndexedPack,
     alike: bool,
@@ -95,27 +95,27 @@ async fn run(
     let files: Vec<IndexId> =
         repository.list(FileKind::Index).await?.iter().map(|file| IndexId(file.id)).collect();
     let mut obsolete = HashSet::new();
-    let mut said = survey(repository, &files, &mut obsolete, &mut outcome).await?;
+    let mut indexed = survey(repository, &files, &mut obsolete, &mut outcome).await?;
     progress.begin("listing the packs");
     let listed = repository.list(FileKind::Pack).await?;
     let present: HashMap<PackId, u64> = listed.iter().map(|file| (PackId(file.id), file.size)).collect();
-    let lacking = said.keys().filter(|id| !present.contains_key(id));
+    let lacking = indexed.keys().filter(|id| !present.contains_key(id));
     listing::require_absent(repository, lacking.copied()).await?;
     let mut old = HashMap::new();
     if options.read_all_packs {
         obsolete.extend(files.iter().copied());
-        old = std::mem::take(&mut said);
+        old = std::mem::take(&mut indexed);
     }
-    let stale = find_stale(&said, &present, &mut outcome);
+    let stale = find_stale(&indexed, &present, &mut outcome);
     let mut to_read: Vec<(PackId, u64)> = present.into_iter().collect();
-    to_read.retain(|(id, _)| !said.contains_key(id) || stale.contains(id));
+    to_read.retain(|(id, _)| !indexed.contains_key(id) || stale.contains(id));
     to_read.sort_unstable();
     let before: HashMap<PackId, IndexedPack> = to_read
         .iter()
-        .filter_map(|(id, _)| old.remove(id).or_else(|| said.remove(id)))
-        .map(|said| (said.entry.id, said.entry))
+        .filter_map(|(id, _)| old.remove(id).or_else(|| indexed.remove(id)))
+        .map(|known| (known.entry.id, known.entry))
         .collect();
-    drop((old, said));
+    drop((old, indexed));
 
     let mut writer = IndexWriter::new(repository, lock);
     read_headers(repository, &to_read, &before, &mut writer, &mut outcome, progress, cancel).await?;
@@ -131,20 +131,20 @@ async fn run(
     Ok(outcome)
 }
 
-/// The packs that are gone or that do not fit their entries.
+/// The packs that are missing or that do not match their entries.
 fn find_stale(
-    said: &HashMap<PackId, Said>,
+    indexed: &HashMap<PackId, IndexedEntry>,
     present: &HashMap<PackId, u64>,
     outcome: &mut RepairIndexOutcome,
 ) -> HashSet<PackId> {
     let mut stale: HashSet<PackId> = HashSet::new();
-    for (id, said) in said {
+    for (id, entry) in indexed {
         match present.get(id) {
             None => {
                 stale.insert(*id);
                 outcome.missing_packs.push(*id);
             }
-            Some(size) if *size != said.size || !said.alike => {
+            Some(size) if *size != entry.size || !entry.alike => {
                 stale.insert(*id);
                 outcome.reindexed_packs.push(*id);
             }
@@ -156,14 +156,14 @@ fn find_stale(
     stale
 }
 
-/// What each pack should look like, by all index files that can be read.
+/// The expected content of each pack, from all index files that can be read.
 async fn survey(
     repository: &Repository,
     files: &[IndexId],
     obsolete: &mut HashSet<IndexId>,
     outcome: &mut RepairIndexOutcome,
-) -> Result<HashMap<PackId, Said>> {
-    let mut said: HashMap<PackId, Said> = HashMap::new();
+) -> Result<HashMap<PackId, IndexedEntry>> {
+    let mut indexed: HashMap<PackId, IndexedEntry> = HashMap::new();
     for id in files {
         let file = match load(repository, *id).await {
             Ok(file) => file,
@@ -175,14 +175,14 @@ async fn survey(
             Err(error) => return Err(error),
         };
         for pack in file.packs {
-            if let Some(known) = said.get_mut(&pack.id) {
+            if let Some(known) = indexed.get_mut(&pack.id) {
                 known.alike &= known.entry == pack;
             } else {
-                said.insert(pack.id, Said { size: size_of(&pack), entry: pack, alike: true });
+                indexed.insert(pack.id, IndexedEntry { size: size_of(&pack), entry: pack, alike: true });
             }
         }
     }
-    Ok(said)
+    Ok(indexed)
 }
 
 fn size_of(pack: &IndexedPack) -> u64 {
@@ -236,7 +236,7 @@ async fn read_headers(
     Ok(())
 }
 
-/// What still lies within a pack of `size` bytes.
+/// The blobs that are still within a pack of `size` bytes.
 fn cut_to(entry: &IndexedPack, size: u64, problem: String) -> (Vec<PackedBlob>, CutPack) {
     let blobs: Vec<PackedBlob> = entry.blobs().collect();
     let within = |blob: &PackedBlob| u64::from(blob.offset) + u64::from(blob.length) <= size;
@@ -246,7 +246,7 @@ fn cut_to(entry: &IndexedPack, size: u64, problem: String) -> (Vec<PackedBlob>, 
     (kept, cut)
 }
 
-/// Index files that name a stale pack, or one that an earlier file named already, are written anew.
+/// Rewrites index files that name a stale pack, or one that an earlier file already named.
 async fn keep_the_rest(
     repository: &Repository,
     files: &[IndexId],

@@ -1,5 +1,5 @@
-//! `repair packs`: saves every blob of damaged packs that is still whole into new packs, then takes the damaged ones
-//! out of the index and removes them.
+//! `repair packs`: saves every intact blob of damaged packs into new packs, then removes the damaged ones from the
+//! index and from the store.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::PathBuf;
@@ -25,21 +25,21 @@ use crate::saver::Saver;
 #[derive(Debug, Clone, Default)]
 pub struct RepairPacksOptions {
     pub packs: Vec<PackId>,
-    /// A copy of each pack is written here first, as `pack-ID`; a file that exists is never overwritten.
+    /// A copy of each pack is written here first, as `pack-ID`; an existing file is never overwritten.
     pub copies: Option<PathBuf>,
 }
 
-/// What became of the packs.
+/// The result of repairing packs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct RepairPacksOutcome {
-    /// Blobs that were whole and are in new packs now.
+    /// Intact blobs that are in new packs now.
     pub salvaged: u64,
-    /// Blobs of which these packs had no whole copy, and no other pack has one either.
+    /// Blobs of which these packs had no intact copy, and no other pack has one either.
     pub lost: Vec<(BlobKind, BlobId)>,
     pub removed_packs: Vec<PackId>,
 }
 
-/// Repairs packs under an exclusive lock. Afterwards `repair snapshots` takes out what was lost.
+/// Repairs packs under an exclusive lock. Afterwards `repair snapshots` removes what was lost from snapshots.
 pub async fn repair_packs(
     repository: &Repository,
     options: &RepairPacksOptions,
@@ -48,7 +48,7 @@ pub async fn repair_packs(
     cancel: &CancellationToken,
 ) -> Result<RepairPacksOutcome> {
     if options.packs.is_empty() {
-        return Err(Error::invalid("packs to repair", "none was named"));
+        return Err(Error::invalid("packs to repair", "there are none"));
     }
     let repository = &repository.without_cache();
     Lock::hold(repository, LockKind::Exclusive, lock, async |lock| {
@@ -73,7 +73,7 @@ async fn run(
     let saving = cancel.child_token();
     let _stop = saving.clone().drop_guard();
     let saver = Arc::new(Saver::start(repository, Arc::clone(&index), Some(Arc::clone(lock)), saving));
-    progress.begin("saving what is whole");
+    progress.begin("saving intact blobs");
     progress.add_total(packs.len() as u64, 0);
     progress.total_is_known();
     let (mut wanted, mut salvaged) = (HashSet::new(), HashSet::new());
@@ -109,7 +109,7 @@ async fn run(
     Ok(outcome)
 }
 
-/// What the index says about each of the packs.
+/// The content of each of the packs according to the index.
 async fn indexed_blobs(
     repository: &Repository,
     index: &Index,
@@ -124,7 +124,7 @@ async fn indexed_blobs(
         }
         Ok(())
     })?;
-    // What neither the index nor the store knows was mistyped; the others are not touched either.
+    // An ID that is neither in the index nor in the store was mistyped; the other packs are not changed either.
     for (id, _) in known.iter().filter(|(_, indexed)| indexed.is_empty()) {
         let looking = repository.store().exists(&FileKind::Pack.key(id.0)).await;
         if !looking.map_err(Error::store(format!("look for {}", FileKind::Pack.describe(id.0))))? {
@@ -156,14 +156,14 @@ async fn with_header(
     }
     if blobs.is_empty() {
         return Err(Error::Refused {
-            reason: format!("neither the index nor its own header says what is in pack {id}"),
-            hint: "nothing was removed; bring the pack or the index back from a copy, or let `prune` remove what no index names",
+            reason: format!("neither the index nor its own header lists the blobs of pack {id}"),
+            hint: "nothing was removed; restore the pack or the index from a copy, or let `prune` remove packs that no index names",
         });
     }
     Ok(blobs)
 }
 
-/// Those of the `missing` blobs of which no other pack has a copy, sorted.
+/// The `missing` blobs of which no other pack has a copy, sorted.
 fn lost_blobs<'a>(
     index: &Index,
     packs: &BTreeSet<PackId>,
@@ -180,8 +180,8 @@ fn lost_blobs<'a>(
     Ok(lost)
 }
 
-/// A pack as it is; `None` if it is gone. One that does not match its name is read twice, because what is not found
-/// in it is lost: what the network spoilt in one of the reads is whole in the other.
+/// The content of a pack; `None` if it does not exist. A pack that does not match its ID is read twice, because a
+/// blob that is not found in it is lost: what was corrupted during one read may be intact in the other.
 async fn load(
     repository: &Repository,
     options: &RepairPacksOptions,
@@ -213,7 +213,7 @@ async fn load(
     Ok(Some(reads))
 }
 
-/// Saves what can be read in any of the `reads`; gives what was saved.
+/// Saves every blob that can be read in any of the `reads`; returns those that were saved.
 fn salvage(
     reader: &BlobReader,
     target: &Saver,

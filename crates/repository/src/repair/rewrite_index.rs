@@ -1,5 +1,5 @@
-//! Writing index files anew: without some packs, with some others. New files are complete in the store before an
-//! old one goes.
+//! Rewrites index files: without some packs, with some others. New files are complete in the store before an old one
+//! is removed.
 
 use std::collections::HashSet;
 
@@ -10,7 +10,7 @@ use crate::index::{IndexFile, IndexedPack};
 use crate::lock::Lock;
 use crate::repository::Repository;
 
-/// As many blobs are in an index file, as in restic.
+/// The number of blobs in an index file, as in restic.
 const MAX_BLOBS: usize = 50_000;
 
 /// Collects packs into new index files.
@@ -46,12 +46,12 @@ impl<'a> IndexWriter<'a> {
         Ok(())
     }
 
-    /// Writes the rest, then removes `obsolete` files.
+    /// Writes the remaining packs, then removes the `obsolete` files.
     pub(super) async fn finish(mut self, obsolete: &HashSet<IndexId>) -> Result<Vec<IndexId>> {
         self.write().await?;
         self.lock.verify().await?;
         for id in obsolete {
-            // Written again with the same content: sealed files have random names, but better safe.
+            // Sealed files have random IDs, so this should never match; it protects a file that was just written.
             if !self.written.contains(id) {
                 self.repository.remove_file(FileKind::Index, id.0).await?;
             }
@@ -65,7 +65,7 @@ pub(super) async fn load(repository: &Repository, id: IndexId) -> Result<IndexFi
     IndexFile::parse(&repository.load_file(FileKind::Index, id.0).await?)
 }
 
-/// Takes `packs` out of every index file.
+/// Removes `packs` from every index file.
 pub(super) async fn remove_packs(
     repository: &Repository,
     lock: &Lock,

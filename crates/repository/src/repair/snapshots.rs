@@ -1,5 +1,5 @@
-//! `repair snapshots`: writes damaged snapshots anew without what is lost. The new one is in the store before the
-//! old one goes, and the old one only goes if the caller says so.
+//! `repair snapshots`: rewrites damaged snapshots without the lost data. The new snapshot is in the store before the
+//! old one is removed, and the old one is only removed if the caller asks for it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -19,32 +19,32 @@ use crate::repository::Repository;
 use crate::saver::Saver;
 use crate::snapshot::Snapshot;
 
-/// The tag of snapshots that were repaired and stand beside their originals.
+/// The tag of repaired snapshots whose originals still exist.
 const TAG: &str = "repaired";
 
 /// Which snapshots to repair, and how.
 #[derive(Debug, Clone, Default)]
 pub struct RepairSnapshotsOptions {
     pub snapshots: Vec<SnapshotId>,
-    /// Remove the originals. A snapshot whose root is lost, or whose own object is damaged, is removed with this only;
-    /// nothing of it is left.
+    /// Remove the originals. A snapshot whose root is lost, or whose own object is damaged, is only removed with this
+    /// option; nothing of it is left.
     pub forget: bool,
     pub dry_run: bool,
 }
 
-/// One snapshot that was damaged.
+/// A damaged snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct RepairedSnapshot {
     pub old: SnapshotId,
-    /// `None` for a dry run, and if its root is lost.
+    /// `None` for a dry run, and if the root is lost.
     pub new: Option<SnapshotId>,
-    /// Nothing of it can be read: the directory that it starts with is lost, or its own object is damaged.
+    /// Nothing of it can be read: its root directory is lost, or its own object is damaged.
     pub root_is_lost: bool,
     pub old_was_removed: bool,
     pub mended: Vec<Mended>,
 }
 
-/// What was repaired; snapshots that are whole are not named.
+/// The repaired snapshots; intact ones are not listed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct RepairSnapshotsOutcome {
     pub looked_at: u64,
@@ -115,16 +115,16 @@ async fn run(
     Ok(outcome)
 }
 
-/// A snapshot with something lost in its tree.
+/// A snapshot with losses in its tree.
 struct Incomplete {
     id: SnapshotId,
     snapshot: Snapshot,
-    /// The mended tree; `None` if its root is lost.
+    /// The repaired tree; `None` if the root is lost.
     tree: Option<BlobId>,
     mended: Vec<Mended>,
 }
 
-/// Mends the trees of all snapshots; gives those that are incomplete, and those whose own object is damaged.
+/// Repairs the trees of all snapshots; returns those that are incomplete, and those whose own object is damaged.
 async fn mend(
     repository: &Repository,
     options: &RepairSnapshotsOptions,
@@ -152,7 +152,7 @@ async fn mend(
     Ok((incomplete, damaged))
 }
 
-/// Writes the new snapshot, then removes the old one if the caller said so. Without a lock nothing is written.
+/// Writes the new snapshot, then removes the old one if the caller asked for it. Without a lock nothing is written.
 async fn replace(
     repository: &Repository,
     options: &RepairSnapshotsOptions,
@@ -179,7 +179,7 @@ async fn replace(
     Ok(repaired)
 }
 
-/// Removes a snapshot whose object is damaged, if the caller said so and it is still no better.
+/// Removes a snapshot whose object is damaged, if the caller asked for it and it is still damaged.
 async fn remove_damaged(
     repository: &Repository,
     options: &RepairSnapshotsOptions,
@@ -189,7 +189,7 @@ async fn remove_damaged(
     let Some(lock) = lock.filter(|_| options.forget) else { return Ok(false) };
     match repository.load_snapshot(id).await {
         Ok(_) => {
-            let detail = "it could not be read at first, and then it could";
+            let detail = "it could be read only at the second attempt";
             return Err(Error::damaged(FileKind::Snapshot.describe(id.0), detail));
         }
         Err(Error::Damaged { .. }) => {}

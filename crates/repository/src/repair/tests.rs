@@ -93,7 +93,7 @@ async fn packs_that_are_gone_leave_the_index_and_what_is_no_pack_is_left_alone()
     assert!(!repository.load_index().await.unwrap().packs().contains(&pack));
 }
 
-/// A pack that lost its end, which is where its header is.
+/// A pack that lost its end, which contains its header.
 async fn cut_pack(repository: &Repository, content: &[u8], rest: impl Fn(usize) -> usize) -> PackId {
     let pack = pack_of(repository, content).await;
     let key = FileKind::Pack.key(pack.0);
@@ -284,9 +284,9 @@ async fn a_snapshot_object_that_is_damaged_goes_only_when_that_is_said() {
     assert!(matches!(repository.load_snapshots().await, Err(Error::Damaged { .. })));
 
     for (forget, dry_run) in [(true, true), (false, false)] {
-        let told = mend_snapshots(&repository, &[whole, cut], forget, dry_run).await;
-        assert_eq!((told.repaired.len(), told.repaired[0].old), (1, cut));
-        assert!(told.repaired[0].root_is_lost && !told.repaired[0].old_was_removed);
+        let outcome = mend_snapshots(&repository, &[whole, cut], forget, dry_run).await;
+        assert_eq!((outcome.repaired.len(), outcome.repaired[0].old), (1, cut));
+        assert!(outcome.repaired[0].root_is_lost && !outcome.repaired[0].old_was_removed);
         assert!(repository.store().exists(&key).await.unwrap());
     }
     let removed = mend_snapshots(&repository, &[whole, cut], true, false).await;

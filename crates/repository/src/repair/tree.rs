@@ -1,5 +1,5 @@
-//! A tree without what is lost: directories that cannot be read become empty, files keep the blobs that are left,
-//! entries that cannot be are dropped. Unchanged trees keep their ids. Dry runs compute the ids only.
+//! Repairs a tree: directories that cannot be read become empty, files keep their remaining blobs, invalid entries
+//! are removed. Unchanged trees keep their IDs. Dry runs only compute the IDs.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,28 +15,28 @@ use crate::node::{Node, NodeKind, TreeBuilder};
 use crate::saver::Saver;
 use crate::walk::join;
 
-/// What was mended.
+/// The kind of a repair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum MendedKind {
     /// A file lost some or all of its content.
     ContentRemoved,
-    /// The size of a file did not fit its blobs.
+    /// The size of a file did not match its blobs.
     SizeCorrected,
     /// A directory could not be read and is empty now.
     DirectoryEmptied,
-    /// An entry of an impossible type or name is gone.
+    /// An entry with an invalid type or name was removed.
     EntryRemoved,
 }
 
-/// One thing that was mended.
+/// One repair.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Mended {
     pub path: String,
     pub kind: MendedKind,
 }
 
-/// Mends trees; remembers those it has seen, so that snapshots that share a tree share its repair.
+/// Repairs trees; remembers the results, so that snapshots that share a tree share its repair.
 pub(super) struct Mender<'a> {
     pub(super) reader: &'a BlobReader,
     /// None for a dry run.
@@ -46,21 +46,21 @@ pub(super) struct Mender<'a> {
     pub(super) mended: Vec<Mended>,
 }
 
-/// A directory that is being mended.
+/// A directory that is being repaired.
 struct Level {
     path: Vec<u8>,
     tree: BlobId,
     changed: bool,
-    /// It could not be read, and is empty now.
+    /// It could not be read, and is now empty.
     lost: bool,
     nodes: std::vec::IntoIter<Node>,
     builder: TreeBuilder,
-    /// The entry whose subtree is being mended, a level further down.
+    /// The entry whose subtree is being repaired, one level below.
     waiting: Option<Node>,
 }
 
 impl Mender<'_> {
-    /// The id of the mended tree; `None` if the root itself is lost.
+    /// The ID of the repaired tree; `None` if the root itself is lost.
     pub(super) async fn mend(&mut self, root: BlobId) -> Result<Option<BlobId>> {
         if let Some(known) = self.replaced.get(&root) {
             return Ok(Some(*known));
@@ -84,7 +84,7 @@ impl Mender<'_> {
         }
     }
 
-    /// In the order of names, each once: anything else cannot be written again.
+    /// Sorted by name, each once: a tree cannot be written otherwise.
     fn level(&mut self, path: Vec<u8>, tree: BlobId, mut nodes: Vec<Node>) -> Level {
         let ordered = nodes.is_sorted_by(|one, other| one.name < other.name);
         if !ordered {
@@ -101,7 +101,7 @@ impl Mender<'_> {
         Level { path, tree, changed: !ordered, lost: false, nodes, builder, waiting: None }
     }
 
-    /// Adds an entry to the mended directory, or begins with the directory that it is.
+    /// Adds an entry to the repaired directory, or starts with the directory that it is.
     async fn entry(&mut self, level: &mut Level, mut node: Node) -> Result<Option<Level>> {
         let path = join(&level.path, &node.name);
         let invalid = match &node.kind {
@@ -138,7 +138,7 @@ impl Mender<'_> {
         Ok(Some(deeper))
     }
 
-    /// Keeps the blobs that there are; whether anything changed.
+    /// Keeps the blobs that exist; returns whether anything changed.
     fn mend_file(&mut self, path: &[u8], node: &mut Node) -> Result<bool> {
         let mut content = Vec::with_capacity(node.blobs().len());
         let mut size = 0_u64;
@@ -182,7 +182,7 @@ impl Mender<'_> {
             }
             None => BlobId(Id::of(&json)),
         };
-        // A lost root is not the same as an empty one, so nothing is said about other places of a lost tree.
+        // A lost root is not the same as an empty one, so the result for a lost tree is not remembered.
         if !level.lost {
             self.replaced.insert(level.tree, id);
         }

@@ -1,5 +1,5 @@
-//! The files of a repository, except packs: listed, read, written, removed; and the headers of packs. Every operation
-//! reads and writes through here.
+//! Lists, reads, writes and removes the files of a repository, except packs; and reads the headers of packs. Every
+//! operation uses it.
 
 use bytes::Bytes;
 use futures::TryStreamExt;
@@ -15,9 +15,9 @@ use crate::files::FileKind;
 use crate::id::{Id, PackId};
 use crate::pack::{self, PackedBlob};
 
-/// No index, snapshot or lock is larger when decompressed.
+/// The largest decompressed size of an index, snapshot or lock.
 const MAX_FILE: usize = 512 * 1024 * 1024;
-/// What is read of a pack's end at first.
+/// How much of a pack's end is read at first.
 const EAGER_HEADER: u64 = 16 * 1024;
 
 /// An object of a listing.
@@ -30,7 +30,8 @@ pub struct ListedFile {
 }
 
 impl Repository {
-    /// Every file of a kind, sorted by id. Fails if any part of the listing does: deletion is decided by it (restic#4612).
+    /// Every file of a kind, sorted by ID. Fails if any part of the listing fails: deletions are decided by it
+    /// (restic#4612).
     pub async fn list(&self, kind: FileKind) -> Result<Vec<ListedFile>> {
         let prefix = format!("{}/", kind.directory());
         let action = || format!("list {}", kind.plural());
@@ -49,14 +50,14 @@ impl Repository {
             None => Ok(files),
             Some(pair) => {
                 // Pages that overlap may have gaps elsewhere.
-                let detail = format!("it shows {} twice", kind.describe(pair[0].id));
+                let detail = format!("it contains {} twice", kind.describe(pair[0].id));
                 Err(Error::store(action())(lifeboat_store::Error::Listing { prefix, detail }))
             }
         }
     }
 
-    /// A file's plain text. Its hash is checked; what does not match is read once more, in case the network was
-    /// at fault.
+    /// The plain content of a file. Its hash is checked; if it does not match, the file is read once more, in case
+    /// the network was at fault.
     pub async fn load_file(&self, kind: FileKind, id: Id) -> Result<Vec<u8>> {
         let what = kind.describe(id);
         let mut content = self.load_through_cache(kind, id).await?;
@@ -64,7 +65,7 @@ impl Repository {
             content = self.load_raw(kind, id).await?;
         }
         if Id::of(&content) != id {
-            return Err(Error::damaged(what, "its content does not match its name"));
+            return Err(Error::damaged(what, "its content does not match its ID"));
         }
         let mut content = Vec::from(content);
         let plain = self.key().open(&mut content).map_err(|error| Error::damaged(&*what, error))?;
@@ -81,13 +82,13 @@ impl Repository {
         self.cached(cached, id, self.load_raw(kind, id)).await
     }
 
-    /// A file as it is in the store.
+    /// A file as stored.
     pub async fn load_raw(&self, kind: FileKind, id: Id) -> Result<Bytes> {
         let action = Error::store(format!("read {}", kind.describe(id)));
         self.store().get(&kind.key(id)).await.map_err(action)
     }
 
-    /// Compresses (from version 2 on), seals, checks that it can be read again, and writes.
+    /// Compresses (since version 2), seals, checks that it can be read back, and writes.
     pub async fn save_file(&self, kind: FileKind, plain: &[u8]) -> Result<Id> {
         let sealed = self.seal_file(plain)?;
         let id = Id::of(&sealed);
@@ -119,11 +120,11 @@ impl Repository {
         if same {
             Ok(sealed)
         } else {
-            Err(Error::damaged("a new file", "it does not read as written (bad memory?)"))
+            Err(Error::damaged("a new file", "it cannot be read back (faulty memory?)"))
         }
     }
 
-    /// The blobs that a pack lists in its own header: for check and repair, which do not believe the index.
+    /// The blobs that a pack lists in its own header: for check and repair, which do not trust the index.
     pub async fn load_pack_header(&self, id: PackId, size: u64) -> Result<Vec<PackedBlob>> {
         let what = FileKind::Pack.describe(id.0);
         let read = |range: std::ops::Range<u64>| {

@@ -1,5 +1,5 @@
-//! Making a repository and opening one: takes a store and a password, gives a [`Repository`]. Called by every operation
-//! of `cli`, `mover` and `operator` before anything else.
+//! Creates and opens a repository: takes a store and a password, returns a [`Repository`]. Called by every operation
+//! of `cli`, `mover` and `operator` first.
 
 use std::sync::Arc;
 
@@ -21,8 +21,9 @@ const SMALLEST_PACK: usize = 4 * 1024 * 1024;
 const LARGEST_PACK: usize = 128 * 1024 * 1024;
 
 impl Repository {
-    /// Makes a new repository. The config is written last and only if there is none, so of two that try at once
-    /// one wins, and a half-made repository is not one: the key of somebody who died before the config is gone on with.
+    /// Creates a new repository. The config is written last and only if there is none, so that of two concurrent
+    /// calls one wins, and an unfinished repository does not count as one: the key of a process that crashed before
+    /// it wrote the config is reused.
     pub async fn init(
         store: Store,
         password: &SecretString,
@@ -57,7 +58,7 @@ impl Repository {
             Err(error) if error.is_already_exists() => {
                 let theirs = store.get("config").await.map_err(Error::store("read the config"))?;
                 if key.open(&mut theirs.to_vec()).is_err() {
-                    // Someone else was faster; our key opens nothing of theirs.
+                    // Another process was faster; our key opens nothing of its repository.
                     let _ = store.delete(&FileKind::Key.key(key_id.0)).await;
                 }
                 return Err(exists());
@@ -67,14 +68,14 @@ impl Repository {
         Self::assembled(store, key, key_id, config, options)
     }
 
-    /// The key of a repository that somebody began to make, where that is all there is.
+    /// The key of a repository whose creation was interrupted, if there is nothing else.
     async fn begun(store: &Store, password: &SecretString) -> Result<Option<(KeyId, Material)>> {
         if keys::list(store).await?.is_empty() {
             return Ok(None);
         }
         let part_of = |what: &str| Error::Refused {
-            reason: format!("there are keys but no config: part of a repository{what}"),
-            hint: "look what is there; give an empty location, or bring back the config",
+            reason: format!("there are keys but no config: an incomplete repository{what}"),
+            hint: "check the location; use an empty one, or restore the config",
         };
         for kind in [FileKind::Snapshot, FileKind::Index, FileKind::Pack] {
             let directory = format!("{}/", kind.directory());
@@ -85,7 +86,7 @@ impl Repository {
         }
         match keys::opened_by(store, password).await? {
             Some(begun) => Ok(Some(begun)),
-            None => Err(part_of(" that was begun with another password")),
+            None => Err(part_of(" whose creation was started with another password")),
         }
     }
 

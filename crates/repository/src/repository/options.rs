@@ -1,4 +1,4 @@
-//! How a repository is opened, made and used: what callers of [`super::Repository`] may choose.
+//! Options for opening, creating and using a repository, for callers of [`super::Repository`].
 
 use std::path::PathBuf;
 
@@ -7,26 +7,26 @@ use crate::config::Version;
 use crate::identity::Identity;
 use crate::keys::Cost;
 
-/// The size that packs aim at; restic's default.
+/// The target size of packs; restic's default.
 pub const DEFAULT_PACK_SIZE: usize = 16 * 1024 * 1024;
 
-/// How a repository is used.
+/// Options for using a repository.
 #[derive(Debug, Clone)]
 pub struct Options {
     pub compression: Compression,
-    /// What packs grow to before they are uploaded.
+    /// The size at which packs are uploaded.
     pub pack_size: usize,
-    /// Uploads of packs in flight, at most; each holds one pack in memory.
+    /// The most concurrent uploads of packs; each holds one pack in memory.
     pub uploads: usize,
-    /// Reads of packs in flight, at most, during restore, check and prune.
+    /// The most concurrent reads of packs during restore, check and prune.
     pub reads: usize,
     /// Threads for hashing, compressing and encrypting.
     pub threads: usize,
-    /// Where large indexes are spilled to.
+    /// The directory for large indexes.
     pub temporary: PathBuf,
-    /// Where index files, snapshots and trees are kept from one run to the next.
+    /// The directory for cached index files, snapshots and trees.
     pub cache: Option<PathBuf>,
-    /// Who we are, for locks, keys and snapshots.
+    /// The identity in locks, keys and snapshots.
     pub identity: Identity,
     /// The key to try first.
     pub key_hint: Option<String>,
@@ -49,13 +49,13 @@ impl Default for Options {
     }
 }
 
-/// How a new repository is made.
+/// Options for creating a repository.
 #[derive(Debug, Clone, Default)]
 pub struct InitOptions {
     pub version: Version,
-    /// That of another repository, so that copies between them share blobs.
+    /// The polynomial of another repository, so that copies between them share blobs.
     pub polynomial: Option<u64>,
     pub cost: Cost,
-    /// Whether the password may be empty: only when a person said so.
+    /// Whether the password may be empty: only if the user allowed it.
     pub allow_empty_password: bool,
 }

@@ -21,7 +21,7 @@ impl Repository {
         Ok(listed)
     }
 
-    /// One more password for the same repository. Proves that it opens before it says that it is there.
+    /// Adds a password for the same repository. Checks that it opens the repository before it returns.
     pub async fn add_key(&self, new: &NewKey<'_>) -> Result<KeyId> {
         let id = keys::add(self.store(), self.key().material(), new).await?;
         let file: KeyFile = keys::load(self.store(), id).await?;
@@ -29,12 +29,12 @@ impl Repository {
         Ok(id)
     }
 
-    /// Takes a password away; never the one in use. The caller has the exclusive lock (see `crate::remove_key`).
+    /// Removes a password; never the current one. The caller holds the exclusive lock (see `crate::remove_key`).
     pub(crate) async fn remove_key(&self, id: KeyId) -> Result<()> {
         if id == self.key_id() {
             return Err(Error::Refused {
-                reason: format!("key {} is the one that this command opened the repository with", id.short()),
-                hint: "open it with another password first (`key add` makes one)",
+                reason: format!("this command opened the repository with key {}", id.short()),
+                hint: "open it with another password first (`key add` adds one)",
             });
         }
         self.remove_file(FileKind::Key, id.0).await

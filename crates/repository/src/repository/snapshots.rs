@@ -1,4 +1,4 @@
-//! The snapshots of a repository, read and written. Called by every operation that selects snapshots.
+//! Reads and writes the snapshots of a repository. Called by every operation that selects snapshots.
 
 use futures::{StreamExt, TryStreamExt, stream};
 
@@ -10,7 +10,7 @@ use crate::id::SnapshotId;
 use crate::snapshot::Snapshot;
 use crate::snapshots::{DamagedSnapshot, Found, Loaded};
 
-/// Small files read at once.
+/// How many small files are read concurrently.
 const CONCURRENT_READS: usize = 16;
 
 impl Repository {
@@ -20,23 +20,23 @@ impl Repository {
             .map_err(|error| Error::damaged(FileKind::Snapshot.describe(id.0), error))
     }
 
-    /// All snapshots, oldest first. One that cannot be read fails the whole: what is not seen might be pruned.
+    /// All snapshots, oldest first. One that cannot be read fails the whole operation: its data might be pruned.
     pub async fn load_snapshots(&self) -> Result<Vec<Found>> {
         let loaded = self.load_all_snapshots().await?;
         loaded.damaged.first().map_or(Ok(loaded.found), |damaged| Err(damaged.error()))
     }
 
-    /// All snapshots, for commands that read: damaged ones are passed over with a warning each. A store that cannot
-    /// be read is an error.
+    /// All snapshots, for commands that read: damaged ones are skipped with a warning each. A store that cannot be
+    /// read is an error.
     pub async fn load_readable_snapshots(&self) -> Result<Loaded> {
         let loaded = self.load_all_snapshots().await?;
         for damaged in &loaded.damaged {
-            tracing::warn!("{}: it is passed over; `forget` with its id removes it", damaged.error());
+            tracing::warn!("{}: it is skipped; `forget` with its ID removes it", damaged.error());
         }
         Ok(loaded)
     }
 
-    /// All snapshots, damaged ones apart.
+    /// All snapshots, damaged ones separately.
     pub(crate) async fn load_all_snapshots(&self) -> Result<Loaded> {
         let ids = self.list(FileKind::Snapshot).await?;
         self.tidy_cache(Cached::Snapshot, ids.iter().map(|file| file.id));
@@ -61,7 +61,7 @@ impl Repository {
         Ok(loaded)
     }
 
-    /// Writes a snapshot. The caller has the lock and has verified it.
+    /// Writes a snapshot. The caller holds the lock and has verified it.
     pub async fn save_snapshot(&self, snapshot: &Snapshot) -> Result<SnapshotId> {
         let json =
             serde_json::to_vec(snapshot).map_err(|error| Error::invalid("snapshot", error.to_string()))?;

@@ -1,5 +1,5 @@
-//! Comparing a file that exists with the blobs that it should have, so that only what differs is written, and for
-//! verification. The walk starts a comparison, worker threads read and hash, the walk collects the answer later.
+//! Compares an existing file with the blobs that it should have, so that only differing parts are written, and for
+//! verification. The walk starts a comparison, worker threads read and hash, and the walk collects the result later.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::id::{BlobId, BlobKind, Id};
 use crate::node::Node;
 use crate::source::stat::Stat;
 
-/// Blobs that one thread compares at a go: large files are shared by all.
+/// How many blobs one thread compares at a time: large files are shared by all threads.
 const PART: usize = 64;
 
 /// A file that is being compared.
@@ -25,7 +25,7 @@ pub(super) struct Comparing {
     pub(super) directory: DirRef,
     pub(super) node: Node,
     pub(super) stat: Stat,
-    answers: Receiver<(usize, Vec<bool>)>,
+    results: Receiver<(usize, Vec<bool>)>,
 }
 
 /// A part of a file for one thread.
@@ -33,23 +33,23 @@ pub(super) struct Comparison {
     directory: DirRef,
     name: Vec<u8>,
     blobs: Vec<(BlobId, u32)>,
-    /// Where the first of them is in the file, and its number.
+    /// The offset in the file of the first blob, and its number.
     at: u64,
     first: usize,
-    answer: Sender<(usize, Vec<bool>)>,
+    result: Sender<(usize, Vec<bool>)>,
 }
 
 impl Comparing {
-    /// Hands the parts to the workers.
+    /// Distributes the parts to the workers.
     pub(super) fn start(feed: &Feed, directory: &DirRef, node: Node, stat: Stat) -> Result<Self> {
-        let (answer, answers) = crossbeam_channel::unbounded();
+        let (result, results) = crossbeam_channel::unbounded();
         let index = directory.shared().reader.index();
         let mut at = 0_u64;
         for (number, part) in node.blobs().chunks(PART).enumerate() {
             let part_at = at;
             let mut blobs = Vec::with_capacity(part.len());
             for id in part {
-                // What is in no pack has no length; it and all that follows count as different.
+                // A blob that is in no pack has no known length; it and all following ones count as different.
                 let Some(location) = index.find(BlobKind::Data, id)? else { break };
                 blobs.push((*id, location.plain_length()));
                 at = at.saturating_add(location.plain_length().into());
@@ -61,35 +61,35 @@ impl Comparing {
                 blobs,
                 at: part_at,
                 first: number * PART,
-                answer: answer.clone(),
+                result: result.clone(),
             }))?;
             if !complete {
                 break;
             }
         }
-        Ok(Self { directory: directory.clone(), node, stat, answers })
+        Ok(Self { directory: directory.clone(), node, stat, results })
     }
 
-    /// Which blobs are in the file where they should be.
+    /// Which blobs of the file are correct.
     pub(super) fn matches(&self) -> Result<Vec<bool>> {
         let mut matches = vec![false; self.node.blobs().len()];
-        // Ends when every part has answered: each drops its sender.
-        while let Ok((first, part)) = self.answers.recv() {
+        // Ends when every part has sent its result: each drops its sender.
+        while let Ok((first, part)) = self.results.recv() {
             for (slot, same) in matches.iter_mut().skip(first).zip(part) {
                 *slot = same;
             }
         }
-        self.directory.shared().go_on()?;
+        self.directory.shared().check_running()?;
         Ok(matches)
     }
 }
 
 impl Comparison {
-    /// Reads and compares; a file that cannot be read differs in everything.
+    /// Reads and compares; a file that cannot be read differs completely.
     pub(super) fn carry_out(self, shared: &Shared, buffer: &mut Vec<u8>) {
         let same = self.compare(shared, buffer).unwrap_or_default();
-        // The walk may have been cancelled, then nobody listens.
-        let _ = self.answer.send((self.first, same));
+        // If the walk was cancelled, the receiver is gone.
+        let _ = self.result.send((self.first, same));
     }
 
     fn compare(&self, shared: &Shared, buffer: &mut Vec<u8>) -> SystemResult<Vec<bool>> {
@@ -122,7 +122,7 @@ fn open_file(directory: &Arc<OwnedFd>, name: &[u8]) -> SystemResult<(OwnedFd, u6
     if stat.is_file() { Ok((file, stat.size)) } else { Err(Errno::STALE) }
 }
 
-/// False if the file ends before.
+/// False if the file ends earlier.
 fn read_exact(file: &OwnedFd, mut buffer: &mut [u8], mut at: u64) -> SystemResult<bool> {
     while !buffer.is_empty() {
         match rustix::io::pread(file, &mut *buffer, at) {
@@ -138,7 +138,7 @@ fn read_exact(file: &OwnedFd, mut buffer: &mut [u8], mut at: u64) -> SystemResul
     Ok(true)
 }
 
-/// For `?` on answers of the system about one entry of the walk.
+/// For `?` on results of system calls for one entry of the walk.
 pub(super) fn system(action: &'static str, path: &[u8]) -> impl FnOnce(Errno) -> Error {
     use std::os::unix::ffi::OsStrExt;
     let path = std::path::PathBuf::from(std::ffi::OsStr::from_bytes(path));

@@ -1,5 +1,5 @@
-//! Removing what is in the way or not in the snapshot: through handles, never through a link, and never into
-//! another file system that is mounted below.
+//! Removes entries that obstruct others or are not in the snapshot: through handles, never through a symbolic link,
+//! and never in another file system that is mounted below.
 
 use std::collections::HashSet;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -13,7 +13,7 @@ use super::plan::Removal;
 use super::shared::Shared;
 use crate::source::stat::Stat;
 
-/// Removes one entry that is in the way of another kind.
+/// Removes an entry that obstructs one of another kind.
 pub(super) fn make_way(
     shared: &Shared,
     directory: BorrowedFd<'_>,
@@ -27,15 +27,14 @@ pub(super) fn make_way(
     }
 }
 
-/// Removes (or in a dry run, tells) the entries of a directory that the snapshot does not have and that are
-/// selected.
+/// Removes (or in a dry run, reports) the selected entries of a directory that the snapshot does not have.
 pub(super) fn remove_others(directory: &DirRef, names: &HashSet<Vec<u8>>) {
     let shared = directory.shared();
     let entries = directory.handle().and_then(|handle| Ok((names_of(handle.as_fd())?, handle)));
     let (entries, handle) = match entries {
         Ok(found) => found,
         Err(error) => {
-            let message = format!("cannot look for what to delete: {}", std::io::Error::from(error));
+            let message = format!("cannot list the entries to delete: {}", std::io::Error::from(error));
             return shared.problem(&directory.location(None), message);
         }
     };
@@ -47,11 +46,11 @@ pub(super) fn remove_others(directory: &DirRef, names: &HashSet<Vec<u8>>) {
         if !shared.select(&path, false).include {
             continue;
         }
-        let mut told = |path: &[u8], is_directory: bool| {
+        let mut report = |path: &[u8], is_directory: bool| {
             add(&shared.counts.files_deleted, 1);
             shared.notify(Action::Deleted, path, is_directory, 0);
         };
-        if let Err(error) = remove_tree(shared, handle.as_fd(), &name, &path, &mut told) {
+        if let Err(error) = remove_tree(shared, handle.as_fd(), &name, &path, &mut report) {
             shared.problem(&path, format!("cannot delete it: {}", std::io::Error::from(error)));
         }
     }
@@ -65,13 +64,13 @@ struct Level {
     path: Vec<u8>,
 }
 
-/// Removes an entry with everything below it; a loop, so that depth costs no stack. In a dry run only tells.
+/// Removes an entry with everything below it; a loop, so that depth needs no stack. In a dry run it only reports.
 fn remove_tree(
     shared: &Shared,
     directory: BorrowedFd<'_>,
     name: &[u8],
     path: &[u8],
-    told: &mut dyn FnMut(&[u8], bool),
+    report: &mut dyn FnMut(&[u8], bool),
 ) -> SystemResult<()> {
     let dry_run = shared.options.dry_run;
     let device = device_of(directory)?;
@@ -89,14 +88,14 @@ fn remove_tree(
                 if !dry_run {
                     unlinkat(parent, name.as_slice(), AtFlags::empty())?;
                 }
-                told(&path, false);
+                report(&path, false);
             }
         } else if let Some(level) = levels.pop() {
             let parent = levels.last().map_or(directory, |level| level.handle.as_fd());
             if !dry_run {
                 unlinkat(parent, level.name.as_slice(), AtFlags::REMOVEDIR)?;
             }
-            told(&level.path, true);
+            report(&level.path, true);
         }
         let Some(level) = levels.last_mut() else { return Ok(()) };
         next = level.entries.pop().map(|name| {

@@ -1,8 +1,10 @@
-//! Restoring the one file of a snapshot onto a block device, or into an image of one: what is zero there is not written,
-//! so that a thin volume stays thin, and a target that is too small is refused before anything is written. Takes a
-//! snapshot and the opened target; gives what was written. Called by movers, who hold the repository's lock.
+//! Restores the only file of a snapshot to a block device, or to an image of one: zeros are not written if the target
+//! already reads as zeros, so that a thin volume stays thin, and a target that is too small is refused before
+//! anything is written. Takes a snapshot and the opened target; returns what was written. Called by movers, which
+//! hold the repository's lock.
 //!
-//! Memory is bounded: a few reads of at most 4 MiB sealed and 8 MiB plain data, or one blob, besides the file's list.
+//! Memory is bounded: a few reads of at most 4 MiB of sealed and 8 MiB of plain data, or one blob, besides the file's
+//! list of blobs.
 
 mod batches;
 mod target;
@@ -25,18 +27,18 @@ use crate::snapshot::Snapshot;
 use crate::walk::single_file;
 use batches::{Batch, Batches, Piece};
 
-/// Reads in flight; each may hold 12 MiB.
+/// The number of concurrent reads; each may hold 12 MiB.
 const AHEAD: usize = 4;
 
-/// What was done.
+/// The result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct DeviceOutcome {
-    /// Of the device as it was backed up.
+    /// The size of the device when it was backed up.
     pub bytes: u64,
     pub verified: bool,
 }
 
-/// Writes the snapshot's one file onto the target; with `verify` everything is read again afterwards.
+/// Writes the only file of the snapshot to the target; with `verify`, everything is read again afterwards.
 pub async fn restore_device(
     repository: &Repository,
     snapshot: &Snapshot,
@@ -94,14 +96,14 @@ async fn write(
     blocking(move || syncing.sync()).await
 }
 
-/// Fetches, decodes and writes one batch. Gives the bytes of the device that it covers.
+/// Fetches, decodes and writes one batch. Returns the number of bytes of the device that it covers.
 async fn carry_out(reader: BlobReader, batch: Batch, target: Arc<DeviceTarget>) -> Result<u64> {
     let sealed = match batch.range() {
         None => None,
         Some((key, range)) => {
             let length = range.end - range.start;
             let read = reader.repository().store().get_range(&key, range).await;
-            // Each blob is tried on its own, from every copy, if this one cannot be had.
+            // If this fails, each blob is read separately, from every copy.
             read.ok().filter(|sealed| sealed.len() as u64 == length)
         }
     };
@@ -124,7 +126,7 @@ async fn carry_out(reader: BlobReader, batch: Batch, target: Arc<DeviceTarget>) 
                 plain = runtime.block_on(reader.load(BlobKind::Data, &piece.id))?.into();
             }
             if plain.len() as u64 != length {
-                let detail = "the index says another length than it has";
+                let detail = "its length differs from the index";
                 return Err(Error::damaged(format!("blob {}", piece.id.short()), detail));
             }
             target.write(&plain, piece.at)?;
@@ -134,7 +136,7 @@ async fn carry_out(reader: BlobReader, batch: Batch, target: Arc<DeviceTarget>) 
     .await
 }
 
-/// Reads everything again and compares it with the blobs' ids.
+/// Reads everything again and compares it with the blobs' IDs.
 async fn check(
     reader: &BlobReader,
     path: &Path,
@@ -153,7 +155,7 @@ async fn check(
                 let content = target.read(piece.at, piece.location.plain_length())?;
                 if BlobId::from(Id::of(&content)) != piece.id {
                     let source = std::io::Error::other(format!(
-                        "verification: what was written at byte {} does not read as written",
+                        "verification: the data at byte {} differs from what was written",
                         piece.at
                     ));
                     return Err(Error::file("verify", path)(source));
@@ -174,7 +176,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> Result<T> + Send + '
     let done = tokio::task::spawn_blocking(work).await;
     done.unwrap_or_else(|error| {
         let source = std::io::Error::other(error);
-        Err(Error::Local { action: "go on with the restore".to_owned(), source })
+        Err(Error::Local { action: "continue the restore".to_owned(), source })
     })
 }
 

@@ -1,6 +1,6 @@
-//! A directory that is being restored. Every entry that is still to be written holds a `DirRef`; when the last one
-//! is gone, the directory gets its owner, mode and times, and lets go of its own parent. So times come right without
-//! a second walk, and memory holds only directories with work left.
+//! A directory that is being restored. Every entry that is not finished holds a `DirRef`; when the last one is
+//! dropped, the directory gets its owner, mode and times, and drops the reference to its parent. That way times are
+//! correct without a second walk, and only directories with unfinished entries are in memory.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use rustix::fs::OFlags;
 use rustix::io::{Errno, Result as SystemResult};
 
-use super::metadata::{self, Failure, Place};
+use super::metadata::{self, Failure, MetadataTarget};
 use super::outcome::Action;
 use super::shared::Shared;
 use crate::node::Node;
@@ -25,22 +25,22 @@ pub(super) struct Directory {
     /// None for the target itself.
     node: Option<Box<Node>>,
     path_length: usize,
-    /// Set once it is there.
+    /// Set once the directory exists.
     presence: OnceLock<Presence>,
-    /// Something below it was restored, so its metadata is wanted.
+    /// Something below it was restored, so its metadata is set.
     touched: AtomicBool,
 }
 
-/// What is known of a directory that is there.
+/// Properties of an existing directory.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Presence {
-    /// This restore has made it, so it was empty.
+    /// This restore has created it, so it was empty.
     pub(super) fresh: bool,
-    /// Device and inode: what is opened later must be the same.
+    /// Device and inode: a handle that is opened later must have the same.
     identity: (u64, u64),
 }
 
-/// A reference that finishes the directory when it is the last one.
+/// A reference that finishes the directory when the last one is dropped.
 pub(super) struct DirRef(Option<Arc<Directory>>);
 
 impl DirRef {
@@ -61,7 +61,7 @@ impl DirRef {
         Ok(Self(Some(Arc::new(directory))))
     }
 
-    /// An entry of this directory; nothing is made yet.
+    /// An entry of this directory; nothing is created yet.
     pub(super) fn child(&self, node: Node) -> Self {
         let directory = Directory {
             shared: Arc::clone(&self.shared),
@@ -91,7 +91,7 @@ impl std::ops::Deref for DirRef {
 }
 
 impl Drop for DirRef {
-    /// A loop, not recursion: a path may have two thousand parts.
+    /// A loop, not a recursion: a path may have two thousand components.
     fn drop(&mut self) {
         let mut next = self.0.take();
         while let Some(mut directory) = next.and_then(Arc::into_inner) {
@@ -114,7 +114,7 @@ impl Directory {
         self.node.as_deref()
     }
 
-    /// The bytes of its path below the target.
+    /// The length of its path below the target, in bytes.
     pub(super) fn path_length(&self) -> usize {
         self.path_length
     }
@@ -123,12 +123,12 @@ impl Directory {
         self.presence.get().copied()
     }
 
-    /// Notes that it is there.
+    /// Records that it exists.
     pub(super) fn is_there(&self, fresh: bool, stat: &Stat) {
         let _ = self.presence.set(Presence { fresh, identity: identity(stat) });
     }
 
-    /// Notes that it or something below it was restored.
+    /// Records that it or something below it was restored.
     pub(super) fn touch(&self) {
         let mut at = Some(self);
         while let Some(directory) = at {
@@ -142,7 +142,7 @@ impl Directory {
         }
     }
 
-    /// Below the target, without a leading slash.
+    /// Its path below the target, without a leading slash.
     pub(super) fn path(&self) -> Vec<u8> {
         let mut names = Vec::new();
         let mut at = Some(self);
@@ -154,7 +154,7 @@ impl Directory {
         names.join(&b'/')
     }
 
-    /// In the snapshot, as in `/etc/hosts`: of this directory, or of an entry.
+    /// The path in the snapshot, such as `/etc/hosts`: of this directory, or of an entry.
     pub(super) fn location(&self, entry: Option<&[u8]>) -> Vec<u8> {
         let mut path = vec![b'/'];
         path.extend(self.path());
@@ -167,7 +167,7 @@ impl Directory {
         path
     }
 
-    /// Its handle, opened again if it was closed meanwhile. What was put in its place since is not accepted.
+    /// Its handle, opened again if it was closed. A replacement of the directory is not accepted.
     pub(super) fn handle(&self) -> SystemResult<Arc<OwnedFd>> {
         if let Some(handle) = self.shared.handles.directory(self.number) {
             return Ok(handle);
@@ -183,12 +183,12 @@ impl Directory {
         Ok(handle)
     }
 
-    /// Gives it a handle that was just opened.
+    /// Sets a handle that was just opened.
     pub(super) fn keep(&self, handle: &Arc<OwnedFd>) {
         self.shared.handles.keep_directory(self.number, Arc::clone(handle));
     }
 
-    /// Everything in it is done: owner, attributes, mode, times.
+    /// Called when everything in it is done: sets owner, attributes, mode and times.
     fn finish(&self) {
         let handle = self.shared.handles.take_directory(self.number);
         let Some(node) = &self.node else { return };
@@ -211,7 +211,7 @@ impl Directory {
         if self.presence.get().is_none() {
             return Ok(());
         }
-        let opened = |error: Errno| Failure::new("open the directory again", error);
+        let opened = |error: Errno| Failure::new("reopen the directory", error);
         let handle = if let Some(handle) = handle {
             handle
         } else {
@@ -219,8 +219,9 @@ impl Directory {
             self.shared.handles.take_directory(self.number);
             handle
         };
-        let stat = Stat::of(handle.as_fd()).map_err(|error| Failure::new("look at the directory", error))?;
-        metadata::apply(&self.shared, &Place::Open(handle.as_fd()), node, &stat, true)
+        let stat = Stat::of(handle.as_fd())
+            .map_err(|error| Failure::new("read the metadata of the directory", error))?;
+        metadata::apply(&self.shared, &MetadataTarget::Open(handle.as_fd()), node, &stat, true)
     }
 }
 

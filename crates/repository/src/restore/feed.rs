@@ -1,5 +1,5 @@
-//! The machinery around a walk: worker threads, the fetcher, and the channels between them. The walk runs on a
-//! thread of its own and feeds the others; when it is done, they finish what is left.
+//! The threads around a walk: workers, the fetcher, and the channels between them. The walk runs on a thread of its
+//! own and feeds the others; when it ends, they finish the remaining work.
 
 use std::sync::Arc;
 
@@ -12,18 +12,18 @@ use super::work::{self, Job};
 use super::{fetch, file::File};
 use crate::error::{Error, Result};
 
-/// Planned reads that wait: the walk is so far ahead that the fetcher never waits for it.
+/// The number of planned reads that wait: enough that the fetcher never waits for the walk.
 const READS: usize = 64;
 const JOBS: usize = 256;
 
-/// What a walk gives work to. Giving blocks while the others are behind.
+/// Where a walk sends its work. Sending blocks while the others are behind.
 pub(super) struct Feed {
     reads: mpsc::Sender<Read>,
     jobs: Sender<Job>,
 }
 
 impl Feed {
-    /// Fails when everything was stopped.
+    /// Fails when the restore was stopped.
     pub(super) fn read(&self, read: Read) -> Result<()> {
         self.reads.blocking_send(read).map_err(|_| Error::Cancelled)
     }
@@ -37,7 +37,7 @@ impl Feed {
     }
 }
 
-/// Runs a walk with all that it needs, to the end of all work. Gives back what the walk gives.
+/// Runs a walk with everything that it needs until all work is done. Returns the result of the walk.
 pub(super) async fn run<T: Send + 'static>(
     shared: &Arc<Shared>,
     walk: impl FnOnce(Feed) -> Result<T> + Send + 'static,
@@ -50,7 +50,7 @@ pub(super) async fn run<T: Send + 'static>(
     for _ in 0..shared.reader.repository().options().threads.max(1) {
         let (shared, fetched, jobs) = (Arc::clone(shared), fetched.clone(), jobs.clone());
         workers.push(tokio::task::spawn_blocking(move || {
-            // Should a worker die, the others must not wait for what it took.
+            // If a worker panics, the others must not wait for its work.
             let guard = shared.cancel.clone().drop_guard();
             work::run(&shared, &fetched, &jobs);
             guard.disarm();
@@ -69,8 +69,8 @@ pub(super) async fn run<T: Send + 'static>(
     let fetching = tokio::spawn(fetch::run(Arc::clone(shared), reads, fetched_sender));
     let walked = walking.await;
     let died = |_| Error::Local {
-        action: "go on with the restore".to_owned(),
-        source: std::io::Error::other("one of its threads has died"),
+        action: "continue the restore".to_owned(),
+        source: std::io::Error::other("one of its threads has panicked"),
     };
     fetching.await.map_err(died)?;
     for worker in workers {
@@ -78,7 +78,7 @@ pub(super) async fn run<T: Send + 'static>(
     }
     match walked.map_err(died)? {
         Ok(value) => shared.check_fatal().map(|()| value),
-        // What stopped everything says more than that the walk was stopped.
+        // The error that stopped the restore says more than that the walk was cancelled.
         Err(Error::Cancelled) => shared.check_fatal().and(Err(Error::Cancelled)),
         Err(error) => Err(error),
     }

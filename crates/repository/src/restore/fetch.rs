@@ -1,5 +1,5 @@
-//! Fetching: takes the reads that the walk plans, keeps several requests in flight, and hands what comes to the
-//! worker threads. Bounded by the number of requests and by the bytes that were fetched but not yet written.
+//! Fetches the reads that the walk plans, with several concurrent requests, and passes the results to the worker
+//! threads. Bounded by the number of requests and by the bytes that are fetched but not yet written.
 
 use std::sync::Arc;
 
@@ -13,19 +13,19 @@ use super::window::Read;
 use crate::error::{Error, Result};
 use crate::files::FileKind;
 
-/// Sealed bytes between the store and the disk.
+/// The limit for sealed bytes between the store and the disk.
 const IN_FLIGHT: usize = 24 * 1024 * 1024;
 const UNIT: usize = 1024;
 
-/// A read and its outcome.
+/// A read and its result.
 pub(super) struct Fetched {
     pub(super) read: Read,
-    /// None if the store does not give the bytes: each blob is then tried on its own, from every copy.
+    /// None if the store did not return the bytes: each blob is then read separately, from every copy.
     pub(super) sealed: Option<Bytes>,
     _room: OwnedSemaphorePermit,
 }
 
-/// Runs until all reads are fetched and the sender of `reads` is gone.
+/// Runs until all reads are fetched and the sender of `reads` is dropped.
 pub(super) async fn run(shared: Arc<Shared>, mut reads: mpsc::Receiver<Read>, done: Sender<Fetched>) {
     let requests = Arc::new(Semaphore::new(shared.reader.repository().reads()));
     let room = Arc::new(Semaphore::new(IN_FLIGHT / UNIT));
@@ -57,7 +57,7 @@ pub(super) async fn run(shared: Arc<Shared>, mut reads: mpsc::Receiver<Read>, do
             };
             drop(request);
             match fetched {
-                // Fails only when all workers are gone, which have told why.
+                // Fails only when all workers are gone, which have reported the reason.
                 Ok(sealed) => drop(done.send(Fetched { read, sealed, _room: room })),
                 Err(error) => shared.fail(error),
             }

@@ -1,5 +1,5 @@
-//! A file that is being written. Blobs arrive in any order and from several threads; whoever writes the last one
-//! completes the file. A file of one blob is opened, written and completed at one go.
+//! A file that is being written. Blobs arrive in any order and from several threads; the thread that writes the last
+//! one completes the file. A file of one blob is opened, written and completed at once.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStringExt;
@@ -12,35 +12,35 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use super::directory::DirRef;
 use super::links::Fate;
-use super::metadata::{self, Place, chmod_entry};
+use super::metadata::{self, MetadataTarget, chmod_entry};
 use super::outcome::Action;
 use super::shared::Shared;
 use crate::node::Node;
 use crate::source::stat::Stat;
 
-/// Zeros shorter than this are written even if holes are wanted: file systems have no smaller ones.
+/// Shorter runs of zeros are written even if holes are wanted: file systems have no smaller holes.
 const BLOCK: usize = 4096;
 static ZEROS: [u8; BLOCK] = [0; BLOCK];
 
-/// How a file comes to its content.
+/// How a file gets its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum How {
-    /// There is nothing in its place.
+    /// The file does not exist.
     Create,
-    /// A file with this device and inode is there, of this size: what differs is written into it.
+    /// A file with this device, inode and size exists: only differing parts are written.
     Repair { identity: (u64, u64), size: u64 },
 }
 
-/// A file in the making.
+/// A file in progress.
 pub(super) struct File {
     directory: DirRef,
     /// Without its content, which may be long.
     node: Node,
     how: How,
-    /// Blobs that are not written yet, and one for whoever still adds to them.
+    /// The number of blobs that are not written yet, plus one while blobs are still being added.
     left: AtomicU64,
     failed: AtomicBool,
-    /// Tells links to this file that it failed.
+    /// Informs links to this file if it fails.
     fate: Option<Arc<Fate>>,
     opened: Mutex<Opened>,
     _room: OwnedSemaphorePermit,
@@ -49,7 +49,7 @@ pub(super) struct File {
 #[derive(Default)]
 struct Opened {
     handle: Option<Arc<OwnedFd>>,
-    /// Of the file that was opened first: another one in its place is not written to.
+    /// Identity of the file that was opened first: a replacement is not written to.
     identity: Option<(u64, u64)>,
     broken: bool,
 }
@@ -78,18 +78,19 @@ impl File {
         self.how == How::Create
     }
 
-    /// One more blob is to be written.
+    /// Adds one expected blob.
     pub(super) fn expect_blob(&self) {
         self.left.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A blob was written or given up, or no more will be expected. True for the last one, who must complete it.
+    /// Called when a blob was written or given up, or when no more blobs are expected. True for the last call, whose
+    /// caller must complete the file.
     #[must_use]
     pub(super) fn blob_done(&self) -> bool {
         self.left.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// The file will not be whole, whatever its size says. Told once.
+    /// Records that the file is incomplete, whatever its size. Reported once.
     pub(super) fn fail(&self, message: impl std::fmt::Display) {
         if !self.failed.swap(true, Ordering::Relaxed) {
             self.shared().problem(&self.location(), format!("the file is incomplete: {message}"));
@@ -99,7 +100,7 @@ impl File {
         }
     }
 
-    /// Writes a blob where it belongs.
+    /// Writes a blob at its offset.
     pub(super) fn write(self: &Arc<Self>, plain: &[u8], at: u64) {
         if self.locked().broken {
             return;
@@ -113,12 +114,12 @@ impl File {
         });
         match written {
             Ok(()) => self.shared().wrote(plain.len() as u64),
-            Err(error) => self.break_off("write to it", error),
+            Err(error) => self.abort("write to it", error),
         }
     }
 
-    /// Makes a part of a new file read as zeros and take its room on the disk, without writing them where the file
-    /// system can do that.
+    /// Makes a part of a new file read as zeros and allocates its space, without writing if the file system supports
+    /// that.
     pub(super) fn write_zeros(self: &Arc<Self>, at: u64, length: u64) {
         if self.locked().broken {
             return;
@@ -130,11 +131,11 @@ impl File {
             });
         match zeros {
             Ok(()) => self.shared().wrote(length),
-            Err(error) => self.break_off("write to it", error),
+            Err(error) => self.abort("write to it", error),
         }
     }
 
-    /// All content is there, as far as it could be had: checks the size, gives owner, mode and times.
+    /// Called when all available content is written: checks the size, sets owner, mode and times.
     pub(super) fn complete(self: &Arc<Self>) {
         let shared = self.shared();
         if shared.cancel.is_cancelled() || self.locked().broken {
@@ -142,21 +143,22 @@ impl File {
         }
         let handle = match self.handle() {
             Ok(handle) => handle,
-            Err(error) => return self.break_off("create it", error),
+            Err(error) => return self.abort("create it", error),
         };
         self.close();
         let stat = match Stat::of(handle.as_fd()) {
             Ok(stat) => stat,
-            Err(error) => return self.fail(format!("cannot look at it: {error}")),
+            Err(error) => return self.fail(format!("cannot read its metadata: {error}")),
         };
         if stat.size != self.node.size {
             self.fail(format!("it has {} bytes instead of {}", stat.size, self.node.size));
         }
-        // A file that is not whole keeps the time of now, so that the next restore does not take it for unchanged.
+        // An incomplete file keeps the current time, so that the next restore does not take it for unchanged.
         let whole = !self.failed.load(Ordering::Relaxed);
-        if let Err(failure) = metadata::apply(shared, &Place::Open(handle.as_fd()), &self.node, &stat, whole)
+        if let Err(failure) =
+            metadata::apply(shared, &MetadataTarget::Open(handle.as_fd()), &self.node, &stat, whole)
         {
-            // The content is right: further names can be linked to it.
+            // The content is correct: further names can be linked to it.
             if whole {
                 shared.problem(&self.location(), failure);
             }
@@ -171,7 +173,7 @@ impl File {
         }
     }
 
-    /// Closes it; it opens again when it is needed.
+    /// Closes the file; it is opened again when needed.
     pub(super) fn close(&self) {
         let handle = self.locked().handle.take();
         drop(handle);
@@ -189,7 +191,7 @@ impl File {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn break_off(&self, action: &str, error: Errno) {
+    fn abort(&self, action: &str, error: Errno) {
         self.locked().broken = true;
         if let Some(fate) = &self.fate {
             fate.mark_lost();
@@ -204,7 +206,7 @@ impl File {
         }
     }
 
-    /// What may hold old bytes: nothing in a new file.
+    /// The size up to which there may be old bytes: 0 for a new file.
     fn old_size(&self) -> u64 {
         match self.how {
             How::Create => 0,
@@ -244,9 +246,9 @@ impl File {
         Ok(handle)
     }
 
-    /// Opens what `create` or `open_existing` opened before.
+    /// Opens the file that `create` or `open_existing` opened before.
     fn open_again(&self, directory: &OwnedFd, identity: (u64, u64)) -> SystemResult<OwnedFd> {
-        // Not blocking, in case someone has put a pipe in its place.
+        // Non-blocking, in case it was replaced by a pipe.
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::NONBLOCK;
         let handle = openat(directory, self.node.name.as_slice(), flags, Mode::empty())?;
         if identity_of(&handle)?.0 != identity {
@@ -265,7 +267,7 @@ impl File {
         };
         let (_, mode) = identity_of(&handle)?;
         if mode & 0o7000 != 0 {
-            // Nobody runs half-written content with someone else's rights.
+            // Incomplete content must not be executable with another user's privileges.
             fchmod(&handle, Mode::from_raw_mode(mode & 0o777))?;
         }
         if size != self.node.size {
@@ -311,7 +313,7 @@ fn fill_with_zeros(handle: &OwnedFd, at: u64, length: u64) -> SystemResult<()> {
     Ok(())
 }
 
-/// Writes what is not zero. Zeros become holes: they are left out where nothing was, punched below `old_size`.
+/// Writes the parts that are not zero. Zeros become holes: skipped where there was nothing, punched below `old_size`.
 fn write_sparse(handle: &OwnedFd, plain: &[u8], at: u64, old_size: u64) -> SystemResult<()> {
     for run in runs(plain, at) {
         let (start, bytes) = (at + run.start as u64, &plain[run.start..run.end]);
@@ -330,7 +332,7 @@ fn write_sparse(handle: &OwnedFd, plain: &[u8], at: u64, old_size: u64) -> Syste
     Ok(())
 }
 
-/// A part of a blob, of zeros or of data.
+/// A part of a blob, either zeros or data.
 #[derive(Debug, PartialEq, Eq)]
 struct Run {
     start: usize,
@@ -338,7 +340,7 @@ struct Run {
     zero: bool,
 }
 
-/// Cuts a blob that belongs at `at` into runs of whole blocks of the file.
+/// Splits a blob at offset `at` into runs of whole blocks of the file.
 fn runs(plain: &[u8], at: u64) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     let mut start = 0;

@@ -1,4 +1,5 @@
-//! Open directories and files, a bounded number of each: a restore touches millions, a process may have a thousand.
+//! Open directories and files, a limited number of each: a restore touches millions, a process may have a thousand
+//! open.
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::OwnedFd;
@@ -9,7 +10,7 @@ use super::file::File;
 const DIRECTORIES: usize = 192;
 const FILES: usize = 192;
 
-/// What is open.
+/// The open handles.
 #[derive(Default)]
 pub(super) struct Handles {
     directories: Mutex<Directories>,
@@ -18,7 +19,7 @@ pub(super) struct Handles {
 
 #[derive(Default)]
 struct Directories {
-    /// By the directory's number, with the moment of last use.
+    /// By the directory's number, with the time of last use.
     open: HashMap<u64, (Arc<OwnedFd>, u64)>,
     uses: u64,
 }
@@ -34,7 +35,7 @@ impl Handles {
         Some(Arc::clone(handle))
     }
 
-    /// Keeps a handle; the one that was not used for longest is closed if there are too many.
+    /// Keeps a handle; if there are too many, the least recently used one is closed.
     pub(super) fn keep_directory(&self, number: u64, handle: Arc<OwnedFd>) {
         let mut directories = self.directories.lock().unwrap_or_else(PoisonError::into_inner);
         directories.uses += 1;
@@ -49,13 +50,13 @@ impl Handles {
         directories.open.insert(number, (handle, uses));
     }
 
-    /// Takes the handle of a directory that is finished.
+    /// Removes the handle of a finished directory.
     pub(super) fn take_directory(&self, number: u64) -> Option<Arc<OwnedFd>> {
         let mut directories = self.directories.lock().unwrap_or_else(PoisonError::into_inner);
         directories.open.remove(&number).map(|(handle, _)| handle)
     }
 
-    /// Notes that a file is open; the one opened first is closed if there are too many. It opens again when it is
+    /// Records that a file is open; if there are too many, the one opened first is closed. It is opened again when
     /// needed.
     pub(super) fn opened(&self, file: &Arc<File>) {
         let oldest = {

@@ -1,4 +1,4 @@
-//! Hard links: the first name of a file gets the content, the others are linked to it when all content is there.
+//! Hard links: the first name of a file gets the content, the others are linked to it when all content is written.
 //! Only files with several names are kept in memory.
 
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ use crate::source::stat::Stat;
 
 type FileKey = (u64, u64);
 
-/// The files with several names that were met so far.
+/// The files with several names so far.
 #[derive(Default)]
 pub(super) struct Links {
     firsts: HashMap<FileKey, First>,
@@ -28,21 +28,22 @@ pub(super) struct Links {
 }
 
 struct First {
-    /// Of its directory, below the target.
+    /// The path of its directory, below the target.
     directory: Arc<[u8]>,
     name: Vec<u8>,
-    /// Of its content: another one with the same number is another file, whatever the snapshot says.
+    /// A hash of its content: a file with the same inode and other content is another file, whatever the snapshot
+    /// says.
     content: u64,
-    /// Left as it was, which may be anything: the next name takes its place.
+    /// Not restored, so its content is unknown: the next name takes its role.
     skipped: bool,
     fate: Arc<Fate>,
 }
 
-/// What became of the first name, for those that are linked to it.
+/// The state of the first name, for the names that are linked to it.
 #[derive(Debug, Default)]
 pub(super) struct Fate {
     incomplete: AtomicBool,
-    /// What is in its place is not of the snapshot.
+    /// The file at its path is not from the snapshot.
     lost: AtomicBool,
 }
 
@@ -62,18 +63,18 @@ struct Other {
     key: FileKey,
 }
 
-/// What a file is among those with several names.
+/// The role of a file among its names.
 pub(super) enum Role {
-    /// It has one name.
+    /// The file has only one name.
     Single,
-    /// The others are linked to it; to be told if it fails.
+    /// The other names are linked to it; its `Fate` records a failure.
     First(Arc<Fate>),
-    /// To be linked to the first one.
+    /// Is linked to the first name.
     Other,
 }
 
 impl Links {
-    /// Which of a file's names this is. One that is `skipped` gets no content, so nothing is linked to it.
+    /// The role of this name. A name that is `skipped` gets no content, so nothing is linked to it.
     pub(super) fn role(&mut self, directory: &DirRef, node: &Node, skipped: bool) -> Role {
         if node.links < 2 || node.inode == 0 {
             return Role::Single;
@@ -99,13 +100,13 @@ impl Links {
         Role::First(fate)
     }
 
-    /// Notes a name that is to be linked later.
+    /// Adds a name that is linked later.
     pub(super) fn add(&mut self, directory: &DirRef, node: &Node) {
         let key = (node.device_id, node.inode);
         self.others.push(Other { directory: directory.clone(), name: node.name.clone(), key });
     }
 
-    /// Links them all. Everything else is written.
+    /// Creates all links. Everything else is already written.
     pub(super) fn carry_out(self, shared: &Shared) {
         let mut open: Option<(Arc<[u8]>, OwnedFd)> = None;
         for other in self.others {
@@ -136,7 +137,7 @@ impl Links {
     }
 }
 
-/// `open` is the directory of the last first name: links often come from the same one.
+/// `open` is the directory of the previous first name: links are often in the same directory.
 fn link(
     shared: &Shared,
     first: &First,

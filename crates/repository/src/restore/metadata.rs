@@ -1,5 +1,5 @@
-//! Owner, extended attributes (with ACLs), mode and times of what was restored, in the order that keeps them: a new
-//! owner clears set-uid and capabilities, an ACL changes the mode, and everything changes times.
+//! Sets owner, extended attributes (with ACLs), mode and times of restored entries, in an order that preserves them:
+//! changing the owner clears set-uid and capabilities, an ACL changes the mode, and everything changes times.
 
 use std::fmt;
 use std::io;
@@ -15,19 +15,19 @@ use super::shared::Shared;
 use crate::node::{Node, NodeKind, NodeTime};
 use crate::source::stat::Stat;
 
-/// Linux knows no longer list of names.
+/// The longest list of names in Linux.
 const LONGEST_LIST: usize = 64 * 1024;
 const USUAL_LIST: usize = 1024;
 
-/// What the metadata is given to.
-pub(super) enum Place<'a> {
-    /// A file or directory that is open.
+/// The object whose metadata is set.
+pub(super) enum MetadataTarget<'a> {
+    /// An open file or directory.
     Open(BorrowedFd<'a>),
-    /// An entry of a directory, which is never followed if it is a link.
+    /// An entry of a directory; a symbolic link is never followed.
     Entry { directory: BorrowedFd<'a>, name: &'a [u8] },
 }
 
-/// What could not be done, and why.
+/// The operations that failed, with their errors.
 #[derive(Debug, Default)]
 pub(super) struct Failure(Vec<String>);
 
@@ -43,7 +43,7 @@ impl Failure {
     }
 
     fn note_xattr(&mut self, action: &str, name: &[u8], result: SystemResult<()>) {
-        // File systems without attributes are no failure (as in restic).
+        // A file system without attributes is not a failure (as in restic).
         if !matches!(result, Err(Errno::NOTSUP | Errno::NODATA)) {
             self.note(&format!("{action} extended attribute '{}'", name.escape_ascii()), result);
         }
@@ -56,11 +56,11 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Gives `place`, which is as `stat` says, the metadata of `node`. Tries everything, tells all that fails. Who is
-/// not root may not give files away: that, and nothing else, is no failure.
+/// Sets the metadata of `node` on `target`, whose current state is `stat`. Tries everything and reports all failures.
+/// Only root may change owners: for other users that is not a failure.
 pub(super) fn apply(
     shared: &Shared,
-    place: &Place<'_>,
+    target: &MetadataTarget<'_>,
     node: &Node,
     stat: &Stat,
     times: bool,
@@ -69,19 +69,19 @@ pub(super) fn apply(
     let (uid, gid) = owner(shared, node);
     let given_away = (uid, gid) != (stat.uid, stat.gid);
     if given_away {
-        match place.chown(uid, gid) {
+        match target.chown(uid, gid) {
             Err(Errno::PERM | Errno::ACCESS) if !shared.is_root => {}
             result => failure.note("set the owner", result),
         }
     }
-    set_xattrs(shared, place, node, &mut failure);
+    set_xattrs(shared, target, node, &mut failure);
     let mode = node.mode.permissions();
     let changed = given_away || !node.xattrs.is_empty() || stat.mode & 0o7777 != mode;
     if node.kind != NodeKind::Symlink && changed {
-        failure.note("set the mode", place.chmod(mode));
+        failure.note("set the mode", target.chmod(mode));
     }
     if times && (given_away || changed || stat.mtime != node.mtime || stat.atime != node.atime) {
-        failure.note("set the times", place.set_times(node));
+        failure.note("set the times", target.set_times(node));
     }
     if failure.0.is_empty() { Ok(()) } else { Err(failure) }
 }
@@ -95,9 +95,9 @@ fn owner(shared: &Shared, node: &Node) -> (u32, u32) {
     (uid, gid)
 }
 
-/// One attribute that cannot be set does not keep the others away.
-fn set_xattrs(shared: &Shared, place: &Place<'_>, node: &Node, failure: &mut Failure) {
-    let present = match place.list_xattrs() {
+/// An attribute that cannot be set does not prevent the others.
+fn set_xattrs(shared: &Shared, target: &MetadataTarget<'_>, node: &Node, failure: &mut Failure) {
+    let present = match target.list_xattrs() {
         Ok(names) => names,
         Err(Errno::NOTSUP | Errno::NODATA) => Vec::new(),
         Err(error) => {
@@ -106,21 +106,21 @@ fn set_xattrs(shared: &Shared, place: &Place<'_>, node: &Node, failure: &mut Fai
         }
     };
     for xattr in node.xattrs.iter().filter(|xattr| shared.selects_xattr(&xattr.name)) {
-        failure.note_xattr("set", xattr.name.as_bytes(), place.set_xattr(&xattr.name, &xattr.value));
+        failure.note_xattr("set", xattr.name.as_bytes(), target.set_xattr(&xattr.name, &xattr.value));
     }
     for name in present.split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
         let wanted = node.xattrs.iter().any(|xattr| xattr.name.as_bytes() == name);
-        // The system gave it: a label cannot be taken away, only changed, and the rest is for root to remove.
+        // Set by the system: a label cannot be removed, only changed, and only root can remove the others.
         let given = name == b"security.selinux" || (!shared.is_root && name.starts_with(b"security."));
         if !wanted && !given && shared.selects_xattr(&String::from_utf8_lossy(name)) {
-            failure.note_xattr("remove", name, place.remove_xattr(name));
+            failure.note_xattr("remove", name, target.remove_xattr(name));
         }
     }
 }
 
-impl Place<'_> {
+impl MetadataTarget<'_> {
     fn chown(&self, uid: u32, gid: u32) -> SystemResult<()> {
-        // The largest number means "leave it" to the kernel; rustix would stop at it.
+        // To the kernel, the largest number means "do not change"; rustix does not allow it.
         let (user, group) =
             ((uid != u32::MAX).then(|| Uid::from_raw(uid)), (gid != u32::MAX).then(|| Gid::from_raw(gid)));
         match self {
@@ -181,16 +181,16 @@ impl Place<'_> {
     }
 }
 
-/// There are no calls for attributes by handle and name; the directory's handle has a path, which leads to it and
-/// nowhere else.
+/// There are no system calls for attributes by handle and name, so the path of the directory's handle is used, which
+/// cannot lead elsewhere.
 fn entry_path(directory: BorrowedFd<'_>, name: &[u8]) -> Vec<u8> {
     let mut path = format!("/proc/self/fd/{}/", directory.as_raw_fd()).into_bytes();
     path.extend_from_slice(name);
     path
 }
 
-/// Changes the mode of an entry that must not be followed: the call that can do it is too new, so it is opened
-/// without any right and changed by the path of that handle.
+/// Changes the mode of an entry that must not be followed. The system call for this is too new, so the entry is
+/// opened without any permission and changed through the path of that handle.
 pub(super) fn chmod_entry(directory: BorrowedFd<'_>, name: &[u8], mode: u32) -> SystemResult<()> {
     let handle = openat(directory, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty())?;
     let stat = Stat::of(&handle).map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))?;

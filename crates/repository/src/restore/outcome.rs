@@ -1,4 +1,4 @@
-//! What a restore gives back: counters that all threads add to, and the problems they met.
+//! The result of a restore: counters that all threads update, and the problems that they found.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,36 +6,36 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::backup::Problem;
 
-/// More problems are counted, but not kept: a hostile snapshot could have billions.
+/// Further problems are counted, but not kept: a hostile snapshot could have billions.
 const KEPT_PROBLEMS: usize = 10_000;
 
-/// What was done with an entry, or would be.
+/// What was done with an entry, or would be done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// It was not there, or replaced something else.
+    /// It did not exist, or replaced something else.
     Restored,
     /// A file whose content was repaired.
     Updated,
-    /// It was as it should be; only owner, mode and times were seen to.
+    /// Its content was correct; only owner, mode and times were set.
     Unchanged,
-    /// Left alone because of the overwrite option.
+    /// Not changed because of the overwrite option.
     Skipped,
-    /// It is not in the snapshot.
+    /// Removed because it is not in the snapshot.
     Deleted,
 }
 
-/// One entry and what was done with it.
+/// One entry and the action.
 #[derive(Debug, Clone, Copy)]
 pub struct Event<'a> {
     pub action: Action,
-    /// Within the snapshot, as in `/etc/hosts`.
+    /// Its path in the snapshot, such as `/etc/hosts`.
     pub path: &'a Path,
     pub is_directory: bool,
-    /// Of a file.
+    /// The size of a file.
     pub size: u64,
 }
 
-/// What a restore did. Files are entries of any kind, as restic counts them.
+/// The result of a restore. Files are entries of any kind, as in restic.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RestoreOutcome {
     pub total_files: u64,
@@ -45,16 +45,16 @@ pub struct RestoreOutcome {
     pub total_bytes: u64,
     pub bytes_restored: u64,
     pub bytes_skipped: u64,
-    /// Files that were read again and found right; with `verify` only.
+    /// Files that were read again and found correct; only with `verify`.
     pub files_verified: Option<u64>,
-    /// What could not be restored, or only in part, by its path within the snapshot: the first of them.
+    /// The first problems: entries that were not or only partly restored, by their path in the snapshot.
     pub problems: Vec<Problem>,
-    /// All of them.
+    /// The number of all problems.
     pub problem_count: u64,
 }
 
 impl RestoreOutcome {
-    /// Whether anything of the snapshot may be missing or wrong at the target.
+    /// Whether anything of the snapshot may be missing or wrong in the target.
     pub fn is_incomplete(&self) -> bool {
         self.problem_count > 0
     }

@@ -1,19 +1,19 @@
-//! The restore diff: what to do with a node of the snapshot, given what is at its place in the target. Pure; the
-//! visitor asks for every entry, a dry run shows the answers.
+//! The restore decision: what to do with a node of the snapshot, given what exists at its path in the target. Pure;
+//! the visitor asks for every entry, and a dry run shows the results.
 
 use crate::node::{Node, NodeKind, NodeTime};
 
-/// What happens to files that exist; restic's words.
+/// What happens to existing files, with restic's names.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Overwrite {
-    /// Whatever differs in content is repaired.
+    /// Every difference in content is repaired.
     #[default]
     Always,
-    /// The same, but a file with the same size and time is taken to have the same content.
+    /// As `Always`, but a file with the same size and time counts as unchanged.
     IfChanged,
-    /// Only what is older than in the snapshot.
+    /// Only files that are older than in the snapshot are changed.
     IfNewer,
-    /// Nothing that exists is touched.
+    /// Nothing that exists is changed.
     Never,
 }
 
@@ -27,14 +27,14 @@ impl std::str::FromStr for Overwrite {
             "if-newer" => Self::IfNewer,
             "never" => Self::Never,
             other => {
-                let problem = format!("'{other}' is none of always, if-changed, if-newer, never");
+                let problem = format!("'{other}' is not one of always, if-changed, if-newer, never");
                 return Err(crate::error::Error::invalid("overwrite", problem));
             }
         })
     }
 }
 
-/// What is at a node's place.
+/// What exists at a node's path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Existing {
     Missing,
@@ -43,9 +43,9 @@ pub enum Existing {
         size: u64,
         mtime: NodeTime,
         links: u64,
-        /// Of a symlink.
+        /// The target of a symlink.
         link_target: Vec<u8>,
-        /// Of a device.
+        /// The number of a device.
         device: u64,
     },
 }
@@ -53,28 +53,28 @@ pub enum Existing {
 /// What to do with one node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// Nothing is there.
+    /// Nothing exists at its path.
     Create,
-    /// Something of another kind is there, or something that cannot become the node: it goes first.
+    /// Something of another kind exists, or something that cannot become the node: it is removed first.
     Replace(Removal),
-    /// A file is there: its content decides between `Metadata` and a repair.
+    /// A file exists: its content decides between `Metadata` and a repair.
     Compare,
-    /// It is what it should be but for owner, mode and times.
+    /// It is correct except for owner, mode and times.
     Metadata,
-    /// The overwrite option says to leave it alone.
+    /// The overwrite option does not allow changing it.
     Skip,
     /// It may not be removed.
     Conflict(&'static str),
 }
 
-/// How what is in the way is removed.
+/// How an obstructing entry is removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Removal {
     /// A file, link or device; unlinked, never followed.
     Unlink,
     /// A directory, if it is empty.
     EmptyDirectory,
-    /// A directory with all that it holds: only with deletion allowed.
+    /// A directory with all its content: only if deletion is allowed.
     Tree,
 }
 
@@ -86,8 +86,8 @@ pub fn decide(node: &Node, existing: &Existing, overwrite: Overwrite, delete: bo
     if node.is_directory() {
         return match (kind, overwrite) {
             (NodeKind::Directory, _) => Step::Metadata,
-            // restic would remove the file; "never" is a promise.
-            (_, Overwrite::Never) => Step::Conflict("something that is no directory is in its place"),
+            // restic would remove the file; but "never" means never.
+            (_, Overwrite::Never) => Step::Conflict("something that is not a directory exists at its path"),
             _ => Step::Replace(Removal::Unlink),
         };
     }
@@ -119,14 +119,14 @@ pub fn decide(node: &Node, existing: &Existing, overwrite: Overwrite, delete: bo
     if same { Step::Metadata } else { Step::Replace(Removal::Unlink) }
 }
 
-/// What to do with a file that exists, now that its content is known.
+/// What to do with an existing file, given its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Repair {
-    /// Every byte is right.
+    /// Every byte is correct.
     Nothing,
-    /// Write what differs into it.
+    /// Write the differing parts into it.
     InPlace,
-    /// It has other names, which must keep their content: make a new file.
+    /// It has other names, whose content must not change: create a new file.
     Anew,
 }
 

@@ -1,4 +1,4 @@
-//! What all parts and threads of one restore share: where from, where to, the options, the counters.
+//! State shared by all parts and threads of one restore: source, target, options, counters.
 
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -21,7 +21,7 @@ use crate::error::{Error, Result, Retry};
 use crate::progress::Progress;
 use crate::source::accounts::Accounts;
 
-/// Files in memory: some windows of them.
+/// The most files in memory: several windows.
 const FILES_AT_ONCE: usize = 16 * 1024;
 
 /// The state of one restore.
@@ -32,15 +32,15 @@ pub(super) struct Shared {
     pub(super) progress: Arc<Progress>,
     pub(super) counts: Counts,
     pub(super) handles: Handles,
-    /// One permit for each file that is planned and not complete: thousands of small ones fit into a single read.
+    /// One permit per file that is planned and not complete: thousands of small ones fit into a single read.
     pub(super) rooms: Arc<Semaphore>,
     pub(super) runtime: Handle,
     pub(super) cancel: CancellationToken,
     pub(super) accounts: Accounts,
     pub(super) is_root: bool,
-    /// Hashes of the paths of files that were not written, so that `verify` passes over them.
+    /// Hashes of the paths of files that were not written, so that `verify` skips them.
     pub(super) untouched: Mutex<HashSet<u64>>,
-    /// Once a tree with a bad name was seen, nothing is deleted any more (as in restic).
+    /// Set when a tree with an invalid name was found: nothing is deleted any more (as in restic).
     pub(super) no_deletion: AtomicBool,
     fatal: Mutex<Option<Error>>,
 }
@@ -73,11 +73,11 @@ impl Shared {
     }
 
     /// Fails once the restore was cancelled or has failed as a whole.
-    pub(super) fn go_on(&self) -> Result<()> {
+    pub(super) fn check_running(&self) -> Result<()> {
         if self.cancel.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
     }
 
-    /// Stops everything.
+    /// Stops the restore.
     pub(super) fn fail(&self, error: Error) {
         if !matches!(error, Error::Cancelled) {
             self.fatal.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error);
@@ -85,15 +85,15 @@ impl Shared {
         self.cancel.cancel();
     }
 
-    /// The error that stopped everything, if any has.
+    /// The error that stopped the restore, if there is one.
     pub(super) fn check_fatal(&self) -> Result<()> {
         match self.fatal.lock().unwrap_or_else(PoisonError::into_inner).take() {
             Some(error) => Err(error),
-            None => self.go_on(),
+            None => self.check_running(),
         }
     }
 
-    /// Whether an error is about one entry only: a store that cannot be reached hits all the rest, too.
+    /// Whether an error only affects one entry: an unreachable store affects all others, too.
     pub(super) fn is_local(error: &Error) -> bool {
         !matches!(error, Error::Cancelled)
             && (error.retry() == Retry::Never || matches!(error, Error::File { .. }))
@@ -131,14 +131,14 @@ impl Shared {
         self.options.notify.is_some()
     }
 
-    /// Counts an entry that was found in the snapshot.
+    /// Counts an entry of the snapshot.
     pub(super) fn found(&self, bytes: u64) {
         add(&self.counts.total_files, 1);
         add(&self.counts.total_bytes, bytes);
         self.progress.add_total(1, bytes);
     }
 
-    /// Counts an entry that is finished: its bytes were counted when they were written.
+    /// Counts a finished entry: its bytes were counted when they were written.
     pub(super) fn restored(&self) {
         add(&self.counts.files_restored, 1);
         self.progress.add_done(1, 0);
@@ -149,7 +149,7 @@ impl Shared {
         self.progress.add_done(0, bytes);
     }
 
-    /// Counts a file whose content was left as it is.
+    /// Counts a file whose content was not changed.
     pub(super) fn skipped(&self, path: &[u8], bytes: u64) {
         add(&self.counts.files_skipped, 1);
         add(&self.counts.bytes_skipped, bytes);
@@ -165,7 +165,7 @@ impl Shared {
     }
 }
 
-/// Eight bytes for a path: a million of them are eight megabytes.
+/// Eight bytes per path: a million paths take eight megabytes.
 pub(super) fn path_hash(path: &[u8]) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();

@@ -1,5 +1,5 @@
-//! Entries without content: links, pipes and devices are made here, and anything that is already as it should be
-//! gets its metadata.
+//! Creates entries without content (links, pipes and devices), and sets the metadata of entries that are otherwise
+//! correct.
 
 use std::os::fd::{AsFd, BorrowedFd};
 
@@ -7,18 +7,18 @@ use rustix::fs::{FileType, Mode, mknodat, symlinkat};
 use rustix::io::{Errno, Result as SystemResult};
 
 use super::directory::DirRef;
-use super::metadata::{self, Failure, Place};
+use super::metadata::{self, Failure, MetadataTarget};
 use super::outcome::Action;
 use crate::node::{Node, NodeKind};
 use crate::source::stat::Stat;
 
-/// An entry and what to do.
+/// An entry and what to do with it.
 pub(super) struct Special {
     pub(super) directory: DirRef,
     pub(super) node: Node,
-    /// It is not there.
+    /// Whether it must be created.
     pub(super) create: bool,
-    /// What is told; nothing for files, of which it was told before.
+    /// The action to report; None for files, which are reported elsewhere.
     pub(super) action: Option<Action>,
 }
 
@@ -42,12 +42,13 @@ impl Special {
         if self.create {
             create(directory.as_fd(), &self.node).map_err(failed("create it"))?;
         }
-        let stat = Stat::at(directory.as_fd(), name).map_err(|error| Failure::new("look at it", error))?;
+        let stat =
+            Stat::at(directory.as_fd(), name).map_err(|error| Failure::new("read its metadata", error))?;
         if stat.kind() != self.node.kind {
             return Err(Failure::new("set its metadata", Errno::STALE));
         }
-        let place = Place::Entry { directory: directory.as_fd(), name };
-        metadata::apply(self.directory.shared(), &place, &self.node, &stat, true)
+        let target = MetadataTarget::Entry { directory: directory.as_fd(), name };
+        metadata::apply(self.directory.shared(), &target, &self.node, &stat, true)
     }
 }
 

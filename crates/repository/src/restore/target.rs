@@ -1,5 +1,6 @@
-//! The directory that is restored to. Everything below it is opened here: the kernel is told to resolve names
-//! beneath the target and through no link (openat2), or, where it cannot, each component is opened on its own.
+//! The target directory of a restore. Everything below it is opened here: the kernel resolves names beneath the
+//! target and through no symbolic link (openat2), or, where that is not available, each component is opened
+//! separately.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -9,10 +10,10 @@ use rustix::io::{Errno, Result as SystemResult};
 
 use crate::error::{Error, Result};
 
-/// No path of ours is longer, as in the kernel: so depth is bounded, too.
+/// The longest path, as in the kernel: this also bounds the depth.
 pub(super) const LONGEST_PATH: usize = 4095;
 
-/// With RESOLVE_BENEATH the kernel gives up when something is renamed meanwhile, and asks to be called again.
+/// With RESOLVE_BENEATH, the kernel may fail when something is renamed meanwhile, and must be called again.
 const ATTEMPTS: usize = 16;
 
 const SAFE: ResolveFlags =
@@ -21,18 +22,18 @@ const SAFE: ResolveFlags =
 /// The opened target.
 #[derive(Debug)]
 pub(super) struct Target {
-    /// None in a dry run if there is no such directory.
+    /// None in a dry run if the directory does not exist.
     root: Option<OwnedFd>,
-    /// Whether the kernel knows openat2, and lets us call it.
+    /// Whether the kernel has openat2, and permits it.
     beneath: bool,
 }
 
 impl Target {
-    /// Opens the directory; makes it and its parents unless it is a dry run. The path is the user's own, so links
-    /// in it are followed.
+    /// Opens the directory; creates it and its parents unless it is a dry run. The path comes from the user, so
+    /// symbolic links in it are followed.
     pub(super) fn open(path: &Path, dry_run: bool) -> Result<Self> {
         if !dry_run {
-            make_all(path).map_err(Error::file("make the target directory", path))?;
+            make_all(path).map_err(Error::file("create the target directory", path))?;
         }
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let root = match rustix::fs::open(path, flags, Mode::empty()) {
@@ -50,7 +51,8 @@ impl Target {
         self.root.as_ref().map(AsFd::as_fd)
     }
 
-    /// Opens a path below the target (empty for the target itself), through no link, not even as the last part.
+    /// Opens a path below the target (empty for the target itself), through no symbolic link, not even as the last
+    /// component.
     pub(super) fn open_below(&self, path: &[u8], flags: OFlags) -> SystemResult<OwnedFd> {
         let root = self.root.as_ref().ok_or(Errno::NOENT)?;
         let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
@@ -67,7 +69,7 @@ impl Target {
     }
 }
 
-/// Each directory on the way is opened by its one name, which must not be a link.
+/// Opens each directory in the path by its name, which must not be a symbolic link.
 fn open_by_component(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> SystemResult<OwnedFd> {
     let step = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let mut components = path.split(|byte| *byte == b'/').peekable();
@@ -83,7 +85,7 @@ fn open_by_component(root: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> System
     at.ok_or(Errno::NOENT)
 }
 
-/// Like `mkdir -p` with restic's mode for what is new.
+/// Like `mkdir -p`, with restic's mode for new directories.
 fn make_all(path: &Path) -> std::io::Result<()> {
     use std::os::unix::fs::DirBuilderExt;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)

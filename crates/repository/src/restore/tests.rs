@@ -11,25 +11,25 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt, PermissionsExt};
 
 use super::*;
-use make::{Entry, Made, directory, file, link, make};
+use make::{Entry, TestSnapshot, directory, file, link, make};
 
 fn options(target: &Path) -> RestoreOptions {
     RestoreOptions { target: target.to_owned(), ..RestoreOptions::default() }
 }
 
-async fn run(made: &Made, options: RestoreOptions) -> Result<RestoreOutcome> {
+async fn run(made: &TestSnapshot, options: RestoreOptions) -> Result<RestoreOutcome> {
     restore(&made.repository, &made.snapshot, options, Arc::default(), CancellationToken::new()).await
 }
 
-/// Restores and expects that nothing is wrong.
-async fn run_well(made: &Made, options: RestoreOptions) -> RestoreOutcome {
+/// Restores and expects no problems.
+async fn run_well(made: &TestSnapshot, options: RestoreOptions) -> RestoreOutcome {
     let outcome = run(made, options).await.unwrap();
     assert_eq!(outcome.problems, []);
     assert!(!outcome.is_incomplete());
     outcome
 }
 
-/// Everything below a directory: one line for each entry.
+/// Everything below a directory: one line per entry.
 fn tree_of(root: &Path) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     let mut stack = vec![root.to_owned()];

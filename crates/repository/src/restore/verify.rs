@@ -1,4 +1,4 @@
-//! Verification: a second walk that reads every file that was written and compares it with its blobs' ids.
+//! Verification: a second walk that reads every written file and compares it with its blobs' IDs.
 
 use std::collections::HashSet;
 use std::os::fd::AsFd;
@@ -18,7 +18,7 @@ use crate::source::stat::Stat;
 const FILES: usize = 4096;
 const BLOBS: usize = 16 * 1024;
 
-/// Verifies everything below `tree`; what differs becomes a problem.
+/// Verifies everything below `tree`; differences become problems.
 pub(super) async fn run(shared: &Arc<Shared>, tree: BlobId) -> Result<()> {
     let walker = Arc::clone(shared);
     feed::run(shared, move |feed| {
@@ -70,14 +70,14 @@ impl Visitor for Verifier {
                 Ok(())
             }
             Err(error) => {
-                self.shared.problem(&path, format!("verification: cannot look at it: {error}"));
+                self.shared.problem(&path, format!("verification: cannot read its metadata: {error}"));
                 Ok(())
             }
         }
     }
 
     fn listed(&mut self, _directory: &DirRef, _names: &HashSet<Vec<u8>>) -> Result<()> {
-        self.shared.go_on()
+        self.shared.check_running()
     }
 }
 
@@ -92,7 +92,7 @@ impl Verifier {
             } else {
                 let path = comparing.directory.location(Some(&comparing.node.name));
                 let all = comparing.node.blobs().len();
-                let message = format!("verification: {wrong} of its {all} blobs are not what they should be");
+                let message = format!("verification: {wrong} of its {all} blobs differ from the snapshot");
                 self.shared.problem(&path, message);
             }
         }

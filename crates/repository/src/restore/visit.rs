@@ -1,5 +1,5 @@
-//! The walk that restores: looks what is at each place, asks `plan` what to do, makes directories and room, and
-//! hands files to the workers, a window at a time.
+//! The walk that restores: checks what exists at each path, asks `plan` what to do, creates directories, removes
+//! obstructing entries, and passes files to the workers, one window at a time.
 
 mod directories;
 
@@ -28,7 +28,7 @@ use crate::id::{BlobId, BlobKind};
 use crate::node::{Node, NodeKind};
 use crate::source::stat::Stat;
 
-/// A window is full with so many files or blobs.
+/// The number of files or blobs in a full window.
 const FILES: usize = 4 * 1024;
 const BLOBS: usize = 32 * 1024;
 
@@ -46,7 +46,7 @@ pub(super) async fn run(shared: &Arc<Shared>, tree: BlobId) -> Result<()> {
     let linker = Arc::clone(shared);
     let linking = tokio::task::spawn_blocking(move || links.carry_out(&linker));
     let died =
-        |error| Error::Local { action: "make hard links".to_owned(), source: std::io::Error::other(error) };
+        |error| Error::Local { action: "create hard links".to_owned(), source: std::io::Error::other(error) };
     linking.await.map_err(died)?;
     shared.check_fatal()
 }
@@ -56,7 +56,7 @@ struct Restorer {
     feed: Feed,
     links: Links,
     wants: Vec<Want>,
-    /// In the window.
+    /// The number of files in the window.
     files: usize,
     comparing: Vec<(Comparing, Option<Arc<Fate>>)>,
     comparing_blobs: usize,
@@ -65,7 +65,7 @@ struct Restorer {
 impl Visitor for Restorer {
     fn enter(&mut self, directory: &DirRef, selected: bool) -> Result<bool> {
         if !selected {
-            // Made only if something below it is selected.
+            // Only created if something below it is selected.
             return Ok(true);
         }
         let made = self.make(directory)?;
@@ -84,7 +84,7 @@ impl Visitor for Restorer {
             return Ok(());
         }
         if !self.make(directory)? {
-            self.shared.problem(&path(), "its directory could not be made");
+            self.shared.problem(&path(), "its directory could not be created");
             return Ok(());
         }
         directory.touch();
@@ -92,7 +92,7 @@ impl Visitor for Restorer {
             Ok(found) => found,
             Err(error) => {
                 self.shared.found(0);
-                self.shared.problem(&path(), format!("cannot look at its place: {error}"));
+                self.shared.problem(&path(), format!("cannot check its path: {error}"));
                 return Ok(());
             }
         };
@@ -109,7 +109,7 @@ impl Visitor for Restorer {
         if self.shared.allows_deletion() && existed {
             delete::remove_others(directory, names);
         }
-        self.shared.go_on()
+        self.shared.check_running()
     }
 }
 
@@ -126,10 +126,10 @@ impl Restorer {
         }
     }
 
-    /// What is at a place.
+    /// What exists at a path.
     fn look(directory: &DirRef, name: &[u8]) -> std::io::Result<(Existing, Stat)> {
         let missing = Ok((Existing::Missing, Stat::default()));
-        // In a dry run there may be no directory; one that was just made is empty.
+        // In a dry run the directory may not exist; one that was just created is empty.
         let Some(presence) = directory.presence() else { return missing };
         if presence.fresh {
             return missing;
@@ -176,14 +176,14 @@ impl Restorer {
         }
     }
 
-    /// A further name of a file with several.
+    /// A further name of a file with several names.
     fn other_name(&mut self, directory: &DirRef, node: Node, step: Step) {
         self.shared.found(0);
         if step == Step::Skip {
             let node = Node { size: 0, ..node };
             self.skip(directory, &node);
         } else if self.shared.options.dry_run {
-            self.told(directory, &node, Action::Restored);
+            self.report_planned(directory, &node, Action::Restored);
         } else {
             self.links.add(directory, &node);
         }
@@ -208,14 +208,14 @@ impl Restorer {
         };
         let action = if create { Action::Restored } else { Action::Unchanged };
         if options.dry_run {
-            self.told(directory, &node, action);
+            self.report_planned(directory, &node, action);
             return Ok(());
         }
         let special = Special { directory: directory.clone(), node, create, action: Some(action) };
         self.feed.job(Job::Special(Box::new(special)))
     }
 
-    /// A file whose content is right.
+    /// A file whose content is correct.
     fn unchanged(&mut self, directory: &DirRef, mut node: Node) -> Result<()> {
         let path = directory.location(Some(&node.name));
         self.shared.skipped(&path, node.size);
@@ -235,8 +235,8 @@ impl Restorer {
         self.shared.notify(Action::Skipped, &path, false, size);
     }
 
-    /// In a dry run: what would have been done.
-    fn told(&self, directory: &DirRef, node: &Node, action: Action) {
+    /// In a dry run: reports what would be done.
+    fn report_planned(&self, directory: &DirRef, node: &Node, action: Action) {
         self.shared.restored();
         if self.shared.wants_events() {
             let size = if node.is_file() { node.size } else { 0 };
@@ -244,7 +244,7 @@ impl Restorer {
         }
     }
 
-    /// False if what is in the way could not be removed.
+    /// False if the obstructing entry could not be removed.
     fn make_way(&self, directory: &DirRef, name: &[u8], removal: Removal) -> bool {
         if self.shared.options.dry_run {
             return true;
@@ -253,13 +253,13 @@ impl Restorer {
             .handle()
             .and_then(|handle| delete::make_way(&self.shared, handle.as_fd(), name, removal));
         if let Err(error) = removed {
-            let message = format!("cannot remove what is in its place: {}", std::io::Error::from(error));
+            let message = format!("cannot remove what exists at its path: {}", std::io::Error::from(error));
             self.shared.problem(&directory.location(Some(name)), message);
         }
         removed.is_ok()
     }
 
-    /// Adds a file's blobs to the window, but for those that `matches` says are there.
+    /// Adds a file's blobs to the window, except for those that `matches` marks as correct.
     fn write(
         &mut self,
         directory: &DirRef,
@@ -271,7 +271,7 @@ impl Restorer {
         if self.shared.options.dry_run {
             let action = if how == How::Create { Action::Restored } else { Action::Updated };
             self.shared.wrote(node.size);
-            self.told(directory, &node, action);
+            self.report_planned(directory, &node, action);
             return Ok(());
         }
         let content = node.content.take().unwrap_or_default();
@@ -282,7 +282,7 @@ impl Restorer {
         let mut zeros = 0_u64..0;
         for (number, blob) in content.into_iter().enumerate() {
             let Some(location) = self.shared.reader.index().find(BlobKind::Data, &blob)? else {
-                // Where the next ones belong is not known either.
+                // The offsets of the following blobs are unknown, too.
                 file.fail(Error::MissingBlob { kind: BlobKind::Data, id: blob });
                 break;
             };
@@ -306,7 +306,7 @@ impl Restorer {
         }
         self.zeros(&file, zeros)?;
         if at != size {
-            file.fail(format!("the snapshot says that it has {size} bytes, but its content has {at}"));
+            file.fail(format!("its size in the snapshot is {size} bytes, but its content has {at}"));
         }
         if file.blob_done() {
             return self.feed.complete(file);
@@ -315,7 +315,8 @@ impl Restorer {
         if self.files >= FILES { self.dispatch() } else { Ok(()) }
     }
 
-    /// Waits until one more file may be in memory. Those of the window go first, or nobody would ever finish them.
+    /// Waits until one more file may be in memory. The files of the window are sent first, or they would never be
+    /// finished.
     fn room_for_file(&mut self) -> Result<OwnedSemaphorePermit> {
         let rooms = Arc::clone(&self.shared.rooms);
         if let Ok(room) = Arc::clone(&rooms).try_acquire_owned() {
@@ -342,7 +343,7 @@ impl Restorer {
         self.feed.job(Job::Zeros(Arc::clone(file), range.start, length))
     }
 
-    /// Collects the answers about files that exist, and sends off the window.
+    /// Collects the results for existing files, and sends the window.
     fn flush(&mut self) -> Result<()> {
         self.comparing_blobs = 0;
         for (comparing, failed) in std::mem::take(&mut self.comparing) {
@@ -375,7 +376,7 @@ impl Restorer {
     }
 }
 
-/// The further names of the file must not be linked to what is left of it.
+/// The other names of the file must not be linked to the incomplete one.
 fn set_failed(failed: Option<&Arc<Fate>>) {
     if let Some(fate) = failed {
         fate.mark_lost();

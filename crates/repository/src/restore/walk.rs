@@ -1,6 +1,6 @@
-//! Walks the trees of a snapshot, depth first, without recursion and without believing them: names that are not
-//! one component of a path, names that come twice and paths that are too long are problems, never written. Trees
-//! that are needed next are loaded ahead, for stores that are far away.
+//! Walks the trees of a snapshot, depth first, without recursion and without trusting them: names that are not a
+//! single path component, duplicate names and paths that are too long are reported as problems and never written. The
+//! next trees are loaded in advance, for remote stores.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,17 +17,17 @@ use crate::error::{Error, Result};
 use crate::id::{BlobId, BlobKind};
 use crate::node::{Node, NodeKind, parse_tree};
 
-/// Trees that are loaded ahead at once, of at most this size each.
+/// How many trees are loaded in advance, of at most this size each.
 const AHEAD: usize = 16;
 const LARGEST_AHEAD: u32 = 512 * 1024;
 
-/// Is given what the walk finds. Errors stop the walk.
+/// Gets the entries that the walk finds. Errors stop the walk.
 pub(super) trait Visitor {
-    /// The walk comes to a directory. False: it could not be made, leave it out.
+    /// Called when the walk enters a directory. False if it could not be created and must be left out.
     fn enter(&mut self, directory: &DirRef, selected: bool) -> Result<bool>;
-    /// An entry that is selected and no directory.
+    /// Called for a selected entry that is not a directory.
     fn entry(&mut self, directory: &DirRef, node: Node) -> Result<()>;
-    /// All entries of a directory were seen; these are their names, selected or not.
+    /// Called after all entries of a directory, with all their names, selected or not.
     fn listed(&mut self, directory: &DirRef, names: &HashSet<Vec<u8>>) -> Result<()>;
 }
 
@@ -40,7 +40,7 @@ struct Pending {
 }
 
 impl Drop for Pending {
-    /// A walk that ends early leaves nothing running.
+    /// A walk that ends early cancels its tasks.
     fn drop(&mut self) {
         if let Some(loading) = self.loading.take() {
             loading.abort();
@@ -50,12 +50,13 @@ impl Drop for Pending {
 
 /// Walks everything below `tree`, which is restored as the target itself.
 pub(super) fn walk(shared: &Arc<Shared>, tree: BlobId, visitor: &mut dyn Visitor) -> Result<()> {
-    let root = DirRef::root(shared).map_err(super::compare::system("look at the target", b"."))?;
+    let root =
+        DirRef::root(shared).map_err(super::compare::system("read the metadata of the target", b"."))?;
     let selection = Selection { include: false, descend: true };
     let mut stack = vec![Pending { directory: root, tree: Some(tree), selection, loading: None }];
     let mut ahead = Ahead { shared, loading: 0 };
     while let Some(mut pending) = stack.pop() {
-        shared.go_on()?;
+        shared.check_running()?;
         let is_root = pending.directory.node().is_none();
         shared.progress.set_current(&String::from_utf8_lossy(&pending.directory.location(None)));
         if !is_root && !visitor.enter(&pending.directory, pending.selection.include)? {
@@ -80,14 +81,14 @@ pub(super) fn walk(shared: &Arc<Shared>, tree: BlobId, visitor: &mut dyn Visitor
         let first = stack.len();
         list(shared, &pending.directory, &json, visitor, &mut stack)?;
         drop(json);
-        // The last pushed is walked first.
+        // The last one pushed is walked first.
         stack[first..].reverse();
         ahead.start(&mut stack);
     }
     Ok(())
 }
 
-/// Goes through one directory.
+/// Walks one directory.
 fn list(
     shared: &Arc<Shared>,
     directory: &DirRef,
@@ -97,7 +98,7 @@ fn list(
 ) -> Result<()> {
     let mut names = HashSet::new();
     let mut stopped = None;
-    // Without filter and deletion nobody needs an entry's path unless something goes wrong.
+    // Without a filter and deletion, an entry's path is only needed if something fails.
     let filtered = shared.options.select.is_some();
     let parsed = parse_tree(json, &mut |node| {
         if let Err(error) = one(shared, directory, node, filtered, &mut names, visitor, stack) {
@@ -112,7 +113,7 @@ fn list(
     match parsed {
         Ok(()) => visitor.listed(directory, &names),
         Err(error) => {
-            // What was not seen must not be taken for deleted.
+            // Entries that were not read must not be taken for deleted.
             shared.problem(&directory.location(None), error);
             Ok(())
         }
@@ -128,7 +129,7 @@ fn one(
     visitor: &mut dyn Visitor,
     stack: &mut Vec<Pending>,
 ) -> Result<()> {
-    shared.go_on()?;
+    shared.check_running()?;
     let problem = if !node.has_safe_name() {
         Some("the name of the entry is not a file name, so it was not restored")
     } else if !names.insert(node.name.clone()) {
@@ -168,7 +169,7 @@ struct Ahead<'a> {
 }
 
 impl Ahead<'_> {
-    /// Starts to load the trees at the top of the stack.
+    /// Starts loading the trees at the top of the stack.
     fn start(&mut self, stack: &mut [Pending]) {
         for pending in stack.iter_mut().rev().take(AHEAD) {
             if self.loading >= AHEAD {

@@ -1,5 +1,5 @@
-//! From the blobs that files need to the reads that fetch them: grouped by pack, neighbours together, each blob
-//! once however many places need it. Pure.
+//! Plans the reads for the blobs that files need: grouped by pack, adjacent blobs together, each blob once, however
+//! often it is needed. Pure.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use super::file::File;
 use crate::id::{BlobId, PackId};
 use crate::index::Location;
 
-/// Two blobs of a pack are read at once if no more than this lies between them: cheaper than another request.
+/// The largest gap between two blobs of a pack that are read at once: cheaper than another request.
 const GAP: u64 = 256 * 1024;
-/// A read grows no longer by joining; only a single blob may be larger.
+/// The longest read; only a single blob may be larger.
 const LONGEST_READ: u64 = 2 * 1024 * 1024;
 
-/// A place in a file that needs a blob.
+/// A position in a file that needs a blob.
 pub(super) struct Want<F = Arc<File>> {
     pub(super) blob: BlobId,
     pub(super) location: Location,
@@ -21,32 +21,32 @@ pub(super) struct Want<F = Arc<File>> {
     pub(super) at: u64,
 }
 
-/// One read: a part of a pack, and what to do with the blobs in it.
+/// One read: a part of a pack, and the positions for its blobs.
 pub(super) struct Read<F = Arc<File>> {
     pub(super) pack: PackId,
     pub(super) start: u64,
     pub(super) end: u64,
     pub(super) blobs: Vec<Planned>,
-    /// Of all blobs, one after the other.
+    /// The positions of all blobs, one after the other.
     pub(super) places: Vec<(F, u64)>,
 }
 
-/// A blob in a read. Its places are the next `places` ones.
+/// A blob in a read. Its positions are the next `places` ones.
 pub(super) struct Planned {
     pub(super) id: BlobId,
     pub(super) location: Location,
     pub(super) places: usize,
 }
 
-/// The reads for what is wanted. Packs come in the order in which they are first needed, so that files are
-/// completed about in the order of the walk.
+/// Plans the reads. Packs are in the order in which they are first needed, so that files are completed roughly in the
+/// order of the walk.
 pub(super) fn plan<F>(mut wants: Vec<Want<F>>) -> Vec<Read<F>> {
     let mut ranks = HashMap::new();
     for want in &wants {
         let next = ranks.len();
         ranks.entry(want.location.pack).or_insert(next);
     }
-    // Stable: the places of one blob stay in the order of the walk.
+    // Stable: the positions of one blob stay in the order of the walk.
     wants.sort_by_key(|want| (ranks[&want.location.pack], want.location.offset));
     let mut reads: Vec<Read<F>> = Vec::new();
     for want in wants {
@@ -77,7 +77,7 @@ impl<F> Read<F> {
         if self.pack != want.location.pack {
             return false;
         }
-        // Offsets grow within a pack.
+        // Offsets increase within a pack.
         let (start, end) = (u64::from(want.location.offset), want.location.end());
         end <= self.end || (start <= self.end + GAP && end - self.start <= LONGEST_READ)
     }
@@ -93,7 +93,7 @@ mod tests {
         Want { blob: BlobId(Id([blob; 32])), location, file, at }
     }
 
-    /// Pack, start and end; places of each blob; all places.
+    /// Pack, start and end; positions of each blob; all positions.
     type Shape = (u8, u64, u64, Vec<usize>, Vec<(u32, u64)>);
 
     fn shape(reads: &[Read<u32>]) -> Vec<Shape> {

@@ -1,5 +1,5 @@
-//! The worker threads: they decode blobs and write them, compare files that exist, and do everything else that
-//! keeps a core or the disk busy.
+//! The worker threads: they decode blobs and write them, compare existing files, and do all other work that needs CPU
+//! or disk.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::id::BlobKind;
 pub(super) enum Job {
     /// A file whose last blob was given up or left out, or that has none.
     Complete(Arc<File>),
-    /// Zeros from here, so many.
+    /// Zeros: offset and length.
     Zeros(Arc<File>, u64, u64),
     /// A link, pipe or device, or the metadata of anything.
     Special(Box<Special>),
@@ -48,13 +48,13 @@ pub(super) fn run(shared: &Arc<Shared>, fetched: &Receiver<Fetched>, jobs: &Rece
     }
 }
 
-/// Kept from blob to blob.
+/// Reused from blob to blob.
 #[derive(Default)]
 pub(super) struct Buffers {
     pub(super) plain: Vec<u8>,
 }
 
-/// A giant blob's buffer is given back.
+/// The largest buffer that is kept for reuse.
 const KEPT: usize = 16 * 1024 * 1024;
 
 fn do_job(shared: &Arc<Shared>, job: Job, buffers: &mut Buffers) {
@@ -111,8 +111,8 @@ fn part_of<'a>(sealed: &'a mut [u8], start: u64, blob: &Planned) -> Option<&'a m
     sealed.get_mut(from..from.checked_add(blob.location.length as usize)?)
 }
 
-/// From what was fetched, or if that is damaged from any other copy. A copy of another length than the index said when
-/// places in the file were given out fits nowhere.
+/// Decodes the fetched copy, or any other copy if that is damaged. A copy whose length differs from the index is not
+/// used, because offsets in the file were computed from the index.
 fn decode(shared: &Shared, blob: &Planned, part: Option<&mut [u8]>, plain: &mut Vec<u8>) -> Result<()> {
     plain.clear();
     if let Some(part) = part {
@@ -128,7 +128,7 @@ fn decode(shared: &Shared, blob: &Planned, part: Option<&mut [u8]>, plain: &mut 
         }
     })?;
     if loaded.len() != blob.location.plain_length() as usize {
-        let detail = "the index says another length than it has; `repair index --read-all-packs` mends that";
+        let detail = "its length differs from the index; `repair index --read-all-packs` repairs that";
         return Err(Error::damaged(format!("blob {}", blob.id.short()), detail));
     }
     plain.extend_from_slice(&loaded);

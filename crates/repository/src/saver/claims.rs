@@ -1,6 +1,6 @@
-//! Blobs that this run saves: whoever claims one first saves it. The newest are in memory, in shards, so that threads
-//! rarely meet and no table is ever large enough for its growth to be felt; the others are in temporary files like
-//! those of a large index, a few of which are merged into one when there are many.
+//! The blobs that this run saves: the first thread to claim a blob saves it. The newest claims are in memory, in
+//! shards, so that threads rarely contend and no table gets large enough for its growth to be noticed; the others are
+//! in temporary files like those of a large index, which are merged when there are many.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -12,24 +12,24 @@ use crate::id::{BlobId, BlobKind};
 use crate::index::table::{Record, Sorter, Table};
 
 const SHARDS: usize = 64;
-/// Claims in memory: up to 35 MiB.
+/// The number of claims in memory: up to 35 MiB.
 const IN_MEMORY: usize = 512 * 1024;
-/// Each is looked into for each new blob.
+/// The most files, because each is searched for each new blob.
 const FILES: usize = 8;
 
 #[derive(Debug)]
 pub(super) struct Claims {
     shards: [Mutex<HashSet<(BlobKind, BlobId)>>; SHARDS],
-    /// How many are in the shards.
+    /// The number of claims in the shards.
     count: AtomicUsize,
-    /// Whoever claims reads it all the while, so that nothing moves meanwhile from a shard to a file.
+    /// Read-locked during a claim, so that no claim moves from a shard to a file meanwhile.
     files: RwLock<Vec<Table>>,
     temporary: PathBuf,
     in_memory: usize,
 }
 
 impl Claims {
-    /// Files are made in `temporary` when they are needed.
+    /// Files are created in `temporary` when they are needed.
     pub(super) fn new(temporary: &Path) -> Self {
         Self::with_limit(temporary, IN_MEMORY)
     }
@@ -44,7 +44,7 @@ impl Claims {
         }
     }
 
-    /// Whether the caller is the first.
+    /// Whether the caller is the first to claim this blob.
     pub(super) fn claim(&self, kind: BlobKind, id: BlobId) -> Result<bool> {
         let files = self.files.read().unwrap_or_else(PoisonError::into_inner);
         let first = !is_in(&files, kind, &id)? && self.shard(&id).insert((kind, id));
@@ -64,13 +64,13 @@ impl Claims {
         self.shards[usize::from(id.0.0[0]) % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Empties the shards. If it fails, nothing may be claimed any more as if it were new: the caller ends the run.
+    /// Empties the shards. If it fails, claims may be lost, so the caller must end the run.
     fn move_to_file(&self) -> Result<()> {
         let mut files = self.files.write().unwrap_or_else(PoisonError::into_inner);
         if self.count.load(Ordering::Relaxed) < self.in_memory {
             return Ok(());
         }
-        // Half of them at a time, so that they are written and not kept.
+        // Half of them at a time, so that they are written and not kept in memory.
         let mut sorter = Sorter::with_run(&self.temporary, self.in_memory.div_ceil(2));
         for shard in &self.shards {
             let claims = std::mem::take(&mut *shard.lock().unwrap_or_else(PoisonError::into_inner));

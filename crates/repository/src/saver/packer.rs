@@ -1,5 +1,5 @@
-//! Packs in memory: one of each kind is being filled, and each holds a permit until it is uploaded. Called by `Saver`,
-//! which uploads what is full.
+//! Packs in memory: one of each kind is being filled, and each holds a permit until it is uploaded. Called by
+//! `Saver`, which uploads full packs.
 
 use std::sync::{Arc, PoisonError};
 
@@ -14,7 +14,7 @@ use crate::pack::Builder;
 #[derive(Debug, Default)]
 pub(super) struct Packer(Option<Filling>);
 
-/// A pack in memory, and the permission to have it there.
+/// A pack in memory, with its permit.
 #[derive(Debug)]
 pub(super) struct Filling {
     pub(super) builder: Builder,
@@ -22,7 +22,7 @@ pub(super) struct Filling {
 }
 
 impl Packer {
-    /// Adds a blob; gives the pack if it is full. Waits for an upload to end before it begins another pack.
+    /// Adds a blob; returns the pack if it is full. Waits for an upload to finish before it starts another pack.
     pub(super) fn add(
         &mut self,
         shared: &Shared,
@@ -41,7 +41,7 @@ impl Packer {
         Ok(if is_full { self.0.take() } else { None })
     }
 
-    /// The pack that is begun, however full.
+    /// The current pack, however full.
     pub(super) fn take(&mut self) -> Option<Filling> {
         self.0.take()
     }
@@ -57,7 +57,7 @@ impl Shared {
         };
         let permit = self.runtime.block_on(waiting)?;
         let buffer = match kind {
-            // Room for a last blob that does not fit and for the header; what is not touched costs nothing.
+            // Space for a last blob that exceeds the size and for the header; untouched memory costs nothing.
             BlobKind::Data => self.take_buffer().unwrap_or_else(|| {
                 Vec::with_capacity(self.repository.options().pack_size + crate::chunker::MAX_SIZE + (1 << 20))
             }),

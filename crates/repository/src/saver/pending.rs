@@ -6,7 +6,7 @@ use crate::index::{IndexFile, IndexedPack};
 
 /// An index file is written when it has this many blobs, as in restic,
 const MAX_BLOBS: usize = 50_000;
-/// or when its first pack has waited this long: what is indexed need not be stored again after a crash.
+/// or when its first pack has waited this long: indexed data is not stored again after a crash.
 const MAX_AGE: SignedDuration = SignedDuration::from_mins(10);
 
 #[derive(Debug, Default)]
@@ -23,7 +23,7 @@ impl PendingIndex {
         self.file.packs.push(pack);
     }
 
-    /// What is to be written now: everything if `all`, else only what is full or old.
+    /// The packs to write now: all of them if `all`, otherwise only if the file is full or old enough.
     pub(super) fn take(&mut self, all: bool, now: Timestamp) -> Option<IndexFile> {
         let old = self.since.is_some_and(|since| now.duration_since(since) > MAX_AGE);
         let due = all || old || self.blobs >= MAX_BLOBS;

@@ -1,4 +1,4 @@
-//! Compresses and seals a blob, and proves that it reads back. Called by `Saver` on the thread that has the blob.
+//! Compresses and seals a blob, and checks that it can be read back. Called by `Saver` on the caller's thread.
 
 use std::cell::RefCell;
 
@@ -24,8 +24,8 @@ impl Saver {
         })
     }
 
-    /// Compresses and seals, and reads back both (restic#4529): what was compressed gives `plain`, and what was
-    /// sealed gives what was compressed.
+    /// Compresses and seals, and reads both back (restic#4529): decompressing gives `plain`, and opening the sealed
+    /// blob gives the compressed one.
     fn seal(&self, kind: BlobKind, id: BlobId, plain: &[u8], buffers: &mut Buffers) -> Result<u32> {
         let repository = &self.shared.repository;
         let length = u32::try_from(plain.len()).ok().filter(|length| *length <= crate::blobs::MAX_BLOB);
@@ -36,7 +36,8 @@ impl Saver {
             && length > 0
             && (compression != Compression::Off || kind == BlobKind::Tree);
         let misread = || {
-            let detail = "it does not read as it was written, so it was not stored: look for bad memory in this machine";
+            let detail =
+                "it could not be read back, so it was not stored: check this machine for faulty memory";
             Error::damaged(format!("new {kind} blob {}", id.short()), detail)
         };
         let Buffers { packed, sealed } = buffers;
@@ -64,7 +65,7 @@ impl Saver {
     }
 }
 
-/// Whether what is sealed is exactly `body`.
+/// Whether the sealed message contains exactly `body`.
 fn opens_as(key: &Key, sealed: &[u8], body: &[u8]) -> bool {
     let mut rest = body;
     let compare = |piece: &[u8]| match rest.split_off(..piece.len()) {
@@ -74,24 +75,24 @@ fn opens_as(key: &Key, sealed: &[u8], body: &[u8]) -> bool {
     key.open_in_pieces(sealed, compare).is_ok() && rest.is_empty()
 }
 
-/// A thread's memory, kept from blob to blob. Both have room for any piece of a file from the start: what is never
-/// touched costs nothing.
+/// The buffers of a thread, reused from blob to blob. Both have capacity for any chunk of a file from the start:
+/// untouched memory costs nothing.
 #[derive(Debug)]
 struct Buffers {
     packed: Vec<u8>,
-    /// At first for reading back what was compressed.
+    /// First used for reading back the compressed blob.
     sealed: Vec<u8>,
 }
 
 impl Buffers {
-    /// For the largest piece, should it not compress.
+    /// For the largest chunk, if it does not compress.
     const KEPT: usize = crate::chunker::MAX_SIZE + crate::chunker::MAX_SIZE / 128 + OVERHEAD;
 
     fn new() -> Self {
         Self { packed: Vec::with_capacity(Self::KEPT), sealed: Vec::with_capacity(Self::KEPT) }
     }
 
-    /// The room for a giant blob is given back.
+    /// Frees the memory of a very large blob.
     fn shrink(&mut self) {
         if self.packed.capacity().max(self.sealed.capacity()) > Self::KEPT {
             *self = Self::new();

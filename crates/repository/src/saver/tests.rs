@@ -6,7 +6,7 @@ use super::*;
 use crate::blobs::BlobReader;
 use crate::config::Version;
 use crate::files::FileKind;
-use crate::testing::moody::Moody;
+use crate::testing::switchable::SwitchableBackend;
 use crate::testing::{memory_repository, new_repository};
 
 async fn saver(repository: &Repository) -> Arc<Saver> {
@@ -72,11 +72,11 @@ async fn nothing_is_indexed_before_the_end_and_nothing_is_written_without_the_lo
 
 #[tokio::test]
 async fn an_upload_whose_task_panics_fails_the_whole_and_leaves_no_index() {
-    let moody = Moody::new();
-    let repository = new_repository(moody.store(), Version::V2).await;
+    let backend = SwitchableBackend::new();
+    let repository = new_repository(backend.store(), Version::V2).await;
     let saver = saver(&repository).await;
     save(&saver, BlobKind::Data, b"x".to_vec()).await;
-    moody.mood().packs_panic = true;
+    backend.faults().packs_panic = true;
     let outcome = Arc::into_inner(saver).unwrap().finish().await;
     assert!(matches!(outcome, Err(Error::Local { .. })), "{outcome:?}");
     assert_eq!(repository.list(FileKind::Index).await.unwrap(), []);
@@ -94,8 +94,8 @@ async fn a_blob_that_no_index_file_has_is_noticed_at_the_end() {
 
 #[tokio::test]
 async fn a_saver_that_is_dropped_stops_its_uploads() {
-    let moody = Moody::new();
-    let repository = new_repository(moody.store(), Version::V2).await;
+    let backend = SwitchableBackend::new();
+    let repository = new_repository(backend.store(), Version::V2).await;
     let index = Arc::new(Index::load(&repository).await.unwrap());
     let cancel = CancellationToken::new();
     let saver = Saver::start(&repository, index, None, cancel.clone());

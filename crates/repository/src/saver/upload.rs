@@ -1,4 +1,4 @@
-//! Packs on their way into the store, and the index files that follow them.
+//! Uploads packs, and writes the index files for them.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -29,10 +29,10 @@ pub(super) fn start(shared: &Arc<Shared>, filling: Filling) -> Result<()> {
     Ok(())
 }
 
-/// An upload on its way. However its task ends, the permit is free only after everyone can know how.
+/// An upload in progress. However its task ends, the permit is released only after the outcome is recorded.
 struct Flight {
     shared: Arc<Shared>,
-    /// `None` is left by a task that panicked or was dropped.
+    /// `None` if the task panicked or was dropped.
     outcome: Option<Result<()>>,
     _permit: OwnedSemaphorePermit,
 }
@@ -46,7 +46,7 @@ impl Flight {
 impl Drop for Flight {
     fn drop(&mut self) {
         let broken_off = || {
-            let source = std::io::Error::other("its task ended before it was done");
+            let source = std::io::Error::other("its task ended early");
             Err(Error::Local { action: "upload a pack".to_owned(), source })
         };
         if let Err(error) = self.outcome.take().unwrap_or_else(broken_off) {
@@ -69,7 +69,7 @@ async fn upload(shared: &Shared, pack: Finished) -> Result<()> {
     save_index(shared, false).await
 }
 
-/// The next pack gets the same memory: giving it back each time leaves holes that the allocator cannot fill.
+/// The next pack reuses the memory: freeing it each time fragments the heap.
 fn recycle(shared: &Shared, content: Bytes) {
     if content.is_unique() {
         let mut buffer = Vec::from(content);
@@ -80,8 +80,8 @@ fn recycle(shared: &Shared, content: Bytes) {
     }
 }
 
-/// Writes the pending packs into an index file, if it is time or `all` are asked for. The lock is looked at first:
-/// without it a prune may have run that does not know these packs' blobs are needed.
+/// Writes the pending packs to an index file, if it is time or if `all` is set. The lock is verified first: without
+/// it, a prune may have run that does not know that these packs' blobs are needed.
 pub(super) async fn save_index(shared: &Shared, all: bool) -> Result<()> {
     let Some(file) = shared.pending.lock().await.take(all, Timestamp::now()) else { return Ok(()) };
     if let Some(lock) = &shared.lock {
@@ -95,9 +95,9 @@ pub(super) async fn save_index(shared: &Shared, all: bool) -> Result<()> {
     Ok(())
 }
 
-/// Waits until no upload is in flight; fails if one did.
+/// Waits until no upload is in progress; fails if one failed.
 pub(super) async fn wait_for_all(shared: &Shared) -> Result<()> {
     let _permits =
         shared.permits.acquire_many(permits(&shared.repository)).await.map_err(|_| Error::Cancelled)?;
-    shared.take_problem().map_or_else(|| shared.go_on(), Err)
+    shared.take_problem().map_or_else(|| shared.check_running(), Err)
 }

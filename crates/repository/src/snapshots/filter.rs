@@ -1,4 +1,4 @@
-//! Filters by host, path and tag with restic's rules, and its lists of tags. Takes a snapshot, says yes or no.
+//! Filters by host, path and tag with restic's rules, and its lists of tags. Decides whether a snapshot matches.
 
 use std::convert::Infallible;
 use std::fmt;
@@ -8,7 +8,7 @@ use jiff::Timestamp;
 
 use crate::snapshot::Snapshot;
 
-/// Tags that a snapshot must all have: `a,b` on a command line. The empty tag stands for "has no tag at all".
+/// Tags that a snapshot must all have: `a,b` on the command line. The empty tag means "has no tags".
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TagList(pub Vec<String>);
 
@@ -40,12 +40,12 @@ impl fmt::Display for TagList {
     }
 }
 
-/// Lists of which one is enough: `--tag a,b --tag c`.
+/// Lists of which one must match: `--tag a,b --tag c`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TagLists(pub Vec<TagList>);
 
 impl TagLists {
-    /// No list at all lets everything through.
+    /// Without any list, every snapshot matches.
     pub fn matches(&self, snapshot: &Snapshot) -> bool {
         self.0.is_empty() || self.0.iter().any(|list| list.matches(snapshot))
     }
@@ -54,7 +54,7 @@ impl TagLists {
         self.0.is_empty()
     }
 
-    /// Every tag given, for a command that sets tags.
+    /// All tags, for a command that sets tags.
     pub fn flatten(&self) -> Vec<String> {
         self.0.iter().flat_map(|list| &list.0).filter(|tag| !tag.is_empty()).cloned().collect()
     }
@@ -76,13 +76,13 @@ impl fmt::Display for TagLists {
     }
 }
 
-/// Which snapshots to look at. The default lets all through.
+/// Selects snapshots. The default matches all.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Filter {
-    /// One of these; none given: any.
+    /// The snapshot must have one of these; empty for any.
     pub hosts: Vec<String>,
     pub tags: TagLists,
-    /// All of these, spelt as in the snapshot: absolute and clean.
+    /// The snapshot must have all of these, spelled as in the snapshot: absolute and cleaned.
     pub paths: Vec<String>,
     pub not_after: Option<Timestamp>,
 }
@@ -163,7 +163,7 @@ mod tests {
         #[case] paths: &[&str],
         #[case] expected: bool,
     ) {
-        let owned = |words: &[&str]| words.iter().map(|&word| word.to_owned()).collect();
+        let owned = |texts: &[&str]| texts.iter().map(|&text| text.to_owned()).collect();
         let filter = Filter { hosts: owned(hosts), paths: owned(paths), ..Filter::default() };
         let (_, snapshot) = snapshot("x", "2026-01-01T00:00:00Z", "web", &["/a", "/b"], &[]);
         assert_eq!(filter.matches(&snapshot), expected);

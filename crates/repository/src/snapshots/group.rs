@@ -1,5 +1,5 @@
-//! Groups of snapshots by host, paths and tags, as restic forms them. Takes snapshots, gives them sorted into
-//! groups; forget applies its policy to each group, `snapshots` prints them.
+//! Groups of snapshots by host, paths and tags, as in restic. Takes snapshots and sorts them into groups; forget
+//! applies its policy to each group, `snapshots` prints them.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::{Found, newest_first};
 use crate::error::Error;
 
-/// What makes two snapshots belong together.
+/// The criteria for grouping.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct GroupBy {
     pub host: bool,
@@ -19,7 +19,7 @@ pub struct GroupBy {
 }
 
 impl GroupBy {
-    /// All in one group.
+    /// All snapshots in one group.
     pub const NOTHING: Self = Self { host: false, paths: false, tags: false };
 }
 
@@ -42,7 +42,7 @@ impl FromStr for GroupBy {
                 "tag" | "tags" => by.tags = true,
                 "" => {}
                 _ => {
-                    let problem = format!("'{word}' is none of host, paths, tags");
+                    let problem = format!("'{word}' is not one of host, paths, tags");
                     return Err(Error::invalid(format!("grouping '{text}'"), problem));
                 }
             }
@@ -53,13 +53,14 @@ impl FromStr for GroupBy {
 
 impl fmt::Display for GroupBy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words = [(self.host, "host"), (self.paths, "paths"), (self.tags, "tags")];
-        let given: Vec<_> = words.into_iter().filter(|(on, _)| *on).map(|(_, word)| word).collect();
+        let names = [(self.host, "host"), (self.paths, "paths"), (self.tags, "tags")];
+        let given: Vec<_> = names.into_iter().filter(|(on, _)| *on).map(|(_, name)| name).collect();
         f.write_str(&given.join(","))
     }
 }
 
-/// What the snapshots of one group share; what they were not grouped by is empty. The JSON is restic's.
+/// The common properties of the snapshots of one group; those that are not grouped by are empty. The JSON is
+/// restic's.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct GroupKey {
     pub hostname: String,
@@ -82,15 +83,15 @@ impl fmt::Display for GroupKey {
     }
 }
 
-/// Snapshots of the same key, newest first.
+/// Snapshots with the same key, newest first.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
     pub key: GroupKey,
     pub snapshots: Vec<Found>,
 }
 
-/// Sorts snapshots into groups, in the order of their keys. The order of paths (and of tags, when grouped by them)
-/// does not count; as with restic they come out sorted.
+/// Sorts snapshots into groups, ordered by their keys. The order of paths (and of tags, if grouped by them) does not
+/// matter; as in restic, they are sorted in the result.
 pub fn group(snapshots: Vec<Found>, by: GroupBy) -> Vec<Group> {
     let mut groups: BTreeMap<GroupKey, Vec<Found>> = BTreeMap::new();
     for (id, mut snapshot) in snapshots {
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_word_is_refused() {
+    fn an_unknown_criterion_is_refused() {
         assert!("host,time".parse::<GroupBy>().is_err());
         assert_eq!("hosts,tag,path".parse::<GroupBy>().unwrap().to_string(), "host,paths,tags");
     }

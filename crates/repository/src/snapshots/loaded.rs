@@ -1,12 +1,12 @@
-//! All snapshots of a repository, those that are damaged told apart. `Repository::load_readable_snapshots` gives it;
-//! commands that read choose among the whole ones, those that remove or repair may name a damaged one too.
+//! All snapshots of a repository, with damaged ones listed separately. `Repository::load_readable_snapshots` returns
+//! it; commands that read choose among the intact ones, commands that remove or repair may name a damaged one, too.
 
 use super::{Filter, Found, Selector, by_prefix, find, find_all};
 use crate::error::{Error, Result};
 use crate::files::FileKind;
 use crate::id::SnapshotId;
 
-/// A snapshot that is listed, and whose object does not hold what it should.
+/// A snapshot that is listed, but whose object is damaged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DamagedSnapshot {
     pub id: SnapshotId,
@@ -19,23 +19,23 @@ impl DamagedSnapshot {
     }
 }
 
-/// What was read of all the snapshots that are listed.
+/// All listed snapshots.
 #[derive(Debug, Clone, Default)]
 pub struct Loaded {
     /// Oldest first.
     pub found: Vec<Found>,
-    /// By id. Damage only: what the store could not give fails the whole reading.
+    /// Sorted by ID. Only damage: if the store cannot return an object, loading fails as a whole.
     pub damaged: Vec<DamagedSnapshot>,
 }
 
 impl Loaded {
-    /// Whole ones, then damaged ones.
+    /// The IDs of the intact snapshots, then of the damaged ones.
     pub fn ids(&self) -> impl Iterator<Item = SnapshotId> {
         self.found.iter().map(|(id, _)| *id).chain(self.damaged.iter().map(|damaged| damaged.id))
     }
 
-    /// The snapshot that `selector` names. One that is damaged is an error if it is named, and in the way of `latest`:
-    /// nobody knows when and of what it was taken, so an older one could pass for the newest.
+    /// The snapshot that `selector` names. A damaged snapshot is an error if it is named, and prevents `latest`: its
+    /// time and content are unknown, so an older one could be mistaken for the newest.
     pub fn find(&self, selector: &Selector, filter: &Filter) -> Result<&Found> {
         if matches!(selector, Selector::Latest { .. }) {
             self.require_latest()?;
@@ -46,7 +46,7 @@ impl Loaded {
         }
     }
 
-    /// As `snapshots::find_all`; one that is damaged is an error only if it is named.
+    /// Like `snapshots::find_all`; a damaged snapshot is an error only if it is named.
     pub fn find_all(&self, selectors: &[Selector], filter: &Filter) -> Result<Vec<&Found>> {
         for selector in selectors {
             self.find(selector, filter)?;
@@ -54,8 +54,8 @@ impl Loaded {
         find_all(&self.found, selectors, filter)
     }
 
-    /// As `find_all`, for a command that can remove or repair damaged ones: they count if they are named, and
-    /// without names if nothing is asked that only a whole one can answer.
+    /// Like `find_all`, for a command that can remove or repair damaged snapshots: they are included if they are
+    /// named, and also without names if no filter is given.
     pub fn named(&self, selectors: &[Selector], filter: &Filter) -> Result<Vec<SnapshotId>> {
         let mut chosen = Vec::new();
         if selectors.is_empty() {
@@ -77,16 +77,16 @@ impl Loaded {
         Ok(chosen)
     }
 
-    /// Fails while a damaged snapshot may be the latest.
+    /// Fails if a damaged snapshot may be the latest.
     pub(crate) fn require_latest(&self) -> Result<()> {
         let Some(damaged) = self.damaged.first() else { return Ok(()) };
         Err(Error::Refused {
             reason: format!("snapshot {} is damaged and may be the latest", damaged.id),
-            hint: "give the id of a snapshot (`snapshots` lists them); `forget` with the id of the damaged one removes it",
+            hint: "use the ID of a snapshot (`snapshots` lists them); `forget` with the ID of the damaged one removes it",
         })
     }
 
-    /// A prefix is looked up among all: what is ambiguous stays so when one of the two is damaged.
+    /// A prefix is looked up among all snapshots: it is ambiguous even if one of the two matches is damaged.
     fn damaged_of(&self, selector: &Selector) -> Result<Option<&DamagedSnapshot>> {
         let id = match selector {
             Selector::Latest { .. } => return Ok(None),
@@ -108,7 +108,8 @@ mod tests {
             snapshot("a", "2026-01-01T00:00:00Z", "web", &["/data"], &[]),
             snapshot("b", "2026-01-02T00:00:00Z", "db", &["/data"], &[]),
         ];
-        let damaged = vec![DamagedSnapshot { id: SnapshotId(Id([7; 32])), detail: "it is cut".to_owned() }];
+        let damaged =
+            vec![DamagedSnapshot { id: SnapshotId(Id([7; 32])), detail: "it is truncated".to_owned() }];
         Loaded { found, damaged }
     }
 

@@ -1,5 +1,5 @@
-//! What a person types to name a snapshot: an id, the start of one, `latest`, `latest~2`, and with a folder of it
-//! after a colon. Takes text, gives a selector; `snapshots::find` looks it up.
+//! The notation for a snapshot: an ID, a prefix of one, `latest`, `latest~2`, optionally followed by a colon and a
+//! folder. Takes text, returns a selector; `snapshots::find` looks it up.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -10,18 +10,18 @@ use std::str::FromStr;
 use crate::error::{Error, Result};
 use crate::id::{Id, SnapshotId};
 
-/// How many candidates an error about an ambiguous prefix names.
+/// How many candidates an error about an ambiguous prefix lists.
 const NAMED_CANDIDATES: usize = 5;
 
-/// Names one snapshot.
+/// Identifies one snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Selector {
-    /// The newest that the filter lets through, or the one `back` before it.
+    /// The newest that matches the filter, or the one `back` before it.
     Latest {
         back: usize,
     },
     Id(SnapshotId),
-    /// Lower case hexadecimal digits, less than a whole id.
+    /// Lower-case hexadecimal digits, shorter than an ID.
     Prefix(String),
 }
 
@@ -40,7 +40,7 @@ impl FromStr for Selector {
             return Ok(Self::Id(SnapshotId(id)));
         }
         if text.is_empty() || text.len() > 64 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            let problem = "give an id of hexadecimal digits, the start of one, `latest` or `latest~N`";
+            let problem = "expected an ID of hexadecimal digits, a prefix of one, `latest` or `latest~N`";
             return Err(Error::invalid(format!("snapshot '{text}'"), problem));
         }
         Ok(Self::Prefix(text.to_ascii_lowercase()))
@@ -58,11 +58,11 @@ impl fmt::Display for Selector {
     }
 }
 
-/// A snapshot, and a folder of it when one was given: `latest:/srv/data`.
+/// A snapshot, and a folder in it if one was given: `latest:/srv/data`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Selection {
     pub snapshot: Selector,
-    /// What followed the first colon; never empty.
+    /// The text after the first colon; never empty.
     pub subfolder: Option<PathBuf>,
 }
 
@@ -75,7 +75,7 @@ impl FromStr for Selection {
 }
 
 impl Selection {
-    /// The folder need not be text, as names of files need not be.
+    /// The folder need not be UTF-8, just as file names need not be.
     pub fn parse(text: &OsStr) -> Result<Self> {
         let mut parts = text.as_bytes().splitn(2, |byte| *byte == b':');
         let snapshot = String::from_utf8_lossy(parts.next().unwrap_or_default());
@@ -85,7 +85,7 @@ impl Selection {
     }
 }
 
-/// The one id that starts with `prefix`. It needs a listing only: a damaged snapshot is not in the way of others.
+/// The only ID that starts with `prefix`. Needs only a listing: a damaged snapshot does not prevent finding others.
 pub fn by_prefix(ids: &[SnapshotId], prefix: &str) -> Result<SnapshotId> {
     let candidates: Vec<SnapshotId> =
         ids.iter().filter(|id| id.0.hex().starts_with(prefix.as_bytes())).copied().collect();
@@ -116,7 +116,7 @@ mod tests {
     #[case("latest~12:a:b", Selector::Latest { back: 12 }, Some("a:b"))]
     #[case("4AF0", Selector::Prefix("4af0".into()), None)]
     #[case("4af0:", Selector::Prefix("4af0".into()), None)]
-    fn a_snapshot_and_a_folder_of_it_are_told_apart_at_the_first_colon(
+    fn a_snapshot_and_a_folder_of_it_are_separated_at_the_first_colon(
         #[case] text: Selection,
         #[case] snapshot: Selector,
         #[case] subfolder: Option<&str>,

@@ -1,11 +1,11 @@
-//! Names of users and groups, from the text of `/etc/passwd` and `/etc/group`. There is no other source: the
-//! binary is static, so it cannot ask the system's name services. Backup writes the names into nodes, restore looks
-//! them up with `--ownership-by-name`.
+//! Names of users and groups, from `/etc/passwd` and `/etc/group`. There is no other source: the binary is static, so
+//! it cannot use the system's name services. Backup writes the names into nodes, restore looks them up with
+//! `--ownership-by-name`.
 
 use std::collections::HashMap;
 use std::path::Path;
 
-/// Names by number and numbers by name; the first line that names one wins, as in the system's own look-up.
+/// Names by number and numbers by name; the first matching line wins, as in the system's own lookup.
 #[derive(Debug, Clone, Default)]
 pub struct Accounts {
     users: Names,
@@ -19,18 +19,18 @@ struct Names {
 }
 
 impl Accounts {
-    /// From the files of this system; files that are missing or unreadable name nobody.
+    /// From the files of this system; files that are missing or unreadable count as empty.
     pub fn of_system() -> Self {
         let read = |path: &str| std::fs::read(Path::new(path)).unwrap_or_default();
         Self::parse(&read("/etc/passwd"), &read("/etc/group"))
     }
 
-    /// From the text of the two files.
+    /// From the content of the two files.
     pub fn parse(passwd: &[u8], group: &[u8]) -> Self {
         Self { users: Names::parse(passwd, 6), groups: Names::parse(group, 4) }
     }
 
-    /// Empty if nobody has this number.
+    /// Empty if no user has this number.
     pub fn user_name(&self, uid: u32) -> &str {
         self.users.by_id.get(&uid).map_or("", String::as_str)
     }
@@ -56,7 +56,7 @@ impl Names {
         for line in String::from_utf8_lossy(text).lines().map(str::trim) {
             let parts: Vec<_> = line.split(':').collect();
             let &[name, _, id, ..] = parts.as_slice() else { continue };
-            // `+` and `-` are directives of the old network information service, not names.
+            // `+` and `-` are directives of NIS, not names.
             if parts.len() < fields || name.is_empty() || name.starts_with(['#', '+', '-']) {
                 continue;
             }

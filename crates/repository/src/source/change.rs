@@ -1,19 +1,19 @@
-//! Whether a file has to be read again: restic's rule, without any I/O. The backup pipeline asks for every file
-//! that the parent snapshot knows.
+//! Decides whether a file has to be read again: restic's rule, without any I/O. The backup pipeline asks for every
+//! file that is in the parent snapshot.
 
 use super::stat::Stat;
 use crate::node::Node;
 
-/// What not to compare.
+/// What is not compared.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ChangeOptions {
     /// `--ignore-ctime`
     pub ignore_ctime: bool,
-    /// `--ignore-inode`: for file systems that number files anew; their times of change mean nothing either.
+    /// `--ignore-inode`: for file systems whose inode numbers are not stable; their ctimes are not reliable either.
     pub ignore_inode: bool,
 }
 
-/// Whether the file is still what the parent snapshot has of it, so that its blobs can be taken over.
+/// Whether the file is unchanged since the parent snapshot, so that its blobs can be reused.
 pub fn unchanged(parent: &Node, now: &Stat, options: ChangeOptions) -> bool {
     let same_ctime = || options.ignore_ctime || options.ignore_inode || parent.ctime == now.ctime;
     let same_inode = || options.ignore_inode || parent.inode == now.inode;
@@ -53,7 +53,7 @@ mod tests {
     #[case(node(), stat(), NOTHING, true, "all the same")]
     #[case(Node { mtime: NodeTime { offset: 3600, ..node().mtime }, ..node() }, stat(), NOTHING, true, "another zone")]
     #[case(node(), Stat { atime: NodeTime::new(9, 9), device_id: 9, uid: 9, links: 9, ..stat() }, NOTHING, true,
-        "metadata that is stored anew in any case")]
+        "metadata that is always stored again")]
     #[case(node(), Stat { size: 11, ..stat() }, INODE, false, "size")]
     #[case(node(), Stat { mtime: NodeTime::new(100, 6), ..stat() }, INODE, false, "time of modification")]
     #[case(node(), Stat { ctime: NodeTime::new(201, 5), ..stat() }, NOTHING, false, "time of change")]

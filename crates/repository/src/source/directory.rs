@@ -1,9 +1,9 @@
-//! Directories and files by handles. A child is opened below its parent's handle and never through a link, so what
-//! is read is what was listed, whatever happens to the names above it meanwhile.
+//! Directories and files by handles. A child is opened below its parent's handle and never through a symbolic link,
+//! so that what is read is what was listed, whatever happens to the names above it meanwhile.
 //!
-//! A tree may be deeper than a process may have files open. So only the deepest directories of a path and every
-//! 64th above them stay open; the others are closed and, when they are needed again, opened anew below the nearest
-//! open one and compared with what they were.
+//! A tree may be deeper than the number of files that a process may have open. So only the deepest directories of a
+//! path and every 64th above them stay open; the others are closed and, when they are needed again, reopened below
+//! the nearest open one and checked to be the same.
 
 use std::fs::File;
 use std::io;
@@ -16,18 +16,18 @@ use rustix::io::Errno;
 use super::stat::Stat;
 use crate::error::{Error, Result};
 
-/// So many directories at the end of a path are always open.
+/// How many directories at the end of a path are always open.
 const OPEN_AT_END: usize = 32;
-/// Of those before them, one in so many is.
+/// Of the directories above them, one in this many is open.
 const OPEN_ONE_IN: usize = 64;
-/// For reading names: one system call gives about a thousand.
+/// For reading names: one system call returns about a thousand.
 const NAMES_BUFFER: usize = 32 * 1024;
 
 /// An open directory; cheap to share between threads.
 #[derive(Debug)]
 pub struct DirectoryHandle {
     parent: Option<Arc<DirectoryHandle>>,
-    /// In the parent; for one without parent the path that it was opened by.
+    /// The name in the parent; without a parent, the path by which it was opened.
     name: Vec<u8>,
     depth: usize,
     device_id: u64,
@@ -36,19 +36,19 @@ pub struct DirectoryHandle {
 }
 
 impl DirectoryHandle {
-    /// The directory at a path, following links: for what a person has named.
+    /// The directory at a path, following symbolic links: for a path from the user.
     pub fn open(path: &[u8]) -> io::Result<Arc<Self>> {
         let file = open_quietly(CWD, path, OFlags::DIRECTORY)?;
         Self::new(None, path, file)
     }
 
-    /// A directory that is open already, whatever its path means by now.
+    /// A directory that is already open, wherever its path leads now.
     pub fn of(directory: impl AsFd) -> io::Result<Arc<Self>> {
         let file = open_quietly(directory, b".", OFlags::DIRECTORY)?;
         Self::new(None, b"/", file)
     }
 
-    /// A directory in this one; a link is refused.
+    /// A directory in this one; a symbolic link is refused.
     pub fn open_child(self: &Arc<Self>, name: &[u8]) -> io::Result<Arc<Self>> {
         let file = open_quietly(self.file()?, name, OFlags::DIRECTORY | OFlags::NOFOLLOW)?;
         let child = Self::new(Some(Arc::clone(self)), name, file)?;
@@ -56,19 +56,19 @@ impl DirectoryHandle {
         Ok(child)
     }
 
-    /// A regular file in this directory, and what it was when it was opened. A link, pipe or device is refused, even
-    /// one that was put there since the directory was listed.
+    /// A regular file in this directory, and its metadata when it was opened. A link, pipe or device is refused, even
+    /// one that was created after the directory was listed.
     pub fn open_file(&self, name: &[u8]) -> io::Result<(File, Stat)> {
-        // Without waiting for a pipe's other end.
+        // Without waiting for the other end of a pipe.
         let file = open_quietly(self.file()?, name, OFlags::NOFOLLOW | OFlags::NONBLOCK)?;
         let stat = Stat::of(&file)?;
         if !stat.is_file() {
-            return Err(io::Error::other("it is no regular file any more"));
+            return Err(io::Error::other("it is no longer a regular file"));
         }
         Ok((File::from(file), stat))
     }
 
-    /// What an entry is; of the link itself if it is one.
+    /// The metadata of an entry; of the symbolic link itself if it is one.
     pub fn stat(&self, name: &[u8]) -> io::Result<Stat> {
         Stat::at(self.file()?.as_fd(), name)
     }
@@ -91,7 +91,7 @@ impl DirectoryHandle {
         Ok(names)
     }
 
-    /// The handle itself, opened again if it had to be closed.
+    /// The handle, reopened if it had to be closed.
     pub fn file(&self) -> io::Result<Arc<OwnedFd>> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(file) = &*open {
@@ -102,14 +102,14 @@ impl DirectoryHandle {
         Ok(file)
     }
 
-    /// The path for people: that of the topmost handle and the names from there.
+    /// The path for display: that of the topmost handle and the names from there.
     pub fn path(&self) -> Vec<u8> {
         let names: Vec<_> = self.upwards().map(|directory| directory.name.as_slice()).collect();
         let path = names.into_iter().rev().collect::<Vec<_>>().join(&b'/');
         super::path::clean(&path)
     }
 
-    /// The number of the file system that it is on.
+    /// The device number of its file system.
     pub fn device_id(&self) -> u64 {
         self.device_id
     }
@@ -121,7 +121,7 @@ impl DirectoryHandle {
         Ok(Arc::new(Self { parent, name: name.to_vec(), depth, device_id, inode, open }))
     }
 
-    /// This directory, then those above it.
+    /// This directory, then its ancestors.
     fn upwards(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |directory| directory.parent.as_deref())
     }
@@ -133,7 +133,7 @@ impl DirectoryHandle {
         }
     }
 
-    /// Names from the nearest open directory above, then one after the other below it.
+    /// Collects names up to the nearest open directory, then opens one after the other below it.
     fn reopen(&self) -> io::Result<OwnedFd> {
         let mut names = vec![self.name.as_slice()];
         let mut start = None;
@@ -165,7 +165,7 @@ pub fn list(path: &[u8]) -> Result<Vec<Vec<u8>>> {
 }
 
 impl Drop for DirectoryHandle {
-    /// One after the other: as deep as the trees are, dropping them inside each other would overflow the stack.
+    /// One after the other: dropping deep trees recursively would overflow the stack.
     fn drop(&mut self) {
         let mut next = self.parent.take();
         while let Some(parent) = next {
@@ -174,7 +174,7 @@ impl Drop for DirectoryHandle {
     }
 }
 
-/// For reading, without changing the time of access where that is permitted: to the owner and to root.
+/// Opens for reading, without changing the access time if that is permitted: for the owner and for root.
 fn open_quietly(dir: impl AsFd, name: &[u8], flags: OFlags) -> io::Result<OwnedFd> {
     let flags = flags | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOCTTY;
     match openat(&dir, name, flags | OFlags::NOATIME, Mode::empty()) {
@@ -241,7 +241,7 @@ mod tests {
         assert_eq!(std::io::read_to_string(&mut file).unwrap(), "content");
     }
 
-    /// Makes and opens a directory in a directory in a directory …
+    /// Creates and opens nested directories.
     fn deep(top: &Path, depth: usize) -> Vec<Arc<DirectoryHandle>> {
         let mut handles = vec![open(top)];
         for _ in 0..depth {
@@ -252,7 +252,7 @@ mod tests {
         handles
     }
 
-    /// `remove_dir_all` of the standard library needs a handle for each level.
+    /// `remove_dir_all` of the standard library needs a handle per level.
     fn remove(handles: &[Arc<DirectoryHandle>]) {
         for pair in handles.windows(2).rev() {
             rustix::fs::unlinkat(pair[0].file().unwrap(), "d", rustix::fs::AtFlags::REMOVEDIR).unwrap();

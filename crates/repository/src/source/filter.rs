@@ -1,5 +1,5 @@
-//! What a backup leaves out, beyond patterns on names: large files, directories with a tag file, other file
-//! systems. The walk asks by name first, which costs nothing, and with the `Stat` after it.
+//! What a backup leaves out, besides patterns on names: large files, directories with a tag file, other file systems.
+//! The walk asks by name first, which costs nothing, and then with the `Stat`.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -10,15 +10,15 @@ use super::patterns::Patterns;
 use super::stat::Stat;
 use crate::error::{Error, Result};
 
-/// `--exclude-caches`: as the Cache Directory Tagging Specification has it.
+/// `--exclude-caches`: as in the Cache Directory Tagging Specification.
 const CACHE_TAG: &str = "CACHEDIR.TAG:Signature: 8a477f597d28d172789f06886806bc55";
 
-/// All rules of a backup; by default nothing is left out. None of them applies to what the user has named itself.
+/// All rules of a backup; by default nothing is left out. None of them applies to the targets that the user named.
 #[derive(Debug, Clone, Default)]
 pub struct Filter {
-    /// `--exclude` and `--iexclude` with what their files hold: each list on its own.
+    /// `--exclude` and `--iexclude` with the content of their files: each list separately.
     pub patterns: Vec<Patterns>,
-    /// Absolute paths of directories that are left out with all that is in them, such as our own cache.
+    /// Absolute paths of directories that are left out with all their content, such as our own cache.
     pub own_directories: Vec<Vec<u8>>,
     /// `--exclude-larger-than`
     pub larger_than: Option<u64>,
@@ -28,27 +28,27 @@ pub struct Filter {
     pub file_systems: HashMap<Vec<u8>, u64>,
 }
 
-/// A file whose presence says that what is beside it is left out.
+/// A file whose presence excludes the other entries of its directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TagFile {
     name: Vec<u8>,
-    /// What it has to start with; empty if anything will do.
+    /// What it has to start with; empty for any content.
     header: Vec<u8>,
 }
 
-/// What holds for everything in one directory.
+/// The properties of a directory that affect its entries.
 #[derive(Debug, Clone, Default)]
 pub struct Surroundings {
-    /// Indexes of the tag files that it has.
+    /// The indexes of the tag files that it has.
     tags: Vec<usize>,
-    /// The file system that the backup stays on.
+    /// The file system to which the backup is limited.
     file_system: Option<u64>,
-    /// Whether the directory itself is on another one: then it is a mount point, and stays empty.
+    /// Whether the directory itself is on another file system: then it is a mount point, and is stored empty.
     elsewhere: bool,
 }
 
 impl Filter {
-    /// Asked first, with the absolute path.
+    /// Called first, with the absolute path.
     pub fn keeps_name(&self, path: &[u8]) -> bool {
         let is_own = |own: &Vec<u8>| {
             path.strip_prefix(own.as_slice()).is_some_and(|rest| rest.is_empty() || rest.starts_with(b"/"))
@@ -56,19 +56,19 @@ impl Filter {
         !self.own_directories.iter().any(is_own) && !self.patterns.iter().any(|list| list.matches(path))
     }
 
-    /// Asked then.
+    /// Called second, with the metadata, for entries that passed `keeps_name`.
     pub fn keeps(&self, surroundings: &Surroundings, path: &[u8], name: &[u8], stat: &Stat) -> bool {
         let is_too_large = !stat.is_directory() && self.larger_than.is_some_and(|most| stat.size > most);
         let is_tagged = surroundings.tags.iter().any(|index| self.tag_files[*index].name != name);
         let own_system = self.file_systems.get(path).copied().or(surroundings.file_system);
         let is_elsewhere = own_system.is_some_and(|system| system != stat.device_id);
-        // A mount point is kept as an empty directory.
+        // A mount point is stored as an empty directory.
         let is_mount_point = stat.is_directory() && !surroundings.elsewhere;
         !is_too_large && !is_tagged && (!is_elsewhere || is_mount_point)
     }
 
-    /// Looks around in a directory before its entries are asked about. `above` is what held for its own directory;
-    /// none for the first. What is odd about a tag file is added to `problems`.
+    /// Reads the properties of a directory before its entries are checked. `above` are those of its parent; None for
+    /// the first. Problems with a tag file are added to `problems`.
     pub fn surroundings(
         &self,
         directory: &DirectoryHandle,
@@ -88,7 +88,7 @@ impl Filter {
         Surroundings { tags: tags.collect(), ..self.without_tags(directory, path, above) }
     }
 
-    /// The same for what the user has named: tag files beside it do not count.
+    /// Like `surroundings`, for the directory of a target that the user named: tag files beside it do not count.
     pub(super) fn without_tags(
         &self,
         directory: &DirectoryHandle,
@@ -110,20 +110,21 @@ impl Filter {
     }
 }
 
-/// For `Filter::file_systems`: which file system each target is on.
+/// For `Filter::file_systems`: the file system of each target.
 pub fn file_systems<P: AsRef<[u8]>>(
     targets: impl IntoIterator<Item = P>,
     current: &[u8],
 ) -> Result<HashMap<Vec<u8>, u64>> {
     let system = |target: P| {
         let path = path::absolute(current, target.as_ref());
-        let stat = Stat::at(rustix::fs::CWD, &path).map_err(Error::file("look at", super::os_path(&path)))?;
+        let stat = Stat::at(rustix::fs::CWD, &path)
+            .map_err(Error::file("read the metadata of", super::os_path(&path)))?;
         Ok((path, stat.device_id))
     };
     targets.into_iter().map(system).collect()
 }
 
-/// `--exclude-larger-than`: a number of bytes, or with `k`, `m`, `g` or `t` of 1024, 1024² … bytes.
+/// `--exclude-larger-than`: a number of bytes, or with `k`, `m`, `g` or `t`, of 1024, 1024² … bytes.
 pub fn parse_size(text: &str) -> Result<u64> {
     let unit = match text.as_bytes().last().map(u8::to_ascii_lowercase) {
         Some(b'b') => Some(0),
@@ -137,7 +138,7 @@ pub fn parse_size(text: &str) -> Result<u64> {
     let number = digits.parse::<u64>().ok();
     let bytes = number.and_then(|number| number.checked_mul(1 << unit.unwrap_or(0)));
     bytes.filter(|bytes| i64::try_from(*bytes).is_ok()).ok_or_else(|| {
-        Error::invalid(format!("the size '{text}'"), "not a number, with k, m, g or t after it if need be")
+        Error::invalid(format!("the size '{text}'"), "expected a number, optionally followed by k, m, g or t")
     })
 }
 
@@ -159,7 +160,7 @@ impl TagFile {
         Self { name: name.into(), header: header.into() }
     }
 
-    /// Whether the directory has the file; what is wrong with it if it has one that does not count.
+    /// Whether the directory has the file; an error if it has one that does not count.
     fn is_in(&self, directory: &DirectoryHandle) -> std::result::Result<bool, String> {
         match directory.stat(&self.name) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),

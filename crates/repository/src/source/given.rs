@@ -1,5 +1,5 @@
-//! What the user has given as targets, before a tree is made of them: wildcards of `--files-from` are expanded as
-//! Go's `filepath.Glob` does, and what does not exist is sorted out.
+//! The targets that the user gave, before they become a tree: wildcards of `--files-from` are expanded as Go's
+//! `filepath.Glob` does, and missing files are separated.
 
 use rustix::fs::CWD;
 
@@ -9,7 +9,7 @@ use super::stat::Stat;
 use super::{os_path, path};
 use crate::error::{Error, Result};
 
-/// The paths that a wildcard pattern stands for; none if nothing matches. What cannot be read does not match.
+/// The paths that a wildcard pattern matches; none if nothing matches. Entries that cannot be read do not match.
 pub fn expand(pattern: &[u8]) -> Result<Vec<Vec<u8>>> {
     let malformed = || {
         let what = format!("the pattern '{}'", String::from_utf8_lossy(pattern));
@@ -18,7 +18,7 @@ pub fn expand(pattern: &[u8]) -> Result<Vec<Vec<u8>>> {
     if !has_wildcard(pattern) {
         return Ok(if Stat::at(CWD, pattern).is_ok() { vec![pattern.to_vec()] } else { Vec::new() });
     }
-    // The components from the first wildcard on are looked up one after the other.
+    // The components from the first wildcard on are expanded one after the other.
     let mut found = vec![if pattern.starts_with(b"/") { b"/".to_vec() } else { Vec::new() }];
     for component in pattern.split(|byte| *byte == b'/').filter(|part| !part.is_empty()) {
         let glob =
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_exist_is_told() {
+    fn missing_targets_are_reported() {
         let (there, missing) = existing(vec![b"/proc".to_vec(), b"/none at all".to_vec()]);
         assert_eq!(there, [b"/proc".to_vec()]);
         assert_eq!(missing.len(), 1);

@@ -1,5 +1,5 @@
-//! Nodes from the file system: takes a directory handle and a name, or an open file, and gives the node as restic
-//! 0.19 stores it. One `NodeReader` is shared by all threads of a backup.
+//! Makes nodes from the file system: takes a directory handle and a name, or an open file, and returns the node as
+//! restic 0.19 stores it. One `NodeReader` is shared by all threads of a backup.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -12,26 +12,26 @@ use super::xattr::{self, Owner};
 use super::zone::Zone;
 use crate::node::{Mode, Node, NodeKind};
 
-/// Which numbers of file systems are stored.
+/// Which device numbers of file systems are stored.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum DeviceIds {
-    /// Of everything, as restic does.
+    /// For every node, as restic does.
     #[default]
     Always,
-    /// Only where they are needed: of files with several links. Volumes that are mounted anew for every backup get
-    /// a new number each time, which would change every tree; restic has this as a feature flag.
+    /// Only where they are needed: for files with several links. Volumes that are mounted again for every backup get
+    /// a new number each time, which would change every tree; restic has a feature flag for this.
     HardLinks,
 }
 
-/// How nodes are made.
+/// Options for making nodes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct MetadataOptions {
-    /// `--with-atime`: else the time of access is stored as the time of modification.
+    /// `--with-atime`: otherwise the modification time is stored as the access time.
     pub with_atime: bool,
     pub device_ids: DeviceIds,
 }
 
-/// Something that the node lacks. The node is stored all the same; a person should hear of it.
+/// Metadata that is missing in a node. The node is stored nevertheless; the user should know.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
     #[error("cannot list the extended attributes: {0}")]
@@ -41,13 +41,14 @@ pub enum Problem {
 }
 
 impl Problem {
-    /// Directories above the targets often belong to somebody else: restic says nothing about their attributes.
+    /// Directories above the targets often belong to another user: restic does not report problems with their
+    /// attributes.
     pub fn is_expected_above_targets(&self) -> bool {
         matches!(self, Self::Attributes(error) if error.kind() == io::ErrorKind::PermissionDenied)
     }
 }
 
-/// A node and what it was made of.
+/// A node and the metadata that it was made from.
 #[derive(Debug)]
 pub struct Taken {
     /// Without content and subtree, which the caller adds.
@@ -56,7 +57,7 @@ pub struct Taken {
     pub problems: Vec<Problem>,
 }
 
-/// Makes nodes; holds what is the same for all of them.
+/// Makes nodes; holds what they have in common.
 #[derive(Debug, Clone)]
 pub struct NodeReader {
     options: MetadataOptions,
@@ -65,17 +66,17 @@ pub struct NodeReader {
 }
 
 impl NodeReader {
-    /// Reads the system's accounts and zone, once.
+    /// Reads the system's accounts and time zone, once.
     pub fn new(options: MetadataOptions) -> Self {
         Self { options, accounts: Accounts::of_system(), zone: Zone::of_system() }
     }
 
-    /// The node of an entry of a directory; of the link itself if it is one.
+    /// The node of an entry of a directory; of the symbolic link itself if it is one.
     pub fn node_of(&self, dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Taken> {
         self.node_with_stat(dir, name, Stat::at(dir, name)?)
     }
 
-    /// The same when the caller has asked for the `Stat` already.
+    /// Like `node_of`, if the caller already has the `Stat`.
     pub fn node_with_stat(&self, dir: BorrowedFd<'_>, name: &[u8], stat: Stat) -> io::Result<Taken> {
         let mut taken = self.without_attributes(name, stat);
         if taken.node.kind == NodeKind::Symlink {
@@ -85,7 +86,7 @@ impl NodeReader {
         Ok(taken)
     }
 
-    /// The node of an open file or directory: what it was when it was opened, whatever its name means by now.
+    /// The node of an open file or directory, wherever its name leads now.
     pub fn for_open_file(&self, file: BorrowedFd<'_>, name: &[u8]) -> io::Result<Taken> {
         let mut taken = self.without_attributes(name, Stat::of(file)?);
         taken.node.xattrs = xattr::read(&Owner::open(file), &mut taken.problems);

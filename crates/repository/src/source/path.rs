@@ -1,6 +1,7 @@
-//! Paths as bytes, cleaned and joined as Go's `path/filepath` does on Linux: pure text, no look at the file system.
+//! Paths as bytes, cleaned and joined as Go's `path/filepath` does on Linux: pure text, without access to the file
+//! system.
 
-/// Without `.`, without `..` where something is before it, without doubled or trailing slashes. `.` for nothing.
+/// Removes `.`, `..` after another component, and doubled or trailing slashes. `.` for an empty path.
 pub fn clean(path: &[u8]) -> Vec<u8> {
     let absolute = path.starts_with(b"/");
     let mut parts: Vec<&[u8]> = Vec::new();
@@ -30,7 +31,7 @@ pub fn join(base: &[u8], path: &[u8]) -> Vec<u8> {
     }
 }
 
-/// The path itself if it is absolute, else below `current`; cleaned.
+/// The path itself if it is absolute, otherwise below `current`; cleaned.
 pub fn absolute(current: &[u8], path: &[u8]) -> Vec<u8> {
     if path.starts_with(b"/") { clean(path) } else { join(current, path) }
 }

@@ -1,10 +1,10 @@
-//! Files that hold patterns or names: `--exclude-file` and its relatives, `--files-from`, `--files-from-verbatim`
-//! and `--files-from-raw`. Takes the content of a file, gives the list; the CLI reads the files (or its input).
+//! Files with patterns or names: `--exclude-file` and similar options, `--files-from`, `--files-from-verbatim` and
+//! `--files-from-raw`. Takes the content of a file, returns the list; the CLI reads the files (or its input).
 
 use crate::error::{Error, Result};
 
-/// The patterns of an `--exclude-file` or `--include-file`: one for each line, without space around, without
-/// comments (`#`) and empty lines. `$NAME` and `${NAME}` are replaced by what `variable` gives, `$$` by `$`.
+/// The patterns of an `--exclude-file` or `--include-file`: one per line, without surrounding space, comments (`#`)
+/// and empty lines. `$NAME` and `${NAME}` are replaced by the result of `variable`, `$$` by `$`.
 pub fn patterns(content: &[u8], variable: &dyn Fn(&[u8]) -> Option<Vec<u8>>) -> Vec<Vec<u8>> {
     meaningful_lines(content).iter().map(|line| expand(line, variable)).collect()
 }
@@ -16,13 +16,13 @@ pub fn meaningful_lines(content: &[u8]) -> Vec<Vec<u8>> {
     lines.filter(|line| !line.is_empty() && !line.starts_with(b"#")).map(<[u8]>::to_vec).collect()
 }
 
-/// The names of a `--files-from-verbatim` file: one for each line, exactly as it stands.
+/// The names of a `--files-from-verbatim` file: one per line, unchanged.
 pub fn verbatim(content: &[u8]) -> Vec<Vec<u8>> {
     let content = decode(content);
     lines(&content).filter(|line| !line.is_empty()).map(<[u8]>::to_vec).collect()
 }
 
-/// The names of a `--files-from-raw` file: each ends in a zero byte.
+/// The names of a `--files-from-raw` file: each ends with a zero byte.
 pub fn raw(content: &[u8]) -> Result<Vec<Vec<u8>>> {
     let problem = |problem: &str| Err(Error::invalid("--files-from-raw", problem));
     let Some(names) = content.strip_suffix(b"\0") else {
@@ -40,7 +40,7 @@ fn lines(content: &[u8]) -> impl Iterator<Item = &[u8]> {
     content.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line))
 }
 
-/// Without a byte order mark, and from UTF-16 if the mark says so: editors on Windows write such files.
+/// Removes a byte order mark, and converts from UTF-16 if the mark says so: editors on Windows write such files.
 fn decode(content: &[u8]) -> std::borrow::Cow<'_, [u8]> {
     let utf16 = |rest: &[u8], unit: fn([u8; 2]) -> u16| {
         let (pairs, _) = rest.as_chunks::<2>();
@@ -61,7 +61,7 @@ fn trim(line: &[u8]) -> &[u8] {
     std::str::from_utf8(line).map_or(line.trim_ascii(), |text| text.trim().as_bytes())
 }
 
-/// Shell variables, as Go's `os.Expand` finds them.
+/// Expands shell variables as Go's `os.Expand` does.
 fn expand(mut text: &[u8], variable: &dyn Fn(&[u8]) -> Option<Vec<u8>>) -> Vec<u8> {
     let mut out = Vec::with_capacity(text.len());
     while let Some(at) = text.iter().position(|byte| *byte == b'$') {
@@ -80,7 +80,7 @@ fn expand(mut text: &[u8], variable: &dyn Fn(&[u8]) -> Option<Vec<u8>>) -> Vec<u
     out
 }
 
-/// The name after a `$` and how many bytes it takes; an empty name with bytes taken is bad syntax, which vanishes.
+/// The name after a `$` and how many bytes it takes; an empty name with a length is invalid syntax, which is dropped.
 fn variable_name(text: &[u8]) -> (&[u8], usize) {
     let is_special = |byte: &u8| b"*#$@!?-0123456789".contains(byte);
     match text {

@@ -1,6 +1,6 @@
-//! Patterns of `--exclude`, `--include` and their relatives, with restic's meaning: a pattern fits at any level
-//! unless it starts with `/`, what is below a match matches, `**` stands for any number of directories, `!` takes
-//! back what a pattern before it has matched. Pure: backup, restore, ls, find and others ask it about paths.
+//! Patterns of `--exclude`, `--include` and similar options, with restic's semantics: a pattern matches at any level
+//! unless it starts with `/`, everything below a match matches, `**` stands for any number of directories, `!`
+//! reverts the match of an earlier pattern. Pure: used by backup, restore, ls, find and others.
 
 mod glob;
 
@@ -8,7 +8,7 @@ pub(super) use glob::Glob;
 
 use crate::error::{Error, Result};
 
-/// Whether letters of different case are the same (`--iexclude`).
+/// Whether upper and lower case are distinguished (`--iexclude`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Case {
     #[default]
@@ -16,14 +16,14 @@ pub enum Case {
     Ignored,
 }
 
-/// A list of patterns, parsed. Later patterns with `!` only take back what earlier ones of the same list matched.
+/// A parsed list of patterns. A pattern with `!` only reverts matches of earlier patterns in the same list.
 #[derive(Debug, Clone, Default)]
 pub struct Patterns {
     list: Vec<Pattern>,
     case: Case,
 }
 
-/// What a list says about a path.
+/// The result of a list for a path.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Match {
     pub matched: bool,
@@ -40,7 +40,7 @@ struct Pattern {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Part {
-    /// The `/` that an absolute path starts with.
+    /// The `/` at the start of an absolute path.
     Root,
     /// `**`
     Any,
@@ -49,7 +49,7 @@ enum Part {
 }
 
 impl Patterns {
-    /// Empty patterns are ignored, malformed ones refused.
+    /// Empty patterns are ignored, malformed ones are refused.
     pub fn parse<P: AsRef<[u8]>>(patterns: impl IntoIterator<Item = P>, case: Case) -> Result<Self> {
         let patterns = patterns.into_iter();
         let list = patterns.filter(|pattern| !pattern.as_ref().is_empty()).map(|pattern| {
@@ -67,12 +67,12 @@ impl Patterns {
         self.list.is_empty()
     }
 
-    /// Whether the path, or a directory that it is in, matches.
+    /// Whether the path, or one of its parent directories, matches.
     pub fn matches(&self, path: &[u8]) -> bool {
         self.look_up(path, false).matched
     }
 
-    /// The same, and whether something below the path could match, so that a restore has to look there.
+    /// Whether the path matches, and whether something below it could match, so that a restore has to descend.
     pub fn matches_or_below(&self, path: &[u8]) -> Match {
         self.look_up(path, true)
     }
@@ -115,15 +115,15 @@ impl Pattern {
         (first..path.len()).any(|offset| fits(&self.parts, path, offset, path.len() + offset))
     }
 
-    /// Whether the path leads to where an absolute pattern begins to be vague; relative ones can match anywhere.
+    /// Whether the path leads to the first wildcard of an absolute pattern; relative patterns can match anywhere.
     fn may_match_below(&self, path: &[&[u8]]) -> bool {
         let precise = self.parts.iter().position(|part| *part == Part::Any).unwrap_or(self.parts.len());
         !self.absolute || self.parts[..precise].iter().zip(path).all(|(part, name)| part.matches(name))
     }
 }
 
-/// Whether the parts fit the path from `at` on, not necessarily to its end. `limit` is how far `**` may reach: restic
-/// counts every further part as at least one component, even a `**`.
+/// Whether the parts match the path from `at` on, not necessarily to its end. `limit` is how far `**` may reach:
+/// restic counts every further part as at least one component, even a `**`.
 fn fits(parts: &[Part], path: &[&[u8]], at: usize, limit: usize) -> bool {
     match parts {
         [] => true,
@@ -139,7 +139,8 @@ fn fits(parts: &[Part], path: &[&[u8]], at: usize, limit: usize) -> bool {
     }
 }
 
-/// A leading `**` adds nothing to a relative pattern, which can start anywhere: this saves trying every length.
+/// A leading `**` adds nothing to a relative pattern, which can start anywhere: removing it saves trying every
+/// length.
 fn simplified(mut parts: Vec<Part>) -> Vec<Part> {
     let only_leading = parts.iter().rposition(|part| *part == Part::Any) == Some(0);
     if only_leading && parts.len() > 1 {
@@ -152,7 +153,7 @@ impl Part {
     fn parse(text: &[u8]) -> Option<Self> {
         Some(match text {
             b"/" => Self::Root,
-            // Only `/` alone has an empty component: it means everything, as `/**` does.
+            // Only `/` alone has an empty component: it means everything, like `/**`.
             b"**" | b"" => Self::Any,
             text if text.iter().any(|byte| b"\\[]*?".contains(byte)) => Self::Glob(Glob::parse(text)?),
             text => Self::Literal(text.to_vec()),
@@ -169,7 +170,7 @@ impl Part {
     }
 }
 
-/// The components of a path; the first of an absolute one is `/`.
+/// The components of a path; the first component of an absolute path is `/`.
 fn components(path: &[u8]) -> Vec<&[u8]> {
     let mut parts: Vec<_> = path.split(|byte| *byte == b'/').collect();
     if let [first @ b"", ..] = parts.as_mut_slice() {
@@ -178,7 +179,7 @@ fn components(path: &[u8]) -> Vec<&[u8]> {
     parts
 }
 
-/// As Go does it: character by character, bytes that are no text become the replacement character.
+/// Like Go: character by character; invalid UTF-8 becomes the replacement character.
 fn lower_case(text: &[u8]) -> Vec<u8> {
     if text.is_ascii() {
         return text.to_ascii_lowercase();

@@ -3,19 +3,19 @@
 use super::stat::Stat;
 use super::walk::{Event, Walk};
 
-/// What was counted so far.
+/// The counts so far.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ScanTotals {
     pub files: u64,
     pub directories: u64,
     /// Links, devices, pipes.
     pub others: u64,
-    /// Of files.
+    /// The size of all files.
     pub bytes: u64,
 }
 
-/// Counts, and tells `progress` from time to time. Stops early when `is_cancelled`. Problems are left to the backup
-/// itself, which meets them again.
+/// Counts, and calls `progress` from time to time. Stops early when `is_cancelled`. Problems are ignored here: the
+/// backup itself reports them.
 pub fn scan(
     walk: Walk<'_>,
     is_cancelled: &dyn Fn() -> bool,

@@ -1,8 +1,8 @@
-//! What a restore takes of a snapshot: `--include` or `--exclude` with their relatives, never both. Pure.
+//! What a restore takes from a snapshot: `--include` or `--exclude` and similar options, never both. Pure.
 
 use super::patterns::{Match, Patterns};
 
-/// Lists of patterns; each list (with and without regard to case) is asked on its own, as restic does.
+/// Lists of patterns; each list (case-sensitive or not) is applied separately, as in restic.
 #[derive(Debug, Clone, Default)]
 pub enum Selection {
     #[default]
@@ -12,7 +12,7 @@ pub enum Selection {
 }
 
 impl Selection {
-    /// Whether the item at `path` in the snapshot is taken, and whether to look at what is below it.
+    /// Whether the item at `path` in the snapshot is restored, and whether to descend into it.
     pub fn select(&self, path: &[u8], is_directory: bool) -> Match {
         let (matched, below) = match self {
             Self::Everything => (true, true),

@@ -1,4 +1,5 @@
-//! What `stat` tells about a file: takes a directory handle and a name, or an open file, and never follows a link.
+//! The metadata of a file from `stat`: takes a directory handle and a name, or an open file, and never follows a
+//! symbolic link.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,19 +8,19 @@ use rustix::fs::{AtFlags, Statx, StatxFlags, StatxTimestamp, makedev, statx};
 
 use crate::node::{Mode, NodeKind, NodeTime};
 
-/// The answer of the kernel, in this crate's types. Times are in UTC.
+/// The kernel's result, in this crate's types. Times are in UTC.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Stat {
     /// As `st_mode`: type and permissions.
     pub mode: u32,
     pub size: u64,
     pub inode: u64,
-    /// Of the file system that it is on.
+    /// The device number of its file system.
     pub device_id: u64,
     pub links: u64,
     pub uid: u32,
     pub gid: u32,
-    /// Of a device: its number.
+    /// For a device: its number.
     pub device: u64,
     pub mtime: NodeTime,
     pub atime: NodeTime,
@@ -27,13 +28,13 @@ pub struct Stat {
 }
 
 impl Stat {
-    /// Of the entry `name` of a directory; of the link itself if it is one.
+    /// The metadata of the entry `name` of a directory; of the symbolic link itself if it is one.
     pub fn at(dir: BorrowedFd<'_>, name: &[u8]) -> io::Result<Self> {
         let answer = statx(dir, name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::BASIC_STATS)?;
         Ok(Self::from(&answer))
     }
 
-    /// Of an open file or directory.
+    /// The metadata of an open file or directory.
     pub fn of(file: impl AsFd) -> io::Result<Self> {
         let answer = statx(file, c"", AtFlags::EMPTY_PATH, StatxFlags::BASIC_STATS)?;
         Ok(Self::from(&answer))

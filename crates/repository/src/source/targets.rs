@@ -1,33 +1,33 @@
-//! What the tree of a snapshot looks like for the targets of a backup, with restic's rules: `/a/b` and `/c` give a
-//! tree with `a/b` and `c`; relative targets start at their first own component; two different directories of one
-//! name get `-1`, `-2` …; `.`, `..` and `/` stand for what they contain. Pure: the listing of directories comes in
-//! as a function.
+//! The tree of a snapshot for the targets of a backup, by restic's rules: `/a/b` and `/c` give a tree with `a/b` and
+//! `c`; relative targets start at their first own component; two different directories of one name get `-1`, `-2` …;
+//! `.`, `..` and `/` stand for their content. Pure: directories are listed by a function argument.
 
 use std::collections::BTreeMap;
 
 use super::path::{absolute, clean, join};
 use crate::error::{Error, Result};
 
-/// Gives the names in a directory, in any order. Links are followed: targets are what the user has typed.
+/// Returns the names in a directory, in any order. Symbolic links are followed, because the user typed the targets.
 pub type List<'a> = dyn FnMut(&[u8]) -> Result<Vec<Vec<u8>>> + 'a;
 
-/// The top of a snapshot's tree: names and what they stand for.
+/// The top of a snapshot's tree: names and targets.
 pub type Targets = BTreeMap<Vec<u8>, Target>;
 
 /// An entry of the tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
-    /// The file or directory at `path`, with all that is in it.
+    /// The file or directory at `path`, with all its content.
     Leaf {
         path: Vec<u8>,
-        /// The user has named it: no exclusion applies to it, only to what is in it.
+        /// The user named it: exclusions do not apply to it, only to its content.
         explicit: bool,
     },
-    /// A directory above targets: its metadata is that of `path`, of its content only what leads to targets.
+    /// A directory above targets: its metadata is that of `path`; of its content, only the way to the targets is
+    /// stored.
     Above { path: Vec<u8>, children: Targets },
 }
 
-/// The tree for what the user has given.
+/// The tree for the user's targets.
 pub fn tree<P: AsRef<[u8]>>(given: impl IntoIterator<Item = P>, list: &mut List<'_>) -> Result<Targets> {
     let mut root = Draft::default();
     let mut seen = std::collections::HashSet::new();
@@ -42,12 +42,12 @@ pub fn tree<P: AsRef<[u8]>>(given: impl IntoIterator<Item = P>, list: &mut List<
     root.children.into_iter().map(|(name, draft)| Ok((name, draft.finish()?))).collect()
 }
 
-/// The paths as the snapshot names them: absolute, in the order given.
+/// The paths in the snapshot's metadata: absolute, in the given order.
 pub fn snapshot_paths<P: AsRef<[u8]>>(given: impl IntoIterator<Item = P>, current: &[u8]) -> Vec<Vec<u8>> {
     given.into_iter().map(|path| absolute(current, path.as_ref())).collect()
 }
 
-/// A target that names no component of its own is replaced by what it contains.
+/// A target without a component of its own is replaced by its content.
 fn resolved(given: &[u8], list: &mut List<'_>) -> Result<Vec<(Vec<u8>, bool)>> {
     if given.is_empty() {
         return Err(Error::invalid("a target of the backup", "its path is empty"));
@@ -61,7 +61,7 @@ fn resolved(given: &[u8], list: &mut List<'_>) -> Result<Vec<(Vec<u8>, bool)>> {
     Ok(names.iter().map(|name| (join(&path, name), false)).collect())
 }
 
-/// Without the leading `..` of a relative path.
+/// The components, without the leading `..` of a relative path.
 fn components(path: &[u8]) -> Vec<Vec<u8>> {
     let anchored = join(b"/", path);
     anchored.split(|byte| *byte == b'/').filter(|part| !part.is_empty()).map(<[u8]>::to_vec).collect()
@@ -85,7 +85,7 @@ struct Draft {
     explicit: bool,
     /// Set for a directory above a target.
     metadata: Option<Vec<u8>>,
-    /// At the top: what tells apart entries of one name.
+    /// At the top: distinguishes entries of the same name.
     root: Vec<u8>,
 }
 
@@ -112,7 +112,7 @@ impl Draft {
         child.add(path, join(&root, first), rest, explicit)
     }
 
-    /// Adds what is `rest` below this directory, which is at `here`.
+    /// Adds the target at `rest` below this directory, which is at `here`.
     fn add(&mut self, path: &[u8], here: Vec<u8>, rest: &[Vec<u8>], explicit: bool) -> Result<()> {
         let mut draft = self;
         let mut here = here;
@@ -124,14 +124,14 @@ impl Draft {
         }
         if draft.path.is_some() {
             let what = format!("the target '{}'", String::from_utf8_lossy(path));
-            return Err(Error::invalid(what, "it is given twice, on different ways"));
+            return Err(Error::invalid(what, "it is given twice, through different paths"));
         }
         draft.path = Some(path.to_vec());
         draft.explicit = explicit;
         Ok(())
     }
 
-    /// A target with other targets in it becomes a directory above everything that it contains.
+    /// A target that contains other targets becomes a directory above all its content.
     fn unroll(&mut self, list: &mut List<'_>) -> Result<()> {
         let mut todo = vec![self];
         while let Some(draft) = todo.pop() {
@@ -141,7 +141,7 @@ impl Draft {
                     let child = draft.children.entry(name).or_default();
                     if child.path.as_ref().is_some_and(|other| *other != below) {
                         let what = format!("the target '{}'", String::from_utf8_lossy(&below));
-                        return Err(Error::invalid(what, "another target has its place in the snapshot"));
+                        return Err(Error::invalid(what, "another target has the same path in the snapshot"));
                     }
                     child.path = Some(below);
                 }
@@ -161,7 +161,7 @@ impl Draft {
                 let children = children.map(|(name, draft)| Ok((name, draft.finish()?)));
                 Ok(Target::Above { path, children: children.collect::<Result<_>>()? })
             }
-            (None, None) => Err(Error::invalid("a target of the backup", "its directory is not known")),
+            (None, None) => Err(Error::invalid("a target of the backup", "its directory is unknown")),
         }
     }
 }
@@ -170,7 +170,7 @@ impl Draft {
 mod tests {
     use super::*;
 
-    /// `name=path` for a leaf, with `!` if it is explicit; `name=path(…)` for a directory above.
+    /// `name=path` for a leaf, with `!` if it is explicit; `name=path(…)` for a directory above targets.
     fn show(targets: &Targets) -> String {
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         let entry = |(name, target): (&Vec<u8>, &Target)| match target {

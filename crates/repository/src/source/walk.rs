@@ -1,6 +1,6 @@
-//! The walk over all targets of a backup: gives directories, files, links and devices one after the other, as the
-//! snapshot will hold them, without what the filter leaves out. No recursion: a tree may be as deep as it likes.
-//! The backup pipeline and the scan that counts ahead both follow it.
+//! The walk over all targets of a backup: returns directories, files, links and devices one after the other, as they
+//! will be in the snapshot, without what the filter excludes. No recursion: a tree may have any depth. Used by the
+//! backup pipeline and by the scan that counts in advance.
 
 use std::io;
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use super::targets::{Target, Targets};
 use crate::error::Error;
 use crate::node::NodeKind;
 
-/// What the walk came to.
+/// A step of the walk.
 #[derive(Debug)]
 pub enum Event {
-    /// A directory; what is in it follows, until its `Leave`.
+    /// A directory; its entries follow, until its `Leave`.
     Enter(Entered),
     /// Anything else: file, link, device, pipe. Sockets are left out, as in restic.
     Item(Item),
@@ -24,38 +24,38 @@ pub enum Event {
     Leave,
     /// Something could not be read and is left out.
     Problem(Error),
-    /// A rule could not be followed; so nothing is left out because of it.
+    /// A rule could not be applied, so nothing is left out because of it.
     Warning(Error),
 }
 
-/// A directory, opened.
+/// An opened directory.
 #[derive(Debug)]
 pub struct Entered {
-    /// In the snapshot.
+    /// Its name in the snapshot.
     pub name: Vec<u8>,
-    /// Absolute, in the file system.
+    /// Its absolute path in the file system.
     pub path: Vec<u8>,
     pub directory: Arc<DirectoryHandle>,
-    /// It is there only because targets are below it: of its content nothing else is stored.
+    /// It is included only because targets are below it: nothing else of its content is stored.
     pub is_above_targets: bool,
-    /// It exists in the snapshot only: `directory` is the one that is stored below it.
-    pub is_made_up: bool,
+    /// It exists only in the snapshot: `directory` is the stored one below it.
+    pub is_synthesized: bool,
 }
 
 /// An entry of a directory that is not a directory itself.
 #[derive(Debug)]
 pub struct Item {
-    /// In the snapshot.
+    /// Its name in the snapshot.
     pub name: Vec<u8>,
-    /// Absolute, in the file system.
+    /// Its absolute path in the file system.
     pub path: Vec<u8>,
-    /// That it is in.
+    /// The directory that contains it.
     pub directory: Arc<DirectoryHandle>,
     pub stat: Stat,
 }
 
 impl Item {
-    /// In its directory. Differs from `name` only where two targets have the same one.
+    /// Its name in its directory. Differs from `name` only if two targets have the same name.
     pub fn file_name(&self) -> &[u8] {
         path::split(&self.path).map_or(&self.name, |(_, name)| name)
     }
@@ -65,10 +65,10 @@ impl Item {
 #[derive(Debug)]
 pub struct Walk<'a> {
     filter: &'a Filter,
-    /// Where relative targets start.
+    /// The directory that relative targets are relative to.
     current: &'a [u8],
     stack: Vec<Frame>,
-    /// Of the directory on top of the stack.
+    /// The path of the directory on top of the stack.
     path: Vec<u8>,
     problems: Vec<Error>,
 }
@@ -76,12 +76,12 @@ pub struct Walk<'a> {
 #[derive(Debug)]
 enum Frame {
     Targets(std::collections::btree_map::IntoIter<Vec<u8>, Target>),
-    /// A directory that is made up, and what is stored below it; none once that was entered.
-    MadeUp(Option<Box<Placed>>),
+    /// A synthesized directory, and what is stored below it; None once that was entered.
+    Synthesized(Option<Box<Placed>>),
     Directory(OpenDirectory),
 }
 
-/// A directory whose entries the walk goes through.
+/// A directory whose entries are being walked.
 #[derive(Debug)]
 struct OpenDirectory {
     directory: Arc<DirectoryHandle>,
@@ -90,10 +90,10 @@ struct OpenDirectory {
     path_length: usize,
 }
 
-/// A directory on its way to its place in the snapshot.
+/// A directory and the remaining path to its position in the snapshot.
 #[derive(Debug)]
 struct Placed {
-    /// Components of the path that are still to be entered; the last is the directory's own name.
+    /// Path components that are still to be entered; the last is the directory's own name.
     names: std::vec::IntoIter<Vec<u8>>,
     content: OpenDirectory,
 }
@@ -105,7 +105,8 @@ impl<'a> Walk<'a> {
         Self { filter, current, stack, path: Vec::new(), problems: Vec::new() }
     }
 
-    /// Everything in one directory, stored at an absolute, clean path of the snapshot. Paths count from the snapshot's root.
+    /// Everything in one directory, stored at an absolute, cleaned path of the snapshot. Paths start at the
+    /// snapshot's root.
     pub fn at(directory: Arc<DirectoryHandle>, path: &[u8], filter: &'a Filter) -> io::Result<Self> {
         let mut problems = Vec::new();
         let surroundings = filter.surroundings(&directory, path, None, &mut problems);
@@ -116,7 +117,7 @@ impl<'a> Walk<'a> {
         let lowest = if above.is_empty() {
             Frame::Directory(content)
         } else {
-            Frame::MadeUp(Some(Box::new(Placed { names: above.into_iter(), content })))
+            Frame::Synthesized(Some(Box::new(Placed { names: above.into_iter(), content })))
         };
         Ok(Self { filter, current: b"/", stack: vec![lowest], path: b"/".to_vec(), problems })
     }
@@ -128,7 +129,7 @@ impl<'a> Walk<'a> {
                 Some((name, target)) => self.target(name, target),
                 None => self.leave(),
             },
-            Frame::MadeUp(placed) => match placed.take() {
+            Frame::Synthesized(placed) => match placed.take() {
                 Some(placed) => self.place(*placed),
                 None => self.leave(),
             },
@@ -148,18 +149,24 @@ impl<'a> Walk<'a> {
         (!self.stack.is_empty()).then_some(Event::Leave)
     }
 
-    /// Enters the next directory on the way to the place of the one that is stored, or that one itself.
+    /// Enters the next parent directory of the stored one, or the stored one itself.
     fn place(&mut self, mut placed: Placed) -> Option<Event> {
         let name = placed.names.next()?;
         self.path = path::join(&self.path, &name);
         let (path, directory) = (self.path.clone(), Arc::clone(&placed.content.directory));
-        let is_made_up = !placed.names.as_slice().is_empty();
-        self.stack.push(if is_made_up {
-            Frame::MadeUp(Some(Box::new(placed)))
+        let is_synthesized = !placed.names.as_slice().is_empty();
+        self.stack.push(if is_synthesized {
+            Frame::Synthesized(Some(Box::new(placed)))
         } else {
             Frame::Directory(placed.content)
         });
-        Some(Event::Enter(Entered { name, path, directory, is_above_targets: is_made_up, is_made_up }))
+        Some(Event::Enter(Entered {
+            name,
+            path,
+            directory,
+            is_above_targets: is_synthesized,
+            is_synthesized,
+        }))
     }
 
     fn target(&mut self, name: Vec<u8>, target: Target) -> Option<Event> {
@@ -171,7 +178,8 @@ impl<'a> Walk<'a> {
                     Err(error) => return Some(problem("open the directory", &path, error)),
                 };
                 self.stack.push(Frame::Targets(children.into_iter()));
-                let entered = Entered { name, path, directory, is_above_targets: true, is_made_up: false };
+                let entered =
+                    Entered { name, path, directory, is_above_targets: true, is_synthesized: false };
                 Some(Event::Enter(entered))
             }
             Target::Leaf { path: given, explicit } => {
@@ -184,7 +192,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// A target: found by its path, where links above it are followed, but not it.
+    /// A target: found by its path; symbolic links above it are followed, but it is not.
     fn leaf(&mut self, name: Vec<u8>, given: &[u8], explicit: bool) -> Option<Event> {
         let looked_up = path::split(given).ok_or(io::Error::from(io::ErrorKind::InvalidInput));
         let looked_up = looked_up.and_then(|(dir, file_name)| {
@@ -195,7 +203,7 @@ impl<'a> Walk<'a> {
         let (directory, file_name, stat) = match looked_up {
             Ok(found) => found,
             Err(error) if is_gone(&error) && !explicit => return None,
-            Err(error) => return Some(problem("look at", &self.path, error)),
+            Err(error) => return Some(problem("read the metadata of", &self.path, error)),
         };
         let above = path::split(&self.path).map_or(&b"/"[..], |(dir, _)| dir);
         let surroundings = if explicit {
@@ -224,7 +232,7 @@ impl<'a> Walk<'a> {
         let stat = match directory.stat(name) {
             Ok(stat) => stat,
             Err(error) if is_gone(&error) => return None,
-            Err(error) => return Some(problem("look at", &self.path, error)),
+            Err(error) => return Some(problem("read the metadata of", &self.path, error)),
         };
         if !self.filter.keeps(surroundings, &self.path, name, &stat) {
             return None;
@@ -233,7 +241,7 @@ impl<'a> Walk<'a> {
         self.found(name.to_vec(), name, directory, stat, &surroundings)
     }
 
-    /// What passed the filter: `file_name` in `directory`, at `self.path`.
+    /// An entry that passed the filter: `file_name` in `directory`, at `self.path`.
     fn found(
         &mut self,
         name: Vec<u8>,
@@ -273,7 +281,7 @@ impl<'a> Walk<'a> {
             path_length: self.path.len(),
         }));
         let path = self.path.clone();
-        Some(Event::Enter(Entered { name, path, directory, is_above_targets: false, is_made_up: false }))
+        Some(Event::Enter(Entered { name, path, directory, is_above_targets: false, is_synthesized: false }))
     }
 }
 
@@ -295,7 +303,7 @@ impl Iterator for Walk<'_> {
     }
 }
 
-/// Removed since it was listed: not worth a word.
+/// Removed after it was listed: not reported.
 fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
 }

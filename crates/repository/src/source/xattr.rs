@@ -1,5 +1,5 @@
-//! Extended attributes, with ACLs and security labels, of anything: files, directories, links and devices. By a
-//! handle where the file is open, else by its name below the directory's handle, never through a link.
+//! Extended attributes, with ACLs and security labels, of files, directories, links and devices. By a handle if the
+//! file is open, otherwise by its name below the directory's handle, never through a symbolic link.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -10,15 +10,15 @@ use rustix::io::Errno;
 use super::metadata::Problem;
 use crate::node::Xattr;
 
-/// Linux knows no longer list of names and no longer value.
+/// The longest list of names and the longest value in Linux.
 const LONGEST: usize = 64 * 1024;
 /// Enough for most lists and values, without an allocation.
 const USUAL: usize = 1024;
 
-/// What the attributes are read from.
+/// The object whose attributes are read.
 pub(super) enum Owner<'a> {
     Open(BorrowedFd<'a>),
-    /// An entry of a directory. There is no system call for a handle and a name, so the name goes through `/proc`.
+    /// An entry of a directory. There is no system call for a handle and a name, so the path goes through `/proc`.
     Entry(Vec<u8>),
 }
 
@@ -48,8 +48,8 @@ impl<'a> Owner<'a> {
     }
 }
 
-/// All attributes in the order of the file system. What cannot be read becomes a problem and is left out; a file
-/// system without attributes is none.
+/// All attributes in the order of the file system. An attribute that cannot be read becomes a problem and is left
+/// out; a file system without attributes is not a problem.
 pub(super) fn read(owner: &Owner<'_>, problems: &mut Vec<Problem>) -> Vec<Xattr> {
     let names = match with_buffer(|buffer| owner.list(buffer)) {
         Ok(names) => names,
@@ -64,7 +64,7 @@ pub(super) fn read(owner: &Owner<'_>, problems: &mut Vec<Problem>) -> Vec<Xattr>
         let text = String::from_utf8_lossy(name).into_owned();
         match with_buffer(|buffer| owner.get(name, buffer)) {
             Ok(value) => xattrs.push(Xattr { name: text, value }),
-            // Removed since it was listed, or listed by a file system that has no such kind.
+            // Removed after it was listed, or listed by a file system that does not support it.
             Err(Errno::NOTSUP | Errno::NODATA) => {}
             Err(error) => problems.push(Problem::Attribute { name: text, error: io::Error::from(error) }),
         }

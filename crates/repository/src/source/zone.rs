@@ -1,12 +1,12 @@
-//! The offset that times are written with. restic writes times of the machine's zone, so a snapshot of ours has the
-//! same bytes only with the same offsets.
+//! The UTC offset with which times are written. restic writes times in the machine's time zone, so our snapshots have
+//! the same bytes only with the same offsets.
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 
 use crate::node::NodeTime;
 
-/// The zone of the machine. Most servers run on UTC: then no time needs a look-up.
+/// The time zone of the machine. Most servers use UTC: then no time needs a lookup.
 #[derive(Debug, Clone)]
 pub(super) struct Zone {
     zone: TimeZone,
@@ -24,7 +24,7 @@ impl Zone {
         Self { zone, fixed }
     }
 
-    /// The same moment with the zone's offset at that moment.
+    /// This time with the zone's offset at that time.
     pub(super) fn local(&self, time: NodeTime) -> NodeTime {
         let offset = self.fixed.unwrap_or_else(|| {
             let seconds = time.seconds.clamp(Timestamp::MIN.as_second(), Timestamp::MAX.as_second());

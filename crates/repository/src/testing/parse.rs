@@ -1,6 +1,6 @@
 //! Everything that is parsed from a repository, as functions that take any bytes: for fuzzing (see `fuzz/`) and for
-//! properties. None may panic or take memory that the bytes only claim; and what can be read must read the same
-//! after it was written again.
+//! property tests. None may panic or allocate memory because of a claimed size; and whatever can be parsed must be
+//! the same after it was written again.
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -17,14 +17,14 @@ use crate::node::{Node, TreeBuilder, parse_tree};
 use crate::pack;
 use crate::snapshot::Snapshot;
 
-/// A function of this module by its name, and inputs that it understands.
+/// A function of this module by its name, and valid inputs.
 pub struct Target {
     pub name: &'static str,
     pub parse: fn(&[u8]),
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 
-/// All of them.
+/// All functions.
 pub const TARGETS: [Target; 5] = [
     Target { name: "config", parse: config, seeds: config_seeds },
     Target { name: "index", parse: index, seeds: index_seeds },
@@ -40,7 +40,7 @@ pub fn config(bytes: &[u8]) {
     assert_eq!(Config::parse(&config.json()).ok(), Some(config));
 }
 
-/// A decrypted index file, and looking up what it names.
+/// A decrypted index file, and looking up its blobs.
 pub fn index(bytes: &[u8]) {
     let Ok(file) = IndexFile::parse(bytes) else { return };
     let json = file.json().expect("numbers and strings become JSON");
@@ -53,7 +53,7 @@ pub fn index(bytes: &[u8]) {
     }
 }
 
-/// A pack: as it comes, with a header that is authentic but says anything, and with a first blob that is.
+/// A pack: as it is, with an authentic header of any content, and with an authentic first blob.
 pub fn pack(bytes: &[u8]) {
     let key = Key::new(Material::from_bytes(&[7; 64]));
     if let Some(last) = bytes.last_chunk::<4>()
@@ -76,16 +76,16 @@ pub fn pack(bytes: &[u8]) {
     let (id, pack) = (BlobId(Id::of(content)), PackId(Id::of(bytes)));
     let mut sealed = key.sealed(content);
     let length = u32::try_from(sealed.len()).unwrap_or(u32::MAX);
-    let place = Location { pack, offset: 0, length, uncompressed_length };
+    let offset = Location { pack, offset: 0, length, uncompressed_length };
     let mut out = Vec::new();
-    if blobs::decode(&key, Version::V2, BlobKind::Data, &id, &place, &mut sealed, &mut out).is_ok() {
+    if blobs::decode(&key, Version::V2, BlobKind::Data, &id, &offset, &mut sealed, &mut out).is_ok() {
         assert_eq!(Id::of(&out), id.0, "no wrong bytes");
     } else {
         assert!(out.is_empty());
     }
 }
 
-/// A decrypted snapshot or lock, or a key: what serde reads as it is.
+/// A decrypted snapshot or lock, or a key: parsed by serde alone.
 pub fn snapshot(bytes: &[u8]) {
     fn reads_as_written<T: Serialize + DeserializeOwned>(bytes: &[u8]) {
         let Ok(value) = serde_json::from_slice::<T>(bytes) else { return };
@@ -116,7 +116,7 @@ fn nodes(bytes: &[u8]) -> Option<Vec<Node>> {
     outcome.is_ok().then_some(nodes)
 }
 
-/// `None` if their order is not that of a tree.
+/// `None` if they are not sorted as in a tree.
 fn written(nodes: &[Node]) -> Option<Vec<u8>> {
     let mut tree = TreeBuilder::default();
     nodes.iter().try_for_each(|node| tree.add(node)).ok()?;
@@ -220,46 +220,46 @@ fn tree_seeds() -> Vec<Vec<u8>> {
 mod tests {
     use super::*;
     use proptest::prelude::*;
-    use proptest::sample::Index as Place;
+    use proptest::sample::Index as Offset;
 
-    /// What is done to a seed.
+    /// A mutation of a seed.
     #[derive(Debug, Clone)]
     enum Change {
-        Flip(Place, u8),
-        Cut(Place),
-        Remove(Place, u8),
-        Insert(Place, Vec<u8>),
-        Repeat(Place, u8),
+        Flip(Offset, u8),
+        Cut(Offset),
+        Remove(Offset, u8),
+        Insert(Offset, Vec<u8>),
+        Repeat(Offset, u8),
     }
 
     impl Change {
         fn apply(&self, bytes: &mut Vec<u8>) {
-            let at = |place: &Place, bytes: &[u8]| place.index(bytes.len() + 1);
+            let at = |offset: &Offset, bytes: &[u8]| offset.index(bytes.len() + 1);
             let end = |from: usize, length: u8, bytes: &[u8]| (from + usize::from(length)).min(bytes.len());
             match self {
-                Self::Flip(place, bits) if !bytes.is_empty() => {
-                    let at = place.index(bytes.len());
+                Self::Flip(offset, bits) if !bytes.is_empty() => {
+                    let at = offset.index(bytes.len());
                     bytes[at] ^= bits;
                 }
                 Self::Flip(..) => {}
-                Self::Cut(place) => bytes.truncate(at(place, bytes)),
-                Self::Remove(place, length) => {
-                    let from = at(place, bytes);
+                Self::Cut(offset) => bytes.truncate(at(offset, bytes)),
+                Self::Remove(offset, length) => {
+                    let from = at(offset, bytes);
                     bytes.drain(from..end(from, *length, bytes));
                 }
-                Self::Insert(place, more) => {
-                    let from = at(place, bytes);
+                Self::Insert(offset, more) => {
+                    let from = at(offset, bytes);
                     bytes.splice(from..from, more.iter().copied());
                 }
-                Self::Repeat(place, length) => {
-                    let from = at(place, bytes);
+                Self::Repeat(offset, length) => {
+                    let from = at(offset, bytes);
                     bytes.extend_from_within(from..end(from, *length, bytes));
                 }
             }
         }
     }
 
-    const WORDS: [&str; 13] = [
+    const FRAGMENTS: [&str; 13] = [
         "\"",
         "\\",
         "{",
@@ -275,20 +275,21 @@ mod tests {
         "\\ud800",
     ];
 
-    /// Bytes, and pieces of what is parsed.
+    /// Bytes, and fragments of the parsed formats.
     fn piece() -> impl Strategy<Value = Vec<u8>> {
-        let word = proptest::sample::select(&WORDS[..]).prop_map(|word| word.as_bytes().to_vec());
-        prop_oneof![word, proptest::collection::vec(any::<u8>(), 0..9)]
+        let fragment =
+            proptest::sample::select(&FRAGMENTS[..]).prop_map(|fragment| fragment.as_bytes().to_vec());
+        prop_oneof![fragment, proptest::collection::vec(any::<u8>(), 0..9)]
     }
 
     fn change() -> impl Strategy<Value = Change> {
-        let place = any::<Place>;
+        let offset = any::<Offset>;
         prop_oneof![
-            (place(), 1_u8..).prop_map(|(place, bits)| Change::Flip(place, bits)),
-            place().prop_map(Change::Cut),
-            (place(), any::<u8>()).prop_map(|(place, length)| Change::Remove(place, length)),
-            (place(), piece()).prop_map(|(place, bytes)| Change::Insert(place, bytes)),
-            (place(), any::<u8>()).prop_map(|(place, length)| Change::Repeat(place, length)),
+            (offset(), 1_u8..).prop_map(|(offset, bits)| Change::Flip(offset, bits)),
+            offset().prop_map(Change::Cut),
+            (offset(), any::<u8>()).prop_map(|(offset, length)| Change::Remove(offset, length)),
+            (offset(), piece()).prop_map(|(offset, bytes)| Change::Insert(offset, bytes)),
+            (offset(), any::<u8>()).prop_map(|(offset, length)| Change::Repeat(offset, length)),
         ]
     }
 
@@ -318,7 +319,7 @@ mod tests {
 
         #[test]
         fn what_is_almost_right_is_parsed_without_harm(
-            seed: Place,
+            seed: Offset,
             changes in proptest::collection::vec(change(), 0..6),
         ) {
             for target in &TARGETS {

@@ -1,4 +1,4 @@
-//! Small snapshots in a repository, and what they must restore to.
+//! Small snapshots in a repository, and the content that they must restore to.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::snapshots::samples::snapshot;
 /// Path to content.
 pub(crate) type Files = BTreeMap<String, Vec<u8>>;
 
-/// A file that does not compress; the same name gives the same bytes.
+/// An incompressible file; the same name gives the same bytes.
 pub(crate) fn file(name: &str, length: usize) -> (String, Vec<u8>) {
     let mut content = Vec::with_capacity(length + 32);
     let mut block = crate::id::Id::of(name.as_bytes());
@@ -28,7 +28,8 @@ pub(crate) fn file(name: &str, length: usize) -> (String, Vec<u8>) {
     (name.to_owned(), content)
 }
 
-/// Saves files in two levels of directories, one blob a file, and a snapshot of them. `day` of January 2026.
+/// Saves files in two levels of directories, one blob per file, and a snapshot of them, taken on `day` of January
+/// 2026.
 pub(crate) async fn backup(repository: &Repository, day: u8, files: &Files) -> Result<SnapshotId> {
     let index = Arc::new(repository.load_index().await?);
     let saver = Arc::new(Saver::start(repository, index, None, CancellationToken::new()));
@@ -58,7 +59,7 @@ fn save(saver: &Saver, files: &Files) -> Result<BlobId> {
     Ok(saver.save(BlobKind::Tree, &outer.finish())?.id)
 }
 
-/// What a snapshot holds: the content of each file by its name, which is the file's alone in a sample.
+/// The content of a snapshot: the content of each file by its name, which is unique in a sample.
 pub(crate) async fn restore(repository: &Repository, id: SnapshotId) -> Result<Files> {
     let index = Arc::new(repository.load_index().await?);
     let reader = BlobReader::new(repository, index);

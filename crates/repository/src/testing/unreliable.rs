@@ -1,4 +1,4 @@
-//! A store that dies at the k-th request, lies in the k-th listing, or brings wrong bytes once.
+//! A store that crashes at the nth request, returns a wrong nth listing, or returns wrong bytes once.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -13,25 +13,25 @@ use lifeboat_store::{Backend, Error, Key, Memory, ReadOptions, Reading, Result, 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trouble {
     None,
-    /// From the k-th request on nothing works; with `after`, that request still took effect.
-    Death {
+    /// From the nth request on, every request fails; with `after`, that request still took effect.
+    Crash {
         request: u64,
         after: bool,
     },
-    /// Only restic's own files can be kept, as on its REST server.
+    /// Only restic's own files can be stored, as on its REST server.
     OnlyRestic,
-    /// The k-th listing is not what it should be.
+    /// The nth listing is wrong.
     Listing {
         number: u64,
         lie: Lie,
     },
-    /// The k-th read of a pack brings a flipped bit, at the 20th byte of what was asked for.
+    /// The nth read of a pack has a flipped bit, at the 20th byte of the range.
     Flip {
         read: u64,
     },
 }
 
-/// How a listing lies.
+/// How a listing is wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Lie {
     Fails,
@@ -44,17 +44,17 @@ pub(crate) enum Lie {
     EndsEarly,
 }
 
-/// The wrapper around a bucket in memory.
+/// A wrapper around a bucket in memory.
 #[derive(Debug)]
 pub(crate) struct Unreliable {
     inner: Arc<Memory>,
     trouble: Trouble,
-    /// Objects in a page of a listing.
+    /// The number of objects in a page of a listing.
     page: usize,
     requests: AtomicU64,
     listings: Mutex<Vec<String>>,
     pack_reads: AtomicU64,
-    dead: AtomicBool,
+    crashed: AtomicBool,
 }
 
 impl Unreliable {
@@ -62,7 +62,7 @@ impl Unreliable {
         Self::with_pages(inner, trouble, usize::MAX)
     }
 
-    /// Lists so many objects at a time.
+    /// Lists this many objects at a time.
     pub(crate) fn with_pages(inner: &Arc<Memory>, trouble: Trouble, page: usize) -> Arc<Self> {
         Arc::new(Self {
             inner: Arc::clone(inner),
@@ -71,11 +71,11 @@ impl Unreliable {
             requests: AtomicU64::new(0),
             listings: Mutex::default(),
             pack_reads: AtomicU64::new(0),
-            dead: AtomicBool::new(false),
+            crashed: AtomicBool::new(false),
         })
     }
 
-    /// A store that does not try again.
+    /// A store without retries.
     pub(crate) fn store(self: &Arc<Self>) -> Store {
         store(Arc::clone(self) as Arc<dyn Backend>)
     }
@@ -88,16 +88,16 @@ impl Unreliable {
         self.listings.lock().unwrap().len() as u64
     }
 
-    /// What the listing of this number, from 1, was of.
+    /// The prefix of the listing with this number, from 1.
     pub(crate) fn listed(&self, number: u64) -> String {
         self.listings.lock().unwrap()[usize::try_from(number).unwrap() - 1].clone()
     }
 
-    /// Whether the trouble came.
+    /// Whether the fault occurred.
     pub(crate) fn happened(&self) -> bool {
         match self.trouble {
             Trouble::None | Trouble::OnlyRestic => false,
-            Trouble::Death { .. } => self.dead.load(Ordering::SeqCst),
+            Trouble::Crash { .. } => self.crashed.load(Ordering::SeqCst),
             Trouble::Listing { number, .. } => self.listings() >= number,
             Trouble::Flip { read } => self.pack_reads.load(Ordering::SeqCst) >= read,
         }
@@ -113,7 +113,7 @@ impl Unreliable {
         Ok(())
     }
 
-    /// A part of the one page that a bucket of a test is; the token is where it begins.
+    /// A part of the single page of a test bucket; the token is its start.
     async fn page(&self, request: &PageRequest) -> Result<Page> {
         let whole = PageRequest { token: None, ..request.clone() };
         let mut page = self.inner.list_page(&whole).await?;
@@ -129,23 +129,23 @@ impl Unreliable {
 
     async fn request<T>(&self, run: impl Future<Output = Result<T>>) -> Result<T> {
         let number = self.requests.fetch_add(1, Ordering::SeqCst) + 1;
-        if self.dead.load(Ordering::SeqCst) {
-            return Err(dead());
+        if self.crashed.load(Ordering::SeqCst) {
+            return Err(crashed());
         }
         match self.trouble {
-            Trouble::Death { request, after } if request == number => {
-                self.dead.store(true, Ordering::SeqCst);
+            Trouble::Crash { request, after } if request == number => {
+                self.crashed.store(true, Ordering::SeqCst);
                 if after {
                     let _ = run.await;
                 }
-                Err(dead())
+                Err(crashed())
             }
             _ => run.await,
         }
     }
 }
 
-/// A store over a backend that does not try again.
+/// A store without retries over a backend.
 pub(crate) fn store(backend: Arc<dyn Backend>) -> Store {
     let retry = RetryPolicy {
         attempts: 1,
@@ -177,8 +177,8 @@ async fn flipped(reading: Reading) -> Result<Reading> {
     Ok(Reading { info, range, body })
 }
 
-fn dead() -> Error {
-    Error::Other { action: "the request".to_owned(), detail: "the store is dead".to_owned() }
+fn crashed() -> Error {
+    Error::Other { action: "the request".to_owned(), detail: "the store has crashed".to_owned() }
 }
 
 #[async_trait]
@@ -212,7 +212,7 @@ impl Backend for Unreliable {
         let Trouble::Listing { number: wanted, lie } = self.trouble else { return Ok(page) };
         if number == wanted {
             match lie {
-                Lie::Fails => return Err(dead()),
+                Lie::Fails => return Err(crashed()),
                 Lie::IsNotFound => return Err(Error::NotFound { key: request.prefix.clone() }),
                 Lie::IsEmpty => page.objects.clear(),
                 Lie::LacksTheFirst => drop((!page.objects.is_empty()).then(|| page.objects.remove(0))),

@@ -1,4 +1,4 @@
-//! Trees that no backup writes, given to everything that walks them: it ends, in time and without a panic.
+//! Trees that no backup writes, given to every operation that walks them: it ends, in time and without a panic.
 
 use std::sync::Arc;
 
@@ -19,23 +19,23 @@ use crate::ls::{LsOptions, ls};
 use crate::pack::PackedBlob;
 use crate::prune::{PruneOptions, dry_run};
 use crate::repair::{RepairSnapshotsOptions, repair_snapshots};
-use crate::restore::tests::make::{Made, directory, make, make_deep, make_in, make_wide};
+use crate::restore::tests::make::{TestSnapshot, directory, make, make_deep, make_in, make_wide};
 use crate::restore::{RestoreOptions, restore};
 use crate::source::patterns::{Case, Patterns};
 use crate::stats::{StatsMode, stats};
 use crate::testing::memory_repository;
 
-async fn saved(made: &Made) -> SnapshotId {
+async fn saved(made: &TestSnapshot) -> SnapshotId {
     made.repository.save_snapshot(&made.snapshot).await.unwrap()
 }
 
-async fn checked(made: &Made) -> CheckOutcome {
+async fn checked(made: &TestSnapshot) -> CheckOutcome {
     let options = CheckOptions { read: ReadData::All, snapshots: None };
     check(&made.repository, &options, None, Arc::default(), CancellationToken::new()).await.unwrap()
 }
 
-/// Whatever looks at each tree once.
-async fn by_tree(made: &Made, id: SnapshotId) -> Result<()> {
+/// Operations that visit each tree once.
+async fn by_tree(made: &TestSnapshot, id: SnapshotId) -> Result<()> {
     let (repository, none) = (&made.repository, CancellationToken::new());
     dry_run(repository, &PruneOptions::default(), &<_>::default()).await?;
     stats(repository, &[id], StatsMode::RawData, None, &<_>::default(), &none).await?;
@@ -46,8 +46,8 @@ async fn by_tree(made: &Made, id: SnapshotId) -> Result<()> {
     Ok(())
 }
 
-/// Whatever looks at each path.
-async fn by_path(made: &Made, id: SnapshotId) -> Result<()> {
+/// Operations that visit each path.
+async fn by_path(made: &TestSnapshot, id: SnapshotId) -> Result<()> {
     let (repository, tree, none) = (&made.repository, made.snapshot.tree, CancellationToken::new());
     let mut listed = 0;
     let mut count = |_| {
@@ -67,8 +67,8 @@ async fn by_path(made: &Made, id: SnapshotId) -> Result<()> {
     Ok(())
 }
 
-/// A tree of the same repository with nothing in it.
-async fn empty_tree(made: &Made) -> BlobId {
+/// An empty tree of the same repository.
+async fn empty_tree(made: &TestSnapshot) -> BlobId {
     make_in(made.repository.clone(), Vec::new()).await.snapshot.tree
 }
 
@@ -94,9 +94,9 @@ async fn trees_with_more_paths_than_anyone_can_list_are_read_once() {
     by_tree(&made, id).await.unwrap();
 }
 
-/// A tree that has itself as a directory, as far as that can be said: an index claims that the tree is the blob that
-/// it names.
-async fn in_itself(depth: usize) -> Made {
+/// A tree that contains itself as a directory, as far as that is possible: an index claims that the tree is the blob
+/// that it names.
+async fn in_itself(depth: usize) -> TestSnapshot {
     let claimed = BlobId(Id([9; 32]));
     let mut entry = directory("d", Vec::new()).with(|node| node.subtree = Some(claimed));
     for _ in 0..depth {

@@ -1,6 +1,5 @@
-//! Entries of the index, grouped by their packs and in the order of their places: for whoever reads many blobs.
-//! The index is sorted by blob, so it is gone through once for each batch of packs; a batch is as large as memory
-//! allows.
+//! Entries of the index, grouped by pack and sorted by offset, for operations that read many blobs. The index is
+//! sorted by blob, so it is read once for each batch of packs; a batch is as large as memory allows.
 
 use std::ops::Range;
 
@@ -9,7 +8,7 @@ use crate::error::Result;
 use crate::id::PackId;
 use crate::index::{Entry, Index};
 
-/// Entries that are in memory at a time: about 50 MB.
+/// The number of entries in memory at a time: about 50 MB.
 const BATCH: u64 = 500_000;
 
 /// The chosen entries of one pack.
@@ -19,7 +18,7 @@ pub(crate) struct PackEntries {
     pub(crate) entries: Vec<Entry>,
 }
 
-/// Ranges of pack numbers; `load_batch` gives the entries of one.
+/// Ranges of pack numbers; `load_batch` returns the entries of one.
 pub(crate) fn batches(index: &Index, chosen: &EntrySet) -> Result<Vec<Range<u32>>> {
     let mut counts = vec![0_u64; index.packs().len()];
     index.for_each(&mut |entry| {

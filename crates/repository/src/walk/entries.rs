@@ -1,5 +1,5 @@
-//! A set of entries of the index by their number: one bit each, so that 20 million take 2.5 MB. Threads that walk
-//! trees insert into it at the same time.
+//! A set of entries of the index by number: one bit each, so that 20 million take 2.5 MB. Threads that walk trees
+//! insert into it concurrently.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -8,24 +8,25 @@ use crate::index::Entry;
 /// Numbers below a fixed length.
 #[derive(Debug, Default)]
 pub struct EntrySet {
-    words: Vec<AtomicU64>,
+    blocks: Vec<AtomicU64>,
     length: u64,
 }
 
 impl EntrySet {
     /// An empty set of numbers below `length`.
     pub fn new(length: u64) -> Self {
-        let words = usize::try_from(length.div_ceil(64)).unwrap_or(usize::MAX);
-        Self { words: (0..words).map(|_| AtomicU64::new(0)).collect(), length }
+        let blocks = usize::try_from(length.div_ceil(64)).unwrap_or(usize::MAX);
+        Self { blocks: (0..blocks).map(|_| AtomicU64::new(0)).collect(), length }
     }
 
-    /// Whether it was not in the set before. A number beyond the length is a mistake of the caller and is dropped.
+    /// Whether it was not in the set before. A number beyond the length is a bug of the caller and is ignored.
     pub fn insert(&self, number: u64) -> bool {
-        let Some((word, bit)) = self.place(number) else { return false };
-        word.fetch_or(bit, Ordering::Relaxed) & bit == 0
+        let Some((block, bit)) = self.bit(number) else { return false };
+        block.fetch_or(bit, Ordering::Relaxed) & bit == 0
     }
 
-    /// Inserts every copy of a blob; whether the first was new, which one caller of many is told.
+    /// Inserts every copy of a blob; true if the first was new, which is true for exactly one of several concurrent
+    /// callers.
     pub fn insert_all(&self, entries: &[Entry]) -> bool {
         let mut new = None;
         for entry in entries {
@@ -36,25 +37,25 @@ impl EntrySet {
     }
 
     pub fn contains(&self, number: u64) -> bool {
-        self.place(number).is_some_and(|(word, bit)| word.load(Ordering::Relaxed) & bit != 0)
+        self.bit(number).is_some_and(|(block, bit)| block.load(Ordering::Relaxed) & bit != 0)
     }
 
-    /// How many are in the set.
+    /// The number of entries in the set.
     pub fn count(&self) -> u64 {
-        self.words.iter().map(|word| u64::from(word.load(Ordering::Relaxed).count_ones())).sum()
+        self.blocks.iter().map(|block| u64::from(block.load(Ordering::Relaxed).count_ones())).sum()
     }
 
-    /// The number that all numbers are below.
+    /// The upper bound of all numbers.
     pub fn length(&self) -> u64 {
         self.length
     }
 
-    fn place(&self, number: u64) -> Option<(&AtomicU64, u64)> {
+    fn bit(&self, number: u64) -> Option<(&AtomicU64, u64)> {
         if number >= self.length {
             return None;
         }
-        let word = self.words.get(usize::try_from(number / 64).ok()?)?;
-        Some((word, 1 << (number % 64)))
+        let block = self.blocks.get(usize::try_from(number / 64).ok()?)?;
+        Some((block, 1 << (number % 64)))
     }
 }
 

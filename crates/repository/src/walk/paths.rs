@@ -1,4 +1,4 @@
-//! One snapshot in the order of its paths, a directory in memory for each level.
+//! Walks one snapshot in path order, with one directory per level in memory.
 
 use tokio_util::sync::CancellationToken;
 
@@ -10,11 +10,11 @@ use crate::node::Node;
 /// One step of a walk.
 #[derive(Debug)]
 pub enum Step {
-    /// A node, before what is below it. For a directory, call `Walk::skip` to stay out of it.
+    /// A node, before its content. For a directory, call `Walk::skip` to leave it out.
     Enter { path: Vec<u8>, node: Node },
-    /// All of a directory was given.
+    /// The end of a directory.
     Leave { path: Vec<u8>, node: Node },
-    /// A directory that cannot be read; the walk goes on beside it.
+    /// A directory that cannot be read; the walk continues beside it.
     Unreadable { path: Vec<u8>, tree: BlobId, error: Error },
 }
 
@@ -30,13 +30,13 @@ pub struct Walk<'a> {
 #[derive(Debug)]
 struct Level {
     path: Vec<u8>,
-    /// The directory itself; none for the root.
+    /// The directory itself; None for the root.
     node: Option<Node>,
     nodes: std::vec::IntoIter<Node>,
 }
 
 impl<'a> Walk<'a> {
-    /// Begins at a tree whose path is `path` (`/` for the root of a snapshot). Fails if this tree cannot be read.
+    /// Starts at a tree whose path is `path` (`/` for the root of a snapshot). Fails if this tree cannot be read.
     pub async fn start(
         reader: &'a BlobReader,
         path: &[u8],
@@ -52,7 +52,7 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// Stays out of the directory that was given last.
+    /// Skips the directory that was returned last.
     pub fn skip(&mut self) {
         self.next = None;
     }
@@ -83,7 +83,7 @@ impl<'a> Walk<'a> {
     async fn descend(&mut self, path: Vec<u8>, node: Node) -> Option<Step> {
         let Some(tree) = node.subtree else {
             let error =
-                Error::damaged(format!("directory '{}'", String::from_utf8_lossy(&path)), "it names no tree");
+                Error::damaged(format!("directory '{}'", String::from_utf8_lossy(&path)), "it has no tree");
             return Some(Step::Unreadable { path, tree: BlobId(crate::id::Id([0; 32])), error });
         };
         match self.reader.load_tree(&tree).await {
@@ -96,7 +96,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// `parent` and `name` with one slash between.
+/// `parent` and `name` with one slash in between.
 pub(crate) fn join(parent: &[u8], name: &[u8]) -> Vec<u8> {
     let mut path = parent.to_vec();
     if path.last() != Some(&b'/') {

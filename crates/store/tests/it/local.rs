@@ -41,7 +41,7 @@ async fn unfinished_files_are_neither_listed_nor_readable() {
 }
 
 #[rstest]
-#[case::to_a_directory("/", "is a link to a directory")]
+#[case::to_a_directory("/", "is a symbolic link to a directory")]
 #[case::to_nothing("/does/not/exist", "read")]
 #[tokio::test]
 async fn a_link_fails_the_listing(#[case] target: &str, #[case] expected: &str) {

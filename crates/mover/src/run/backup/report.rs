@@ -1,5 +1,5 @@
-//! The full report of a backup, beside the data: every file that changed or could not be read. That it cannot be written
-//! takes nothing away from the snapshot, so it is a warning.
+//! The full report of a backup, beside the data: every file that changed or could not be read. The snapshot is
+//! complete without it, so a failure to write it is only a warning.
 
 use std::io::Write;
 use std::time::Duration;
@@ -17,11 +17,11 @@ const UPLOAD_TIMEOUT: Duration = Duration::from_mins(1);
 /// Why a report was not written.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ReportError {
-    #[error("cannot pack it: {0}")]
+    #[error("cannot compress it: {0}")]
     Pack(#[from] std::io::Error),
     #[error("{0}; {hint}", hint = .0.hint())]
     Store(#[from] lifeboat_store::Error),
-    #[error("the storage took longer than {} s", UPLOAD_TIMEOUT.as_secs())]
+    #[error("storage took longer than {} s", UPLOAD_TIMEOUT.as_secs())]
     Late,
 }
 

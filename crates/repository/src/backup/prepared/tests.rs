@@ -53,7 +53,7 @@ async fn what_was_prepared_and_never_committed_is_taken_away_by_a_prune(#[case] 
     let refused = pruned(&repository, prunes[0]).await;
     assert!(matches!(refused, Err(Error::Locked { .. })), "{refused:?}");
 
-    // Whoever asked for it is gone, and with it its lock.
+    // The caller has ended, and with it its lock.
     lock.release().await;
     for grace in prunes {
         pruned(&repository, *grace).await.unwrap();
@@ -62,7 +62,7 @@ async fn what_was_prepared_and_never_committed_is_taken_away_by_a_prune(#[case] 
     assert_eq!(repository.load_index().await.unwrap().packs().len(), before.len());
     assert_eq!(restore(&repository, kept).await.unwrap(), files);
 
-    // And who comes too late makes no snapshot of what is gone, not even under a new lock.
+    // A commit that comes too late makes no snapshot of removed data, not even under a new lock.
     let lock = locked(&repository).await;
     assert!(committed(&repository, &prepared).await.is_err());
     assert_eq!(repository.list(FileKind::Snapshot).await.unwrap().len(), 1);

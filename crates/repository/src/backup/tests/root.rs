@@ -1,4 +1,4 @@
-//! Backups of one open directory, and what is asked before the snapshot is written.
+//! Backups of one open directory, and the confirmation before the snapshot is written.
 
 use super::*;
 use crate::source::patterns::{Case, Patterns};
@@ -30,7 +30,7 @@ async fn the_root_of_a_snapshot_is_what_the_directory_holds_wherever_it_is() {
     assert_eq!(names(reader.load_tree(&one.snapshot.tree).await.unwrap()), ["a", "deep"]);
     let deep = node_at(&reader, one.snapshot.tree, "/deep".as_ref()).await.subtree.unwrap();
     assert_eq!(names(reader.load_tree(&deep).await.unwrap()), [".velero", "er"]);
-    // The same volume, mounted elsewhere: the snapshot before is its parent.
+    // The same volume, mounted elsewhere: the previous snapshot is its parent.
     let second = source.path().join("second");
     std::fs::rename(&first, &second).unwrap();
     let two = make(&repository, excluding(&second)).await.unwrap();
@@ -71,7 +71,7 @@ async fn a_directory_stored_at_a_path_is_in_the_snapshot_as_if_it_had_been_read_
     assert_eq!((data.mode, data.uid), (crate::node::Mode::from_unix(about.mode()), about.uid()));
     let b = node_at(&reader, tree, "/source/data/deep/b".as_ref()).await;
     assert_eq!(content(&reader, &b).await, noise(5000, 1));
-    // Patterns count from the root of the snapshot, as those of restic would.
+    // Patterns start at the root of the snapshot, as restic's would.
     let deep = node_at(&reader, tree, "/source/data/deep".as_ref()).await.subtree.unwrap();
     assert_eq!(reader.load_tree(&deep).await.unwrap().len(), 1);
     // Reading the directory at its own path gives the same tree for it.
@@ -80,7 +80,7 @@ async fn a_directory_stored_at_a_path_is_in_the_snapshot_as_if_it_had_been_read_
     let own = make(&repository, own).await.unwrap();
     let reader = super::reader(&repository).await;
     assert_eq!(node_at(&reader, own.snapshot.tree, source.path()).await.subtree, data.subtree);
-    // An unchanged source gives an equal tree.
+    // An unchanged source gives the same tree.
     let two = make(&repository, placed("/source/data")).await.unwrap();
     assert_eq!((two.snapshot.parent, two.snapshot.tree), (one.snapshot_id, tree));
     assert_eq!(two.snapshot.summary.unwrap().counts.files_unmodified, 2);

@@ -1,5 +1,5 @@
-//! Packs that failed the first look, again and in detail: blob by blob, as the index has them, so that it is known
-//! what is lost and what is not. A pack that is fine now was read badly, which is worth a hint.
+//! Reads the packs that failed the first pass again in detail: blob by blob, by the index, so that it is known what
+//! is lost and what is not. A pack that is fine now had a read error, which is reported as a hint.
 
 use std::collections::HashMap;
 
@@ -16,12 +16,12 @@ use crate::files::FileKind;
 use crate::id::Id;
 use crate::pack::PackedBlob;
 
-/// Packs whose index entries are in memory at a time.
+/// The number of packs whose index entries are in memory at a time.
 const BATCH: usize = 256;
-/// No program writes larger packs; what is larger is not read into memory.
+/// The largest pack that is read into memory; no program writes larger ones.
 const LARGEST: u64 = 512 * 1024 * 1024;
-/// So many problems of one pack are told.
-const TOLD: usize = 20;
+/// How many problems of one pack are listed.
+const LISTED: usize = 20;
 
 pub(super) async fn look_again(
     reader: &BlobReader,
@@ -60,14 +60,14 @@ async fn look(reader: &BlobReader, pack: &KnownPack, blobs: &[PackedBlob], repor
     if pack.size > LARGEST {
         report.broken_pack(pack.id);
         report.missing_pack(pack.id);
-        let message = format!("it is damaged, and too large for a closer look ({} bytes)", pack.size);
+        let message = format!("it is damaged, and too large to be examined ({} bytes)", pack.size);
         report.error(ErrorKind::PackContent, object, message);
         return Ok(());
     }
     let content = match reader.repository().load_raw(FileKind::Pack, pack.id.0).await {
         Ok(content) => content,
         Err(error) => {
-            // Nothing to repair: it may be the store's trouble alone.
+            // Not reported as broken: it may be a problem of the store alone.
             report.missing_pack(pack.id);
             report.error(ErrorKind::PackContent, object, full_message(&error));
             return Ok(());
@@ -85,14 +85,14 @@ async fn look(reader: &BlobReader, pack: &KnownPack, blobs: &[PackedBlob], repor
         report.bad_copy(pack.id, blob.kind, blob.id);
     }
     if problems.is_empty() {
-        report.hint(HintKind::UnsteadyRead, object, "it could be read at the second attempt only");
+        report.hint(HintKind::UnsteadyRead, object, "it could only be read at the second attempt");
         return Ok(());
     }
     report.broken_pack(pack.id);
     let count = problems.len();
-    problems.truncate(TOLD);
-    if count > TOLD {
-        problems.push(format!("and {} more", count - TOLD));
+    problems.truncate(LISTED);
+    if count > LISTED {
+        problems.push(format!("and {} more", count - LISTED));
     }
     report.error(ErrorKind::PackContent, object, problems.join("; "));
     Ok(())

@@ -1,4 +1,4 @@
-//! How far back: `1y5m7d2h`, restic's durations of calendar years, months and days, and hours.
+//! An age such as `1y5m7d2h`: restic's durations of calendar years, months, days, and hours.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use crate::error::Error;
 
 const SECOND: i128 = 1_000_000_000;
 
-/// How far back from the newest snapshot; the default is nothing.
+/// How far back from the newest snapshot; zero by default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Age {
     pub years: u32,
@@ -28,15 +28,15 @@ impl Age {
         *self == Self::default()
     }
 
-    /// The moment this long before `time`, by the calendar of its offset: one month before the 31st of March is the
-    /// 31st of February, which is the 3rd of March, as Go has it.
+    /// The time this long before `time`, by the calendar in its UTC offset: one month before the 31st of March is the
+    /// 31st of February, which is the 3rd of March, as in Go.
     pub(super) fn before(&self, time: &Zoned) -> i128 {
         let months = i64::from(time.year()) * 12 + i64::from(time.month() - 1)
             - i64::from(self.years) * 12
             - i64::from(self.months);
         let first = days_to(months.div_euclid(12), months.rem_euclid(12) + 1);
         let days = first + i64::from(time.day() - 1) - i64::from(self.days);
-        // Go looks up the offset of the new moment; ours is fixed.
+        // Go looks up the offset of the new time; ours is fixed.
         let of_day = nanoseconds(time) + i128::from(time.offset().seconds()) * SECOND;
         let of_day = of_day.rem_euclid(86_400 * SECOND);
         i128::from(days) * 86_400 * SECOND + of_day
@@ -47,7 +47,7 @@ impl Age {
 
 /// Days from 1970 to the first of a month of the Gregorian calendar, for any year.
 fn days_to(year: i64, month: i64) -> i64 {
-    // Years from March, so that the leap day is the last of a year.
+    // Years that start in March, so that the leap day is the last day of a year.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
     year * 365 + leap_days + (153 * month + 2) / 5 - 719_468
@@ -123,7 +123,7 @@ mod tests {
     #[case("1d-2h")]
     #[case("1 d")]
     #[case("99999999999y")]
-    fn what_is_no_duration_is_refused(#[case] text: &str) {
+    fn a_text_that_is_not_a_duration_is_refused(#[case] text: &str) {
         assert!(text.parse::<Age>().is_err());
     }
 

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use crate::error::Error;
 
-/// How many; the default is none.
+/// How many; none by default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Count {
     Limited(u64),
@@ -46,7 +46,10 @@ impl FromStr for Count {
             return Ok(Self::Unlimited);
         }
         let problem = |_| {
-            Error::invalid(format!("count '{text}'"), "give a number that is not negative, or 'unlimited'")
+            Error::invalid(
+                format!("count '{text}'"),
+                "expected a number that is not negative, or 'unlimited'",
+            )
         };
         text.parse().map(Self::Limited).map_err(problem)
     }

@@ -1,4 +1,4 @@
-//! Laws that every policy obeys; tests/retention.rs compares single decisions with restic's.
+//! Properties of every policy; tests/retention.rs compares single decisions with restic's.
 
 use proptest::prelude::*;
 

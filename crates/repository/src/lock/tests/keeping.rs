@@ -1,25 +1,25 @@
-//! A lock while it is held. Time is tokio's, which stands still until a test moves it on.
+//! A lock while it is held. Time is tokio's, which is paused until a test advances it.
 
 use super::*;
 use crate::config::Version;
-use crate::testing::moody::Moody;
 use crate::testing::new_repository;
+use crate::testing::switchable::SwitchableBackend;
 
-async fn held(kind: LockKind) -> (Arc<Moody>, Repository, Lock) {
-    let moody = Moody::new();
-    let repository = new_repository(moody.store(), Version::V2).await;
+async fn held(kind: LockKind) -> (Arc<SwitchableBackend>, Repository, Lock) {
+    let backend = SwitchableBackend::new();
+    let repository = new_repository(backend.store(), Version::V2).await;
     let lock = Lock::acquire(&repository, kind, &LockOptions::default()).await.unwrap();
-    (moody, repository, lock)
+    (backend, repository, lock)
 }
 
 async fn minutes(count: u64) {
-    // In steps, as time passes for a machine that is awake.
+    // In steps, as on a machine that is awake.
     for _ in 0..count * 12 {
         tokio::time::sleep(Duration::from_secs(5)).await;
     }
 }
 
-/// A machine that sleeps: its clock jumps.
+/// A suspended machine: its clock jumps.
 async fn jump(minutes: u64) {
     tokio::time::advance(Duration::from_mins(minutes)).await;
     tokio::time::sleep(Duration::from_secs(10)).await;
@@ -44,8 +44,8 @@ async fn a_lock_is_written_anew_every_five_minutes_and_the_old_file_goes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_cannot_be_renewed_in_time_is_lost_before_others_may_remove_it() {
-    let (moody, repository, lock) = held(LockKind::Shared).await;
-    moody.mood().puts_fail = true;
+    let (backend, repository, lock) = held(LockKind::Shared).await;
+    backend.faults().puts_fail = true;
     minutes(22).await;
     assert!(!lock.lost().is_cancelled());
     lock.verify().await.unwrap();
@@ -59,12 +59,12 @@ async fn a_lock_that_cannot_be_renewed_in_time_is_lost_before_others_may_remove_
 
 #[tokio::test(start_paused = true)]
 async fn a_store_that_does_not_answer_does_not_keep_a_lock_from_being_lost() {
-    let (moody, repository, lock) = held(LockKind::Shared).await;
-    moody.mood().puts_hang = true;
+    let (backend, repository, lock) = held(LockKind::Shared).await;
+    backend.faults().puts_hang = true;
     minutes(25).await;
     assert!(lock.lost().is_cancelled());
-    assert!(locks(&repository).await.len() > 1, "what nobody answered for may be there all the same");
-    moody.mood().puts_hang = false;
+    assert!(locks(&repository).await.len() > 1, "a write without a response may have taken effect");
+    backend.faults().puts_hang = false;
     lock.release().await;
     assert_eq!(locks(&repository).await, [], "and is removed at the end");
 }
@@ -80,17 +80,17 @@ async fn looking_after_a_lock_ends_although_its_renewal_hangs() {
 
 #[tokio::test(start_paused = true)]
 async fn a_file_that_cannot_be_removed_is_no_reason_to_write_more_and_goes_later() {
-    let (moody, repository, lock) = held(LockKind::Shared).await;
-    moody.mood().deletes_fail = true;
+    let (backend, repository, lock) = held(LockKind::Shared).await;
+    backend.faults().deletes_fail = true;
     minutes(12).await;
     assert_eq!(locks(&repository).await.len(), 3, "one for each five minutes");
     lock.verify().await.unwrap();
-    moody.mood().deletes_fail = false;
+    backend.faults().deletes_fail = false;
     minutes(5).await;
     assert_eq!(locks(&repository).await, [lock.id()]);
-    moody.mood().deletes_fail = true;
+    backend.faults().deletes_fail = true;
     minutes(6).await;
-    moody.mood().deletes_fail = false;
+    backend.faults().deletes_fail = false;
     lock.release().await;
     assert_eq!(locks(&repository).await, []);
 }
@@ -130,11 +130,11 @@ async fn a_lock_that_someone_removed_does_not_come_back_with_its_renewal(#[case]
 
 #[tokio::test(start_paused = true)]
 async fn work_whose_lock_is_lost_is_dropped() {
-    let (moody, repository, lock) = held(LockKind::Shared).await;
+    let (backend, repository, lock) = held(LockKind::Shared).await;
     lock.release().await;
     let options = LockOptions::default();
     let outcome: Result<()> = Lock::hold(&repository, LockKind::Shared, &options, async |_| {
-        moody.mood().puts_fail = true;
+        backend.faults().puts_fail = true;
         std::future::pending().await
     })
     .await;
@@ -150,9 +150,9 @@ async fn work_whose_lock_is_lost_is_dropped() {
 #[case::by_its_own_time(true, 61, true)]
 #[tokio::test(start_paused = true)]
 async fn a_lock_that_nobody_renews_grows_stale(#[case] rest: bool, #[case] age: u64, #[case] stale: bool) {
-    let moody = Moody::new();
-    let repository = new_repository(moody.store(), Version::V2).await;
-    moody.mood().is_rest = rest;
+    let backend = SwitchableBackend::new();
+    let repository = new_repository(backend.store(), Version::V2).await;
+    backend.faults().is_rest = rest;
     let file = LockFile::new(LockKind::Exclusive, &repository.options().identity, clock::now());
     save(&repository, &file).await;
     minutes(age).await;
@@ -168,8 +168,8 @@ async fn a_lock_that_nobody_renews_grows_stale(#[case] rest: bool, #[case] age: 
 
 #[tokio::test(start_paused = true)]
 async fn two_that_ask_for_the_clock_at_once_do_not_disturb_each_other_and_leave_nothing() {
-    let moody = Moody::new();
-    let repository = new_repository(moody.store(), Version::V2).await;
+    let backend = SwitchableBackend::new();
+    let repository = new_repository(backend.store(), Version::V2).await;
     let asking = (0..20).map(|_| store_clock(&repository));
     for answer in futures::future::join_all(asking).await {
         answer.unwrap();
@@ -179,8 +179,8 @@ async fn two_that_ask_for_the_clock_at_once_do_not_disturb_each_other_and_leave_
 
 #[tokio::test(start_paused = true)]
 async fn an_old_empty_file_is_swept_away() {
-    let moody = Moody::new();
-    let repository = new_repository(moody.store(), Version::V2).await;
+    let backend = SwitchableBackend::new();
+    let repository = new_repository(backend.store(), Version::V2).await;
     let empty = FileKind::Lock.key(crate::id::Id([1; 32]));
     repository.store().put(&empty, bytes::Bytes::new()).await.unwrap();
     for (age, left) in [(30, 1), (31, 0)] {

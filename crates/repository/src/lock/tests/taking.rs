@@ -1,9 +1,9 @@
-//! Taking a lock, and giving up while it is taken.
+//! Taking a lock, and cancelling while it is taken.
 
 use super::*;
 use crate::config::Version;
-use crate::testing::moody::Moody;
 use crate::testing::new_repository;
+use crate::testing::switchable::SwitchableBackend;
 
 #[tokio::test(start_paused = true)]
 async fn who_gives_up_while_he_waits_leaves_nothing() {
@@ -36,9 +36,9 @@ async fn who_gives_up_after_his_lock_was_written_has_removed_it_when_the_call_re
 
 #[tokio::test(start_paused = true)]
 async fn who_gives_up_while_the_store_does_not_answer_removes_what_may_have_been_written() {
-    let moody = Moody::new();
-    let repository = new_repository(moody.store(), Version::V2).await;
-    moody.mood().puts_hang = true;
+    let backend = SwitchableBackend::new();
+    let repository = new_repository(backend.store(), Version::V2).await;
+    backend.faults().puts_hang = true;
     let options = LockOptions::default();
     let giving_up = async {
         tokio::time::sleep(Duration::from_secs(1)).await;

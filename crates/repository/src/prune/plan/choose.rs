@@ -1,22 +1,22 @@
-//! Which packs stay, are repacked, or leave the index: restic's rules in restic's order, so that both programs leave
-//! the same packs behind.
+//! Decides which packs are kept, repacked, or removed from the index: restic's rules in restic's order, so that both
+//! programs leave the same packs.
 
 use super::packs::{Pack, PackTable};
 use super::{Options, Sum, Totals};
 
-/// No pack is made smaller than this on purpose.
+/// The smallest pack size that is aimed at.
 const MIN_PACK: u64 = 4 << 20;
-/// Fewer small packs than this are not worth the trouble, and one alone would be repacked for ever.
+/// Fewer small packs than this are not worth repacking, and a single one would be repacked for ever.
 const FEW_SMALL_PACKS: usize = 10;
 
-/// What happens to a pack that the index names.
+/// What happens to a pack in the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Action {
     Keep,
     Repack,
-    /// Nothing in it is used.
+    /// It contains no used blobs.
     TakeOut,
-    /// Nothing in it is used, and the store does not have it.
+    /// It contains no used blobs, and the store does not have it.
     ForgetMissing,
 }
 
@@ -24,7 +24,7 @@ pub(super) enum Action {
 struct Candidate {
     position: usize,
     must_compress: bool,
-    /// Sorting: directories and mixed packs first, then small ones, then those with the largest unused share.
+    /// For sorting: trees and mixed packs first, then small ones, then those with the largest unused share.
     data: bool,
     large: bool,
     used: u64,
@@ -75,8 +75,8 @@ pub(super) fn choose(packs: &mut PackTable, options: &Options, compresses: bool,
     repack(packs, &candidates, options, compresses, totals);
 }
 
-/// Takes candidates until what is left unused is tolerable. Directories and what must be compressed are limited by
-/// the amount to repack only, small packs too.
+/// Takes candidates until the remaining unused data is within the limit. Trees, packs that must be compressed and
+/// small packs are only limited by the amount to repack.
 fn repack(
     packs: &mut PackTable,
     candidates: &[Candidate],
@@ -107,8 +107,8 @@ fn repack(
     }
 }
 
-/// Four fifths of what all but the smallest three of a hundred packs have, but no less than of the least size: a
-/// repository without small packs has nothing to repack.
+/// Four fifths of the size that all but the smallest three percent of packs have, but at least four fifths of the
+/// minimum size: a repository without small packs has nothing to repack.
 fn target_size(packs: &PackTable) -> u64 {
     let mut sizes: Vec<u64> = packs.iter().map(Pack::size).collect();
     if sizes.is_empty() {
@@ -119,7 +119,7 @@ fn target_size(packs: &PackTable) -> u64 {
     MIN_PACK.max(*size) / 5 * 4 + MIN_PACK.max(*size) % 5 * 4 / 5
 }
 
-/// The figures about packs as they are. A pack that the store does not have is counted nowhere, as with restic.
+/// The figures about current packs. A pack that the store does not have is not counted, as in restic.
 fn count(pack: &Pack, compresses: bool, totals: &mut Totals) {
     if pack.listed_size.is_none() {
         return;

@@ -1,4 +1,4 @@
-//! The copies of blobs that the index names, as a stream that can be read several times.
+//! The copies of blobs in the index, as a stream that can be read several times.
 
 use crate::error::Result;
 use crate::id::{BlobId, BlobKind, PackId};
@@ -10,29 +10,29 @@ pub struct BlobCopy {
     pub id: BlobId,
     pub pack: PackId,
     pub offset: u32,
-    /// In the pack: sealed, and compressed when `compressed`.
+    /// The length in the pack: sealed, and compressed if `compressed`.
     pub length: u32,
     pub compressed: bool,
 }
 
-/// Every copy of every blob that the index names.
+/// Every copy of every blob in the index.
 pub trait Copies {
-    /// Visits all, with numbers from 0 up: always in the same order, all copies of one blob next to each other.
+    /// Visits all copies, with numbers from 0: always in the same order, all copies of one blob adjacent.
     fn for_each(&self, visit: &mut dyn FnMut(u64, &BlobCopy) -> Result<()>) -> Result<()>;
 }
 
-/// For what is small enough to be held.
+/// For lists that are small enough to be held in memory.
 impl Copies for [BlobCopy] {
     fn for_each(&self, visit: &mut dyn FnMut(u64, &BlobCopy) -> Result<()>) -> Result<()> {
         (0..).zip(self).try_for_each(|(number, copy)| visit(number, copy))
     }
 }
 
-/// Takes the numbers of all entries of a blob, and its copies with theirs.
+/// Takes the numbers of all entries of a blob, and its copies with their numbers.
 type VisitBlob<'a> = dyn FnMut(&[u64], &[(u64, BlobCopy)]) -> Result<()> + 'a;
 
-/// Calls `visit` once for each blob with all its copies. Copies that are the very same place (two index files name
-/// the pack, which an interrupted prune leaves behind) are given once.
+/// Calls `visit` once for each blob with all its copies. Copies at the same position (two index files name the pack,
+/// as after an interrupted prune) are passed once.
 pub(super) fn for_each_blob(copies: &dyn Copies, visit: &mut VisitBlob<'_>) -> Result<()> {
     let mut numbers: Vec<u64> = Vec::new();
     let mut group: Vec<(u64, BlobCopy)> = Vec::new();

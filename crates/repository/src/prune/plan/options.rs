@@ -1,4 +1,4 @@
-//! What a person can ask of a prune, with restic's names and defaults, and the checks of what makes no sense.
+//! The options of a prune, with restic's names and defaults, and the checks for invalid combinations.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -9,25 +9,25 @@ use crate::error::{Error, Result};
 /// The options of a plan.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Options {
-    /// How much unused data may stay in packs that are partly used.
+    /// How much unused data may remain in partly used packs.
     pub max_unused: MaxUnused,
     /// Stop repacking before this many bytes were read.
     pub max_repack: Option<u64>,
-    /// Repack only what a cache holds: packs with trees.
+    /// Repack only what is cached: packs with trees.
     pub repack_cacheable_only: bool,
-    /// Repack all that is not compressed.
+    /// Repack everything that is not compressed.
     pub repack_uncompressed: bool,
-    /// Packs below this size are put together; without it restic's rule (four fifths of what nearly all packs have).
+    /// Packs below this size are merged; by default by restic's rule (four fifths of the size of nearly all packs).
     pub small_pack: Option<u64>,
     /// The size of new packs.
     pub pack_size: u64,
-    /// How long a pack stays in the store after it left the index.
+    /// How long a pack stays in the store after it was removed from the index.
     pub grace: Duration,
     /// Whether the exclusive lock is held.
     pub exclusive: bool,
-    /// Go on although there is no snapshot, so that everything leaves the index. For a person who forgot all
-    /// snapshots on purpose (`forget --unsafe-allow-remove-all`); never a default, because a listing that wrongly
-    /// comes back empty looks the same (restic#4612).
+    /// Continue although there is no snapshot, so that everything is removed from the index. For a user who forgot
+    /// all snapshots on purpose (`forget --unsafe-allow-remove-all`); never a default, because a listing that is
+    /// wrongly empty looks the same (restic#4612).
     pub allow_no_snapshots: bool,
 }
 
@@ -53,21 +53,21 @@ impl Options {
             return Err(Error::invalid("grace 0", "it needs the exclusive lock"));
         }
         if self.repack_uncompressed && !compresses {
-            let problem = "repositories of version 1 do not compress; `migrate` makes it version 2";
-            return Err(Error::invalid("repacking what is not compressed", problem));
+            let problem = "repositories of version 1 are not compressed; `migrate` upgrades to version 2";
+            return Err(Error::invalid("repacking uncompressed packs", problem));
         }
         if self.small_pack.is_some_and(|small| small > self.pack_size) {
             let problem = format!("it is larger than the size of new packs, {} bytes", self.pack_size);
-            return Err(Error::invalid("the size below which packs are put together", problem));
+            return Err(Error::invalid("the size below which packs are merged", problem));
         }
         Ok(())
     }
 }
 
-/// How much unused data is tolerated: `5%`, `200M`, `unlimited`.
+/// The limit for unused data: `5%`, `200M`, `unlimited`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum MaxUnused {
-    /// Of all data after the prune; at least 0, below 100.
+    /// A share of all data after the prune; at least 0, below 100.
     Percent(f64),
     Bytes(u64),
     Unlimited,
@@ -101,12 +101,14 @@ impl FromStr for MaxUnused {
         let Some(percent) = trimmed.strip_suffix('%') else { return bytes(trimmed).map(Self::Bytes) };
         match percent.parse::<f64>() {
             Ok(percent) if (0.0..100.0).contains(&percent) => Ok(Self::Percent(percent)),
-            _ => Err(Error::invalid(format!("limit '{text}'"), "give a percentage from 0% to below 100%")),
+            _ => {
+                Err(Error::invalid(format!("limit '{text}'"), "expected a percentage from 0% to below 100%"))
+            }
         }
     }
 }
 
-/// `300`, `20k`, `5M`, `1G`, `2T`: bytes in powers of 1024, as restic reads them.
+/// `300`, `20k`, `5M`, `1G`, `2T`: bytes in powers of 1024, as in restic.
 pub fn bytes(text: &str) -> Result<u64> {
     let (number, unit) = match text.as_bytes().last() {
         Some(b'b' | b'B') => (&text[..text.len() - 1], 0),
@@ -123,7 +125,7 @@ pub fn bytes(text: &str) -> Result<u64> {
         .ok_or_else(|| {
             Error::invalid(
                 format!("size '{text}'"),
-                "give a number with k, M, G or T behind it, as in '500M'",
+                "expected a number followed by k, M, G or T, such as '500M'",
             )
         })
 }
@@ -161,12 +163,12 @@ mod tests {
     #[case("k")]
     #[case("5X")]
     #[case("9999999999T")]
-    fn what_is_no_limit_is_refused(#[case] text: &str) {
+    fn a_text_that_is_not_a_limit_is_refused(#[case] text: &str) {
         assert!(text.parse::<MaxUnused>().is_err());
     }
 
     #[test]
-    fn what_makes_no_sense_together_is_refused() {
+    fn contradicting_options_are_refused() {
         let good = Options { exclusive: true, ..Options::default() };
         assert!(good.check(true).is_ok());
         assert!(Options { grace: Duration::ZERO, ..good.clone() }.check(true).is_ok());

@@ -1,5 +1,5 @@
-//! What is in each pack that the index names, added up in passes over the stream of copies: which copy of a blob
-//! counts as the used one, and at the end which copies are written again.
+//! The content of each pack in the index, summed up in passes over the stream of copies: which copy of a blob counts
+//! as the used one, and finally which copies are written again.
 
 use super::choose::Action;
 use super::copies::{BlobCopy, for_each_blob};
@@ -9,22 +9,22 @@ use crate::id::{BlobKind, PackId};
 use crate::pack::{HEADER_OVERHEAD, header_entry_length};
 use crate::walk::EntrySet;
 
-/// What is in a pack.
+/// The content of a pack.
 #[derive(Debug, Clone)]
 pub(super) struct Pack {
     pub(super) id: PackId,
-    /// None until the first blob, or when kinds are mixed (see `mixed`).
+    /// None before the first blob, or if kinds are mixed (see `mixed`).
     kind: Option<BlobKind>,
     mixed: bool,
     pub(super) uncompressed: bool,
     pub(super) used_blobs: u32,
     pub(super) unused_blobs: u32,
-    /// Of the unused ones, those that are used but have another copy.
+    /// Unused copies of blobs that are used through another copy.
     duplicates: u32,
-    /// With the header.
+    /// Including the header.
     pub(super) used_size: u64,
     pub(super) unused_size: u64,
-    /// None when the store does not have it.
+    /// None if the store does not have it.
     pub(super) listed_size: Option<u64>,
     pub(super) action: Action,
 }
@@ -46,7 +46,7 @@ impl Pack {
         }
     }
 
-    /// What the pack must be long.
+    /// The size that the pack must have.
     pub(super) fn size(&self) -> u64 {
         self.used_size + self.unused_size
     }
@@ -55,12 +55,12 @@ impl Pack {
         self.mixed
     }
 
-    /// Whether all blobs are pieces of files.
+    /// Whether all blobs are chunks of files.
     pub(super) fn is_data(&self) -> bool {
         !self.mixed && self.kind == Some(BlobKind::Data)
     }
 
-    /// Whether all blobs are directories.
+    /// Whether all blobs are trees.
     pub(super) fn is_trees(&self) -> bool {
         !self.mixed && self.kind == Some(BlobKind::Tree)
     }
@@ -82,7 +82,7 @@ impl Pack {
         self.unused_size += u64::from(length);
     }
 
-    /// One copy of a used blob becomes the one that counts.
+    /// Makes one copy of a used blob the one that counts.
     fn becomes_used(&mut self, length: u32) {
         self.unused_blobs -= 1;
         self.unused_size -= u64::from(length);
@@ -90,11 +90,11 @@ impl Pack {
     }
 }
 
-/// All packs that the index names, found by id without a map: ids are hashes, so their first two bytes tell where to
-/// look in the sorted list.
+/// All packs in the index, found by ID without a map: IDs are hashes, so their first two bytes give the position in
+/// the sorted list.
 pub(super) struct PackTable {
     packs: Vec<Pack>,
-    /// Where packs that start with these two bytes begin.
+    /// The position of the first pack that starts with these two bytes.
     starts: Vec<u32>,
 }
 
@@ -137,9 +137,9 @@ impl PackTable {
         Ok(&mut self.packs[position])
     }
 
-    /// Adds up what is used, unused and there twice. Of several copies of a used blob one counts as used: the first
-    /// whose pack holds other used blobs, or nothing but copies (which is what an interrupted prune leaves, so that
-    /// its work is kept), or else the last.
+    /// Sums up used, unused and duplicate blobs. Of several copies of a used blob, one counts as used: the first
+    /// whose pack has other used blobs, or only duplicates (as after an interrupted prune, whose work is kept that
+    /// way), or else the last.
     pub(super) fn add_up(&mut self, input: &Input<'_>, totals: &mut Totals) -> Result<()> {
         let mut any_duplicates = false;
         for_each_blob(input.copies, &mut |numbers, copies| {
@@ -182,7 +182,7 @@ impl PackTable {
         })
     }
 
-    /// Notes what the store has; `listed` is sorted.
+    /// Records the sizes in the store; `listed` is sorted.
     pub(super) fn attach_listing(&mut self, listed: &[ListedPack]) {
         for pack in listed {
             if let Some(position) = self.position(&pack.id) {
@@ -191,7 +191,7 @@ impl PackTable {
         }
     }
 
-    /// The entries to write again: one copy of each used blob that has none in a pack that stays. Fails when a used
+    /// The entries to write again: one copy of each used blob that has none in a pack that is kept. Fails if a used
     /// blob would be left without a copy, whatever the reason.
     pub(super) fn copies_to_repack(&self, input: &Input<'_>) -> Result<EntrySet> {
         if self.packs.iter().all(|pack| pack.action == Action::Keep) {
@@ -221,7 +221,7 @@ impl PackTable {
     }
 }
 
-/// Whether snapshots use the blob: the walk notes any one of its entries.
+/// Whether snapshots use the blob: the walk marks any one of its entries.
 fn is_used(used: &EntrySet, numbers: &[u64]) -> bool {
     numbers.iter().any(|number| used.contains(*number))
 }

@@ -1,14 +1,14 @@
-//! When a prune must not go on: what was read is not complete, or does not fit together. Repositories die in
-//! deletion, so every doubt is an error and nothing is changed.
+//! Cases in which a prune must not continue: what was read is incomplete or inconsistent. Deletion is what destroys
+//! repositories, so every doubt is an error and nothing is changed.
 
 use super::packs::{Pack, PackTable};
 use super::{Input, ListedPack, Options};
 use crate::error::{Error, Result};
 
-/// How many names a message holds.
+/// How many names a message contains.
 const NAMED: usize = 3;
 
-/// No snapshot where there is data, or a blob that snapshots use and the index does not know.
+/// No snapshot although there is data, or a blob that snapshots use and that is not in the index.
 pub(super) fn incomplete(input: &Input<'_>, options: &Options) -> Result<()> {
     let has_data = !input.index_packs.is_empty() || !input.listed.is_empty();
     if input.snapshots == 0 && has_data && !options.allow_no_snapshots {
@@ -18,7 +18,7 @@ pub(super) fn incomplete(input: &Input<'_>, options: &Options) -> Result<()> {
                 input.index_packs.len(),
                 input.listed.len()
             ),
-            hint: "look at `snapshots` again; if all were forgotten on purpose, `prune --allow-no-snapshots` \
+            hint: "check the output of `snapshots`; if all were forgotten on purpose, `prune --allow-no-snapshots` \
                    removes everything",
         });
     }
@@ -36,18 +36,18 @@ pub(super) fn incomplete(input: &Input<'_>, options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// A pack listed twice: pages of the listing overlap, so others may be missing. `listed` is sorted.
+/// A pack that is listed twice: pages of the listing overlap, so others may be missing. `listed` is sorted.
 pub(super) fn repeated(listed: &[ListedPack]) -> Result<()> {
     match listed.windows(2).find(|pair| pair[0].id == pair[1].id) {
         None => Ok(()),
         Some(pair) => Err(Error::Refused {
             reason: format!("the store lists pack {} twice", pair[0].id),
-            hint: "its listings cannot be trusted now; nothing was changed, try again later",
+            hint: "its listings are unreliable; nothing was changed, try again later",
         }),
     }
 }
 
-/// Packs with used blobs that are not in the store, or are not as long as what is in them.
+/// Packs with used blobs that are not in the store, or have the wrong size.
 pub(super) fn needed_packs(packs: &PackTable) -> Result<()> {
     let wrong = |pack: &&Pack| pack.used_blobs > 0 && pack.listed_size != Some(pack.size());
     let count = packs.iter().filter(wrong).count();
@@ -64,7 +64,7 @@ pub(super) fn needed_packs(packs: &PackTable) -> Result<()> {
         })
         .collect();
     Err(Error::Refused {
-        reason: format!("{count} packs that snapshots need are not as the index says: {}", named.join(", ")),
-        hint: "nothing was changed; run `check`, and `repair index` when packs really changed",
+        reason: format!("{count} packs that snapshots need differ from the index: {}", named.join(", ")),
+        hint: "nothing was changed; run `check`, and `repair index` if packs have really changed",
     })
 }

@@ -1,4 +1,4 @@
-//! Tables of single decisions, and laws that hold for every plan whatever the repository looks like.
+//! Tables of single decisions, and properties of every plan, whatever the repository looks like.
 
 mod laws;
 mod world;
@@ -119,12 +119,12 @@ fn a_used_blob_that_the_index_does_not_name_is_refused() {
 #[case::missing(None, "is missing")]
 #[case::too_short(Some(-1), "bytes instead of")]
 #[case::too_long(Some(1), "bytes instead of")]
-fn a_needed_pack_that_is_not_as_the_index_says_is_refused(#[case] longer: Option<i64>, #[case] words: &str) {
+fn a_needed_pack_that_differs_from_the_index_is_refused(#[case] longer: Option<i64>, #[case] expected: &str) {
     let mut world = World::default();
     world.blob(DATA, 5 << 20, true, &[1]);
     world.blob(DATA, 5 << 20, true, &[2]);
     world.resize(2, longer);
-    assert!(refused(&world, &exclusive()).contains(words));
+    assert!(refused(&world, &exclusive()).contains(expected));
 }
 
 #[test]
@@ -245,7 +245,7 @@ fn of_two_copies_the_one_beside_used_blobs_counts_and_is_not_written_again() {
 
 #[test]
 fn the_packs_that_an_interrupted_prune_wrote_are_kept_and_the_old_ones_go() {
-    // Pack 3 holds what was used of 1 and 2, which are still in the index.
+    // Pack 3 contains the used blobs of 1 and 2, which are still in the index.
     let mut world = World::default();
     world.blob(DATA, 5 << 20, true, &[1, 3]);
     world.blob(DATA, 5 << 20, false, &[1]);

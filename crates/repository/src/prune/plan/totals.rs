@@ -4,7 +4,7 @@ use std::ops::{Add, AddAssign, Sub, SubAssign};
 
 use serde::Serialize;
 
-/// Blobs and their bytes.
+/// A number of blobs and their bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Sum {
     pub blobs: u64,
@@ -45,22 +45,22 @@ impl SubAssign for Sum {
     }
 }
 
-/// What a plan counts. Sizes of blobs are those in packs, without headers.
+/// The counts of a plan. Sizes of blobs are those in packs, without headers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
     pub used: Sum,
     /// Further copies of used blobs.
     pub duplicate: Sum,
     pub unused: Sum,
-    /// What no index names.
+    /// Bytes in packs that no index names.
     pub unreferenced_bytes: u64,
     /// In packs to repack, used or not.
     pub repack: Sum,
-    /// What repacking leaves behind.
+    /// What repacking drops.
     pub repack_removes: Sum,
-    /// In packs with nothing used.
+    /// In packs without used blobs.
     pub remove: Sum,
-    /// In packs that stay and could be compressed.
+    /// In packs that are kept and could be compressed.
     pub uncompressed_bytes: u64,
     pub packs_used: u64,
     pub packs_partly_used: u64,
@@ -69,12 +69,12 @@ pub struct Totals {
     pub packs_keep: u64,
     pub packs_repack: u64,
     pub packs_remove: u64,
-    /// Packs whose grace time is over, with their whole size: what this run really frees.
+    /// Packs whose grace period is over, with their whole size: what this run really frees.
     pub packs_delete_now: u64,
     pub delete_now_bytes: u64,
 }
 
-/// The figures that restic prints, under the same names, and those that they come from.
+/// The figures that restic prints, under the same names, and the counts they are computed from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Report {
     pub to_repack: Sum,
@@ -94,12 +94,12 @@ impl Totals {
         self.used + self.duplicate + self.unused + self.unreferenced()
     }
 
-    /// restic's "to delete": packs with nothing used, and those that no index names.
+    /// restic's "to delete": packs without used blobs, and those that no index names.
     pub fn to_delete(&self) -> Sum {
         self.remove + self.unreferenced()
     }
 
-    /// Everything that goes, now or after its grace time.
+    /// Everything that is removed, now or after its grace period.
     pub fn total_prune(&self) -> Sum {
         self.to_delete() + self.repack_removes
     }
@@ -108,12 +108,12 @@ impl Totals {
         self.total() - self.total_prune()
     }
 
-    /// What nobody uses and stays all the same, in packs that are partly used.
+    /// Unused data that remains nevertheless, in partly used packs.
     pub fn unused_after(&self) -> u64 {
         (self.duplicate + self.unused - self.remove - self.repack_removes).bytes
     }
 
-    /// What people and programs are shown.
+    /// The figures for users and programs.
     pub fn report(&self) -> Report {
         Report {
             to_repack: self.repack,

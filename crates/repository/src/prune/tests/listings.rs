@@ -1,4 +1,4 @@
-//! Listings that fail or lie, one at a time: the prune notices, and deletes nothing.
+//! Listings that fail or are wrong, one at a time: the prune detects it, and deletes nothing.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::*;
 use crate::testing::opened;
 use crate::testing::unreliable::{Lie, Trouble, Unreliable, copy, store};
 
-/// Small, so that listings have several.
+/// Small, so that listings have several pages.
 const PAGE: usize = 2;
 
 async fn pruned(unreliable: &Arc<Unreliable>) -> Result<Pruned> {
@@ -47,12 +47,15 @@ async fn no_listing_that_lies_makes_a_prune_delete_anything(#[case] lie: Lie) {
             if outcome.is_err() {
                 assert!(packs(&repository).await.is_superset(&before), "listing {number}");
             } else {
-                // Nothing is known to be in the first listing of locks or that of marks, and a mark that is not seen
-                // only makes its pack wait longer; the keys are in the first.
+                // The first listing of locks and that of marks may be empty, and a mark that is not found only makes
+                // its pack wait longer; the keys are in the first listing.
                 let listed = unreliable.listed(number);
                 let harmless = matches!(listed.as_str(), "keys/" | "locks/" | "lifeboat/prune/");
-                assert!(harmless, "nobody noticed what listing {number}, of {listed}, said");
-                assert!(!matches!(lie, Lie::Fails | Lie::IsNotFound), "nobody noticed listing {number}");
+                assert!(harmless, "listing {number}, of {listed}, was wrong and not detected");
+                assert!(
+                    !matches!(lie, Lie::Fails | Lie::IsNotFound),
+                    "listing {number} failed and was not detected"
+                );
             }
             assert_eq!(restore(&repository, snapshot).await.unwrap(), files, "listing {number}");
             assert_eq!(restore(&repository, second).await.unwrap(), other, "listing {number}");
@@ -60,6 +63,6 @@ async fn no_listing_that_lies_makes_a_prune_delete_anything(#[case] lie: Lie) {
             assert!(named.is_subset(&packs(&repository).await), "listing {number}: a named pack is gone");
         }
     });
-    // Many at a time, because each waits for the store to settle.
+    // Many concurrently, because each waits for the store to settle.
     trying.buffer_unordered(64).collect::<()>().await;
 }

@@ -1,4 +1,4 @@
-//! Repositories that somebody began to make.
+//! Repositories whose creation was interrupted.
 
 use super::*;
 use crate::config::Version;

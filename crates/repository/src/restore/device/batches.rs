@@ -1,5 +1,5 @@
-//! The pieces of a device in the order of the device, and which of them are read at once: those that lie behind each
-//! other in one pack, as what was backed up together does. Pieces of zeros are read from nowhere.
+//! The chunks of a device in the order of the device, grouped into batches that are read at once: chunks that are
+//! adjacent in one pack, as those that were backed up together. Chunks of zeros are not read.
 
 use std::ops::Range;
 use std::path::Path;
@@ -16,10 +16,10 @@ use crate::node::Node;
 const GAP: u64 = 256 * 1024;
 const LONGEST_READ: u64 = 4 * 1024 * 1024;
 const MOST_PLAIN: u64 = 8 * 1024 * 1024;
-/// Zeros cost nothing, but progress is told for each batch.
+/// Zeros cost nothing, but progress is reported once per batch.
 const MOST_PIECES: usize = 256;
 
-/// A blob and where on the device it belongs.
+/// A blob and its offset on the device.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Piece {
     pub(super) id: BlobId,
@@ -27,7 +27,7 @@ pub(super) struct Piece {
     pub(super) at: u64,
 }
 
-/// Where each piece is; fails unless they make up exactly the file's size.
+/// The offset of each chunk; fails unless they add up to the file's size.
 pub(super) fn locate(reader: &BlobReader, path: &Path, node: &Node) -> Result<Vec<Piece>> {
     let mut pieces = Vec::with_capacity(node.blobs().len());
     let mut at = 0_u64;
@@ -40,11 +40,11 @@ pub(super) fn locate(reader: &BlobReader, path: &Path, node: &Node) -> Result<Ve
     if at == node.size {
         return Ok(pieces);
     }
-    let detail = format!("the snapshot says that it has {} bytes, but its content has {at}", node.size);
+    let detail = format!("its size in the snapshot is {} bytes, but its content has {at}", node.size);
     Err(Error::damaged(format!("file '{}'", path.display()), detail))
 }
 
-/// What is read at once.
+/// Chunks that are read at once.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) pieces: Vec<Piece>,
@@ -55,12 +55,12 @@ pub(super) struct Batch {
 }
 
 impl Batch {
-    /// The object and the bytes of it that are wanted; none if there are only zeros.
+    /// The object and the byte range to read; None if there are only zeros.
     pub(super) fn range(&self) -> Option<(String, Range<u64>)> {
         self.pack.map(|pack| (FileKind::Pack.key(pack.0), self.start..self.end))
     }
 
-    /// The bytes of one piece in what was read.
+    /// The bytes of one chunk in the data that was read.
     pub(super) fn part<'a>(&self, read: &'a [u8], piece: &Piece) -> Option<&'a [u8]> {
         let from = usize::try_from(u64::from(piece.location.offset).checked_sub(self.start)?).ok()?;
         read.get(from..from.checked_add(piece.location.length as usize)?)
@@ -94,7 +94,7 @@ impl Batch {
     }
 }
 
-/// The batches, made as they are asked for.
+/// The batches, made on demand.
 pub(super) struct Batches {
     pieces: Arc<Vec<Piece>>,
     next: usize,

@@ -1,5 +1,5 @@
-//! The device that is restored onto. It is cleared at once where the system can do that without writing; where it cannot,
-//! zeros are written only over what is not zero already.
+//! The device that is restored to. It is cleared at once if the system can do that without writing; otherwise zeros
+//! are only written where the device is not already zero.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +11,7 @@ use rustix::fs::{Advice, FallocateFlags, SeekFrom, fadvise, fallocate, seek};
 
 use crate::error::{Error, Result};
 
-/// What zeros are looked for in.
+/// The block size for the detection of zeros.
 const BLOCK: usize = 4096;
 const LONGEST_READ: u64 = 512 * 1024;
 
@@ -21,12 +21,12 @@ pub struct DeviceTarget {
     path: PathBuf,
     file: File,
     size: u64,
-    /// Everything on it reads as zeros, as far as nothing was written since.
+    /// Everything on it reads as zeros, except for what was written since.
     clear: AtomicBool,
 }
 
 impl DeviceTarget {
-    /// Opens what is there; nothing is made.
+    /// Opens an existing device; nothing is created.
     pub fn open(path: &Path) -> Result<Self> {
         let failed = |source| Error::file("open the device", path)(source);
         let file = File::options().read(true).write(true).open(path).map_err(failed)?;
@@ -43,14 +43,14 @@ impl DeviceTarget {
         Err(Error::Local { action, source })
     }
 
-    /// Makes all of it read as zeros, if that costs no writing.
+    /// Makes all of it read as zeros, if that needs no writing.
     pub(super) fn clear(&self) {
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
         let cleared = self.size == 0 || fallocate(&self.file, flags, 0, self.size).is_ok();
         self.clear.store(cleared, Ordering::Relaxed);
     }
 
-    /// Writes what is not zero.
+    /// Writes the parts that are not zero.
     pub(super) fn write(&self, plain: &[u8], at: u64) -> Result<()> {
         let mut done = 0;
         while done < plain.len() {
@@ -93,7 +93,7 @@ impl DeviceTarget {
         Ok(content)
     }
 
-    /// Everything is on the device, and what is read from now on comes from there.
+    /// Flushes everything to the device, so that later reads come from the device itself.
     pub(super) fn sync(&self) -> Result<()> {
         self.file.sync_all().map_err(self.failed("write to"))?;
         let _ = fadvise(&self.file, 0, None, Advice::DontNeed);

@@ -63,7 +63,7 @@ async fn a_second_backup_stores_only_the_blocks_that_changed() {
     let counts = outcome.snapshot.summary.as_ref().unwrap().counts;
     assert!(counts.data_added < 3 * MIB as u64, "more was stored than changed: {}", counts.data_added);
     let target = directory.path().join("target");
-    // What is on the target already must not shine through.
+    // Old data on the target must not remain.
     std::fs::write(&target, noise(64 * MIB, 4)).unwrap();
     put_back(&repository, &outcome.snapshot, &target).await.unwrap();
     assert!(std::fs::read(&target).unwrap() == content);

@@ -12,7 +12,7 @@ use crate::restore::target::Target;
 use crate::restore::tests::make::{file, node};
 use crate::testing::memory_repository;
 
-/// A restore of someone who is not root, whoever runs the test.
+/// A restore without root privileges, even if root runs the test.
 async fn shared(target: &Path) -> Arc<Shared> {
     let repository = memory_repository().await;
     let index = Arc::new(repository.load_index().await.unwrap());
@@ -31,23 +31,23 @@ fn xattr(name: &str, length: usize) -> Xattr {
 fn applied(shared: &Shared, directory: &Path, node: &Node) -> Option<String> {
     let handle = std::fs::File::open(directory).unwrap();
     let stat = Stat::at(handle.as_fd(), &node.name).unwrap();
-    let place = Place::Entry { directory: handle.as_fd(), name: &node.name };
-    apply(shared, &place, node, &stat, true).err().map(|failure| failure.to_string())
+    let target = MetadataTarget::Entry { directory: handle.as_fd(), name: &node.name };
+    apply(shared, &target, node, &stat, true).err().map(|failure| failure.to_string())
 }
 
 #[tokio::test]
-async fn whoever_is_not_root_is_told_of_an_attribute_that_may_not_be_set() {
+async fn without_root_an_attribute_that_may_not_be_set_is_reported() {
     let directory = tempfile::tempdir().unwrap();
     let shared = shared(directory.path()).await;
     rustix::fs::mkfifoat(rustix::fs::CWD, directory.path().join("pipe"), rustix::fs::Mode::RUSR).unwrap();
-    // Pipes have no attributes of users: not even root may set one.
+    // Pipes cannot have user attributes: not even root may set one.
     let pipe = node("pipe", NodeKind::Fifo, 0o010_640).with(|node| node.xattrs = vec![xattr("user.one", 1)]);
     let problem = applied(&shared, directory.path(), &pipe.node).unwrap();
     assert!(problem.contains("'user.one'"), "{problem}");
 }
 
 #[tokio::test]
-async fn an_attribute_that_fails_does_not_keep_the_others_away() {
+async fn an_attribute_that_fails_does_not_prevent_the_others() {
     let directory = tempfile::tempdir().unwrap();
     let shared = shared(directory.path()).await;
     let path = directory.path().join("file");

@@ -1,4 +1,4 @@
-//! Packs that are damaged or gone.
+//! Packs that are damaged or missing.
 
 use super::make::make_in;
 use super::*;
@@ -6,7 +6,7 @@ use crate::files::FileKind;
 use crate::id::BlobKind;
 use crate::testing::memory_repository;
 
-async fn data_pack(made: &Made) -> crate::id::PackId {
+async fn data_pack(made: &TestSnapshot) -> crate::id::PackId {
     let index = made.repository.load_index().await.unwrap();
     let mut pack = None;
     index
@@ -42,7 +42,7 @@ async fn damaged_blobs_hit_their_files_and_no_others() {
     assert_eq!(paths, ["/b", "/b-too"]);
     let message = &outcome.problems[0].message;
     assert!(message.contains("damaged") && message.contains("incomplete"), "{message}");
-    // What is left of it has all its names.
+    // The rest of it has all its names.
     let inode = |name| target.path().join(name).metadata().unwrap().ino();
     assert_eq!(inode("b"), inode("b-too"));
     assert_eq!(std::fs::read(target.path().join("a")).unwrap(), b"first");
@@ -72,7 +72,7 @@ async fn a_pack_that_is_gone_or_cut_is_a_problem_of_every_file_in_it() {
 async fn another_copy_is_used_where_one_is_damaged() {
     let repository = memory_repository().await;
     let entries = || vec![file("a", &[b"first"]), file("b", &[b"second"])];
-    // Both write the same blobs, neither knows the other's index.
+    // Both write the same blobs; neither knows the other's index.
     let made = make_in(repository.clone(), entries()).await;
     let first = data_pack(&made).await;
     let saver = {
@@ -99,7 +99,7 @@ async fn another_copy_is_used_where_one_is_damaged() {
 async fn an_index_that_lies_about_lengths_gives_the_right_bytes_or_a_problem(#[case] pack: [u8; 32]) {
     let made = make(vec![file("a", &[b"first", b"second"])]).await;
     let index = made.repository.load_index().await.unwrap();
-    // One blob longer, the other shorter: the sum is right.
+    // One blob longer, the other shorter: the sum is correct.
     let lie = |content: &[u8], length: i32| {
         let id = crate::id::BlobId(crate::id::Id::of(content));
         let place = index.find(BlobKind::Data, &id).unwrap().unwrap();

@@ -4,7 +4,7 @@ use super::make::{make_deep, node};
 use super::*;
 use crate::node::NodeKind;
 
-/// A target with something beside it that must stay as it is.
+/// A target with a sibling that must not change.
 struct Fenced {
     base: tempfile::TempDir,
     before: BTreeMap<String, String>,
@@ -110,7 +110,7 @@ async fn a_tree_deeper_than_any_path_ends_with_a_problem() {
     let outcome = run(&made, options(&fenced.target())).await.unwrap();
     assert!(outcome.is_incomplete());
     assert!(outcome.problems.iter().all(|problem| problem.message.contains("too long")));
-    // 2 bytes a level: a file at every level that a path can have.
+    // 2 bytes per level: a file at every level that a path can have.
     assert_eq!(outcome.files_restored, 2 * 2047);
     fenced.assert_untouched();
 }
@@ -158,7 +158,7 @@ async fn a_directory_swapped_for_a_link_while_restoring_leads_nowhere() {
     let made = make(vec![directory("d", files)]).await;
     let (target, out) = (fenced.target(), fenced.base.path().join("out"));
     let swap: Notify = Arc::new(move |_| {
-        // The first time that anything is finished: the directory becomes a link out.
+        // When the first entry is finished, the directory is replaced by a symbolic link to the outside.
         if std::fs::rename(target.join("d"), target.join("moved")).is_ok() {
             std::os::unix::fs::symlink(&out, target.join("d")).unwrap();
         }

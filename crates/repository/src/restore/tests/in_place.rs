@@ -1,4 +1,4 @@
-//! Restoring over what exists.
+//! Restoring over existing files.
 
 use proptest::prelude::*;
 

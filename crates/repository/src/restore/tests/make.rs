@@ -1,4 +1,4 @@
-//! Makes repositories with snapshots of any shape, also ones that no backup would write.
+//! Makes repositories with snapshots of any shape, including those that no backup would write.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::snapshot::Snapshot;
 use crate::testing::memory_repository;
 
 /// A repository with one snapshot.
-pub(crate) struct Made {
+pub(crate) struct TestSnapshot {
     pub(crate) repository: Repository,
     pub(crate) snapshot: Snapshot,
 }
 
-/// A node with what is below it.
+/// A node with its children.
 #[derive(Clone)]
 pub(crate) struct Entry {
     pub(crate) node: Node,
@@ -33,7 +33,7 @@ impl Entry {
     }
 }
 
-/// A node that belongs to whoever runs the test.
+/// A node that belongs to the user who runs the test.
 pub(crate) fn node(name: impl AsRef<[u8]>, kind: NodeKind, mode: u32) -> Entry {
     let node = Node {
         name: name.as_ref().to_vec(),
@@ -66,12 +66,12 @@ pub(crate) fn link(name: impl AsRef<[u8]>, target: &str) -> Entry {
     node(name, NodeKind::Symlink, 0o120_777).with(|node| node.link_target = target.into())
 }
 
-/// Saves the entries, in the order given, as the root of a snapshot.
-pub(crate) async fn make(entries: Vec<Entry>) -> Made {
+/// Saves the entries, in the given order, as the root of a snapshot.
+pub(crate) async fn make(entries: Vec<Entry>) -> TestSnapshot {
     make_in(memory_repository().await, entries).await
 }
 
-pub(crate) async fn make_in(repository: Repository, entries: Vec<Entry>) -> Made {
+pub(crate) async fn make_in(repository: Repository, entries: Vec<Entry>) -> TestSnapshot {
     let index = Arc::new(Index::load(&repository).await.unwrap());
     let saver = Arc::new(Saver::start(&repository, index, None, CancellationToken::new()));
     let worker = Arc::clone(&saver);
@@ -93,11 +93,10 @@ pub(crate) async fn make_in(repository: Repository, entries: Vec<Entry>) -> Made
         program_version: String::new(),
         summary: None,
     };
-    Made { repository, snapshot }
+    TestSnapshot { repository, snapshot }
 }
 
-/// Depth first without recursion is not worth it here: tests with deep trees give the thread's stack no trouble
-/// because they build them level by level (`deep`).
+/// Recursive: tests with deep trees do not overflow the stack, because they build them level by level (`deep`).
 fn save(saver: &Saver, entries: Vec<Entry>) -> BlobId {
     let mut nodes = Vec::new();
     for mut entry in entries {
@@ -131,7 +130,7 @@ fn save_tree(saver: &Saver, nodes: &[Node]) -> BlobId {
 }
 
 /// A chain of directories, each with one file, saved from the bottom up.
-pub(crate) async fn make_deep(depth: usize) -> Made {
+pub(crate) async fn make_deep(depth: usize) -> TestSnapshot {
     make_levels(depth, |below, content| {
         let leaf = file("f", &[CONTENT]).with(|node| node.content = Some(vec![content]));
         vec![directory("d", Vec::new()).with(|node| node.subtree = Some(below)).node, leaf.node]
@@ -139,8 +138,8 @@ pub(crate) async fn make_deep(depth: usize) -> Made {
     .await
 }
 
-/// Few trees and many paths: every level has the one below it twice.
-pub(crate) async fn make_wide(levels: usize) -> Made {
+/// Few trees and many paths: every level contains the one below it twice.
+pub(crate) async fn make_wide(levels: usize) -> TestSnapshot {
     make_levels(levels, |below, _| {
         let twice =
             ["a", "b"].map(|name| directory(name, Vec::new()).with(|node| node.subtree = Some(below)).node);
@@ -151,8 +150,11 @@ pub(crate) async fn make_wide(levels: usize) -> Made {
 
 const CONTENT: &[u8] = b"deep";
 
-/// Trees on top of each other; `level` makes one, given the tree below it and the blob of `CONTENT`.
-async fn make_levels(levels: usize, level: impl Fn(BlobId, BlobId) -> Vec<Node> + Send + 'static) -> Made {
+/// Nested trees; `level` makes one, given the tree below it and the blob of `CONTENT`.
+async fn make_levels(
+    levels: usize,
+    level: impl Fn(BlobId, BlobId) -> Vec<Node> + Send + 'static,
+) -> TestSnapshot {
     let repository = memory_repository().await;
     let index = Arc::new(Index::load(&repository).await.unwrap());
     let saver = Arc::new(Saver::start(&repository, index, None, CancellationToken::new()));
@@ -168,5 +170,5 @@ async fn make_levels(levels: usize, level: impl Fn(BlobId, BlobId) -> Vec<Node> 
     let tree = saving.await.unwrap();
     Arc::into_inner(saver).unwrap().finish().await.unwrap();
     let made = make(Vec::new()).await;
-    Made { repository, snapshot: Snapshot { tree, ..made.snapshot } }
+    TestSnapshot { repository, snapshot: Snapshot { tree, ..made.snapshot } }
 }

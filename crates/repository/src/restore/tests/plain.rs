@@ -5,7 +5,7 @@ use super::make::node;
 use super::*;
 use crate::node::{NodeKind, Xattr};
 
-/// Something of everything that needs no root.
+/// Every kind of entry that needs no root privileges.
 fn everything() -> Vec<Entry> {
     let big: Vec<Vec<u8>> = (0..9).map(|number| noise(700_000, number)).collect();
     let big: Vec<&[u8]> = big.iter().map(Vec::as_slice).collect();
@@ -100,8 +100,8 @@ async fn a_dry_run_tells_everything_and_writes_nothing() {
     let made = make(everything()).await;
     let parent = tempfile::tempdir().unwrap();
     let target = parent.path().join("missing");
-    let told: Arc<Mutex<Vec<String>>> = Arc::default();
-    let listener = Arc::clone(&told);
+    let reported: Arc<Mutex<Vec<String>>> = Arc::default();
+    let listener = Arc::clone(&reported);
     let notify: Notify = Arc::new(move |event| {
         listener.lock().unwrap().push(format!("{:?} {}", event.action, event.path.display()));
     });
@@ -112,14 +112,14 @@ async fn a_dry_run_tells_everything_and_writes_nothing() {
     let wet = run_well(&made, options(&target)).await;
     assert_eq!(outcome, wet);
 
-    told.lock().unwrap().clear();
+    reported.lock().unwrap().clear();
     std::fs::write(target.join("a"), b"hello there").unwrap();
     std::fs::remove_file(target.join("link")).unwrap();
     std::fs::create_dir_all(target.join("extra/inner")).unwrap();
     let before = tree_of(&target);
     run_well(&made, RestoreOptions { delete: true, ..dry }).await;
     assert_eq!(tree_of(&target), before);
-    let told = told.lock().unwrap();
+    let reported = reported.lock().unwrap();
     for line in [
         "Updated /a",
         "Unchanged /big",
@@ -128,7 +128,7 @@ async fn a_dry_run_tells_everything_and_writes_nothing() {
         "Deleted /extra",
         "Restored /d",
     ] {
-        assert!(told.iter().any(|told| told == line), "{line} in {told:?}");
+        assert!(reported.iter().any(|entry| entry == line), "{line} in {reported:?}");
     }
 }
 
@@ -241,7 +241,7 @@ async fn a_file_of_zeros_as_a_backup_stores_it_is_restored_without_reading_them(
     }
     let target = tempfile::tempdir().unwrap();
     let subfolder = Some(source.path().to_owned());
-    let made = Made { repository, snapshot };
+    let made = TestSnapshot { repository, snapshot };
     run_well(&made, RestoreOptions { subfolder, sparse, ..self::options(target.path()) }).await;
     let restored = target.path().join("zeros");
     assert!(std::fs::read(&restored).unwrap() == vec![0; length]);
@@ -270,7 +270,7 @@ async fn many_files_in_many_directories_need_few_handles() {
         let files = (0..5).map(|each| file(format!("f{each}"), &[format!("{number} {each}").as_bytes()]));
         directories.push(directory(format!("d{number:03}"), files.collect()));
     }
-    // A blob that every file has, so that all directories are open at once.
+    // A blob that every file has, so that all directories are open at the same time.
     let shared: Vec<Entry> = (0..600)
         .map(|each| file(format!("s{each:03}"), &[b"shared", format!("{each}").as_bytes()]))
         .collect();

@@ -1,4 +1,4 @@
-//! Making directories, at the moment when something in them is restored.
+//! Creates directories, when something in them is restored.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -15,7 +15,8 @@ use crate::restore::plan::{self, Existing, Step};
 use crate::source::stat::Stat;
 
 impl Restorer {
-    /// Makes sure that a directory and all above it are there. False, and a problem told, if that cannot be.
+    /// Makes sure that a directory and all its parents exist. If that is impossible, returns false and reports a
+    /// problem.
     pub(super) fn make(&mut self, directory: &DirRef) -> Result<bool> {
         if directory.presence().is_some() {
             return Ok(true);
@@ -27,7 +28,7 @@ impl Restorer {
             missing.push(parent);
         }
         for directory in missing.into_iter().rev() {
-            self.shared.go_on()?;
+            self.shared.check_running()?;
             match self.make_one(directory) {
                 Ok(()) => {}
                 Err(message) => {
@@ -42,17 +43,17 @@ impl Restorer {
     fn make_one(&self, directory: &DirRef) -> Result<(), String> {
         let options = &self.shared.options;
         let (Some(parent), Some(node)) = (directory.parent(), directory.node()) else {
-            // The target itself, in a dry run, when it does not exist.
+            // The target itself, in a dry run, if it does not exist.
             return Ok(());
         };
         let Some(presence) = parent.presence() else { return Ok(()) };
-        let failed = |error: Errno| format!("cannot make the directory: {}", std::io::Error::from(error));
+        let failed = |error: Errno| format!("cannot create the directory: {}", std::io::Error::from(error));
         let handle = parent.handle().map_err(failed)?;
         let name = node.name.as_slice();
         let (existing, stat) = if presence.fresh {
             (Existing::Missing, Stat::default())
         } else {
-            look_at(handle.as_fd(), name).map_err(|error| format!("cannot look at its place: {error}"))?
+            look_at(handle.as_fd(), name).map_err(|error| format!("cannot check its path: {error}"))?
         };
         match plan::decide(node, &existing, options.overwrite, options.delete) {
             Step::Metadata if options.dry_run => {
@@ -70,7 +71,7 @@ impl Restorer {
         }
     }
 
-    /// Opens a directory that exists; who is not root needs all rights in it, until it gets its final mode.
+    /// Opens an existing directory; a user other than root needs all permissions in it, until it gets its final mode.
     fn enter_existing(&self, directory: &DirRef, parent: BorrowedFd<'_>, stat: &Stat) -> SystemResult<()> {
         let name = directory.node().map(|node| node.name.as_slice()).unwrap_or_default();
         if !self.shared.is_root && stat.mode & 0o700 != 0o700 {
@@ -95,7 +96,7 @@ fn open(directory: &DirRef, parent: BorrowedFd<'_>, name: &[u8], fresh: bool) ->
     Ok(())
 }
 
-/// What is at a place, in the words of the plan.
+/// What exists at a path, in the plan's types.
 pub(super) fn look_at(directory: BorrowedFd<'_>, name: &[u8]) -> std::io::Result<(Existing, Stat)> {
     let stat = match Stat::at(directory, name) {
         Ok(stat) => stat,

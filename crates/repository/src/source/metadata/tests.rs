@@ -1,4 +1,4 @@
-//! On real temporary directories; what only root may do is left out for others.
+//! On real temporary directories; what needs root is skipped for other users.
 
 use std::fs::{self, File};
 use std::os::fd::AsFd;
@@ -151,7 +151,7 @@ fn attributes_of_links_and_devices_are_their_own() {
     symlink("target", dir.path().join("link")).unwrap();
     mknodat(CWD, dir.path().join("pipe"), FileType::Fifo, Bits::RUSR, 0).unwrap();
     for name in ["link", "pipe"] {
-        // Only root may set attributes of what is no file and no directory.
+        // Only root may set attributes of anything but files and directories.
         if lsetxattr(dir.path().join(name), "trusted.own", name.as_bytes(), XattrFlags::empty()).is_err() {
             return;
         }

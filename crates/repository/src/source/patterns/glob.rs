@@ -1,10 +1,10 @@
-//! One component of a pattern: `*`, `?`, `[a-z]`, `[^a-z]` and `\` as Go's `filepath.Match` understands them, on
-//! bytes that are usually UTF-8.
+//! One component of a pattern: `*`, `?`, `[a-z]`, `[^a-z]` and `\` as in Go's `filepath.Match`, on bytes that are
+//! usually UTF-8.
 
-/// A component, parsed.
+/// A parsed component.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Glob {
-    /// What stands between the stars; each is preceded by a star but the first.
+    /// The parts between the stars; a star precedes each except the first.
     chunks: Vec<Vec<Token>>,
 }
 
@@ -16,7 +16,7 @@ enum Token {
 }
 
 impl Glob {
-    /// `None` if it is malformed: a class that does not end, a trailing `\`.
+    /// `None` if it is malformed: an unterminated class, or a trailing `\`.
     pub(crate) fn parse(mut pattern: &[u8]) -> Option<Self> {
         let mut chunks = vec![Vec::new()];
         while let [first, rest @ ..] = pattern {
@@ -39,7 +39,7 @@ impl Glob {
         Some(Self { chunks })
     }
 
-    /// Whether the whole name fits.
+    /// Whether the whole name matches.
     pub(crate) fn matches(&self, name: &[u8]) -> bool {
         let Some((first, starred)) = self.chunks.split_first() else {
             return name.is_empty();
@@ -62,7 +62,7 @@ impl Glob {
     }
 }
 
-/// What is left of `name` after the tokens; `None` if they do not fit its beginning.
+/// The rest of `name` after the tokens; `None` if they do not match its start.
 fn match_chunk<'a>(tokens: &[Token], mut name: &'a [u8]) -> Option<&'a [u8]> {
     for token in tokens {
         name = match token {
@@ -111,7 +111,7 @@ fn class_character(pattern: &mut &[u8]) -> Option<char> {
     (is_text && !rest.is_empty()).then_some(found)
 }
 
-/// The first character; a byte that is no text counts as one, unknown, character.
+/// The first character; an invalid UTF-8 byte counts as one unknown character.
 fn character(text: &[u8]) -> Option<(char, &[u8])> {
     let longest = &text[..text.len().min(4)];
     let valid = longest.utf8_chunks().next()?.valid();

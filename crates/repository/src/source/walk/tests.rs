@@ -30,34 +30,34 @@ fn bytes(path: &Path) -> Vec<u8> {
     path.as_os_str().as_bytes().to_vec()
 }
 
-/// The events below the directory of the test, on one line: `dir(… )`, items, `!` for problems.
+/// The events below the test's directory, on one line: `dir(… )`, items, `!` for problems.
 fn show(dir: &Path, targets: &[&str], filter: &Filter) -> String {
     let given: Vec<_> = targets.iter().map(|target| bytes(&dir.join(target))).collect();
     let targets = tree(&given, &mut list).unwrap();
     let top = dir.components().count() - 1;
     let mut depth = 0;
-    let mut words = Vec::new();
+    let mut events = Vec::new();
     for event in Walk::new(targets, filter, b"/") {
         match event {
             Event::Enter(entered) => {
                 depth += 1;
                 let name = String::from_utf8(entered.name).unwrap();
-                words.push(if depth <= top { String::new() } else { format!("{name}(") });
+                events.push(if depth <= top { String::new() } else { format!("{name}(") });
             }
             Event::Item(item) => {
                 assert_eq!(item.file_name(), item.name);
-                words.push(String::from_utf8(item.name).unwrap());
+                events.push(String::from_utf8(item.name).unwrap());
             }
             Event::Leave => {
-                words.push(if depth <= top { String::new() } else { ")".to_owned() });
+                events.push(if depth <= top { String::new() } else { ")".to_owned() });
                 depth -= 1;
             }
-            Event::Problem(_) | Event::Warning(_) => words.push("!".to_owned()),
+            Event::Problem(_) | Event::Warning(_) => events.push("!".to_owned()),
         }
     }
     assert_eq!(depth, 0);
-    words.retain(|word| !word.is_empty());
-    words.join(" ")
+    events.retain(|event| !event.is_empty());
+    events.join(" ")
 }
 
 fn excluding(patterns: &[&str]) -> Filter {
@@ -110,7 +110,7 @@ fn tag_files_sizes_and_sockets_leave_things_out() {
 
 #[test]
 fn a_mount_point_is_kept_empty() {
-    // The root's own /proc is another file system everywhere; nothing is read in it but its existence.
+    // /proc is another file system everywhere; nothing of it is read except its existence.
     let current = b"/";
     let device = Stat::at(rustix::fs::CWD, b"/").unwrap().device_id;
     let proc = Stat::at(rustix::fs::CWD, b"/proc").unwrap();
@@ -135,10 +135,10 @@ fn the_scan_counts_what_the_walk_gives() {
     let dir = sample();
     let targets = || tree([bytes(&dir.path().join("a")), bytes(&dir.path().join("c"))], &mut list).unwrap();
     let filter = excluding(&["*.tmp"]);
-    let mut told = Vec::new();
-    let totals = scan(Walk::new(targets(), &filter, b"/"), &|| false, &mut |totals| told.push(totals));
+    let mut reported = Vec::new();
+    let totals = scan(Walk::new(targets(), &filter, b"/"), &|| false, &mut |totals| reported.push(totals));
     assert_eq!(totals, ScanTotals { files: 4, directories: 3, others: 1, bytes: 9 });
-    assert_eq!(told.last(), Some(&totals));
+    assert_eq!(reported.last(), Some(&totals));
     let stopped = scan(Walk::new(targets(), &filter, b"/"), &|| true, &mut |_| {});
     assert_eq!(stopped, ScanTotals::default());
 }
@@ -178,7 +178,7 @@ fn a_deep_tree_is_walked_to_its_end_and_back() {
     for _ in 0..500 {
         let file = deepest.file().unwrap();
         rustix::fs::mkdirat(&file, "d", rustix::fs::Mode::RWXU).unwrap();
-        // Comes after the directory, so that it is met on the way back.
+        // Comes after the directory, so that it is visited later.
         rustix::fs::symlinkat("target", &file, "z").unwrap();
         deepest = deepest.open_child(b"d").unwrap();
     }

@@ -83,7 +83,7 @@ fn a_profile_resolves(#[case] file: &str, #[case] profile: &str, #[case] expecte
 }
 
 #[rstest]
-#[case::empty("", "holds none")]
+#[case::empty("", "contains none")]
 #[case::binary("\u{0}\u{1}", "line 1")]
 #[case::just_a_secret("CANARY", "line 1: expected 'key = value'")]
 #[case::no_section("aws_secret_access_key=CANARY", "before the first '[profile]'")]

@@ -1,4 +1,4 @@
-//! What must hold for every plan of every repository.
+//! Properties of every plan for every repository.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -80,7 +80,7 @@ fn set(packs: &[PackId]) -> BTreeSet<PackId> {
     packs.iter().copied().collect()
 }
 
-/// The world after the plan was carried out: what is repacked lies in a new pack.
+/// The repository after the plan was carried out: repacked blobs are in a new pack.
 fn after(world: &World, plan: &PrunePlan) -> World {
     let leaves = set(&plan.leaves_index());
     let mut next = World { compresses: world.compresses, ..World::default() };
@@ -184,7 +184,7 @@ proptest! {
         let plan = world.plan(&options).unwrap();
         let next = after(&world, &plan);
         let again = next.plan(&options).unwrap();
-        // Of blobs with several copies it may choose another one, so that another pack is found empty.
+        // For blobs with several copies it may choose another one, so that another pack becomes unused.
         let ids: BTreeSet<_> = world.copies.iter().map(|copy| copy.id).collect();
         prop_assert!(again.take_out.is_empty() || ids.len() < world.copies.len());
         prop_assert_eq!(again.totals.used, plan.totals.used);

@@ -1,4 +1,4 @@
-//! A small repository as a plan sees it.
+//! A small repository as input of a plan.
 
 use super::super::*;
 use crate::id::Id;
@@ -19,7 +19,7 @@ pub(super) struct World {
     pub(super) copies: Vec<BlobCopy>,
     pub(super) used: Vec<bool>,
     pub(super) unindexed: Vec<ListedPack>,
-    /// What the listing says differently: the pack is longer, or missing.
+    /// How the listing differs: the pack is longer, or missing.
     pub(super) resized: Vec<(PackId, Option<i64>)>,
     pub(super) marks: HashMap<PackId, Timestamp>,
     pub(super) missing: Vec<(BlobKind, BlobId)>,
@@ -64,7 +64,7 @@ impl World {
             let last = self.copies.iter().rfind(|copy| copy.pack == pack);
             let offset = last.map_or(0, |copy| copy.offset + copy.length);
             self.copies.push(BlobCopy { kind, id, pack, offset, length, compressed });
-            // The walk notes one copy, not necessarily the first.
+            // The walk marks one copy, not necessarily the first.
             self.used.push(used && number == packs.len() - 1);
         }
     }

@@ -1,6 +1,6 @@
-//! Backup, forget and prune in a row that die before or after any of their requests. What the next process finds:
-//! every snapshot that was acknowledged and not forgotten is there, every snapshot that is there is whole, a check
-//! that reads all data finds no error, and the same work succeeds.
+//! Backup, forget and prune in a row that crash before or after any of their requests. Afterwards, every snapshot
+//! that was acknowledged and not forgotten exists, every existing snapshot is complete, a check that reads all data
+//! finds no error, and the same work succeeds.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -25,15 +25,16 @@ use crate::prune::plan::{self, MaxUnused};
 use crate::prune::{PruneOptions, prune_locked};
 use crate::repository::{Options, Repository};
 use crate::snapshots::GroupBy;
-use crate::testing::deaths::{Death, Ended, die_everywhere, undisturbed};
+use crate::testing::crashes::{Crash, WorkOutcome, crash_everywhere, undisturbed};
 use crate::testing::sample::{Files, file, restore};
 use crate::testing::unreliable::store;
 use crate::testing::{new_repository, password};
 
-/// Snapshots with this tag stay.
+/// Snapshots with this tag are kept.
 const KEPT: &str = "kept";
 
-/// What each backup is of. The first shares data with the others, so that after it is forgotten packs are partly used.
+/// The content of each backup. The first shares data with the others, so that packs are partly used after it is
+/// forgotten.
 const SOURCES: [(&str, &[(&str, usize)]); 3] = [
     ("first", &[("a", 3000), ("b", 4000), ("shared", 5000), ("later", 2000)]),
     ("second", &[("c", 3000), ("shared", 5000)]),
@@ -59,7 +60,7 @@ async fn opened(store: Store) -> Result<Repository> {
     Repository::open(store, &password(), options).await
 }
 
-/// As a process says it that knows the one before it to be dead.
+/// The lock options of a process that knows that the previous one is dead.
 fn lock_options(repository: &Repository) -> LockOptions {
     let dead_owners = vec![repository.options().identity.host.clone()];
     LockOptions { dead_owners, ..LockOptions::default() }
@@ -113,8 +114,13 @@ async fn clean_up(repository: &Repository, grace: Duration, one_lock: bool) -> R
     Lock::hold(repository, hold, &options, |lock| async move { prune(&lock).await }).await
 }
 
-/// A backup, a forget and two prunes in a row; tells the snapshots that were acknowledged.
-async fn everything(store: Store, base: &Path, grace: Duration, one_lock: bool) -> Ended<Vec<SnapshotId>> {
+/// A backup, a forget and two prunes in a row; reports the snapshots that were acknowledged.
+async fn everything(
+    store: Store,
+    base: &Path,
+    grace: Duration,
+    one_lock: bool,
+) -> WorkOutcome<Vec<SnapshotId>> {
     let mut acknowledged = Vec::new();
     let work = async {
         let repository = opened(store).await?;
@@ -125,7 +131,7 @@ async fn everything(store: Store, base: &Path, grace: Duration, one_lock: bool) 
     (acknowledged, outcome)
 }
 
-/// Restores every snapshot that is there; gives their ids.
+/// Restores every existing snapshot; returns their IDs.
 async fn whole_snapshots(repository: &Repository, when: &str) -> BTreeSet<SnapshotId> {
     let mut ids = BTreeSet::new();
     for (id, snapshot) in repository.load_snapshots().await.unwrap() {
@@ -144,14 +150,15 @@ async fn assert_no_errors(repository: &Repository, lock: Option<&LockOptions>, w
     assert!(outcome.is_ok(), "{when}: {:?}", outcome.errors);
 }
 
-/// Nothing is left that nobody needs.
+/// Nothing is left that no snapshot needs.
 async fn assert_tidy(repository: &Repository, when: &str) {
     use futures::TryStreamExt;
     let packs = repository.list(FileKind::Pack).await.unwrap();
     let packs: BTreeSet<_> = packs.into_iter().map(|file| PackId(file.id)).collect();
     let named: BTreeSet<_> = repository.load_index().await.unwrap().packs().iter().copied().collect();
     assert_eq!(packs, named, "{when}");
-    // Who died while asking for the store's clock leaves an empty file, which goes when it is old.
+    // A process that crashed while it determined the store's clock leaves an empty file, which is removed when it is
+    // old.
     let locks = repository.list(FileKind::Lock).await.unwrap();
     assert!(locks.iter().all(|lock| lock.size == 0), "{when}: {locks:?}");
     let marks: Vec<_> = repository.store().list(&format!("{OWN_PREFIX}/")).try_collect().await.unwrap();
@@ -179,17 +186,20 @@ async fn backup_forget_and_prune_that_die_at_any_request_lose_nothing_and_can_be
     let quiet = undisturbed(&base, work).await;
     assert!(quiet.requests > 60, "{}", quiet.requests);
     let repository = opened(quiet.store).await.unwrap();
-    let left = whole_snapshots(&repository, "without death").await;
-    assert_eq!(left, BTreeSet::from([kept, quiet.told[0]]));
-    assert_tidy(&repository, "without death").await;
+    let left = whole_snapshots(&repository, "without a crash").await;
+    assert_eq!(left, BTreeSet::from([kept, quiet.reported[0]]));
+    assert_tidy(&repository, "without a crash").await;
 
-    die_everywhere(&base, quiet.requests, work, |Death { told, store, name }| async move {
+    crash_everywhere(&base, quiet.requests, work, |Crash { reported, store, name }| async move {
         let repository = opened(store.clone()).await.unwrap();
         let there = whole_snapshots(&repository, &name).await;
-        let expected: BTreeSet<_> = told.iter().copied().chain([kept]).collect();
+        let expected: BTreeSet<_> = reported.iter().copied().chain([kept]).collect();
         assert!(there.is_superset(&expected), "{name}: a snapshot that was acknowledged is gone");
-        // Forgetting begins after the backup was acknowledged.
-        assert!(there.contains(&forgotten) || !told.is_empty(), "{name}: nobody forgot the first snapshot");
+        // Forgetting starts after the backup was acknowledged.
+        assert!(
+            there.contains(&forgotten) || !reported.is_empty(),
+            "{name}: the first snapshot was not forgotten"
+        );
         assert_no_errors(&repository, None, &name).await;
 
         let (again, outcome) = work(store.clone()).await;

@@ -1,4 +1,4 @@
-//! A bucket in memory whose faults are switched on and off while it is used. Its clock is that of the locks.
+//! A bucket in memory whose faults can be switched on and off while it is used. Its clock is that of the locks.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -10,27 +10,27 @@ use jiff::Timestamp;
 use lifeboat_store::backend::{ObjectInfo, Page, PageRequest, Part, PartId, PutMode, UploadId};
 use lifeboat_store::{Backend, Error, Key, Memory, ReadOptions, Reading, Result, Store};
 
-/// What is wrong at the moment.
+/// The current faults.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Mood {
-    /// A write takes effect but its answer never comes.
+pub(crate) struct SwitchedFaults {
+    /// A write takes effect but its response never arrives.
     pub(crate) puts_hang: bool,
     pub(crate) puts_fail: bool,
     pub(crate) deletes_fail: bool,
     /// The task that uploads a pack panics.
     pub(crate) packs_panic: bool,
-    /// As restic's REST server: no times, and nothing is replaced.
+    /// Like restic's REST server: no times, and nothing is replaced.
     pub(crate) is_rest: bool,
 }
 
 #[derive(Debug, Default)]
-pub(crate) struct Moody {
+pub(crate) struct SwitchableBackend {
     inner: Memory,
-    mood: Mutex<Mood>,
+    faults: Mutex<SwitchedFaults>,
     times: Mutex<BTreeMap<String, Timestamp>>,
 }
 
-impl Moody {
+impl SwitchableBackend {
     pub(crate) fn new() -> Arc<Self> {
         Arc::default()
     }
@@ -39,12 +39,12 @@ impl Moody {
         super::unreliable::store(Arc::clone(self) as Arc<dyn Backend>)
     }
 
-    pub(crate) fn mood(&self) -> MutexGuard<'_, Mood> {
-        self.mood.lock().unwrap()
+    pub(crate) fn faults(&self) -> MutexGuard<'_, SwitchedFaults> {
+        self.faults.lock().unwrap()
     }
 
     fn dated(&self, info: ObjectInfo) -> ObjectInfo {
-        if self.mood().is_rest {
+        if self.faults().is_rest {
             return ObjectInfo { modified: crate::lock::clock::now(), is_dated: false, ..info };
         }
         let modified = self.times.lock().unwrap().get(&info.key).copied().unwrap_or(info.modified);
@@ -58,18 +58,18 @@ fn refuse(wrong: bool) -> Result<()> {
 }
 
 #[async_trait]
-impl Backend for Moody {
+impl Backend for SwitchableBackend {
     async fn put(&self, key: &Key, body: Bytes, mode: PutMode) -> Result<()> {
-        let mood = *self.mood();
-        assert!(!(mood.packs_panic && key.as_str().starts_with("data/")), "an upload panics on purpose");
-        refuse(mood.puts_fail)?;
-        if mood.is_rest && mode == PutMode::Overwrite && self.inner.head(key).await.is_ok() {
+        let faults = *self.faults();
+        assert!(!(faults.packs_panic && key.as_str().starts_with("data/")), "an upload panics on purpose");
+        refuse(faults.puts_fail)?;
+        if faults.is_rest && mode == PutMode::Overwrite && self.inner.head(key).await.is_ok() {
             let reason = format!("the REST server keeps '{key}' as it is");
             return Err(Error::Unsupported { operation: "replacing an object", reason });
         }
         self.inner.put(key, body, mode).await?;
         self.times.lock().unwrap().insert(key.to_string(), crate::lock::clock::now());
-        if mood.puts_hang {
+        if faults.puts_hang {
             std::future::pending::<()>().await;
         }
         Ok(())
@@ -90,7 +90,7 @@ impl Backend for Moody {
     }
 
     async fn delete(&self, keys: &[Key]) -> Result<()> {
-        refuse(self.mood().deletes_fail)?;
+        refuse(self.faults().deletes_fail)?;
         self.inner.delete(keys).await
     }
 

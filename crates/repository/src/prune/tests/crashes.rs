@@ -1,4 +1,5 @@
-//! A prune that dies before or after any of its requests: every snapshot stays whole, and the next prune finishes.
+//! A prune that crashes before or after any of its requests: every snapshot stays complete, and the next prune
+//! finishes.
 
 use std::sync::Arc;
 
@@ -6,12 +7,12 @@ use lifeboat_store::{Memory, Store};
 use rstest::rstest;
 
 use super::*;
-use crate::testing::deaths::{Ended, die_everywhere, undisturbed};
+use crate::testing::crashes::{WorkOutcome, crash_everywhere, undisturbed};
 use crate::testing::opened;
 use crate::testing::unreliable::store;
 
-/// Two prunes, the second of which deletes what the first marked, with the trouble somewhere in them.
-async fn prune_twice(store: Store, grace: Duration) -> Ended<()> {
+/// Two prunes, the second of which deletes what the first marked, with the crash somewhere in them.
+async fn prune_twice(store: Store, grace: Duration) -> WorkOutcome<()> {
     let both = async {
         let repository = opened(store).await?;
         run(&repository, &options(grace)).await?;
@@ -34,11 +35,11 @@ async fn a_prune_that_dies_at_any_request_loses_nothing_and_is_finished_by_the_n
     let clean = packs(&opened(quiet.store).await.unwrap()).await.len();
     assert!(quiet.requests > 50, "{}", quiet.requests);
 
-    die_everywhere(&base, quiet.requests, work, |death| {
+    crash_everywhere(&base, quiet.requests, work, |crash| {
         let files = files.clone();
         async move {
-            let name = death.name;
-            let repository = opened(death.store).await.unwrap();
+            let name = crash.name;
+            let repository = opened(crash.store).await.unwrap();
             assert_eq!(restore(&repository, snapshot).await.unwrap(), files, "{name}");
             for _ in 0..3 {
                 run(&repository, &options(grace)).await.unwrap();
