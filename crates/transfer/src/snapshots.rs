@@ -121,9 +121,18 @@ impl Snapshots {
         changed.attempt(format!("change VolumeSnapshotContent {name}")).map(drop)
     }
 
+    /// Takes a snapshot, or goes on with the one of this name, and waits until its driver has it. What is left of it where that
+    /// fails is the caller's to remove.
+    pub async fn take(&self, wanted: &Value, limit: TimeLimit) -> Result<Taken, NotTaken> {
+        let (namespace, name) = (text(wanted, "/metadata/namespace"), text(wanted, "/metadata/name"));
+        self.settled(namespace, name, limit).await?;
+        self.make(wanted).await.map_err(NotTaken::Api)?;
+        self.fixed(namespace, name, limit).await
+    }
+
     /// Waits until a snapshot of this name that is being deleted is gone.
-    pub async fn settled(&self, namespace: &str, name: &str, limit: Duration) -> Result<(), NotTaken> {
-        let patience = Patience::new(limit);
+    pub async fn settled(&self, namespace: &str, name: &str, limit: TimeLimit) -> Result<(), NotTaken> {
+        let patience = Patience::new(limit.time);
         loop {
             match self.snapshot(namespace, name).await {
                 Ok(Some(found)) if csi::is_going(&found) => {}
@@ -138,8 +147,8 @@ impl Snapshots {
     }
 
     /// Waits until the driver has taken the snapshot.
-    pub async fn fixed(&self, namespace: &str, name: &str, limit: Duration) -> Result<Taken, NotTaken> {
-        let patience = Patience::new(limit);
+    pub async fn fixed(&self, namespace: &str, name: &str, limit: TimeLimit) -> Result<Taken, NotTaken> {
+        let patience = Patience::new(limit.time);
         loop {
             let last = match self.look(namespace, name).await {
                 Ok(Seen::Fixed(taken)) => return Ok(taken),
@@ -215,6 +224,14 @@ impl Snapshots {
     }
 }
 
+/// How long a driver may take for a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeLimit {
+    pub time: Duration,
+    /// What sets it, for people, as in `spec.csiSnapshotTimeout`.
+    pub setting: &'static str,
+}
+
 /// Why a snapshot was not taken.
 #[derive(Debug, thiserror::Error)]
 pub enum NotTaken {
@@ -222,8 +239,8 @@ pub enum NotTaken {
     EarlierStays(String),
     #[error("somebody deleted VolumeSnapshot {0}")]
     Deleted(String),
-    #[error("the snapshot was not taken within {} s (spec.csiSnapshotTimeout): {last}", .limit.as_secs())]
-    TooLate { limit: Duration, last: String },
+    #[error("the snapshot was not taken within {} s ({}): {last}", .limit.time.as_secs(), .limit.setting)]
+    TooLate { limit: TimeLimit, last: String },
     #[error("{}", .0.chain())]
     Api(ApiError),
 }

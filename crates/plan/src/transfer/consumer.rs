@@ -16,12 +16,12 @@ pub enum Wanted {
     On(String),
     /// On the node of this pod, which has none yet.
     WithPod(String),
-    /// Pods of the restore can still come.
+    /// Pods that mount the claim can still come.
     Perhaps,
 }
 
-/// Reads it. `class`: the claim's; `pods`: those of its namespace; `restore`: the Restore, where it is still there.
-pub fn wanted(claim: &Value, class: Option<&Value>, pods: &[Value], restore: Option<&Value>) -> Wanted {
+/// Reads it. `class`: the claim's; `pods`: those of its namespace; `may_come`: whether others can still be made.
+pub fn wanted(claim: &Value, class: Option<&Value>, pods: &[Value], may_come: bool) -> Wanted {
     if let Some(node) = claim["metadata"]["annotations"][SELECTED_NODE].as_str() {
         return Wanted::On(node.to_owned());
     }
@@ -34,7 +34,7 @@ pub fn wanted(claim: &Value, class: Option<&Value>, pods: &[Value], restore: Opt
         let waits = || Wanted::WithPod(text(pod, "/metadata/name").to_owned());
         return if node.is_empty() { waits() } else { Wanted::On(node.to_owned()) };
     }
-    if restore.is_some_and(is_making) { Wanted::Perhaps } else { Wanted::Anywhere }
+    if may_come { Wanted::Perhaps } else { Wanted::Anywhere }
 }
 
 /// Whether a class makes volumes only for pods.
@@ -49,16 +49,6 @@ fn uses(pod: &Value, claim: &str) -> bool {
     !ended && !going && volumes.into_iter().any(|one| text(one, "/persistentVolumeClaim/claimName") == claim)
 }
 
-/// Whether a Restore still makes objects.
-fn is_making(restore: &Value) -> bool {
-    let count = |field: &str| restore["status"]["progress"][field].as_u64();
-    let all_made = match (count("itemsRestored"), count("totalItems")) {
-        (Some(made), Some(total)) => made >= total,
-        _ => false,
-    };
-    matches!(text(restore, "/status/phase"), "" | "New" | "InProgress") && !all_made
-}
-
 #[cfg(test)]
 mod tests {
     use rstest::rstest;
@@ -71,43 +61,32 @@ mod tests {
             "spec": {"nodeName": node, "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": claim}}]}})
     }
 
-    fn restore(phase: &str, made: u64) -> Value {
-        json!({"status": {"phase": phase, "progress": {"itemsRestored": made, "totalItems": 9}}})
-    }
-
     #[rstest]
-    #[case::its_pod_has_no_node_yet(Some(pod("data", "", "Pending")), restore("Completed", 9),
-        Wanted::WithPod("db-0".into()))]
-    #[case::its_pod_has_a_node(Some(pod("data", "a", "Pending")), restore("InProgress", 1), Wanted::On("a".into()))]
-    #[case::a_pod_of_another_claim(
-        Some(pod("other", "a", "Pending")),
-        restore("Completed", 9),
-        Wanted::Anywhere
-    )]
-    #[case::a_pod_that_ended(Some(pod("data", "a", "Succeeded")), restore("Completed", 9), Wanted::Anywhere)]
-    #[case::pods_can_come(None, restore("InProgress", 8), Wanted::Perhaps)]
-    #[case::nothing_was_counted_yet(None, json!({"status": {"phase": "InProgress"}}), Wanted::Perhaps)]
-    #[case::everything_is_made(None, restore("InProgress", 9), Wanted::Anywhere)]
-    #[case::operations_are_waited_for(None, restore("WaitingForPluginOperations", 9), Wanted::Anywhere)]
+    #[case::its_pod_has_no_node_yet(Some(pod("data", "", "Pending")), false, Wanted::WithPod("db-0".into()))]
+    #[case::its_pod_has_a_node(Some(pod("data", "a", "Pending")), true, Wanted::On("a".into()))]
+    #[case::a_pod_of_another_claim(Some(pod("other", "a", "Pending")), false, Wanted::Anywhere)]
+    #[case::a_pod_that_ended(Some(pod("data", "a", "Succeeded")), false, Wanted::Anywhere)]
+    #[case::pods_can_come(None, true, Wanted::Perhaps)]
+    #[case::everything_is_made(None, false, Wanted::Anywhere)]
     fn only_a_pod_that_is_there_or_can_come_is_waited_for(
         #[case] pod: Option<Value>,
-        #[case] restore: Value,
+        #[case] may_come: bool,
         #[case] expected: Wanted,
     ) {
         let claim = json!({"metadata": {"name": "data"}});
         let class = json!({"volumeBindingMode": "WaitForFirstConsumer"});
         let pods: Vec<Value> = pod.into_iter().collect();
-        assert_eq!(wanted(&claim, Some(&class), &pods, Some(&restore)), expected);
+        assert_eq!(wanted(&claim, Some(&class), &pods, may_come), expected);
     }
 
     #[test]
     fn classes_that_make_volumes_at_once_wait_for_nobody() {
         let mut claim = json!({"metadata": {"name": "data"}});
         let class = json!({"volumeBindingMode": "Immediate"});
-        let (pods, restore) = ([pod("data", "", "Pending")], restore("InProgress", 0));
-        assert_eq!(wanted(&claim, Some(&class), &pods, Some(&restore)), Wanted::Anywhere);
-        assert_eq!(wanted(&claim, None, &pods, Some(&restore)), Wanted::Anywhere);
+        let pods = [pod("data", "", "Pending")];
+        assert_eq!(wanted(&claim, Some(&class), &pods, true), Wanted::Anywhere);
+        assert_eq!(wanted(&claim, None, &pods, true), Wanted::Anywhere);
         claim["metadata"]["annotations"] = json!({SELECTED_NODE: "b"});
-        assert_eq!(wanted(&claim, None, &[], None), Wanted::On("b".into()), "the scheduler has chosen");
+        assert_eq!(wanted(&claim, None, &[], false), Wanted::On("b".into()), "the scheduler has chosen");
     }
 }

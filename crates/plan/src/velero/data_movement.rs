@@ -1,16 +1,12 @@
-//! Moving the data of CSI snapshots into repositories and back: the objects DataUpload and DataDownload, what is made for
-//! the mover in its namespace, and the patches that hand a filled volume to its claim. Takes objects as they are; gives
-//! objects, patches and decisions. Called by the CSI actions and by the controllers of both kinds.
+//! Moving the data of CSI snapshots into repositories and back: the objects DataUpload and DataDownload. Takes objects
+//! as they are; gives objects and decisions. Called by the CSI actions and by the controllers of both kinds. What is made for a
+//! mover and how a filled volume is handed over is decided in [`crate::transfer`].
 
 mod objects;
 
-pub use crate::transfer::consumer::{Wanted, waits_for_pods, wanted};
-pub use crate::transfer::exposed::{
-    Exposure, MADE_FOR, claim as exposed_claim, content as exposed_content, exposed_name, for_target,
-    made_for, node, snapshot as exposed_snapshot,
-};
-pub use crate::transfer::handover::{Bound, bound, claim_patch, volume_patch};
 pub use objects::{NotMoved, Progress, download, moved_claim, operation, progress, result_of, upload};
+
+use serde_json::Value;
 
 use crate::json::text;
 
@@ -26,4 +22,36 @@ pub const RECLAIM_POLICY: &str = "lifeboat.io/reclaim-policy";
 /// Whether Lifeboat's own mover is meant; others bring their own controllers.
 pub fn is_built_in(datamover: Option<&str>) -> bool {
     matches!(datamover, None | Some("" | "velero" | "lifeboat"))
+}
+
+/// Whether a Restore still makes objects: pods that say where a volume is wanted can be among them.
+pub fn is_making(restore: &Value) -> bool {
+    let count = |field: &str| restore["status"]["progress"][field].as_u64();
+    let all_made = match (count("itemsRestored"), count("totalItems")) {
+        (Some(made), Some(total)) => made >= total,
+        _ => false,
+    };
+    matches!(text(restore, "/status/phase"), "" | "New" | "InProgress") && !all_made
+}
+
+#[cfg(test)]
+mod tests {
+    use rstest::rstest;
+    use serde_json::json;
+
+    use super::*;
+
+    fn restore(phase: &str, made: u64) -> Value {
+        json!({"status": {"phase": phase, "progress": {"itemsRestored": made, "totalItems": 9}}})
+    }
+
+    #[rstest]
+    #[case::some_are_missing(restore("InProgress", 8), true)]
+    #[case::nothing_was_counted_yet(json!({"status": {"phase": "InProgress"}}), true)]
+    #[case::everything_is_made(restore("InProgress", 9), false)]
+    #[case::operations_are_waited_for(restore("WaitingForPluginOperations", 9), false)]
+    #[case::ended(restore("Completed", 9), false)]
+    fn a_restore_makes_objects_until_all_are_made(#[case] restore: Value, #[case] expected: bool) {
+        assert_eq!(is_making(&restore), expected);
+    }
 }

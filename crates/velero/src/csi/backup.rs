@@ -17,7 +17,7 @@ use lifeboat_plugin::actions::{
 use serde_json::{Value, json};
 
 use super::movement;
-use super::objects::{Snapshots, Taken, text};
+use super::objects::{Snapshots, Taken, TimeLimit, text};
 use super::together::{Groups, Origin};
 
 /// How long a driver may take for a snapshot, where the spec says nothing.
@@ -155,23 +155,25 @@ impl ClaimAction {
         let snapshot = csi::snapshot_name(name, text(claim, "/metadata/uid"), &of_backup.uid);
         let wanted = csi::snapshot(&snapshot, claim, class, &of_backup);
         let limit = GoDuration::set(backup.spec.csi_snapshot_timeout).and_then(GoDuration::to_std);
-        let limit = limit.unwrap_or(TIMEOUT);
+        let limit = TimeLimit { time: limit.unwrap_or(TIMEOUT), setting: "spec.csiSnapshotTimeout" };
         let key = backup.spec.volume_group_snapshot_label_key.as_deref().unwrap_or(names::VOLUME_GROUP);
         let group = VolumeGroup::of(claim, key, &of_backup);
         let mut warnings = Vec::new();
         let taken = async {
-            self.snapshots.settled(namespace, &snapshot, limit).await.map_err(|error| error.to_string())?;
             let origin = match &group {
                 Some(group) => {
-                    self.groups.take(&self.snapshots, group, claim, backup, cluster, limit).await?
+                    let settled = self.snapshots.settled(namespace, &snapshot, limit).await;
+                    settled.map_err(|error| error.to_string())?;
+                    self.groups.take(&self.snapshots, group, claim, backup, cluster, limit.time).await?
                 }
                 None => Origin::Alone,
             };
-            if origin == Origin::Alone {
+            let taken = if origin == Origin::Alone {
                 warnings.extend(group.as_ref().map(alone));
-                self.snapshots.make(&wanted).await.map_err(|error| error.chain())?;
-            }
-            let taken = self.snapshots.fixed(namespace, &snapshot, limit).await;
+                self.snapshots.take(&wanted, limit).await
+            } else {
+                self.snapshots.fixed(namespace, &snapshot, limit).await
+            };
             let mut taken = taken.map_err(|error| error.to_string())?;
             if let Some(patch) = csi::content_patch(&taken.content, &of_backup) {
                 let content = text(&taken.content, "/metadata/name").to_owned();

@@ -4,33 +4,25 @@
 //! record the data is there, and only the handing over is repeated.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use kube::ResourceExt;
-use lifeboat_api::velero::{DataDownload, Restore, names};
-use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_api::velero::{DataDownload, names};
+use lifeboat_cluster::ApiError;
 use lifeboat_mover::report::Outcome;
 use lifeboat_mover::task::{self, RestoreWork, Target};
 use lifeboat_plan::transfer::movers::{DATA, DEVICE, MoverPlace};
-use lifeboat_plan::velero::data_movement::{
-    Exposure, Wanted, exposed_name, for_target, is_built_in, waits_for_pods, wanted,
-};
+use lifeboat_plan::velero::data_movement::is_built_in;
 use lifeboat_transfer::attempts::{
     NotPrepared, Prepared, Steps, Transfer, WorkContext, carry, failed, misunderstood,
 };
 use lifeboat_transfer::claims::Claims;
-use lifeboat_transfer::snapshots::Patience;
-use serde_json::{Value, json};
+use lifeboat_transfer::handover::{EmptyClaim, Unfilled};
+use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
 use crate::repositories::RepositoryKey;
 use crate::transfers::{Carried, ObjectRecord, Shows, Terms, transfer};
-
-/// How long a pod is waited for that is there and that the scheduler has no node for.
-const SCHEDULING: Duration = Duration::from_mins(1);
-/// How long one step of the handing over may take, where the spec says nothing.
-pub(super) const STEP: Duration = Duration::from_mins(10);
 
 pub(super) struct Downloading<'a> {
     pub(super) transfer: Transfer,
@@ -69,7 +61,8 @@ impl Steps for Downloading<'_> {
 
     async fn settled(&self, _cancel: &CancellationToken) -> Result<bool, ApiError> {
         let Some(filled) = self.on_record() else { return Ok(false) };
-        self.hand_over(&filled).await.map(|()| true)
+        let handed = self.handover().go_on(&filled).await?;
+        self.handed_over(handed).await.map(|()| true)
     }
 
     /// The empty claim for the mover.
@@ -77,25 +70,19 @@ impl Steps for Downloading<'_> {
         if self.transfer.is_late() {
             return Err(NotPrepared::Because(self.transfer.late()));
         }
-        let target = self.target();
-        let (claim, node) = self.consumed(cancel).await?;
-        if claim["status"]["phase"] == "Bound" {
-            return Err(NotPrepared::Because(format!(
-                "claim {target} is bound to a volume already: only new volumes are written into"
-            )));
-        }
+        let handover = self.handover();
+        let Unfilled { claim, node } = handover.unfilled(cancel).await?;
         let restore = self.object.labels().get(names::RESTORE_NAME).map(String::as_str);
         if restore.is_none() || claim["metadata"]["labels"][names::RESTORE_NAME].as_str() != restore {
-            return Err(NotPrepared::Because(format!("claim {target} was not made by this restore")));
+            return Err(NotPrepared::Because(format!(
+                "claim {} was not made by this restore",
+                handover.target()
+            )));
         }
-        let (name, server) = (self.exposed(), &self.transfer.work.core.namespace);
-        let uid = &self.record.uid;
-        let wanted = for_target(Exposure { name: &name, namespace: self.movers(), uid, server }, &claim);
-        self.claims.make(&wanted).await?;
-        let block = wanted["spec"]["volumeMode"] == "Block";
+        let EmptyClaim { name, block } = handover.make_empty(&claim).await?;
         Ok(Prepared {
             work: task::TaskWork::Restore(self.work(block)),
-            place: MoverPlace::Claim { claim: self.exposed(), block, writable: true, node },
+            place: MoverPlace::Claim { claim: name, block, writable: true, node },
             shown: json!({}),
         })
     }
@@ -103,7 +90,10 @@ impl Steps for Downloading<'_> {
     /// The data is in the mover's volume and verified: from here on it is only handed over.
     async fn done(&self, outcome: Outcome) -> Result<(), ApiError> {
         match outcome {
-            Outcome::Restored(restored) => self.filled(restored.bytes).await,
+            Outcome::Restored(restored) => {
+                let handed = self.handover().begin(restored.bytes).await?;
+                self.handed_over(handed).await
+            }
             other => misunderstood(self, &other).await,
         }
     }
@@ -114,7 +104,7 @@ impl Steps for Downloading<'_> {
     }
 
     async fn complaint(&self, message: String) -> String {
-        match self.claims.complaint(self.movers(), &self.exposed()).await {
+        match self.handover().complaint().await {
             Some(why) => format!("{message}; its volume: {why}"),
             None => message,
         }
@@ -122,15 +112,14 @@ impl Steps for Downloading<'_> {
 
     /// What the dead one wrote goes with its volume.
     async fn discard(&self) -> Result<(), ApiError> {
-        self.claims.delete_with_volume(self.movers(), &self.exposed()).await
+        self.handover().discard().await
     }
 
     async fn clean(&self) -> Result<String, ApiError> {
         self.transfer.clear().await?;
-        for task in self.transfer.tasks() {
-            self.claims.delete_with_volume(self.movers(), &exposed_name(&task)).await?;
-        }
-        Ok(format!("; claim {} stays without a volume", self.target()))
+        let handover = self.handover();
+        handover.discard_all().await?;
+        Ok(format!("; claim {} stays without a volume", handover.target()))
     }
 }
 
@@ -143,81 +132,5 @@ impl Downloading<'_> {
         };
         let snapshot = self.object.spec.snapshot_id.clone();
         RestoreWork { sparse: true, ..RestoreWork::new(snapshot, target) }
-    }
-
-    /// Waits until the claim is there and, where its class makes volumes for pods, until a pod that is there or can still
-    /// come says where it wants it. Gives the claim and the node.
-    async fn consumed(&self, cancel: &CancellationToken) -> Result<(Value, Option<String>), NotPrepared> {
-        let volume = &self.object.spec.target_volume;
-        let limit = self.transfer.work.settings.prepare_timeout;
-        // The claim comes after its action.
-        let (coming, making, mut scheduling) = (Patience::new(STEP), Patience::new(limit), None);
-        let mut said = String::new();
-        loop {
-            let missing = || NotPrepared::Because(format!("claim {} is not there", self.target()));
-            let Some(claim) = self.claims.get(&volume.namespace, &volume.pvc).await? else {
-                if cancel.is_cancelled() || !coming.pause().await {
-                    return Err(missing());
-                }
-                continue;
-            };
-            let (patience, words) = match self.wanted(&claim).await? {
-                Wanted::On(node) => return Ok((claim, Some(node))),
-                Wanted::Anywhere => return Ok((claim, None)),
-                Wanted::Perhaps => (
-                    &making,
-                    "waits for the pods of the restore: one may say on which node the volume is wanted"
-                        .to_owned(),
-                ),
-                Wanted::WithPod(pod) => {
-                    let patience: &Patience = scheduling.get_or_insert_with(|| Patience::new(SCHEDULING));
-                    (patience, format!("waits for the node of pod {pod}, where the volume is wanted"))
-                }
-            };
-            if words != said {
-                self.transfer.record.waiting(&words).await?;
-                said = words;
-            }
-            if cancel.is_cancelled() || !patience.pause().await {
-                return Ok((claim, None));
-            }
-        }
-    }
-
-    /// Where the volume of the claim is wanted.
-    async fn wanted(&self, claim: &Value) -> Result<Wanted, ApiError> {
-        let class = match claim["spec"]["storageClassName"].as_str().filter(|class| !class.is_empty()) {
-            Some(class) => self.claims.class(class).await?,
-            None => None,
-        };
-        if !class.as_ref().is_some_and(waits_for_pods) {
-            return Ok(wanted(claim, class.as_ref(), &[], None));
-        }
-        let pods = self.claims.pods(&self.object.spec.target_volume.namespace).await?;
-        Ok(wanted(claim, class.as_ref(), &pods, self.restore().await?.as_ref()))
-    }
-
-    /// The Restore that the object is part of, where it is still there.
-    async fn restore(&self) -> Result<Option<Value>, ApiError> {
-        let owners = self.object.metadata.owner_references.iter().flatten();
-        let Some(owner) = owners.into_iter().find(|owner| owner.kind == "Restore") else { return Ok(None) };
-        let found = self.transfer.work.core.objects::<Restore>().get_opt(&owner.name).await;
-        let found = found.attempt(format!("read Restore {}", owner.name))?;
-        Ok(found.filter(|found| found.uid().as_ref() == Some(&owner.uid)).as_ref().map(objects::to_json))
-    }
-
-    /// The claim of this attempt's mover, in the namespace of movers.
-    pub(super) fn exposed(&self) -> String {
-        exposed_name(&self.transfer.task())
-    }
-
-    pub(super) fn movers(&self) -> &str {
-        &self.transfer.work.settings.namespace
-    }
-
-    /// The claim that is to be filled, as people call it.
-    pub(super) fn target(&self) -> String {
-        let volume = &self.object.spec.target_volume;
-        format!("{}/{}", volume.namespace, volume.pvc)
     }
 }

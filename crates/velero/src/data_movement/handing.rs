@@ -1,44 +1,46 @@
-//! Hands the volume that a mover filled to the claim of the restore, as upstream does it: the volume outlives the mover's
-//! claim, is given to the restored one, and gets its policy back. Which volume it is is on record before, so that whoever
-//! comes after a crash goes on with it.
+//! What a DataDownload keeps while its volume is handed to the claim of the restore ([`lifeboat_transfer::handover`]): the volume
+//! and its reclaim policy in annotations, before the volume is handed over; and its end.
 
 use std::time::Duration;
 
+use async_trait::async_trait;
 use kube::ResourceExt;
 use lifeboat_api::common::GoDuration;
-use lifeboat_cluster::ApiError;
-use lifeboat_plan::velero::data_movement::{
-    Bound, RECLAIM_POLICY, VOLUME, bound, claim_patch, exposed_name, volume_patch,
-};
+use lifeboat_api::velero::Restore;
+use lifeboat_cluster::{ApiError, Attempt, objects};
+use lifeboat_plan::velero::data_movement::{RECLAIM_POLICY, VOLUME, is_making};
 use lifeboat_plan::velero::pod_volumes::status;
-use lifeboat_transfer::attempts::{NotPrepared, Steps, failed};
-use lifeboat_transfer::snapshots::Patience;
+use lifeboat_transfer::attempts::{Steps, failed};
+use lifeboat_transfer::handover::{Filled, HandedOver, Handover, HandoverRecord, STEP};
 use serde_json::{Value, json};
 
-use super::downloading::{Downloading, STEP};
+use super::downloading::Downloading;
 
-/// The volume that was filled.
-pub(super) struct Filled {
-    volume: String,
-    reclaim_policy: String,
+#[async_trait]
+impl HandoverRecord for Downloading<'_> {
+    async fn pods_may_come(&self) -> Result<bool, ApiError> {
+        Ok(self.restore().await?.as_ref().is_some_and(is_making))
+    }
+
+    async fn filled(&self, filled: &Filled, bytes: u64) -> Result<bool, ApiError> {
+        let notes = json!({VOLUME: filled.volume, RECLAIM_POLICY: filled.reclaim_policy});
+        let record = json!({"metadata": {"annotations": notes},
+            "status": {"progress": {"bytesDone": bytes, "totalBytes": bytes}}});
+        self.record.write(record).await
+    }
 }
 
 impl Downloading<'_> {
-    /// The volume is whole: puts it on record, and hands it over.
-    pub(super) async fn filled(&self, bytes: u64) -> Result<(), ApiError> {
-        let claim = self.claims.get(self.movers(), &self.exposed()).await?.unwrap_or_default();
-        let volume = claim["spec"]["volumeName"].as_str().unwrap_or_default().to_owned();
-        let found = if volume.is_empty() { None } else { self.claims.volume(&volume).await? };
-        let Some(found) = found else {
-            return failed(self, "the volume that was filled is gone").await;
-        };
-        let policy = found["spec"]["persistentVolumeReclaimPolicy"].as_str().unwrap_or("Delete").to_owned();
-        let record = json!({"metadata": {"annotations": {VOLUME: volume, RECLAIM_POLICY: policy}},
-            "status": {"progress": {"bytesDone": bytes, "totalBytes": bytes}}});
-        if !self.record.write(record).await? {
-            return self.clean().await.map(drop);
+    pub(super) fn handover(&self) -> Handover<'_> {
+        let target = &self.object.spec.target_volume;
+        Handover {
+            transfer: &self.transfer,
+            record: self,
+            claims: &self.claims,
+            namespace: &target.namespace,
+            claim: &target.pvc,
+            step_limit: self.step_limit(),
         }
-        self.hand_over(&Filled { volume, reclaim_policy: policy }).await
     }
 
     /// The volume that an earlier server had filled.
@@ -48,9 +50,10 @@ impl Downloading<'_> {
         Some(Filled { volume, reclaim_policy: note(RECLAIM_POLICY).unwrap_or_else(|| "Delete".to_owned()) })
     }
 
-    pub(super) async fn hand_over(&self, filled: &Filled) -> Result<(), ApiError> {
-        match self.steps(filled).await {
-            Ok(()) => {
+    /// Writes what came of the handing over.
+    pub(super) async fn handed_over(&self, handed: HandedOver) -> Result<(), ApiError> {
+        match handed {
+            HandedOver::Yes => {
                 let mut end = status::restored(0, self.transfer.now());
                 // What was counted is on record.
                 if let Some(status) = end["status"].as_object_mut() {
@@ -58,76 +61,18 @@ impl Downloading<'_> {
                 }
                 self.record.write(end).await.map(drop)
             }
-            Err(NotPrepared::Api(error)) => Err(error),
-            Err(NotPrepared::Because(words)) => {
-                self.claims.deletable(&filled.volume).await?;
-                let words =
-                    format!("volume {} was filled and could not be handed over: {words}", filled.volume);
-                failed(self, &words).await
-            }
+            HandedOver::RecordGone => self.clean().await.map(drop),
+            HandedOver::No(message) => failed(self, &message).await,
         }
     }
 
-    async fn steps(&self, filled: &Filled) -> Result<(), NotPrepared> {
-        let (target, volume) = (&self.object.spec.target_volume, filled.volume.as_str());
-        let (namespace, name) = (target.namespace.as_str(), target.pvc.as_str());
-        let gone = || NotPrepared::Because(format!("volume {volume} is gone"));
-        let policy = |policy: &str| json!({"spec": {"persistentVolumeReclaimPolicy": policy}});
-        self.claims.volume(volume).await?.ok_or_else(gone)?;
-        self.claims.change_volume(volume, &policy("Retain")).await?;
-        self.transfer.clear().await?;
-        self.release().await?;
-        let claim = self.claims.get(namespace, name).await?.ok_or_else(|| self.missing())?;
-        if let Bound::Other(words) = bound(&claim, volume) {
-            return Err(NotPrepared::Because(words));
-        }
-        if claim["spec"]["volumeName"].as_str() != Some(volume) {
-            self.claims.change(namespace, name, &claim_patch(volume)).await?;
-        }
-        let found = self.claims.volume(volume).await?.ok_or_else(gone)?;
-        if let Some(patch) = volume_patch(&found, &claim) {
-            self.claims.change_volume(volume, &patch).await?;
-        }
-        self.bind(volume).await?;
-        self.claims.change_volume(volume, &policy(&filled.reclaim_policy)).await?;
-        Ok(())
-    }
-
-    /// The mover's claim goes, and its volume stays; those of earlier attempts go with theirs.
-    async fn release(&self) -> Result<(), NotPrepared> {
-        let (movers, exposed) = (self.movers(), self.exposed());
-        for earlier in self.transfer.tasks().map(|task| exposed_name(&task)).filter(|name| *name != exposed) {
-            self.claims.delete_with_volume(movers, &earlier).await?;
-        }
-        self.claims.delete(movers, &exposed).await?;
-        if self.claims.is_gone(movers, &exposed, self.step_limit()).await? {
-            return Ok(());
-        }
-        Err(NotPrepared::Because(format!("claim {movers}/{exposed} does not go: something uses it")))
-    }
-
-    /// Waits until claim and volume have found each other.
-    async fn bind(&self, volume: &str) -> Result<(), NotPrepared> {
-        let target = &self.object.spec.target_volume;
-        let patience = Patience::new(self.step_limit());
-        loop {
-            let claim: Option<Value> = self.claims.get(&target.namespace, &target.pvc).await?;
-            match bound(&claim.ok_or_else(|| self.missing())?, volume) {
-                Bound::Yes => return Ok(()),
-                Bound::Other(words) => return Err(NotPrepared::Because(words)),
-                Bound::NotYet if patience.pause().await => {}
-                Bound::NotYet => {
-                    return Err(NotPrepared::Because(format!(
-                        "claim {} was not bound to it in time",
-                        self.target()
-                    )));
-                }
-            }
-        }
-    }
-
-    fn missing(&self) -> NotPrepared {
-        NotPrepared::Because(format!("claim {} is gone", self.target()))
+    /// The Restore that the object is part of, where it is still there.
+    async fn restore(&self) -> Result<Option<Value>, ApiError> {
+        let owners = self.object.metadata.owner_references.iter().flatten();
+        let Some(owner) = owners.into_iter().find(|owner| owner.kind == "Restore") else { return Ok(None) };
+        let found = self.transfer.work.core.objects::<Restore>().get_opt(&owner.name).await;
+        let found = found.attempt(format!("read Restore {}", owner.name))?;
+        Ok(found.filter(|found| found.uid().as_ref() == Some(&owner.uid)).as_ref().map(objects::to_json))
     }
 
     fn step_limit(&self) -> Duration {

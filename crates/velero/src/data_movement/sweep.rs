@@ -8,15 +8,10 @@ use kube::ResourceExt;
 use kube::api::ListParams;
 use lifeboat_api::velero::{DataDownload, DataUpload};
 use lifeboat_cluster::{ApiError, Attempt};
-use lifeboat_plan::json::text;
-use lifeboat_plan::velero::data_movement::{MADE_FOR, made_for};
 use lifeboat_transfer::attempts::WorkContext;
-use lifeboat_transfer::claims::Claims;
-use lifeboat_transfer::snapshots::Snapshots;
-use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::exposing;
+use super::exposures;
 use crate::context::Context;
 use crate::transfers::work_context;
 
@@ -38,27 +33,15 @@ pub(crate) async fn run(context: &Context, shutdown: &CancellationToken) {
 }
 
 pub(super) async fn sweep(work: &WorkContext) -> Result<(), ApiError> {
-    let (core, namespace) = (&work.core, &work.settings.namespace);
-    let made = Claims::new(&core.client);
-    let claims = made.made_for(namespace, MADE_FOR).await?;
-    let parts = Snapshots::new(&core.client).made_for(namespace, MADE_FOR).await?;
-    let uid = |object: &Value| made_for(object, &core.namespace).map(str::to_owned);
-    let uids: BTreeSet<String> = claims.iter().chain(&parts).filter_map(uid).collect();
-    if uids.is_empty() {
+    let exposures = exposures(work);
+    let made = exposures.made().await?;
+    if made.is_empty() {
         return Ok(());
     }
-    // The objects after what was made for them: one that begins meanwhile is among them.
     let mut known = BTreeSet::new();
-    for api in [core.objects::<DataUpload>(), core.objects::<DataDownload>()] {
+    for api in [work.core.objects::<DataUpload>(), work.core.objects::<DataDownload>()] {
         let listed = api.list_metadata(&ListParams::default()).await.attempt("list data movements")?;
         known.extend(listed.items.iter().filter_map(ResourceExt::uid));
     }
-    for gone in uids.difference(&known) {
-        tracing::warn!(uid = gone, "what was made for a data movement that is gone is taken away");
-        exposing::hide(work, gone).await?;
-        for claim in claims.iter().filter(|claim| uid(claim).as_ref() == Some(gone)) {
-            made.delete_with_volume(namespace, text(claim, "/metadata/name")).await?;
-        }
-    }
-    Ok(())
+    exposures.remove_left(&made, &known).await
 }

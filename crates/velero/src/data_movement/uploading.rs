@@ -12,17 +12,17 @@ use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_mover::report::Outcome;
 use lifeboat_mover::task::{self, BackupWork, Source};
 use lifeboat_plan::transfer::movers::{DATA, DEVICE, MoverPlace};
-use lifeboat_plan::velero::data_movement::{exposed_name, is_built_in};
+use lifeboat_plan::velero::data_movement::is_built_in;
 use lifeboat_plan::velero::pod_volumes::{backup_tag, report_key, status};
 use lifeboat_transfer::attempts::{
     End, NotPrepared, Prepared, Reported, Steps, Stored, Transfer, WorkContext, carry, failed, misunderstood,
 };
-use lifeboat_transfer::claims::Claims;
+use lifeboat_transfer::exposure::{Exposed, Exposures, SnapshotSource, Waiting};
 use lifeboat_transfer::snapshots::Snapshots;
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::exposing::{self, Exposed};
+use super::exposures;
 use crate::repositories::RepositoryKey;
 use crate::transfers::{Carried, ObjectRecord, Shows, Terms, transfer};
 
@@ -76,8 +76,9 @@ impl Steps for Uploading<'_> {
             return Err(NotPrepared::Because(self.transfer.late()));
         }
         let limit = self.transfer.work.settings.prepare_timeout;
-        let Exposed { claim, block, node } =
-            exposing::expose(&self.transfer.work, &self.record, self.object, limit, cancel).await?;
+        let waiting = Waiting { record: self.record.as_ref(), limit, cancel };
+        let exposed = self.exposures().expose(&self.record.uid, self.source()?, waiting).await?;
+        let Exposed { claim, block, node } = exposed;
         Ok(Prepared {
             work: task::TaskWork::Backup(self.work(block)),
             // A file system that was snapshotted while it was used repairs itself when it is mounted.
@@ -103,9 +104,7 @@ impl Steps for Uploading<'_> {
 
     /// Why the claim of a mover that never began has no volume.
     async fn complaint(&self, message: String) -> String {
-        let work = &self.transfer.work;
-        let (claims, name) = (Claims::new(&work.core.client), exposed_name(&self.record.uid));
-        match claims.complaint(&work.settings.namespace, &name).await {
+        match self.exposures().complaint(&self.record.uid).await {
             Some(why) => format!("{message}; its volume could not be made from the snapshot: {why}"),
             None => message,
         }
@@ -137,6 +136,27 @@ fn end_of(annotation: Option<&String>) -> Option<Value> {
 }
 
 impl Uploading<'_> {
+    fn exposures(&self) -> Exposures {
+        exposures(&self.transfer.work)
+    }
+
+    /// The snapshot that is to be copied.
+    fn source(&self) -> Result<SnapshotSource<'_>, NotPrepared> {
+        let spec = &self.object.spec;
+        let Some(source) = &spec.csi_snapshot else {
+            return Err(NotPrepared::Because(
+                "spec.csiSnapshot is missing: only CSI snapshots can be moved".to_owned(),
+            ));
+        };
+        Ok(SnapshotSource {
+            namespace: &spec.source_namespace,
+            claim: &spec.source_pvc,
+            snapshot: &source.volume_snapshot,
+            snapshot_class: source.snapshot_class.as_deref().unwrap_or_default(),
+            storage_class: &source.storage_class,
+        })
+    }
+
     fn work(&self, block: bool) -> BackupWork {
         let (spec, namespace, backup) = (&self.object.spec, self.transfer.key.name(), &self.transfer.group);
         let source = if block {
@@ -186,7 +206,7 @@ impl Uploading<'_> {
     /// Movers, what was made for them, and the snapshot of the driver.
     async fn take_away(&self) -> Result<(), ApiError> {
         self.transfer.clear().await?;
-        exposing::hide(&self.transfer.work, &self.record.uid).await?;
+        self.exposures().remove(&self.record.uid).await?;
         let Some(source) = &self.object.spec.csi_snapshot else { return Ok(()) };
         if self.is_shared(&source.volume_snapshot).await? {
             return Ok(());

@@ -8,7 +8,7 @@ use kube::{Api, ResourceExt};
 use lifeboat_archive::documents::{BackupVolumeInfo, RestoreVolumeInfo};
 use lifeboat_cluster::write::{Throttle, Writer};
 use lifeboat_cluster::{ApiError, Attempt, objects};
-use lifeboat_plan::velero::csi::{Provisioning, awaits_pod, provisioning};
+use lifeboat_plan::transfer::provisioning::{Provisioning, awaits_pod, provisioning};
 use serde_json::Value;
 use tokio::time::Instant;
 

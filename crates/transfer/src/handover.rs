@@ -1,0 +1,276 @@
+//! Fills a volume for a claim: waits until it is known where the claim's volume is wanted, makes a claim like it in the movers'
+//! namespace, for each attempt its own, and hands the volume that a mover filled to the claim it is for. The volume
+//! outlives the mover's claim, is given to the target, and gets its reclaim policy back. Which volume it is is on record
+//! before, so that a server that comes after a crash goes on with it. Called by the controllers of objects whose data movers
+//! restore into new volumes.
+
+use std::time::Duration;
+
+use async_trait::async_trait;
+use lifeboat_cluster::ApiError;
+use lifeboat_plan::transfer::consumer::{Wanted, waits_for_pods, wanted};
+use lifeboat_plan::transfer::exposed::{Exposure, exposed_name, for_target};
+use lifeboat_plan::transfer::handover::{Bound, bound, claim_patch, volume_patch};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::attempts::{NotPrepared, Transfer};
+use crate::claims::Claims;
+use crate::snapshots::Patience;
+
+/// How long a pod is waited for that is there and that the scheduler has no node for.
+const SCHEDULING: Duration = Duration::from_mins(1);
+/// How long one step of the handing over may take, where the caller has no limit of its own.
+pub const STEP: Duration = Duration::from_mins(10);
+
+/// What the object whose transfer fills the volume answers and keeps.
+#[async_trait]
+pub trait HandoverRecord: Send + Sync {
+    /// Whether pods that mount the claim can still be made: one may say on which node the volume is wanted.
+    async fn pods_may_come(&self) -> Result<bool, ApiError>;
+
+    /// Written before the volume is handed over, with the number of bytes in it. False where the object is gone.
+    async fn filled(&self, filled: &Filled, bytes: u64) -> Result<bool, ApiError>;
+}
+
+/// The volume that was filled.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filled {
+    pub volume: String,
+    /// What the volume gets back when it is handed over.
+    pub reclaim_policy: String,
+}
+
+/// What came of handing a volume over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HandedOver {
+    Yes,
+    /// The object with the record is gone, and nothing was handed over.
+    RecordGone,
+    /// For people: why the claim does not get the volume.
+    No(String),
+}
+
+/// The claim that is to be filled, and the transfer that fills it.
+pub struct Handover<'a> {
+    pub transfer: &'a Transfer,
+    pub record: &'a dyn HandoverRecord,
+    pub claims: &'a Claims,
+    /// Of the claim that is to be filled.
+    pub namespace: &'a str,
+    pub claim: &'a str,
+    /// How long one step of the handing over may take.
+    pub step_limit: Duration,
+}
+
+/// The claim that is to be filled, and the node on which its volume is wanted.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unfilled {
+    pub claim: Value,
+    pub node: Option<String>,
+}
+
+impl Handover<'_> {
+    /// Waits until the claim is there and, where its class makes volumes for pods, until a pod that is there or can still
+    /// come says where it wants it. A claim that has a volume is refused.
+    pub async fn unfilled(&self, cancel: &CancellationToken) -> Result<Unfilled, NotPrepared> {
+        let found = self.consumed(cancel).await?;
+        if found.claim["status"]["phase"] == "Bound" {
+            return Err(NotPrepared::Because(format!(
+                "claim {} is bound to a volume already: only new volumes are written into",
+                self.target()
+            )));
+        }
+        Ok(found)
+    }
+
+    async fn consumed(&self, cancel: &CancellationToken) -> Result<Unfilled, NotPrepared> {
+        let limit = self.transfer.work.settings.prepare_timeout;
+        // The claim may be made after the object that has it filled.
+        let (coming, making, mut scheduling) = (Patience::new(STEP), Patience::new(limit), None);
+        let mut written = String::new();
+        loop {
+            let Some(claim) = self.claims.get(self.namespace, self.claim).await? else {
+                if cancel.is_cancelled() || !coming.pause().await {
+                    return Err(NotPrepared::Because(format!("claim {} is not there", self.target())));
+                }
+                continue;
+            };
+            let (patience, message) = match self.wanted(&claim).await? {
+                Wanted::On(node) => return Ok(Unfilled { claim, node: Some(node) }),
+                Wanted::Anywhere => return Ok(Unfilled { claim, node: None }),
+                Wanted::Perhaps => (
+                    &making,
+                    "waits for the pods of the restore: one may say on which node the volume is wanted"
+                        .to_owned(),
+                ),
+                Wanted::WithPod(pod) => {
+                    let patience: &Patience = scheduling.get_or_insert_with(|| Patience::new(SCHEDULING));
+                    (patience, format!("waits for the node of pod {pod}, where the volume is wanted"))
+                }
+            };
+            if message != written {
+                self.transfer.record.waiting(&message).await?;
+                written = message;
+            }
+            if cancel.is_cancelled() || !patience.pause().await {
+                return Ok(Unfilled { claim, node: None });
+            }
+        }
+    }
+
+    /// Where the volume of the claim is wanted.
+    async fn wanted(&self, claim: &Value) -> Result<Wanted, ApiError> {
+        let class = match claim["spec"]["storageClassName"].as_str().filter(|class| !class.is_empty()) {
+            Some(class) => self.claims.class(class).await?,
+            None => None,
+        };
+        if !class.as_ref().is_some_and(waits_for_pods) {
+            return Ok(wanted(claim, class.as_ref(), &[], false));
+        }
+        let pods = self.claims.pods(self.namespace).await?;
+        Ok(wanted(claim, class.as_ref(), &pods, self.record.pods_may_come().await?))
+    }
+
+    /// Makes the empty claim for the mover of this attempt, like the one that is to be filled.
+    pub async fn make_empty(&self, target: &Value) -> Result<EmptyClaim, ApiError> {
+        let (name, server) = (self.exposed(), &self.transfer.work.core.namespace);
+        let uid = &self.transfer.owner().uid;
+        let wanted = for_target(Exposure { name: &name, namespace: self.movers(), uid, server }, target);
+        self.claims.make(&wanted).await?;
+        let block = wanted["spec"]["volumeMode"] == "Block";
+        Ok(EmptyClaim { name, block })
+    }
+
+    /// What a provisioner said last about the claim for the mover of this attempt, where it gets no volume.
+    pub async fn complaint(&self) -> Option<String> {
+        self.claims.complaint(self.movers(), &self.exposed()).await
+    }
+
+    /// Removes the volume of this attempt with what its mover wrote.
+    pub async fn discard(&self) -> Result<(), ApiError> {
+        self.claims.delete_with_volume(self.movers(), &self.exposed()).await
+    }
+
+    /// Removes the volumes of all attempts.
+    pub async fn discard_all(&self) -> Result<(), ApiError> {
+        for task in self.transfer.tasks() {
+            self.claims.delete_with_volume(self.movers(), &exposed_name(&task)).await?;
+        }
+        Ok(())
+    }
+
+    /// The mover has filled and verified its volume: puts it on record, and hands it over.
+    pub async fn begin(&self, bytes: u64) -> Result<HandedOver, ApiError> {
+        let claim = self.claims.get(self.movers(), &self.exposed()).await?.unwrap_or_default();
+        let volume = claim["spec"]["volumeName"].as_str().unwrap_or_default().to_owned();
+        let found = if volume.is_empty() { None } else { self.claims.volume(&volume).await? };
+        let Some(found) = found else {
+            return Ok(HandedOver::No("the volume that was filled is gone".to_owned()));
+        };
+        let policy = found["spec"]["persistentVolumeReclaimPolicy"].as_str().unwrap_or("Delete");
+        let filled = Filled { volume, reclaim_policy: policy.to_owned() };
+        if !self.record.filled(&filled, bytes).await? {
+            return Ok(HandedOver::RecordGone);
+        }
+        self.go_on(&filled).await
+    }
+
+    /// Hands a volume over that is on record. Every step can be repeated.
+    pub async fn go_on(&self, filled: &Filled) -> Result<HandedOver, ApiError> {
+        match self.steps(filled).await {
+            Ok(()) => Ok(HandedOver::Yes),
+            Err(NotPrepared::Api(error)) => Err(error),
+            Err(NotPrepared::Because(message)) => {
+                self.claims.deletable(&filled.volume).await?;
+                Ok(HandedOver::No(format!(
+                    "volume {} was filled and could not be handed over: {message}",
+                    filled.volume
+                )))
+            }
+        }
+    }
+
+    async fn steps(&self, filled: &Filled) -> Result<(), NotPrepared> {
+        let volume = filled.volume.as_str();
+        let gone = || NotPrepared::Because(format!("volume {volume} is gone"));
+        let policy = |policy: &str| json!({"spec": {"persistentVolumeReclaimPolicy": policy}});
+        self.claims.volume(volume).await?.ok_or_else(gone)?;
+        self.claims.change_volume(volume, &policy("Retain")).await?;
+        self.transfer.clear().await?;
+        self.release().await?;
+        let claim =
+            self.claims.get(self.namespace, self.claim).await?.ok_or_else(|| self.target_is_gone())?;
+        if let Bound::Other(message) = bound(&claim, volume) {
+            return Err(NotPrepared::Because(message));
+        }
+        if claim["spec"]["volumeName"].as_str() != Some(volume) {
+            self.claims.change(self.namespace, self.claim, &claim_patch(volume)).await?;
+        }
+        let found = self.claims.volume(volume).await?.ok_or_else(gone)?;
+        if let Some(patch) = volume_patch(&found, &claim) {
+            self.claims.change_volume(volume, &patch).await?;
+        }
+        self.bind(volume).await?;
+        self.claims.change_volume(volume, &policy(&filled.reclaim_policy)).await?;
+        Ok(())
+    }
+
+    /// The mover's claim goes, and its volume stays; those of earlier attempts go with theirs.
+    async fn release(&self) -> Result<(), NotPrepared> {
+        let (movers, exposed) = (self.movers(), self.exposed());
+        for earlier in self.transfer.tasks().map(|task| exposed_name(&task)).filter(|name| *name != exposed) {
+            self.claims.delete_with_volume(movers, &earlier).await?;
+        }
+        self.claims.delete(movers, &exposed).await?;
+        if self.claims.is_gone(movers, &exposed, self.step_limit).await? {
+            return Ok(());
+        }
+        Err(NotPrepared::Because(format!("claim {movers}/{exposed} does not go: something uses it")))
+    }
+
+    /// Waits until claim and volume have found each other.
+    async fn bind(&self, volume: &str) -> Result<(), NotPrepared> {
+        let patience = Patience::new(self.step_limit);
+        loop {
+            let claim = self.claims.get(self.namespace, self.claim).await?;
+            match bound(&claim.ok_or_else(|| self.target_is_gone())?, volume) {
+                Bound::Yes => return Ok(()),
+                Bound::Other(message) => return Err(NotPrepared::Because(message)),
+                Bound::NotYet if patience.pause().await => {}
+                Bound::NotYet => {
+                    return Err(NotPrepared::Because(format!(
+                        "claim {} was not bound to it in time",
+                        self.target()
+                    )));
+                }
+            }
+        }
+    }
+
+    fn target_is_gone(&self) -> NotPrepared {
+        NotPrepared::Because(format!("claim {} is gone", self.target()))
+    }
+
+    /// The claim of this attempt's mover, in the namespace of movers.
+    fn exposed(&self) -> String {
+        exposed_name(&self.transfer.task())
+    }
+
+    fn movers(&self) -> &str {
+        &self.transfer.work.settings.namespace
+    }
+
+    /// The claim that is to be filled, for people.
+    pub fn target(&self) -> String {
+        format!("{}/{}", self.namespace, self.claim)
+    }
+}
+
+/// The claim that the mover of one attempt fills.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EmptyClaim {
+    /// In the namespace of movers.
+    pub name: String,
+    pub block: bool,
+}
