@@ -141,7 +141,8 @@ async fn clear_orphans(context: &Context, uid: &str) -> Result<(), ApiError> {
 
 async fn end_one(context: &Context, left: &Left) -> Result<(), String> {
     let journal = Journal::of(context.client.clone(), &context.settings.namespace, &left.uid);
-    let (ending, stage, files) = standing(context, left, &journal).await?;
+    let standing = standing(context, left, &journal).await;
+    let (ending, stage, files) = standing.map_err(|error| error.chain())?;
     let undoing = Undoing {
         context,
         ending,
@@ -166,7 +167,7 @@ async fn standing(
     context: &Context,
     left: &Left,
     journal: &Journal,
-) -> Result<(Ending, Stage, Files), String> {
+) -> Result<(Ending, Stage, Files), ApiError> {
     let orphaned = |stage, files| Ok((Ending::Orphaned, stage, files));
     match &left.phase {
         // One that still shows as running is being deleted.
@@ -178,7 +179,7 @@ async fn standing(
             let (noted, _) = journal.repositories().await?;
             let mut places: Vec<_> = noted.into_iter().map(|one| (one.backup, one.location)).collect();
             places.dedup();
-            let found = orphans::at(context, &left.uid, &places).await.map_err(|error| error.chain())?;
+            let found = orphans::at(context, &left.uid, &places).await?;
             let files = match found {
                 Orphan::Stored => Files::Restorable,
                 Orphan::Lost => Files::Begun,

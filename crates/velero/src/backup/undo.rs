@@ -48,6 +48,16 @@ pub(super) struct Undoing<'a> {
     pub(super) copies: BTreeMap<String, Value>,
 }
 
+/// Why the post hooks of a backup could not be run.
+#[derive(Debug, thiserror::Error)]
+enum HooksError {
+    #[error("{}", .0.chain())]
+    Api(#[from] ApiError),
+    /// The log that the hooks report to cannot be made.
+    #[error(transparent)]
+    Log(std::io::Error),
+}
+
 /// What is left of a backup.
 #[derive(Debug, Default)]
 pub(super) struct Left {
@@ -145,7 +155,9 @@ impl Undoing<'_> {
     async fn undo(&self, effect: Effect, reason: &str, left: &mut Left) {
         let (context, uid) = (self.context, self.uid());
         match effect {
-            Effect::OpenHooks => left.open_hooks = self.end_hooks().await.err(),
+            Effect::OpenHooks => {
+                left.open_hooks = self.end_hooks().await.err().map(|error| error.to_string());
+            }
             Effect::Uploads => {
                 if let Some(storage) = self.storage {
                     abort_uploads(storage.store(), &storage.files).await;
@@ -182,12 +194,12 @@ impl Undoing<'_> {
         }
     }
 
-    async fn end_hooks(&self) -> Result<(), String> {
+    async fn end_hooks(&self) -> Result<(), HooksError> {
         let (open, unreadable) = self.journal.entries().await?;
         if open.is_empty() && unreadable.is_empty() {
             return Ok(());
         }
-        let report = report(self.context, self.uid()).map_err(|error| error.to_string())?;
+        let report = report(self.context, self.uid()).map_err(HooksError::Log)?;
         run_open_posts(self.context.commands.as_ref(), self.journal, &report).await?;
         for (_, error) in report.results().errors.all() {
             tracing::warn!(uid = self.uid(), error, "a post hook of a backup that is gone");

@@ -163,7 +163,8 @@ impl ClaimAction {
             self.snapshots.settled(namespace, &snapshot, limit).await.map_err(|error| error.to_string())?;
             let origin = match &group {
                 Some(group) => {
-                    self.groups.take(&self.snapshots, group, claim, backup, cluster, limit).await?
+                    let taken = self.groups.take(&self.snapshots, group, claim, backup, cluster, limit);
+                    taken.await.map_err(|error| error.to_string())?
                 }
                 None => Origin::Alone,
             };

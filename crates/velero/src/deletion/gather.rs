@@ -1,7 +1,7 @@
 //! What a deletion has to know, and the objects that go at its end.
 
-use kube::api::{DynamicObject, ListParams};
 use kube::ResourceExt;
+use kube::api::{DynamicObject, ListParams};
 use lifeboat_api::velero::{Backup, BackupPhase, Restore};
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::velero::backup::ATTEMPT;

@@ -36,7 +36,7 @@ impl Undoing<'_> {
             }
             Err(error) => {
                 left.is_worth_a_try = true;
-                left.keep(format!("snapshots may be left in repositories: {error}"));
+                left.keep(format!("snapshots may be left in repositories: {}", error.chain()));
             }
         }
         for repository in left.repositories.difference(&left.unusable.clone()).cloned().collect::<Vec<_>>() {

@@ -20,7 +20,7 @@ use lifeboat_plan::velero::pod_volumes::{
 use serde_json::{Value, json};
 use tokio::sync::{Notify, Semaphore};
 
-use crate::backup::journal::RepositoryEntry;
+use crate::backup::journal::{NotBegun, RepositoryEntry};
 use crate::backup::locked;
 use crate::backup::pass::{About, Pass};
 use crate::settings::MoverSettings;
@@ -240,7 +240,7 @@ impl Pass {
             quiesced: self.made().quiesced.contains(&of.pod_uid),
             timeout: annotations.get(names::POD_VOLUME_TIMEOUT).map(String::as_str),
         };
-        self.note_repository(&of.namespace).await?;
+        self.note_repository(&of.namespace).await.map_err(|error| error.to_string())?;
         let object = backup_object(&of, &wanted);
         let name = text(&object, "/metadata/name");
         let api = &self.copying.api;
@@ -262,7 +262,7 @@ impl Pass {
     }
 
     /// Puts the repository of a namespace on record before the first mover writes into it.
-    pub(in crate::backup) async fn note_repository(&self, namespace: &str) -> Result<(), String> {
+    pub(in crate::backup) async fn note_repository(&self, namespace: &str) -> Result<(), NotBegun> {
         if self.made().repositories.contains(namespace) {
             return Ok(());
         }
@@ -271,8 +271,7 @@ impl Pass {
             location: self.backup.spec.storage_location.clone().unwrap_or_default(),
             namespace: namespace.to_owned(),
         };
-        let noted = self.journal.note_repository(&entry).await;
-        noted.map_err(|error| format!("it was not begun, because the journal cannot be written: {error}"))?;
+        self.journal.note_repository(&entry).await.map_err(NotBegun)?;
         self.made().repositories.insert(namespace.to_owned());
         Ok(())
     }
