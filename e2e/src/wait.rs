@@ -1,10 +1,15 @@
 //! Waiting for the cluster: looks again until something is there, with a deadline and the last thing seen.
 
+use std::fmt;
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Looks until `look` gives `Ok`; after `seconds` fails with the last `Err`.
-pub fn wait_for<T>(what: &str, seconds: u64, mut look: impl FnMut() -> Result<T, String>) -> T {
+/// Looks until `look` gives `Ok`; after `seconds` fails with the last `Err`, which says what was seen instead.
+pub fn wait_for<T, Seen: fmt::Display>(
+    what: &str,
+    seconds: u64,
+    mut look: impl FnMut() -> Result<T, Seen>,
+) -> T {
     let start = Instant::now();
     loop {
         let last = match look() {

@@ -18,7 +18,8 @@ use kube::runtime::controller::Action;
 use kube::runtime::{WatchStreamExt, reflector, watcher};
 use kube::{Api, ResourceExt};
 use lifeboat_api::velero::{Backup, BackupStorageLocation, BackupStorageLocationPhase, names};
-use lifeboat_archive::{BackupFiles, layout};
+use lifeboat_archive::documents::DocumentError;
+use lifeboat_archive::{BackupFiles, NameError, StoreError, layout};
 use lifeboat_cluster::{ApiError, objects};
 use lifeboat_control::locked;
 use lifeboat_plan::velero::sync::{Absences, Turn, turn};
@@ -29,6 +30,30 @@ use tokio_util::sync::CancellationToken;
 use crate::context::Context;
 use crate::dynamic;
 use crate::locations::{self, Location};
+
+/// Why a location, or one backup of it, was not synced.
+#[derive(Debug, thiserror::Error)]
+enum SyncError {
+    #[error("{}", locations::words(.0))]
+    Store(#[from] StoreError),
+    #[error("{}", .0.chain())]
+    Api(#[from] ApiError),
+    /// A name from which no file names can be made.
+    #[error(transparent)]
+    Name(#[from] NameError),
+    #[error("velero-backup.json is no JSON: {0}")]
+    Metadata(serde_json::Error),
+    /// `velero-backup.json` holds something that must not come in.
+    #[error("{0}")]
+    Refused(String),
+    #[error("its list of {what} cannot be read: {cause}")]
+    List { what: &'static str, cause: DocumentError },
+    #[error("it is no object: {0}")]
+    NoObject(serde_json::Error),
+    /// The Backup is there; objects of its volumes are not.
+    #[error("it came without some: {}", .0.iter().map(Self::to_string).collect::<Vec<_>>().join("; "))]
+    Incomplete(Vec<Self>),
+}
 
 /// What outlives one sync.
 struct State {
@@ -121,7 +146,7 @@ async fn reconcile(
     match locations::open_found(&context, location).await {
         Ok(location) => match sync(&context, &location, &state.in_cluster(&name), &mut past).await {
             Ok(()) => show(&context, &state, &object).await,
-            Err(error) => tracing::warn!(location = name, error, "cannot sync backups"),
+            Err(error) => tracing::warn!(location = name, %error, "cannot sync backups"),
         },
         Err(error) => tracing::warn!(location = name, %error, "cannot sync backups"),
     }
@@ -136,9 +161,8 @@ async fn sync(
     location: &Location,
     in_cluster: &InCluster,
     past: &mut Past,
-) -> Result<(), String> {
-    let listed =
-        location.store.directories(layout::BACKUPS).await.map_err(|error| locations::words(&error))?;
+) -> Result<(), SyncError> {
+    let listed = location.store.directories(layout::BACKUPS).await?;
     let listed: BTreeSet<String> = listed.into_iter().filter(|name| BackupFiles::new(name).is_ok()).collect();
     let missing: Vec<&String> = listed.difference(&in_cluster.all).collect();
     past.told.retain(|name, _| listed.contains(name));

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use kube::api::{DeleteParams, ListParams, ObjectMeta};
 use kube::{Api, Client, ResourceExt};
+use lifeboat_api::common::{BackupUid, LocationName, NamespaceName};
 use lifeboat_api::velero::Backup;
 use lifeboat_cluster::{ApiError, Attempt};
 use lifeboat_plan::label;
@@ -22,12 +23,14 @@ use serde_json::json;
 
 use super::pass::OpenPod;
 use super::volumes::native::SnapshotEntry;
-use crate::journals::ConfigMapJournal;
+use crate::journals::{ConfigMapJournal, JournalError};
 
 /// The journal of one backup. It is made with its first entry.
 #[derive(Clone)]
 pub(crate) struct Journal {
     api: Api<ConfigMap>,
+    /// Of its Backup.
+    uid: BackupUid,
     name: String,
     /// The ConfigMap of operations.
     operations: String,
@@ -53,10 +56,15 @@ pub(crate) struct OperationEntry {
 pub(crate) struct RepositoryEntry {
     #[serde(default)]
     pub(crate) backup: String,
-    pub(crate) location: String,
+    pub(crate) location: LocationName,
     /// Of the volumes.
-    pub(crate) namespace: String,
+    pub(crate) namespace: NamespaceName,
 }
+
+/// Work that was not begun, because its entry must be in the journal first.
+#[derive(Debug, thiserror::Error)]
+#[error("it was not begun, because the journal cannot be written: {0}")]
+pub(crate) struct NotBegun(pub(crate) JournalError);
 
 /// What the names of journals begin with.
 const PREFIX: &str = "lifeboat-journal-";
@@ -69,26 +77,28 @@ const PASSED: &str = "passed";
 const REPOSITORY: &str = "repository.";
 
 /// The UIDs of all Backups that have a journal.
-pub(crate) async fn all(client: &Client, namespace: &str) -> Result<Vec<String>, ApiError> {
+pub(crate) async fn all(client: &Client, namespace: &str) -> Result<Vec<BackupUid>, ApiError> {
     let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
     let labelled =
         api.list_metadata(&ListParams::default().labels(JOURNAL)).await.attempt("list journals")?;
     let uid = |name: String| {
-        name.strip_prefix(PREFIX).or_else(|| name.strip_prefix(OPERATIONS_PREFIX)).map(str::to_owned)
+        name.strip_prefix(PREFIX).or_else(|| name.strip_prefix(OPERATIONS_PREFIX)).map(BackupUid::new)
     };
-    let uids: BTreeSet<String> = labelled.iter().map(ResourceExt::name_any).filter_map(uid).collect();
+    let uids: BTreeSet<BackupUid> = labelled.iter().map(ResourceExt::name_any).filter_map(uid).collect();
     Ok(uids.into_iter().collect())
 }
 
 impl Journal {
     pub(crate) fn new(client: Client, namespace: &str, backup: &Backup) -> Self {
-        Self::of(client, namespace, backup.metadata.uid.as_deref().unwrap_or_default())
+        let uid = BackupUid::new(backup.metadata.uid.as_deref().unwrap_or_default());
+        Self::of(client, namespace, &uid)
     }
 
     /// That of the Backup with this UID, which may be gone.
-    pub(crate) fn of(client: Client, namespace: &str, uid: &str) -> Self {
+    pub(crate) fn of(client: Client, namespace: &str, uid: &BackupUid) -> Self {
         Self {
             api: Api::namespaced(client, namespace),
+            uid: uid.clone(),
             name: format!("{PREFIX}{uid}"),
             operations: format!("{OPERATIONS_PREFIX}{uid}"),
             full: Arc::default(),
@@ -97,53 +107,53 @@ impl Journal {
     }
 
     /// The UID of its Backup.
-    pub(crate) fn uid(&self) -> &str {
-        self.name.strip_prefix(PREFIX).unwrap_or_default()
+    pub(crate) fn uid(&self) -> &BackupUid {
+        &self.uid
     }
 
     /// Whether the very pod of an entry is still there: another may have its name now. An error is worth another try; a
     /// pod that nobody may look at is taken for the same.
-    pub(crate) async fn has_its_pod(&self, pod: &OpenPod) -> Result<bool, String> {
+    pub(crate) async fn has_its_pod(&self, pod: &OpenPod) -> Result<bool, ApiError> {
         let pods: Api<Pod> = Api::namespaced(self.api.clone().into_client(), &pod.namespace);
         match pods.get_opt(&pod.name).await.attempt("read the pod of an open hook") {
             Ok(found) => Ok(found.is_some_and(|found| found.uid().as_deref() == Some(&pod.uid))),
-            Err(error) if error.is_transient() => Err(error.chain()),
+            Err(error) if error.is_transient() => Err(error),
             Err(_) => Ok(true),
         }
     }
 
     /// Records that the pre hooks of a pod are about to run.
-    pub(crate) async fn open(&self, pod: &OpenPod) -> Result<(), String> {
-        let entry = serde_json::to_string(pod).map_err(|error| error.to_string())?;
+    pub(crate) async fn open(&self, pod: &OpenPod) -> Result<(), JournalError> {
+        let entry = serde_json::to_string(pod)?;
         self.write(&self.name, json!({key(pod): entry})).await
     }
 
     /// Removes the record. Where that fails the post hooks would run once more after a restart, which is told then.
     pub(crate) async fn close(&self, pod: &OpenPod) {
         if let Err(error) = self.write(&self.name, json!({key(pod): null})).await {
-            tracing::warn!(error, journal = self.name, "cannot remove an entry");
+            tracing::warn!(%error, journal = self.name, "cannot remove an entry");
         }
     }
 
     /// Records a snapshot: before its call without the provider's name for it, with it afterwards.
-    pub(crate) async fn note_snapshot(&self, entry: &SnapshotEntry) -> Result<(), String> {
-        let text = serde_json::to_string(entry).map_err(|error| error.to_string())?;
+    pub(crate) async fn note_snapshot(&self, entry: &SnapshotEntry) -> Result<(), JournalError> {
+        let text = serde_json::to_string(entry)?;
         self.write(&self.name, json!({snapshot_key(entry): text})).await
     }
 
     /// The snapshot is gone.
     pub(crate) async fn forget_snapshot(&self, entry: &SnapshotEntry) {
         if let Err(error) = self.write(&self.name, json!({snapshot_key(entry): null})).await {
-            tracing::warn!(error, journal = self.name, "cannot remove an entry");
+            tracing::warn!(%error, journal = self.name, "cannot remove an entry");
         }
     }
 
     /// Records an operation as soon as it has a name. Where that cannot be done it is told once for all.
-    pub(crate) async fn note_operation(&self, entry: &OperationEntry) -> Result<(), String> {
+    pub(crate) async fn note_operation(&self, entry: &OperationEntry) -> Result<(), JournalError> {
         if self.full.load(Ordering::Relaxed) {
             return Ok(());
         }
-        let text = serde_json::to_string(entry).map_err(|error| error.to_string())?;
+        let text = serde_json::to_string(entry)?;
         let noted = self.write(&self.operations, json!({operation_key(entry): text})).await;
         match noted {
             Err(_) if self.full.swap(true, Ordering::Relaxed) => Ok(()),
@@ -152,33 +162,33 @@ impl Journal {
     }
 
     /// Records a repository before the first mover writes into it.
-    pub(crate) async fn note_repository(&self, entry: &RepositoryEntry) -> Result<(), String> {
-        let text = serde_json::to_string(entry).map_err(|error| error.to_string())?;
+    pub(crate) async fn note_repository(&self, entry: &RepositoryEntry) -> Result<(), JournalError> {
+        let text = serde_json::to_string(entry)?;
         self.write(&self.name, json!({repository_key(entry): text})).await?;
         self.has_repositories.store(true, Ordering::Relaxed);
         Ok(())
     }
 
     /// The repositories that were recorded; and messages about entries that cannot be read. An error is worth another try.
-    pub(crate) async fn repositories(&self) -> Result<(Vec<RepositoryEntry>, Vec<String>), String> {
+    pub(crate) async fn repositories(&self) -> Result<(Vec<RepositoryEntry>, Vec<String>), ApiError> {
         self.read(&self.name, REPOSITORY, "snapshots may be left in repositories that nothing names").await
     }
 
     /// Records that snapshots of CSI drivers are about to be taken: they carry the backup's UID, and whoever ends this
     /// journal looks for them.
-    pub(crate) async fn note_csi(&self) -> Result<(), String> {
+    pub(crate) async fn note_csi(&self) -> Result<(), JournalError> {
         self.write(&self.name, json!({"csi": "true"})).await
     }
 
     /// The operation was cancelled.
     pub(crate) async fn forget_operation(&self, entry: &OperationEntry) {
         if let Err(error) = self.write(&self.operations, json!({operation_key(entry): null})).await {
-            tracing::warn!(error, journal = self.operations, "cannot remove an entry");
+            tracing::warn!(%error, journal = self.operations, "cannot remove an entry");
         }
     }
 
     /// The operations that were begun; and what cannot be read of them, in words. An error is worth another try.
-    pub(crate) async fn operations(&self) -> Result<(Vec<OperationEntry>, Vec<String>), String> {
+    pub(crate) async fn operations(&self) -> Result<(Vec<OperationEntry>, Vec<String>), ApiError> {
         self.read(&self.operations, "operation.", "operations may go on that nobody can name now").await
     }
 
@@ -186,24 +196,24 @@ impl Journal {
     /// object.
     pub(crate) async fn note_passed(&self) {
         if let Err(error) = self.write(&self.name, json!({PASSED: "true"})).await {
-            tracing::warn!(error, journal = self.name, "cannot write an entry");
+            tracing::warn!(%error, journal = self.name, "cannot write an entry");
         }
     }
 
     /// Whether storage has the list of the snapshots. An error is worth another try.
-    pub(crate) async fn has_passed(&self) -> Result<bool, String> {
-        let found = self.api.get_opt(&self.name).await.attempt("read the journal");
-        let data = found.map_err(|error| error.chain())?.and_then(|found| found.data);
+    pub(crate) async fn has_passed(&self) -> Result<bool, ApiError> {
+        let found = self.api.get_opt(&self.name).await.attempt("read the journal")?;
+        let data = found.and_then(|found| found.data);
         Ok(data.is_some_and(|data| data.contains_key(PASSED)))
     }
 
     /// The snapshots that were begun; and what cannot be read of them, in words. An error is worth another try.
-    pub(crate) async fn snapshots(&self) -> Result<(Vec<SnapshotEntry>, Vec<String>), String> {
+    pub(crate) async fn snapshots(&self) -> Result<(Vec<SnapshotEntry>, Vec<String>), ApiError> {
         self.read(&self.name, "snapshot.", "snapshots may be left behind that nobody can name now").await
     }
 
     /// The pods whose hooks are open; and what cannot be read of them, in words. An error is worth another try.
-    pub(crate) async fn entries(&self) -> Result<(Vec<OpenPod>, Vec<String>), String> {
+    pub(crate) async fn entries(&self) -> Result<(Vec<OpenPod>, Vec<String>), ApiError> {
         self.read(&self.name, "hook.", "hooks may be open that nobody can end now").await
     }
 
@@ -212,10 +222,10 @@ impl Journal {
         name: &str,
         kind: &str,
         otherwise: &str,
-    ) -> Result<(Vec<T>, Vec<String>), String> {
+    ) -> Result<(Vec<T>, Vec<String>), ApiError> {
         let found = match self.api.get_opt(name).await.attempt("read the journal") {
             Ok(found) => found,
-            Err(error) if error.is_transient() => return Err(error.chain()),
+            Err(error) if error.is_transient() => return Err(error),
             Err(error) => {
                 let words = format!("{otherwise}: {}", error.chain());
                 return Ok((Vec::new(), vec![words]));
@@ -244,7 +254,10 @@ impl Journal {
                 }
                 Ok(_) => {}
                 // The next term takes it away.
-                Err(error) => return tracing::warn!(error, journal = self.name, "cannot remove the journal"),
+                Err(error) => {
+                    let error = error.chain();
+                    return tracing::warn!(error, journal = self.name, "cannot remove the journal");
+                }
             }
         }
         self.delete(&self.operations).await;
@@ -255,7 +268,7 @@ impl Journal {
             over.map(|key| (key.clone(), serde_json::Value::Null)).collect();
         patch.insert(PASSED.to_owned(), json!("true"));
         if let Err(error) = self.write(&self.name, patch.into()).await {
-            tracing::warn!(error, journal = self.name, "cannot remove entries");
+            tracing::warn!(%error, journal = self.name, "cannot remove entries");
         }
     }
 
@@ -275,14 +288,14 @@ impl Journal {
         }
     }
 
-    async fn write(&self, name: &str, data: serde_json::Value) -> Result<(), String> {
+    async fn write(&self, name: &str, data: serde_json::Value) -> Result<(), JournalError> {
         let metadata = ObjectMeta {
             name: Some(name.to_owned()),
             labels: Some([(JOURNAL.to_owned(), "backup".to_owned())].into()),
             ..ObjectMeta::default()
         };
         let map = ConfigMapJournal::new(self.api.clone(), metadata);
-        map.write(&data).await.map_err(|error| error.to_string())
+        map.write(&data).await
     }
 }
 

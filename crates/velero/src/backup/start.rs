@@ -99,12 +99,12 @@ impl From<StartError> for Halt {
 /// A failure that is none of the API server's, and that may pass.
 #[derive(Debug, thiserror::Error)]
 enum StartError {
-    #[error("cannot run the hooks that an earlier attempt left open: {0}")]
-    Hooks(String),
-    #[error("cannot read which snapshots an earlier attempt began: {0}")]
-    Snapshots(String),
-    #[error("cannot read which operations an earlier attempt began: {0}")]
-    Operations(String),
+    #[error("cannot run the hooks that an earlier attempt left open: {}", .0.chain())]
+    Hooks(ApiError),
+    #[error("cannot read which snapshots an earlier attempt began: {}", .0.chain())]
+    Snapshots(ApiError),
+    #[error("cannot read which operations an earlier attempt began: {}", .0.chain())]
+    Operations(ApiError),
     #[error("cannot read the claimed Backup")]
     Claimed(#[source] serde_json::Error),
 }

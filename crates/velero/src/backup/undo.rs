@@ -10,6 +10,7 @@ mod transfers;
 use std::collections::{BTreeMap, BTreeSet};
 
 use kube::{Resource, ResourceExt};
+use lifeboat_api::common::BackupUid;
 use lifeboat_api::velero::Backup;
 use lifeboat_cluster::{ApiError, objects};
 use lifeboat_plan::velero::backup::phase;
@@ -25,6 +26,7 @@ use crate::backup::journal::Journal;
 use crate::backup::pass::run_open_posts;
 use crate::context::Context;
 use crate::csi;
+use crate::repositories::RepositoryKey;
 use crate::volume_plugin::{self, Kind};
 
 pub(super) use files::{abort_uploads, write_failure};
@@ -48,6 +50,16 @@ pub(super) struct Undoing<'a> {
     pub(super) copies: BTreeMap<String, Value>,
 }
 
+/// Why the post hooks of a backup could not be run.
+#[derive(Debug, thiserror::Error)]
+enum HooksError {
+    #[error("{}", .0.chain())]
+    Api(#[from] ApiError),
+    /// The log that the hooks report to cannot be made.
+    #[error(transparent)]
+    Log(std::io::Error),
+}
+
 /// What is left of a backup.
 #[derive(Debug, Default)]
 pub(super) struct Left {
@@ -61,9 +73,9 @@ pub(super) struct Left {
     is_worth_a_try: bool,
     native: native::Kept,
     /// Repositories into which movers of the backup put snapshots.
-    repositories: BTreeSet<repositories::Repository>,
+    repositories: BTreeSet<RepositoryKey>,
     /// Those that cannot be used now.
-    unusable: BTreeSet<repositories::Repository>,
+    unusable: BTreeSet<RepositoryKey>,
 }
 
 impl Left {
@@ -118,7 +130,7 @@ impl Undoing<'_> {
         undo(self.ending, self.stage, self.files)
     }
 
-    fn uid(&self) -> &str {
+    fn uid(&self) -> &BackupUid {
         self.journal.uid()
     }
 
@@ -137,7 +149,7 @@ impl Undoing<'_> {
             self.undo(*effect, reason, &mut left).await;
         }
         for message in &left.messages {
-            tracing::warn!(uid = self.uid(), problem = message, "something is left of a backup");
+            tracing::warn!(uid = %self.uid(), problem = message, "something is left of a backup");
         }
         left
     }
@@ -145,7 +157,9 @@ impl Undoing<'_> {
     async fn undo(&self, effect: Effect, reason: &str, left: &mut Left) {
         let (context, uid) = (self.context, self.uid());
         match effect {
-            Effect::OpenHooks => left.open_hooks = self.end_hooks().await.err(),
+            Effect::OpenHooks => {
+                left.open_hooks = self.end_hooks().await.err().map(|error| error.to_string());
+            }
             Effect::Uploads => {
                 if let Some(storage) = self.storage {
                     abort_uploads(storage.store(), &storage.files).await;
@@ -182,15 +196,15 @@ impl Undoing<'_> {
         }
     }
 
-    async fn end_hooks(&self) -> Result<(), String> {
+    async fn end_hooks(&self) -> Result<(), HooksError> {
         let (open, unreadable) = self.journal.entries().await?;
         if open.is_empty() && unreadable.is_empty() {
             return Ok(());
         }
-        let report = report(self.context, self.uid()).map_err(|error| error.to_string())?;
+        let report = report(self.context, self.uid()).map_err(HooksError::Log)?;
         run_open_posts(self.context.commands.as_ref(), self.journal, &report).await?;
         for (_, error) in report.results().errors.all() {
-            tracing::warn!(uid = self.uid(), error, "a post hook of a backup that is gone");
+            tracing::warn!(uid = %self.uid(), error, "a post hook of a backup that is gone");
         }
         Ok(())
     }

@@ -164,7 +164,8 @@ impl ClaimAction {
                 Some(group) => {
                     let settled = self.snapshots.settled(namespace, &snapshot, limit).await;
                     settled.map_err(|error| error.to_string())?;
-                    self.groups.take(&self.snapshots, group, claim, backup, cluster, limit.time).await?
+                    let taken = self.groups.take(&self.snapshots, group, claim, backup, cluster, limit.time);
+                    taken.await.map_err(|error| error.to_string())?
                 }
                 None => Origin::Alone,
             };

@@ -12,7 +12,7 @@ use lifeboat_control::locked;
 use lifeboat_plan::catalogue::GroupResource;
 use lifeboat_plan::velero::backup::ATTEMPT;
 use lifeboat_plan::velero::csi::{self, GroupStanding, Member, MemberSnapshot, VolumeGroup};
-use lifeboat_plugin::actions::Lookup;
+use lifeboat_plugin::actions::{ActionError, Lookup};
 use serde_json::Value;
 
 use super::group::GroupSnapshots;
@@ -22,13 +22,30 @@ use super::objects::{Patience, Snapshots, text};
 const MOST: usize = 256;
 
 /// Why a group came to nothing, where it did.
-type Turn = Arc<tokio::sync::Mutex<Option<String>>>;
+type Turn = Arc<tokio::sync::Mutex<Option<GroupFailure>>>;
 
-enum Failure {
-    /// Of this claim only.
-    Claim(String),
-    /// Of all claims of the group.
-    Group(String),
+/// Why a claim has no snapshot of its group.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum GroupError {
+    #[error("{}", .0.chain())]
+    Api(#[from] ApiError),
+    /// The claims of the group cannot be read.
+    #[error("{0}")]
+    Members(ActionError),
+    /// The group cannot be taken as one for this claim.
+    #[error("{title}: {reason}")]
+    NotWhole { title: String, reason: String },
+    /// No claim of the group gets a snapshot in this attempt.
+    #[error(transparent)]
+    Failed(GroupFailure),
+}
+
+/// Why the snapshot of a group failed, for all of its claims.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{title}: {reason}")]
+pub(super) struct GroupFailure {
+    title: String,
+    reason: String,
 }
 
 /// Where the snapshot of a claim in a group comes from.
@@ -64,21 +81,21 @@ impl Groups {
         backup: &Backup,
         cluster: &dyn Lookup,
         limit: Duration,
-    ) -> Result<Origin, String> {
-        let opened = GroupSnapshots::open(snapshots).await.map_err(|error| error.chain())?;
-        let Some(groups) = opened else { return Ok(Origin::Alone) };
+    ) -> Result<Origin, GroupError> {
+        let Some(groups) = GroupSnapshots::open(snapshots).await? else { return Ok(Origin::Alone) };
         let attempt = backup.annotations().get(ATTEMPT).map_or("", String::as_str);
         let turn = self.turn(&format!("{}/{}/{attempt}", group.namespace, group.name()));
         let mut failed = turn.lock().await;
-        if let Some(words) = failed.as_ref() {
-            return Err(words.clone());
+        if let Some(failure) = failed.as_ref() {
+            return Err(GroupError::Failed(failure.clone()));
         }
         match take(&groups, snapshots, group, claim, backup, cluster, limit).await {
             Ok(()) => Ok(Origin::Group),
-            Err(Failure::Claim(words)) => Err(words),
-            Err(Failure::Group(words)) => {
-                *failed = Some(words.clone());
-                Err(words)
+            Err(error) => {
+                if let GroupError::Failed(failure) = &error {
+                    *failed = Some(failure.clone());
+                }
+                Err(error)
             }
         }
     }
@@ -93,18 +110,18 @@ impl Groups {
 }
 
 /// Who is in a group now.
-async fn members(group: &VolumeGroup, cluster: &dyn Lookup) -> Result<Vec<Member>, String> {
+async fn members(group: &VolumeGroup, cluster: &dyn Lookup) -> Result<Vec<Member>, ActionError> {
     let claims = GroupResource::new("", "persistentvolumeclaims");
     let found = cluster.list(&claims, Some(&group.namespace), &group.selector()).await;
     let mut members = Vec::new();
-    for claim in found.map_err(|error| error.to_string())? {
+    for claim in found? {
         // Also by what the objects say: not every server selects.
         let labelled = claim["metadata"]["labels"][group.key.as_str()] == *group.value;
         if !labelled || csi::is_going(&claim) || text(&claim, "/metadata/namespace") != group.namespace {
             continue;
         }
         let volume = match csi::volume_of(&claim) {
-            Some(id) => cluster.get(&id).await.map_err(|error| error.to_string())?,
+            Some(id) => cluster.get(&id).await?,
             None => None,
         };
         members.push(Member { claim, volume });
@@ -120,15 +137,15 @@ async fn take(
     backup: &Backup,
     cluster: &dyn Lookup,
     limit: Duration,
-) -> Result<(), Failure> {
+) -> Result<(), GroupError> {
     let own = snapshots.snapshot(&group.namespace, &group.snapshot_of(claim)).await;
-    if own.map_err(|error| Failure::Claim(error.chain()))?.is_some() {
+    if own?.is_some() {
         return Ok(());
     }
-    let members = members(group, cluster).await.map_err(Failure::Claim)?;
+    let members = members(group, cluster).await.map_err(GroupError::Members)?;
     let names: Vec<&str> = members.iter().map(|member| text(&member.claim, "/metadata/name")).collect();
     let title = format!("{}, claims {}", group.title(), names.join(", "));
-    let failed = |words: String| Failure::Group(format!("{title}: {words}"));
+    let failed = |reason: String| GroupError::Failed(GroupFailure { title: title.clone(), reason });
     let driver = group.driver(&members).map_err(|error| failed(error.to_string()))?;
     let classes = groups.classes().await.map_err(|error| failed(error.chain()))?;
     let class = csi::of_group(&classes, &driver, claim, backup.annotations());
@@ -137,7 +154,8 @@ async fn take(
     let of_members = csi::of_claim(&of_members, &driver, claim, backup.annotations()).ok();
     let of_members = of_members.map(|class| text(class, "/metadata/name"));
     let taking = Taking { groups, snapshots, group, members, limit };
-    taking.is_whole().await.map_err(|words| Failure::Claim(format!("{title}: {words}")))?;
+    let whole = taking.is_whole().await;
+    whole.map_err(|reason| GroupError::NotWhole { title: title.clone(), reason })?;
     if let Err(words) = taking.run(&class, of_members).await {
         let left = taking.undo().await.err();
         let left = left.map(|error| format!("; parts of it are left behind: {}", error.chain()));

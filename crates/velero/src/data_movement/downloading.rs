@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use kube::ResourceExt;
+use lifeboat_api::common::{LocationName, NamespaceName};
 use lifeboat_api::velero::{DataDownload, names};
 use lifeboat_cluster::ApiError;
 use lifeboat_mover::report::Outcome;
@@ -40,7 +41,10 @@ impl Carried for DataDownload {
 
     async fn carry(&self, work: &WorkContext, cancel: &CancellationToken) -> Result<(), ApiError> {
         let terms = Terms {
-            key: RepositoryKey::new(&self.spec.backup_storage_location, &self.spec.source_namespace),
+            key: RepositoryKey::new(
+                LocationName::new(&self.spec.backup_storage_location),
+                NamespaceName::new(&self.spec.source_namespace),
+            ),
             make: false,
             group: self.labels().get(names::RESTORE_NAME).cloned().unwrap_or_default(),
             phase: self.phase(),

@@ -7,12 +7,13 @@ use kube::api::{DynamicObject, ListParams, PostParams};
 use kube::{Api, Resource, ResourceExt};
 use lifeboat_api::velero::{Backup, PodVolumeBackup, Schedule, VolumePluginBackup};
 use lifeboat_archive::{BackupFiles, documents};
-use lifeboat_cluster::{Attempt, objects};
+use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::velero::sync::{self, Incoming, Stored};
 use serde_json::Value;
 
+use super::SyncError;
 use crate::context::Context;
-use crate::locations::{self, Location};
+use crate::locations::Location;
 
 /// More than any Backup object can have, which etcd keeps below 2 MiB.
 const METADATA_LIMIT: usize = 16 * 1024 * 1024;
@@ -27,7 +28,7 @@ pub(super) async fn bring(
     location: &Location,
     names: &[&String],
     told: &mut BTreeMap<String, String>,
-) -> Result<(), String> {
+) -> Result<(), SyncError> {
     let schedules = schedules(context).await?;
     let mut tasks = Vec::new();
     for name in names {
@@ -43,8 +44,11 @@ pub(super) async fn bring(
                 came += usize::from(brought);
                 told.remove(name);
             }
-            Err(problem) if told.get(name) == Some(&problem) => {}
-            Err(problem) => {
+            Err(error) => {
+                let problem = error.to_string();
+                if told.get(name) == Some(&problem) {
+                    continue;
+                }
                 tell(context, location, name, &problem).await;
                 told.insert(name.clone(), problem);
             }
@@ -68,22 +72,21 @@ async fn bring_one(
     location: &Location,
     name: &str,
     schedules: &BTreeSet<(String, String)>,
-) -> Result<bool, String> {
-    let files = BackupFiles::new(name).map_err(|error| error.to_string())?;
+) -> Result<bool, SyncError> {
+    let files = BackupFiles::new(name)?;
     let bytes = match location.store.get(&files.metadata(), METADATA_LIMIT).await {
         Ok(bytes) => bytes,
         // Written last: a backup without it is not whole yet, or never will be.
         Err(error) if error.is_not_found() => return Ok(false),
-        Err(error) => return Err(locations::words(&error)),
+        Err(error) => return Err(error.into()),
     };
-    let json: Value =
-        serde_json::from_slice(&bytes).map_err(|error| format!("velero-backup.json is no JSON: {error}"))?;
+    let json: Value = serde_json::from_slice(&bytes).map_err(SyncError::Metadata)?;
     let namespace = &context.settings.namespace;
     let stored = Stored { name, json: &json, location: &location.name, namespace, schedules };
     let object = match sync::incoming(&stored, context.now()) {
         Incoming::Create(object) => *object,
         Incoming::NotYet => return Ok(false),
-        Incoming::Refused(problem) => return Err(problem),
+        Incoming::Refused(problem) => return Err(SyncError::Refused(problem)),
     };
     // Read before the object is made: once it is there, nobody comes back for them.
     let mut volumes = read_list(location, &files.volume_copies(), "copies of volumes").await?;
@@ -100,38 +103,36 @@ async fn bring_one(
     for object in snapshots.iter().filter_map(|json| sync::volume_plugin_backup(&stored, json, &uid)) {
         problems.extend(create::<VolumePluginBackup>(context, object).await.err());
     }
-    if problems.is_empty() { Ok(true) } else { Err(format!("it came without some: {}", problems.join("; "))) }
+    if problems.is_empty() { Ok(true) } else { Err(SyncError::Incomplete(problems)) }
 }
 
-async fn read_list(location: &Location, key: &str, what: &str) -> Result<Vec<Value>, String> {
+async fn read_list(location: &Location, key: &str, what: &'static str) -> Result<Vec<Value>, SyncError> {
     let bytes = match location.store.get(key, documents::DOCUMENT_LIMIT).await {
         Ok(bytes) => bytes,
         Err(error) if error.is_not_found() => return Ok(Vec::new()),
-        Err(error) => return Err(locations::words(&error)),
+        Err(error) => return Err(error.into()),
     };
-    documents::decode_list(&bytes).map_err(|error| format!("its list of {what} cannot be read: {error}"))
+    documents::decode_list(&bytes).map_err(|cause| SyncError::List { what, cause })
 }
 
 /// None where the object is there already.
 async fn create<K: Resource<DynamicType = ()>>(
     context: &Context,
     object: Value,
-) -> Result<Option<DynamicObject>, String> {
+) -> Result<Option<DynamicObject>, SyncError> {
     let api = objects::namespaced(&context.client, &context.settings.namespace, &objects::resource_of::<K>());
-    let object: DynamicObject =
-        serde_json::from_value(object).map_err(|error| format!("it is no object: {error}"))?;
+    let object: DynamicObject = serde_json::from_value(object).map_err(SyncError::NoObject)?;
     let attempt = format!("create {} {}", K::kind(&()), object.name_any());
     match api.create(&PostParams::default(), &object).await.attempt(attempt) {
         Ok(made) => Ok(Some(made)),
         Err(error) if error.is_conflict() => Ok(None),
-        Err(error) => Err(error.chain()),
+        Err(error) => Err(error.into()),
     }
 }
 
 /// Name and UID of each Schedule.
-async fn schedules(context: &Context) -> Result<BTreeSet<(String, String)>, String> {
+async fn schedules(context: &Context) -> Result<BTreeSet<(String, String)>, ApiError> {
     let api: Api<Schedule> = Api::namespaced(context.client.clone(), &context.settings.namespace);
-    let listed = api.list_metadata(&ListParams::default()).await.attempt("list Schedules");
-    let listed = listed.map_err(|error| error.chain())?;
+    let listed = api.list_metadata(&ListParams::default()).await.attempt("list Schedules")?;
     Ok(listed.iter().map(|schedule| (schedule.name_any(), schedule.uid().unwrap_or_default())).collect())
 }

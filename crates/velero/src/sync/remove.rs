@@ -7,16 +7,19 @@ use lifeboat_archive::BackupFiles;
 use lifeboat_cluster::{ApiError, Attempt, objects};
 use lifeboat_plan::velero::sync::may_go;
 
+use super::SyncError;
 use crate::context::Context;
-use crate::locations::{self, Location};
+use crate::locations::Location;
 
-pub(super) async fn remove(context: &Context, location: &Location, absent: &[String]) -> Result<(), String> {
+pub(super) async fn remove(
+    context: &Context,
+    location: &Location,
+    absent: &[String],
+) -> Result<(), SyncError> {
     for name in absent {
-        let files = BackupFiles::new(name).map_err(|error| error.to_string())?;
-        let there =
-            location.store.exists(&files.metadata()).await.map_err(|error| locations::words(&error))?;
-        if !there {
-            remove_one(context, location, name).await.map_err(|error| error.chain())?;
+        let files = BackupFiles::new(name)?;
+        if !location.store.exists(&files.metadata()).await? {
+            remove_one(context, location, name).await?;
         }
     }
     Ok(())

@@ -24,7 +24,7 @@ async fn store_backup(store: &Store, name: &str, phase: &str) {
 }
 
 /// One sync, as the controller does it: what is in the cluster is read first.
-async fn synced(cluster: &Cluster, past: &mut Past) -> Result<(), String> {
+async fn synced(cluster: &Cluster, past: &mut Past) -> Result<(), SyncError> {
     let location = locations::open(&cluster.context, "default").await.unwrap();
     let names: BTreeSet<String> = cluster.names("backups").into_iter().collect();
     let in_cluster = InCluster { all: names.clone(), here: names };

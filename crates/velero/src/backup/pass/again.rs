@@ -115,7 +115,7 @@ impl Reader<'_> {
             }
         }
         let json = serde_json::to_vec(&value).map_err(|error| error.to_string())?;
-        let id = &placed(kind, id, &value)?;
+        let id = &placed(kind, id, &value).map_err(|error| error.to_string())?;
         updates.add(id, &kind.version, kind.preferred, &json.into()).map_err(|error| error.to_string())?;
         Ok(additional)
     }

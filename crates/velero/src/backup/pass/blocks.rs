@@ -173,7 +173,7 @@ impl Pass {
                     self.report.error(
                         &About::Item(&collected.id(*at)),
                         "Error backing up item",
-                        Some(&error),
+                        Some(&error.to_string()),
                     );
                 }
             }
@@ -183,6 +183,7 @@ impl Pass {
                 break;
             }
             if let Some(Err(error)) = self.soon(self.take_additional(id, false, 1)).await {
+                let error = error.to_string();
                 self.report.error(&About::Item(id), "Error backing up related item", Some(&error));
             }
         }

@@ -10,7 +10,7 @@ use lifeboat_plan::velero::filter::{NamespacesToList, Verdict};
 use serde_json::Value;
 use tokio::task::JoinSet;
 
-use super::spool::{ItemSpool, Place};
+use super::spool::{ItemSpool, Place, SpoolError};
 use super::{About, Pass};
 
 /// One collected item.
@@ -30,9 +30,9 @@ pub(super) struct Collection {
 }
 
 impl Collection {
-    pub(super) fn raw(&self, at: usize) -> Result<RawItem, String> {
+    pub(super) fn raw(&self, at: usize) -> Result<RawItem, SpoolError> {
         let item = &self.items[at];
-        let json = self.spool.read(item.place).map_err(|error| format!("cannot read the spool: {error}"))?;
+        let json = self.spool.read(item.place)?;
         Ok(RawItem { meta: item.meta.clone(), json })
     }
 
@@ -48,7 +48,7 @@ impl Collection {
         self.by_id.get(id).copied()
     }
 
-    pub(super) fn find(&self, id: &ItemId) -> Option<Result<RawItem, String>> {
+    pub(super) fn find(&self, id: &ItemId) -> Option<Result<RawItem, SpoolError>> {
         self.place_of(id).map(|at| self.raw(at))
     }
 

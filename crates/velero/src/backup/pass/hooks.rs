@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 
+use lifeboat_cluster::ApiError;
 pub(crate) use lifeboat_cluster::exec::Commands;
 use lifeboat_cluster::exec::{ExecError, ExecRequest};
 use lifeboat_plan::catalogue::{GroupResource, ItemId};
@@ -91,7 +92,7 @@ impl Pass {
             self.report.error(
                 &About::Item(&id),
                 "Hooks were not run: their journal cannot be written",
-                Some(&error),
+                Some(&error.to_string()),
             );
             return true;
         }
@@ -183,7 +184,7 @@ pub(crate) async fn run_open_posts(
     commands: &dyn Commands,
     journal: &Journal,
     report: &Report,
-) -> Result<(), String> {
+) -> Result<(), ApiError> {
     let (open, unreadable) = journal.entries().await?;
     for message in unreadable {
         report.error(&About::Server, &message, None);

@@ -9,14 +9,16 @@ use lifeboat_api::common::Time;
 use lifeboat_api::velero::names;
 use lifeboat_archive::ArchiveError;
 use lifeboat_archive::documents::{BackupOperation, BackupOperationSpec, OperationStatus};
+use lifeboat_cluster::ApiError;
 use lifeboat_cluster::list::{RawItem, get_raw};
 use lifeboat_plan::catalogue::{ItemId, ResourceType, is_path_segment};
 use lifeboat_plan::velero::csi::CLAIM_BACKUPPER;
 use lifeboat_plan::velero::filter::Verdict;
-use lifeboat_plugin::actions::{BackupItemAction, BackupOutcome};
+use lifeboat_plugin::actions::{ActionError, BackupItemAction, BackupOutcome};
 use serde_json::Value;
 
 use super::actions::longest;
+use super::spool::SpoolError;
 use super::{About, Pass};
 
 /// Items that bring items that bring items: what is deeper is taken when the others are done, because each level is on the
@@ -32,12 +34,46 @@ pub(super) enum Taken {
     No,
 }
 
+/// Why an item is not in the archive.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ItemError {
+    #[error("the cluster does not serve its type")]
+    NotServed,
+    #[error("{}", .0.chain())]
+    Api(#[from] ApiError),
+    #[error(transparent)]
+    Spool(#[from] SpoolError),
+    #[error("cannot read the object: {0}")]
+    Unreadable(serde_json::Error),
+    #[error("action {0} did not end in time")]
+    Slow(String),
+    #[error("action {action} failed: {cause}")]
+    Action { action: String, cause: ActionError },
+    #[error("an action took its name away")]
+    NameTaken,
+    #[error("an action took its namespace away")]
+    NamespaceTaken,
+    #[error("an action made a {made} of a {kind}")]
+    OtherKind { made: String, kind: String },
+    #[error("an action gave it the name {0:?}, which no object can have")]
+    BadName(Value),
+    #[error("an action made {0} of it, which is in the backup already")]
+    Twice(ItemId),
+    #[error("{0}")]
+    Unwritable(serde_json::Error),
+    /// Storage does not take the archive: the backup has failed.
+    #[error("{}", super::upload::chain(.0))]
+    Upload(ArchiveError),
+    #[error("{0}")]
+    Archive(ArchiveError),
+}
+
 impl Pass {
     /// Takes an item that passed the filters; what goes wrong with it is an error of the backup.
     pub(super) async fn take(&self, kind: &ResourceType, item: RawItem) {
         let id = item.meta.id(kind);
         if let Err(error) = self.process(kind, item, 0).await {
-            self.report.error(&About::Item(&id), "Error backing up item", Some(&error));
+            self.report.error(&About::Item(&id), "Error backing up item", Some(&error.to_string()));
         }
     }
 
@@ -47,7 +83,7 @@ impl Pass {
         kind: &'a ResourceType,
         item: RawItem,
         depth: usize,
-    ) -> BoxFuture<'a, Result<Taken, String>> {
+    ) -> BoxFuture<'a, Result<Taken, ItemError>> {
         async move {
             let id = item.meta.id(kind);
             if !self.written.claim(&id, &kind.version) {
@@ -77,9 +113,8 @@ impl Pass {
         item: &RawItem,
         actions: &[Arc<dyn BackupItemAction>],
         depth: usize,
-    ) -> Result<Option<(ItemId, bytes::Bytes)>, String> {
-        let mut value: Value =
-            serde_json::from_slice(&item.json).map_err(|error| format!("cannot read the object: {error}"))?;
+    ) -> Result<Option<(ItemId, bytes::Bytes)>, ItemError> {
+        let mut value: Value = serde_json::from_slice(&item.json).map_err(ItemError::Unreadable)?;
         self.watch_volumes(&id, &value);
         if actions.is_empty() {
             self.snapshot_volume(&id, &value).await;
@@ -92,8 +127,8 @@ impl Pass {
             let acting = action.execute(value, &self.backup, &self.lookup);
             let made = tokio::time::timeout(longest(&self.backup), acting)
                 .await
-                .map_err(|_elapsed| format!("action {} did not end in time", action.name()))?
-                .map_err(|error| format!("action {} failed: {error}", action.name()))?;
+                .map_err(|_elapsed| ItemError::Slow(action.name().to_owned()))?
+                .map_err(|cause| ItemError::Action { action: action.name().to_owned(), cause })?;
             let annotated = |key: &str| made.item["metadata"]["annotations"].get(key);
             if annotated(names::SKIP_FROM_BACKUP).is_some() {
                 self.report.info_about(&id, &format!("Left out by action {}", action.name()));
@@ -114,16 +149,17 @@ impl Pass {
                 if let Err(error) = self.take_additional(other, must, depth + 1).await {
                     let message =
                         format!("Error backing up {other}, which action {} asked for", action.name());
-                    self.report.error(&About::Item(&id), &message, Some(&error));
+                    self.report.error(&About::Item(&id), &message, Some(&error.to_string()));
                 }
             }
         }
         let placed = placed(kind, &id, &value)?;
         if placed != id && !self.written.claim(&placed, &kind.version) {
-            return Err(format!("an action made {placed} of it, which is in the backup already"));
+            return Err(ItemError::Twice(placed));
         }
         self.snapshot_volume(&placed, &value).await;
-        serde_json::to_vec(&value).map(|json| Some((placed, json.into()))).map_err(|error| error.to_string())
+        let json = serde_json::to_vec(&value).map_err(ItemError::Unwritable)?;
+        Ok(Some((placed, json.into())))
     }
 
     /// Reports what an action made of an item, and records the operation that it began.
@@ -141,9 +177,14 @@ impl Pass {
     }
 
     /// Takes an item that another one brings, where the filters let it. One that is not there is a warning.
-    pub(super) async fn take_additional(&self, id: &ItemId, must: bool, depth: usize) -> Result<(), String> {
+    pub(super) async fn take_additional(
+        &self,
+        id: &ItemId,
+        must: bool,
+        depth: usize,
+    ) -> Result<(), ItemError> {
         let Some(kind) = self.catalogue.get(&id.resource).cloned() else {
-            return Err("the cluster does not serve its type".to_owned());
+            return Err(ItemError::NotServed);
         };
         if self.written.has(id, &kind.version) {
             return Ok(());
@@ -174,6 +215,7 @@ impl Pass {
             }
             for (id, must) in deep {
                 if let Err(error) = self.take_additional(&id, must, 1).await {
+                    let error = error.to_string();
                     self.report.error(&About::Item(&id), "Error backing up additional item", Some(&error));
                 }
             }
@@ -181,22 +223,22 @@ impl Pass {
     }
 
     /// From what was collected, else from the cluster.
-    async fn find(&self, kind: &ResourceType, id: &ItemId) -> Result<Option<RawItem>, String> {
+    async fn find(&self, kind: &ResourceType, id: &ItemId) -> Result<Option<RawItem>, ItemError> {
         if let Some(found) = self.collected.get().and_then(|collected| collected.find(id)) {
-            return found.map(Some);
+            return Ok(Some(found?));
         }
-        get_raw(&self.client, kind, id.namespace.as_deref(), &id.name).await.map_err(|error| error.chain())
+        Ok(get_raw(&self.client, kind, id.namespace.as_deref(), &id.name).await?)
     }
 
-    async fn write(&self, kind: &ResourceType, id: &ItemId, json: bytes::Bytes) -> Result<(), String> {
+    async fn write(&self, kind: &ResourceType, id: &ItemId, json: bytes::Bytes) -> Result<(), ItemError> {
         match self.writer.append(id, &kind.version, kind.preferred, json).await {
             Ok(()) => {}
             Err(error @ ArchiveError::Upload { .. }) => {
-                let message = super::upload::chain(&error);
-                self.give_up(format!("the archive cannot be written: {message}"));
-                return Err(message);
+                let error = ItemError::Upload(error);
+                self.give_up(format!("the archive cannot be written: {error}"));
+                return Err(error);
             }
-            Err(error) => return Err(error.to_string()),
+            Err(error) => return Err(ItemError::Archive(error)),
         }
         self.counters.write(1);
         let mut made = self.made();
@@ -262,28 +304,25 @@ impl Pass {
         if let Err(error) = self.journal.note_operation(&super::actions::entry(&operation)).await {
             let message = "Operations of this backup cannot be noted any more: if the server were restarted now, those from \
                          this one on would go on beside those of the next attempt";
-            self.report.warning(&About::Item(id), message, Some(&error));
+            self.report.warning(&About::Item(id), message, Some(&error.to_string()));
         }
         self.made().operations.push(operation);
     }
 }
 
 /// The place in the archive of an item as its actions left it: as upstream, they may give it another name or namespace.
-pub(super) fn placed(kind: &ResourceType, id: &ItemId, item: &Value) -> Result<ItemId, String> {
+pub(super) fn placed(kind: &ResourceType, id: &ItemId, item: &Value) -> Result<ItemId, ItemError> {
     let text = |field: &str| item["metadata"][field].as_str().filter(|text| !text.is_empty());
-    let name = text("name").ok_or("an action took its name away")?;
+    let name = text("name").ok_or(ItemError::NameTaken)?;
     let namespace = text("namespace").filter(|_| id.namespace.is_some());
     if namespace.is_some() != id.namespace.is_some() {
-        return Err("an action took its namespace away".to_owned());
+        return Err(ItemError::NamespaceTaken);
     }
     if let Some(text) = item["kind"].as_str().filter(|text| *text != kind.kind && !kind.kind.is_empty()) {
-        return Err(format!("an action made a {text} of a {}", kind.kind));
+        return Err(ItemError::OtherKind { made: text.to_owned(), kind: kind.kind.clone() });
     }
     if !is_path_segment(name) || !namespace.is_none_or(is_path_segment) {
-        return Err(format!(
-            "an action gave it the name {:?}, which no object can have",
-            item["metadata"]["name"]
-        ));
+        return Err(ItemError::BadName(item["metadata"]["name"].clone()));
     }
     Ok(ItemId {
         resource: id.resource.clone(),

@@ -17,6 +17,11 @@ pub(super) struct Place {
     length: usize,
 }
 
+/// An item that cannot be read from the file.
+#[derive(Debug, thiserror::Error)]
+#[error("cannot read the spool: {0}")]
+pub(super) struct SpoolError(#[from] io::Error);
+
 /// The file. Small reads and writes of a local file: they do not wait for a disk.
 pub(super) struct ItemSpool {
     file: File,
@@ -36,7 +41,7 @@ impl ItemSpool {
         Ok(place)
     }
 
-    pub(super) fn read(&self, place: Place) -> io::Result<Bytes> {
+    pub(super) fn read(&self, place: Place) -> Result<Bytes, SpoolError> {
         let mut json = vec![0; place.length];
         self.file.read_exact_at(&mut json, place.offset)?;
         Ok(json.into())

@@ -34,7 +34,7 @@ pub(super) struct Kept {
 pub(super) async fn delete_noted(context: &Context, journal: &Journal, left: &mut Left) {
     let (entries, unreadable) = match journal.snapshots().await {
         Ok(found) => found,
-        Err(error) => return left.keep(format!("snapshots may be left behind: {error}")),
+        Err(error) => return left.keep(format!("snapshots may be left behind: {}", error.chain())),
     };
     for message in unreadable {
         left.keep(message);

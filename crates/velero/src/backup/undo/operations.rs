@@ -4,6 +4,7 @@
 use kube::{Resource, ResourceExt};
 use lifeboat_api::velero::{Backup, BackupSpec};
 use lifeboat_archive::documents::BackupOperation;
+use lifeboat_cluster::ApiError;
 
 use crate::backup::journal::{Journal, OperationEntry};
 use crate::backup::pass::ADOPTED;
@@ -15,7 +16,7 @@ use crate::operations::Silent;
 pub(in crate::backup) async fn cancel_noted(
     context: &Context,
     journal: &Journal,
-) -> Result<Vec<String>, String> {
+) -> Result<Vec<String>, ApiError> {
     // Those of CSI snapshots have the same name in the next attempt, which takes them over.
     cancel_some(context, journal, |entry| !ADOPTED.contains(&entry.action.as_str())).await
 }
@@ -23,14 +24,14 @@ pub(in crate::backup) async fn cancel_noted(
 /// Cancels all that the journal has, where no attempt follows. Gives what may go on.
 pub(super) async fn discard_noted(context: &Context, journal: &Journal) -> Vec<String> {
     let left = cancel_some(context, journal, |_| true).await;
-    left.unwrap_or_else(|error| vec![format!("operations of actions may go on: {error}")])
+    left.unwrap_or_else(|error| vec![format!("operations of actions may go on: {}", error.chain())])
 }
 
 async fn cancel_some(
     context: &Context,
     journal: &Journal,
     which: impl Fn(&OperationEntry) -> bool,
-) -> Result<Vec<String>, String> {
+) -> Result<Vec<String>, ApiError> {
     let (mut entries, mut left) = journal.operations().await?;
     entries.retain(which);
     if entries.is_empty() {
@@ -65,7 +66,7 @@ async fn cancel_some(
 fn backup(entry: &OperationEntry, journal: &Journal, namespace: &str) -> Backup {
     let mut backup = Backup::new(&entry.backup, BackupSpec::default());
     backup.meta_mut().namespace = Some(namespace.to_owned());
-    backup.meta_mut().uid = Some(journal.uid().to_owned());
+    backup.meta_mut().uid = Some(journal.uid().to_string());
     backup
 }
 

@@ -9,6 +9,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use kube::api::{DynamicObject, ListParams, PostParams};
 use kube::{Api, Client, ResourceExt};
+use lifeboat_api::common::{LocationName, NamespaceName};
 use lifeboat_api::velero::{PodVolumeBackup, names};
 use lifeboat_cluster::list::get_raw;
 use lifeboat_cluster::{Attempt, objects};
@@ -20,7 +21,7 @@ use lifeboat_plan::velero::pod_volumes::{
 use serde_json::{Value, json};
 use tokio::sync::{Notify, Semaphore};
 
-use crate::backup::journal::RepositoryEntry;
+use crate::backup::journal::{NotBegun, RepositoryEntry};
 use crate::backup::locked;
 use crate::backup::pass::{About, Pass};
 use crate::settings::MoverSettings;
@@ -240,7 +241,7 @@ impl Pass {
             quiesced: self.made().quiesced.contains(&of.pod_uid),
             timeout: annotations.get(names::POD_VOLUME_TIMEOUT).map(String::as_str),
         };
-        self.note_repository(&of.namespace).await?;
+        self.note_repository(&of.namespace).await.map_err(|error| error.to_string())?;
         let object = backup_object(&of, &wanted);
         let name = text(&object, "/metadata/name");
         let api = &self.copying.api;
@@ -262,17 +263,16 @@ impl Pass {
     }
 
     /// Puts the repository of a namespace on record before the first mover writes into it.
-    pub(in crate::backup) async fn note_repository(&self, namespace: &str) -> Result<(), String> {
+    pub(in crate::backup) async fn note_repository(&self, namespace: &str) -> Result<(), NotBegun> {
         if self.made().repositories.contains(namespace) {
             return Ok(());
         }
         let entry = RepositoryEntry {
             backup: self.backup.name_any(),
-            location: self.backup.spec.storage_location.clone().unwrap_or_default(),
-            namespace: namespace.to_owned(),
+            location: LocationName::new(self.backup.spec.storage_location.as_deref().unwrap_or_default()),
+            namespace: NamespaceName::new(namespace),
         };
-        let noted = self.journal.note_repository(&entry).await;
-        noted.map_err(|error| format!("it was not begun, because the journal cannot be written: {error}"))?;
+        self.journal.note_repository(&entry).await.map_err(NotBegun)?;
         self.made().repositories.insert(namespace.to_owned());
         Ok(())
     }

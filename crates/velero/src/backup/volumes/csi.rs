@@ -10,6 +10,7 @@ use std::time::Duration;
 use kube::ResourceExt;
 use lifeboat_api::common::Time;
 use lifeboat_archive::documents::{BackupOperation, BackupVolumeInfo, CsiSnapshotInfo, DataMovementInfo};
+use lifeboat_cluster::ApiError;
 use lifeboat_plan::catalogue::ItemId;
 use lifeboat_plan::velero::csi::{self, SNAPSHOT_NAME};
 use lifeboat_plugin::actions::{ActionError, BackupOutcome, Lookup};
@@ -17,6 +18,7 @@ use serde_json::Value;
 use tokio::sync::OnceCell;
 
 use super::native::Unwanted;
+use crate::backup::journal::NotBegun;
 use crate::backup::pass::{About, Pass};
 use crate::csi::{Snapshots, Unusable, cancel_unused, unused};
 
@@ -24,12 +26,34 @@ use crate::csi::{Snapshots, Unusable, cancel_unused, unused};
 const TRIES: u32 = 3;
 const PAUSE: Duration = Duration::from_millis(500);
 
+/// The API server did not say which snapshot classes the cluster has: it is asked again for the next claim.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::backup) enum ClassesError {
+    #[error("the API server does not tell about snapshots: {0}")]
+    List(ActionError),
+    #[error("the API server does not tell about snapshots: {}", .0.chain())]
+    Api(ApiError),
+}
+
+/// Why there can be no CSI snapshots at all.
+#[derive(Debug, thiserror::Error)]
+enum NoSnapshots {
+    #[error("the cluster does not serve VolumeSnapshots")]
+    NotServed,
+    #[error("the cluster does not serve VolumeSnapshotContents")]
+    NoContents,
+    #[error("this installation is limited to namespaces and may not use VolumeSnapshotContents")]
+    Limited,
+    #[error("{0}")]
+    Forbidden(String),
+}
+
 /// What the claims of a pass share.
 #[derive(Default)]
 pub(in crate::backup) struct Drivers {
     /// The snapshot classes, or why there can be no snapshots. Where the API server gave no answer, it is asked again.
-    classes: OnceCell<Result<Vec<Value>, String>>,
-    noted: OnceCell<Result<(), String>>,
+    classes: OnceCell<Result<Vec<Value>, NoSnapshots>>,
+    noted: OnceCell<Result<(), NotBegun>>,
 }
 
 /// The snapshots of a pass, by namespace and name of their claims.
@@ -133,43 +157,36 @@ impl Made {
 
 impl Pass {
     /// The snapshot classes of the cluster, or why there can be no snapshots at all. An error: the API server did not answer.
-    async fn csi_classes(&self) -> Result<&Result<Vec<Value>, String>, String> {
+    async fn csi_classes(&self) -> Result<&Result<Vec<Value>, NoSnapshots>, ClassesError> {
         self.csi.classes.get_or_try_init(|| self.ask_classes()).await
     }
 
-    async fn ask_classes(&self) -> Result<Result<Vec<Value>, String>, String> {
+    async fn ask_classes(&self) -> Result<Result<Vec<Value>, NoSnapshots>, ClassesError> {
         if self.catalogue.get(&csi::snapshots()).is_none() {
-            return Ok(Err("the cluster does not serve VolumeSnapshots".to_owned()));
+            return Ok(Err(NoSnapshots::NotServed));
         }
         let mut tries = 0;
         loop {
             let trouble = match Snapshots::new(&self.client).usable().await {
                 Ok(()) => match self.lookup.list(&csi::classes(), None, "").await {
                     Ok(classes) => return Ok(Ok(classes)),
-                    Err(ActionError::Forbidden(message)) => return Ok(Err(message)),
-                    Err(error) => error.to_string(),
+                    Err(ActionError::Forbidden(message)) => return Ok(Err(NoSnapshots::Forbidden(message))),
+                    Err(error) => ClassesError::List(error),
                 },
-                Err(Unusable::NotServed) => {
-                    return Ok(Err("the cluster does not serve VolumeSnapshotContents".to_owned()));
-                }
-                Err(Unusable::Forbidden) => {
-                    return Ok(Err(
-                        "this installation is limited to namespaces and may not use VolumeSnapshotContents"
-                            .to_owned(),
-                    ));
-                }
-                Err(Unusable::Api(error)) => error.chain(),
+                Err(Unusable::NotServed) => return Ok(Err(NoSnapshots::NoContents)),
+                Err(Unusable::Forbidden) => return Ok(Err(NoSnapshots::Limited)),
+                Err(Unusable::Api(error)) => ClassesError::Api(error),
             };
             tries += 1;
             if tries >= TRIES || self.stop.is_cancelled() {
-                return Err(format!("the API server does not tell about snapshots: {trouble}"));
+                return Err(trouble);
             }
             tokio::time::sleep(PAUSE * tries).await;
         }
     }
 
     /// Whether the CSI driver of a volume takes its snapshot, with its claim. An error: the API server did not answer.
-    pub(in crate::backup) async fn is_for_csi(&self, volume: &Value) -> Result<bool, String> {
+    pub(in crate::backup) async fn is_for_csi(&self, volume: &Value) -> Result<bool, ClassesError> {
         let Some(driver) = csi::driver_of(volume) else { return Ok(false) };
         if volume.pointer("/spec/claimRef/name").is_none() {
             return Ok(false);
@@ -214,27 +231,26 @@ impl Pass {
             Ok(Ok(_)) => {}
             Ok(Err(reason)) => {
                 self.report.info_about(id, &format!("No CSI snapshot is taken: {reason}"));
-                self.made().taken.unclaimed.entry(volume_id.name).or_insert_with(|| reason.clone());
+                self.made().taken.unclaimed.entry(volume_id.name).or_insert_with(|| reason.to_string());
                 return false;
             }
-            Err(message) => {
+            Err(error) => {
                 // The list of volumes says that its data is not there.
                 let claim = (id.namespace.clone().unwrap_or_default(), id.name.clone());
                 self.made().book.add_csi(claim.clone());
                 self.made().csi.claims.insert(claim, One::default());
-                return undecided(&message);
+                return undecided(&error.to_string());
             }
         }
         if self.backup.spec.snapshot_move_data == Some(true)
-            && let Err(message) = self.note_repository(id.namespace.as_deref().unwrap_or_default()).await
+            && let Err(error) = self.note_repository(id.namespace.as_deref().unwrap_or_default()).await
         {
-            return undecided(&message);
+            return undecided(&error.to_string());
         }
-        match self.csi.noted.get_or_init(|| self.journal.note_csi()).await {
+        let note = || async { self.journal.note_csi().await.map_err(NotBegun) };
+        match self.csi.noted.get_or_init(note).await {
             Ok(()) => true,
-            Err(error) => {
-                undecided(&format!("it was not begun, because the journal cannot be written: {error}"))
-            }
+            Err(error) => undecided(&error.to_string()),
         }
     }
 

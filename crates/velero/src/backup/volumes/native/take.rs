@@ -10,6 +10,7 @@ use lifeboat_plugin::volume::{ProgressOf, SnapshotRequest};
 use serde_json::Value;
 
 use super::{AT_ONCE, COMPLETED, FAILED, SnapshotEntry, Unwanted};
+use crate::backup::journal::NotBegun;
 use crate::backup::pass::{About, Pass, longest};
 use crate::snapshot_locations::OpenSnapshotter;
 use crate::volume_plugin::{self, Called, Kind, Operation, PACE, Standing, Subject};
@@ -96,10 +97,7 @@ impl Pass {
         let zone = zone(volume);
         let mut snapshot = self.new_snapshot(open, &name, &volume_id, &zone).await?;
         let begun = SnapshotEntry { snapshot: snapshot.clone(), object: subject.name() };
-        self.journal
-            .note_snapshot(&begun)
-            .await
-            .map_err(|error| format!("it was not begun, because the journal cannot be written: {error}"))?;
+        self.journal.note_snapshot(&begun).await.map_err(|error| NotBegun(error).to_string())?;
         self.report.info_about(id, &format!("Taking a snapshot in location {}", open.location));
         let request = SnapshotRequest { volume_id, zone, tags: tags(self.backup.labels(), &backup, &name) };
         let operation = Operation {
@@ -119,7 +117,7 @@ impl Pass {
             let entry = SnapshotEntry { snapshot: snapshot.clone(), object };
             if let Err(error) = self.journal.note_snapshot(&entry).await {
                 let message = format!("The snapshot {made} is made; the journal does not have it");
-                self.report.warning(&About::Item(id), &message, Some(&error));
+                self.report.warning(&About::Item(id), &message, Some(&error.to_string()));
             }
         }
         self.keep(id, snapshot, &called)
@@ -209,7 +207,7 @@ impl Pass {
                 entry.object = object.as_ref().map(name_of).unwrap_or_default();
                 if let Err(error) = self.journal.note_snapshot(&entry).await {
                     let message = "The journal does not have the snapshot of an interrupted attempt";
-                    self.report.warning(&About::Item(id), message, Some(&error));
+                    self.report.warning(&About::Item(id), message, Some(&error.to_string()));
                 }
             }
         }

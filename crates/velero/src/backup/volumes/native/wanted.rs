@@ -19,7 +19,8 @@ impl Pass {
             let message = "volumes of CSI drivers are not for volume snapshotters while EnableCSI is on";
             return Err(Unwanted::Because(message.to_owned()));
         }
-        if self.is_for_csi(volume).await.map_err(Unwanted::Unknown)? {
+        let taken = self.is_for_csi(volume).await;
+        if taken.map_err(|error| Unwanted::Unknown(error.to_string()))? {
             return Err(Unwanted::Because("its CSI driver takes it with its claim".to_owned()));
         }
         self.wanted(volume).await
