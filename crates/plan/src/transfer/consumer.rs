@@ -1,43 +1,49 @@
-//! On which node the volume of a restored claim is wanted. Some classes make volumes where the first pod goes that uses them;
-//! the claim's own pod says where that is, as soon as the scheduler has chosen. Only a pod that is there or can still come is
-//! waited for.
+//! The node on which the volume of a restored claim is needed. Storage classes with `WaitForFirstConsumer` create a
+//! volume where its first pod is scheduled; that pod shows the node as soon as the scheduler has chosen one. Waits
+//! only for a pod that exists or that the restore may still create.
 
 use serde_json::Value;
 
 use super::text;
 
-/// What the scheduler writes into a claim whose volume is made for a pod.
+/// Annotation that the scheduler sets on a claim whose volume is created for a pod.
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
-/// Where a volume is wanted.
+/// The node on which a volume is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum ConsumerNode {
     Anywhere,
     On(String),
-    /// On the node of this pod, which has none yet.
+    /// On the node of this pod, which is not scheduled yet.
     WithPod(String),
-    /// Pods of the restore can still come.
+    /// The restore may still create a pod that uses the claim.
     Perhaps,
 }
 
-/// Reads it. `class`: the claim's; `pods`: those of its namespace; `restore`: the Restore, where it is still there.
-pub fn wanted(claim: &Value, class: Option<&Value>, pods: &[Value], restore: Option<&Value>) -> Wanted {
+/// Reads it from the objects. `class`: the claim's storage class; `pods`: those of its namespace; `restore`: the
+/// Restore, if it still exists.
+pub fn consumer_node(
+    claim: &Value,
+    class: Option<&Value>,
+    pods: &[Value],
+    restore: Option<&Value>,
+) -> ConsumerNode {
     if let Some(node) = claim["metadata"]["annotations"][SELECTED_NODE].as_str() {
-        return Wanted::On(node.to_owned());
+        return ConsumerNode::On(node.to_owned());
     }
     if !class.is_some_and(waits_for_pods) {
-        return Wanted::Anywhere;
+        return ConsumerNode::Anywhere;
     }
     let name = text(claim, "/metadata/name");
     if let Some(pod) = pods.iter().find(|pod| uses(pod, name)) {
         let node = text(pod, "/spec/nodeName");
-        let waits = || Wanted::WithPod(text(pod, "/metadata/name").to_owned());
-        return if node.is_empty() { waits() } else { Wanted::On(node.to_owned()) };
+        let waits = || ConsumerNode::WithPod(text(pod, "/metadata/name").to_owned());
+        return if node.is_empty() { waits() } else { ConsumerNode::On(node.to_owned()) };
     }
-    if restore.is_some_and(is_making) { Wanted::Perhaps } else { Wanted::Anywhere }
+    if restore.is_some_and(is_making) { ConsumerNode::Perhaps } else { ConsumerNode::Anywhere }
 }
 
-/// Whether a class makes volumes only for pods.
+/// Whether a storage class creates volumes only for scheduled pods.
 pub fn waits_for_pods(class: &Value) -> bool {
     class["volumeBindingMode"] == "WaitForFirstConsumer"
 }
@@ -49,7 +55,7 @@ fn uses(pod: &Value, claim: &str) -> bool {
     !ended && !going && volumes.into_iter().any(|one| text(one, "/persistentVolumeClaim/claimName") == claim)
 }
 
-/// Whether a Restore still makes objects.
+/// Whether a Restore is still creating objects.
 fn is_making(restore: &Value) -> bool {
     let count = |field: &str| restore["status"]["progress"][field].as_u64();
     let all_made = match (count("itemsRestored"), count("totalItems")) {
@@ -77,37 +83,45 @@ mod tests {
 
     #[rstest]
     #[case::its_pod_has_no_node_yet(Some(pod("data", "", "Pending")), restore("Completed", 9),
-        Wanted::WithPod("db-0".into()))]
-    #[case::its_pod_has_a_node(Some(pod("data", "a", "Pending")), restore("InProgress", 1), Wanted::On("a".into()))]
+        ConsumerNode::WithPod("db-0".into()))]
+    #[case::its_pod_has_a_node(Some(pod("data", "a", "Pending")), restore("InProgress", 1), ConsumerNode::On("a".into()))]
     #[case::a_pod_of_another_claim(
         Some(pod("other", "a", "Pending")),
         restore("Completed", 9),
-        Wanted::Anywhere
+        ConsumerNode::Anywhere
     )]
-    #[case::a_pod_that_ended(Some(pod("data", "a", "Succeeded")), restore("Completed", 9), Wanted::Anywhere)]
-    #[case::pods_can_come(None, restore("InProgress", 8), Wanted::Perhaps)]
-    #[case::nothing_was_counted_yet(None, json!({"status": {"phase": "InProgress"}}), Wanted::Perhaps)]
-    #[case::everything_is_made(None, restore("InProgress", 9), Wanted::Anywhere)]
-    #[case::operations_are_waited_for(None, restore("WaitingForPluginOperations", 9), Wanted::Anywhere)]
+    #[case::a_pod_that_ended(
+        Some(pod("data", "a", "Succeeded")),
+        restore("Completed", 9),
+        ConsumerNode::Anywhere
+    )]
+    #[case::pods_can_come(None, restore("InProgress", 8), ConsumerNode::Perhaps)]
+    #[case::nothing_was_counted_yet(None, json!({"status": {"phase": "InProgress"}}), ConsumerNode::Perhaps)]
+    #[case::everything_is_made(None, restore("InProgress", 9), ConsumerNode::Anywhere)]
+    #[case::operations_are_waited_for(None, restore("WaitingForPluginOperations", 9), ConsumerNode::Anywhere)]
     fn only_a_pod_that_is_there_or_can_come_is_waited_for(
         #[case] pod: Option<Value>,
         #[case] restore: Value,
-        #[case] expected: Wanted,
+        #[case] expected: ConsumerNode,
     ) {
         let claim = json!({"metadata": {"name": "data"}});
         let class = json!({"volumeBindingMode": "WaitForFirstConsumer"});
         let pods: Vec<Value> = pod.into_iter().collect();
-        assert_eq!(wanted(&claim, Some(&class), &pods, Some(&restore)), expected);
+        assert_eq!(consumer_node(&claim, Some(&class), &pods, Some(&restore)), expected);
     }
 
     #[test]
-    fn classes_that_make_volumes_at_once_wait_for_nobody() {
+    fn classes_that_create_volumes_immediately_wait_for_no_pod() {
         let mut claim = json!({"metadata": {"name": "data"}});
         let class = json!({"volumeBindingMode": "Immediate"});
         let (pods, restore) = ([pod("data", "", "Pending")], restore("InProgress", 0));
-        assert_eq!(wanted(&claim, Some(&class), &pods, Some(&restore)), Wanted::Anywhere);
-        assert_eq!(wanted(&claim, None, &pods, Some(&restore)), Wanted::Anywhere);
+        assert_eq!(consumer_node(&claim, Some(&class), &pods, Some(&restore)), ConsumerNode::Anywhere);
+        assert_eq!(consumer_node(&claim, None, &pods, Some(&restore)), ConsumerNode::Anywhere);
         claim["metadata"]["annotations"] = json!({SELECTED_NODE: "b"});
-        assert_eq!(wanted(&claim, None, &[], None), Wanted::On("b".into()), "the scheduler has chosen");
+        assert_eq!(
+            consumer_node(&claim, None, &[], None),
+            ConsumerNode::On("b".into()),
+            "the scheduler has chosen"
+        );
     }
 }

@@ -14,7 +14,7 @@ use lifeboat_mover::report::Outcome;
 use lifeboat_mover::task::{self, RestoreWork, Target};
 use lifeboat_plan::transfer::movers::{DATA, DEVICE, MoverPlace};
 use lifeboat_plan::velero::data_movement::{
-    Exposure, Wanted, exposed_name, for_target, is_built_in, waits_for_pods, wanted,
+    ConsumerNode, Exposure, consumer_node, exposed_name, for_target, is_built_in, waits_for_pods,
 };
 use lifeboat_transfer::attempts::{
     NotPrepared, Prepared, Steps, Transfer, WorkContext, carry, failed, misunderstood,
@@ -162,14 +162,14 @@ impl Downloading<'_> {
                 continue;
             };
             let (patience, words) = match self.wanted(&claim).await? {
-                Wanted::On(node) => return Ok((claim, Some(node))),
-                Wanted::Anywhere => return Ok((claim, None)),
-                Wanted::Perhaps => (
+                ConsumerNode::On(node) => return Ok((claim, Some(node))),
+                ConsumerNode::Anywhere => return Ok((claim, None)),
+                ConsumerNode::Perhaps => (
                     &making,
                     "waits for the pods of the restore: one may say on which node the volume is wanted"
                         .to_owned(),
                 ),
-                Wanted::WithPod(pod) => {
+                ConsumerNode::WithPod(pod) => {
                     let patience: &Patience = scheduling.get_or_insert_with(|| Patience::new(SCHEDULING));
                     (patience, format!("waits for the node of pod {pod}, where the volume is wanted"))
                 }
@@ -185,16 +185,16 @@ impl Downloading<'_> {
     }
 
     /// Where the volume of the claim is wanted.
-    async fn wanted(&self, claim: &Value) -> Result<Wanted, ApiError> {
+    async fn wanted(&self, claim: &Value) -> Result<ConsumerNode, ApiError> {
         let class = match claim["spec"]["storageClassName"].as_str().filter(|class| !class.is_empty()) {
             Some(class) => self.claims.class(class).await?,
             None => None,
         };
         if !class.as_ref().is_some_and(waits_for_pods) {
-            return Ok(wanted(claim, class.as_ref(), &[], None));
+            return Ok(consumer_node(claim, class.as_ref(), &[], None));
         }
         let pods = self.claims.pods(&self.object.spec.target_volume.namespace).await?;
-        Ok(wanted(claim, class.as_ref(), &pods, self.restore().await?.as_ref()))
+        Ok(consumer_node(claim, class.as_ref(), &pods, self.restore().await?.as_ref()))
     }
 
     /// The Restore that the object is part of, where it is still there.
